@@ -1,0 +1,1 @@
+"""Data sets and their use cases, one folder each; found through entry points."""

@@ -1,0 +1,1 @@
+"""Targets, one folder each; found through entry points."""

@@ -1,0 +1,48 @@
+"""n3ic trains binary neural networks on network traffic and deploys them in network cards.
+
+Every target computes exactly the scores of the trained network, and :func:`n3ic.verify`
+proves it. See the tutorial in ``docs/`` for the way from labelled flows to a NIC.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from n3ic.inputs import Field, InputSpec
+    from n3ic.model import BinaryModel, HiddenLayer, OutputLayer
+    from n3ic.table import Feature, FlowTable
+
+__version__ = "0.1.0"
+
+# Names are imported when first used: `n3ic --help` must not wait for numpy or PyTorch.
+_LAZY = {
+    "BinaryModel": "n3ic.model",
+    "Feature": "n3ic.table",
+    "Field": "n3ic.inputs",
+    "FlowTable": "n3ic.table",
+    "HiddenLayer": "n3ic.model",
+    "InputSpec": "n3ic.inputs",
+    "OutputLayer": "n3ic.model",
+}
+
+__all__ = [
+    "BinaryModel",
+    "Feature",
+    "Field",
+    "FlowTable",
+    "HiddenLayer",
+    "InputSpec",
+    "OutputLayer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'n3ic' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

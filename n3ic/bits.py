@@ -1,0 +1,68 @@
+"""Bit vectors and their packed words.
+
+Bit ``i`` of a vector is bit ``i % 32`` of 32-bit word ``i // 32``, least significant first.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+WORD_BITS = 32
+
+Bits = NDArray[np.bool_]
+Words = NDArray[np.uint32]
+
+
+def word_count(bits: int) -> int:
+    """Number of 32-bit words that hold ``bits`` bits."""
+    return -(-bits // WORD_BITS)
+
+
+def pack(bits: ArrayLike, pad: Literal[0, 1] = 0) -> Words:
+    """Pack bits into 32-bit words along the last axis.
+
+    Args:
+        bits: bool or 0/1 array of shape ``(..., n)``.
+        pad: value of the bits above ``n`` in the last word; inputs pad with 0 and weights
+            with 1, so that ``XNOR`` of the two adds nothing to a popcount.
+
+    Returns:
+        uint32 array of shape ``(..., ceil(n / 32))``.
+
+    """
+    array = np.asarray(bits, dtype=np.bool_)
+    n = array.shape[-1]
+    words = word_count(n)
+    padded = np.full((*array.shape[:-1], words * WORD_BITS), bool(pad))
+    padded[..., :n] = array
+    octets = np.packbits(padded, axis=-1, bitorder="little")
+    return np.ascontiguousarray(octets).view("<u4").astype(np.uint32, copy=False)
+
+
+def unpack(words: ArrayLike, n: int) -> Bits:
+    """Unpack 32-bit words into ``n`` bits along the last axis; the inverse of :func:`pack`.
+
+    Args:
+        words: uint32 array of shape ``(..., ceil(n / 32))``.
+        n: number of bits to take.
+
+    Returns:
+        bool array of shape ``(..., n)``.
+
+    Raises:
+        ValueError: the last axis does not hold ``ceil(n / 32)`` words.
+
+    """
+    array = np.ascontiguousarray(words, dtype="<u4")
+    if array.shape[-1] != word_count(n):
+        raise ValueError(f"{n} bits need {word_count(n)} words, got {array.shape[-1]}")
+    octets = array.view(np.uint8)
+    return np.unpackbits(octets, axis=-1, count=n, bitorder="little").view(np.bool_)
+
+
+def pad_mask(n: int) -> Words:
+    """Words whose bits are 1 where a vector of ``n`` bits has bits, and 0 in the padding."""
+    return pack(np.ones(n, dtype=np.bool_))

@@ -1,0 +1,73 @@
+"""What a data set and a use case are to the core; they live in ``n3ic.datasets``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from n3ic.table import Feature, FlowTable
+
+if TYPE_CHECKING:
+    from n3ic.recipe import Recipe
+
+
+@runtime_checkable
+class DataSet(Protocol):
+    """A data set: its card, its features and how to read it.
+
+    An entry point in the group ``n3ic.datasets`` names an object of this form.
+    """
+
+    name: str
+    summary: str
+    synthetic: bool
+
+    @property
+    def card(self) -> str:
+        """The data card, as Markdown."""
+
+    @property
+    def catalogue(self) -> tuple[Feature, ...]:
+        """Every feature that a table of this data set may have."""
+
+    def load(self, path: str | Path | None = None) -> FlowTable:
+        """Read a file, several (a folder), or the embedded sample where ``path`` is None.
+
+        Raises:
+            DataError: the files are not what they should be; names file, line and column.
+
+        """
+
+
+@dataclass(frozen=True)
+class UseCase:
+    """A use case: what is trained on which data by default.
+
+    An entry point in the group ``n3ic.usecases`` names an object of this class.
+
+    Attributes:
+        name: as in ``n3ic train NAME``.
+        summary: one line.
+        dataset: name of the data set that real data is read with (``--data PATH``).
+        default: name of the data set whose embedded sample is the default.
+        recipes: recipes by name; ``default`` is taken where none is named.
+        group: for a use case of several networks, the word for one of them in ``metrics.json``
+            (``queues``); empty for one network.
+        positive: name of the class whose detection is counted (false positive rate, ROC AUC).
+
+    """
+
+    name: str
+    summary: str
+    dataset: str
+    default: str
+    recipes: Mapping[str, Recipe]
+    group: str = ""
+    positive: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
+        """The tables to train a network on, by name; one unnamed by default."""
+        return {"": table}

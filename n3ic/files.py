@@ -1,0 +1,98 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from n3ic.errors import N3icError, UsageError
+
+
+def write_atomic(path: str | Path, data: bytes | str) -> None:
+    """Write a file through a temporary neighbour and a rename.
+
+    Raises:
+        N3icError: the file cannot be written; what was there before is untouched.
+
+    """
+    target = Path(path)
+    payload = data.encode() if isinstance(data, str) else data
+    temporary: Path | None = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            dir=target.parent, prefix=f".{target.name}.", delete=False
+        ) as stream:
+            temporary = Path(stream.name)
+            stream.write(payload)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+    except OSError as error:
+        raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_directory(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
+    """A temporary directory that becomes ``path`` when the block ends well.
+
+    On any error, Ctrl-C included, the temporary directory is removed and what stood at
+    ``path`` before is untouched.
+
+    Args:
+        path: the directory to make.
+        replace: whether an existing directory may be replaced.
+
+    Raises:
+        UsageError: ``path`` exists and may not be replaced.
+        N3icError: the directory cannot be written.
+
+    """
+    target = Path(path)
+    if target.exists() and (not replace or not target.is_dir()):
+        hint = "choose another name, or remove it first" if not replace else "it is no directory"
+        raise UsageError(f"{target} exists: {hint}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    except OSError as error:
+        raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
+    try:
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        if target.exists():
+            old = temporary.with_name(temporary.name + ".old")
+            target.rename(old)
+            try:
+                temporary.rename(target)
+            except OSError:
+                old.rename(target)
+                raise
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            temporary.rename(target)
+    except OSError as error:
+        raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def sha256_file(path: str | Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with Path(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,45 @@
+"""Data sets, use cases and targets, found through entry points."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal
+
+from n3ic.errors import UsageError
+
+Group = Literal["n3ic.datasets", "n3ic.usecases", "n3ic.exporters"]
+
+_NOUNS: dict[str, str] = {
+    "n3ic.datasets": "data set",
+    "n3ic.usecases": "use case",
+    "n3ic.exporters": "target",
+}
+
+
+@cache
+def _entry_points(group: Group) -> dict[str, EntryPoint]:
+    return {point.name: point for point in sorted(entry_points(group=group), key=lambda p: p.name)}
+
+
+def names(group: Group) -> tuple[str, ...]:
+    """Names of all installed plug-ins of a group, sorted."""
+    return tuple(_entry_points(group))
+
+
+@cache
+def load(group: Group, name: str) -> Any:
+    """The plug-in of that name: the object that its entry point names.
+
+    Raises:
+        UsageError: no plug-in has that name; the text names the nearest and lists all.
+
+    """
+    points = _entry_points(group)
+    if name not in points:
+        near = difflib.get_close_matches(name, points, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        known = ", ".join(points) or "none installed"
+        raise UsageError(f"unknown {_NOUNS[group]} {name!r}: {hint}known: {known}")
+    return points[name].load()
