@@ -31,7 +31,6 @@ def pack(bits: ArrayLike, pad: Literal[0, 1] = 0) -> Words:
 
     Returns:
         uint32 array of shape ``(..., ceil(n / 32))``.
-
     """
     array = np.asarray(bits, dtype=np.bool_)
     n = array.shape[-1]
@@ -54,7 +53,6 @@ def unpack(words: ArrayLike, n: int) -> Bits:
 
     Raises:
         ValueError: the last axis does not hold ``ceil(n / 32)`` words.
-
     """
     array = np.ascontiguousarray(words, dtype="<u4")
     if array.shape[-1] != word_count(n):

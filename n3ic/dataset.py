@@ -37,7 +37,6 @@ class DataSet(Protocol):
 
         Raises:
             DataError: the files are not what they should be; names file, line and column.
-
         """
 
 
@@ -56,7 +55,6 @@ class UseCase:
         group: for a use case of several networks, the word for one of them in ``metrics.json``
             (``queues``); empty for one network.
         positive: name of the class whose detection is counted (false positive rate, ROC AUC).
-
     """
 
     name: str

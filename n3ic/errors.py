@@ -8,7 +8,6 @@ class N3icError(Exception):
 
     Attributes:
         exit_code: the process exit code that the CLI ends with.
-
     """
 
     exit_code = 1

@@ -35,7 +35,6 @@ class Option:
         choices: the allowed values of a str option; empty for any.
         minimum: smallest allowed value of a number.
         maximum: largest allowed value of a number.
-
     """
 
     name: str
@@ -50,7 +49,6 @@ class Option:
 
         Raises:
             UsageError: the text is not such a value.
-
         """
         kind = type(self.default)
         try:
@@ -95,7 +93,6 @@ class Device:
         limits: numbers that bound a program (threads, table bytes, LUTs, ...).
         paper: the paper's figures for it, by name.
         source: where the numbers come from.
-
     """
 
     name: str
@@ -142,7 +139,6 @@ class Problem:
         memory: the memory's name, or empty.
         missing_bytes: bytes that are missing in it, or 0.
         nearest: the nearest shape that would fit, or empty.
-
     """
 
     message: str
@@ -180,7 +176,6 @@ class Figure:
         kind: whether it was measured, simulated or estimated.
         source: from what: a tool and its version, a formula and its inputs, a count.
         paper: the paper's figure for the same, where it has one.
-
     """
 
     name: str
@@ -207,7 +202,6 @@ class Run:
         trace: the scores and, where the executor tells, the hidden bits.
         executor: what ran, such as ``gcc 12.2, AVX-512`` or ``p4 interpreter``.
         figures: figures that the run gave (clocks, nanoseconds).
-
     """
 
     trace: Trace
@@ -228,7 +222,6 @@ class Exporter(ABC):
         verify_options: what the verification may be told.
         vectors: how many random vectors ``verify`` runs by default.
         quick_vectors: how many are run at export time.
-
     """
 
     name: ClassVar[str]
@@ -261,7 +254,6 @@ class Exporter(ABC):
 
         Raises:
             ExportError: the model cannot be expressed for this target.
-
         """
 
     @abstractmethod
@@ -280,7 +272,6 @@ class Exporter(ABC):
         Raises:
             MissingDependencyError: a tool that this needs is not installed; names it.
             VerifyError: the artefacts do not build or run.
-
         """
 
     @abstractmethod
@@ -302,7 +293,6 @@ class Exporter(ABC):
 
         Raises:
             UsageError: an option is unknown or has a value it cannot have.
-
         """
         known = {o.name: o for o in (*self.options, *(self.verify_options if verify else ()))}
         for name in given:

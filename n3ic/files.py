@@ -18,7 +18,6 @@ def write_atomic(path: str | Path, data: bytes | str) -> None:
 
     Raises:
         N3icError: the file cannot be written; what was there before is untouched.
-
     """
     target = Path(path)
     payload = data.encode() if isinstance(data, str) else data
@@ -55,7 +54,6 @@ def new_directory(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
     Raises:
         UsageError: ``path`` exists and may not be replaced.
         N3icError: the directory cannot be written.
-
     """
     target = Path(path)
     if target.exists() and (not replace or not target.is_dir()):

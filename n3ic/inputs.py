@@ -36,7 +36,6 @@ class Field:
         cuts: strictly increasing integer cuts of a thermometer field, each in ``1..clamp``.
         unit: the integer unit, such as ``us`` or ``byte``.
         scale: integer units in one source unit (1e6 for seconds kept as microseconds).
-
     """
 
     feature: str
@@ -132,7 +131,6 @@ def to_integer(source: ArrayLike, scale: float) -> NDArray[np.int64]:
 
     Raises:
         ValueError: a value is not finite.
-
     """
     values = np.asarray(source, dtype=np.float64)
     if not np.isfinite(values).all():
@@ -195,7 +193,6 @@ class InputSpec:
 
         Raises:
             ModelError: a feature is missing.
-
         """
         missing = [f for f in self.features if f not in values]
         if missing:
@@ -215,7 +212,6 @@ class InputSpec:
 
         Raises:
             IndexError: there is no such bit.
-
         """
         if not 0 <= bit < self.n_bits:
             raise IndexError(f"bit {bit} is not in 0..{self.n_bits - 1}")
@@ -232,7 +228,6 @@ class InputSpec:
 
         Raises:
             ModelError: the data is not a spec.
-
         """
         try:
             return cls(

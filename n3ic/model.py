@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +43,6 @@ class Connections:
         weights: bool array of shape ``(outputs, inputs)``; True is +1, False is -1.
         mask: bool array of the same shape, or None where every connection counts. Weights of
             absent connections are stored as 1, so equal networks have equal bytes.
-
     """
 
     weights: Bits
@@ -107,7 +107,6 @@ class Connections:
 
         Returns:
             int32 array of shape ``(rows, outputs)``.
-
         """
         mask = None if self.mask is None else self.mask_words
         out = np.empty((len(inputs), self.n_outputs), dtype=np.int32)
@@ -127,7 +126,6 @@ class HiddenLayer(Connections):
     Attributes:
         thresholds: int32 array of shape ``(outputs,)``, each in ``0..fan_in + 1``; 0 always
             fires and ``fan_in + 1`` never does.
-
     """
 
     thresholds: NDArray[np.int32] = field(kw_only=True)
@@ -156,7 +154,6 @@ class OutputLayer(Connections):
 
     Attributes:
         bias: int32 array of shape ``(classes,)``, added to the popcounts.
-
     """
 
     bias: NDArray[np.int32] = field(kw_only=True)
@@ -185,7 +182,6 @@ class Trace:
         margins: best score minus second best, int32, shape ``(rows,)``.
         hidden: bool array of shape ``(rows, outputs)`` per hidden layer; empty where an
             executor does not tell.
-
     """
 
     scores: NDArray[np.int32]
@@ -196,7 +192,7 @@ class Trace:
 
 def classes_of(scores: NDArray[np.int32]) -> NDArray[np.int64]:
     """Index of the highest score of each row, the lowest index on a tie."""
-    return np.argmax(scores, axis=1)
+    return np.argmax(scores, axis=1).astype(np.int64)
 
 
 def margins_of(scores: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -216,7 +212,6 @@ class BinaryModel:
         classes: name of each class.
         name: what the model is for, such as ``anomaly``.
         provenance: where it comes from (recipe, data, seed): text to text.
-
     """
 
     input: InputSpec
@@ -288,7 +283,6 @@ class BinaryModel:
 
         Raises:
             ModelError: the inputs are not packed inputs of this model.
-
         """
         x = self._words(words)
         hidden = []
@@ -373,7 +367,6 @@ class BinaryModel:
 
         Raises:
             ModelError: the file cannot be written.
-
         """
         from n3ic import modelfile
 
@@ -385,7 +378,6 @@ class BinaryModel:
 
         Raises:
             ModelError: the file is missing, damaged, foreign, or of a newer version.
-
         """
         from n3ic import modelfile
 
@@ -410,7 +402,6 @@ def random_model(
         rng: the source of randomness.
         density: share of the connections that are kept; None for no masks.
         extremes: let some neurons never or always fire, and biases differ.
-
     """
 
     def parts(outputs: int, inputs: int) -> tuple[Bits, Bits | None]:
@@ -418,7 +409,7 @@ def random_model(
         return weights, None if density is None else rng.random((outputs, inputs)) < density
 
     hidden = []
-    for inputs, outputs in zip(shape[:-2], shape[1:-1], strict=True):
+    for inputs, outputs in pairwise(shape[:-1]):
         weights, mask = parts(outputs, inputs)
         fan_in = np.full(outputs, inputs) if mask is None else mask.sum(axis=1)
         spread = np.sqrt(fan_in + 1) / 2

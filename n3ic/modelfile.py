@@ -56,7 +56,6 @@ def parse(data: bytes, source: str = "model file") -> BinaryModel:
 
     Raises:
         ModelError: the bytes are damaged, foreign, or of a newer version.
-
     """
     try:
         tensors = load_tensors(data)

@@ -34,7 +34,6 @@ def load(group: Group, name: str) -> Any:
 
     Raises:
         UsageError: no plug-in has that name; the text names the nearest and lists all.
-
     """
     points = _entry_points(group)
     if name not in points:

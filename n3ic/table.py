@@ -28,7 +28,6 @@ class Feature:
         nic_reason: why, or why not.
         leaks: whether it tells the capture set-up (addresses, ports, times, TTL) apart.
         leak_reason: how, where it does.
-
     """
 
     name: str
@@ -57,7 +56,6 @@ class SourceFile:
         sha256: of the decompressed bytes.
         rows: flows read from it.
         identity: the official file that it is, or how it differs.
-
     """
 
     path: str
@@ -83,7 +81,6 @@ class FlowTable:
         partition: ``train``, ``test`` or ```` of each row, by the publisher's split, or None.
         time_order: whether rows are in time order, so that a split by time makes sense.
         sources: the files it came from.
-
     """
 
     name: str

@@ -16,7 +16,6 @@ def verification_vectors(model: BinaryModel, count: int, seed: int = 0) -> Words
 
     Returns:
         Packed inputs, uint32 array of shape ``(rows, n_words)``.
-
     """
     rng = np.random.default_rng(seed)
     boundary = boundary_vectors(model, rng)
