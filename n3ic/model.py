@@ -192,7 +192,7 @@ class Trace:
 
 def classes_of(scores: NDArray[np.int32]) -> NDArray[np.int64]:
     """Index of the highest score of each row, the lowest index on a tie."""
-    return np.argmax(scores, axis=1).astype(np.int64)
+    return np.asarray(np.argmax(scores, axis=1), dtype=np.int64)
 
 
 def margins_of(scores: NDArray[np.int32]) -> NDArray[np.int32]:

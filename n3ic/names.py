@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 _RESERVED = frozenset(
-    (
-        "auto break case char const continue default do double else enum extern float for goto "
-        "if inline int long register restrict return short signed sizeof static struct switch "
-        "typedef union unsigned void volatile while main action apply bit bool control header "
-        "match parser state table transition wire reg module input output begin end always assign"
-    ).split()  # noqa: SIM905
+    re.findall(
+        r"\w+",
+        """auto break case char const continue default do double else enum extern float for goto if
+        inline int long register restrict return short signed sizeof static struct switch typedef
+        union unsigned void volatile while main action apply bit bool control header match parser
+        state table transition wire reg module input output begin end always assign""",
+    )
 )
 
 

@@ -1,0 +1,130 @@
+"""Recipes: everything that decides which network comes out of which data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from n3ic.errors import UsageError
+
+Encoding = Literal["binary", "quantile", "boosted"]
+Ste = Literal["identity", "clip", "approx"]
+Loss = Literal["squared_hinge", "cross_entropy"]
+Optimizer = Literal["adam", "adamw", "sgd"]
+Schedule = Literal["constant", "cosine"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a binarized MLP is trained.
+
+    Attributes:
+        hidden: neurons of each hidden layer.
+        ste: straight-through estimator of the activations: ``identity`` passes the gradient,
+            ``clip`` passes it within [-1, 1] (Courbariaux et al. 2016), ``approx`` is the
+            derivative of a piecewise quadratic (ApproxSign, Liu et al. 2018).
+        batch_norm: whether batch norm stands before each sign; without it every threshold is
+            half the fan-in, as in the paper.
+        output_bias: whether each class has an integer bias.
+        loss: ``squared_hinge`` (paper) or ``cross_entropy``.
+        dropout: share of the hidden activations that are dropped while training.
+        optimizer: ``adam``, ``adamw`` or ``sgd``.
+        learning_rate: the step at the start.
+        schedule: ``constant``, or ``cosine`` down to zero over the epochs.
+        epochs: passes over the training rows.
+        batch_size: rows a step.
+        label_smoothing: share of the label that is spread over all classes (cross-entropy).
+        distill: weight of the teacher's probabilities against the labels; 0 for no teacher.
+        class_weight: ``none``, or ``balanced`` to weigh classes by the inverse of their share.
+        density: share of the hidden layers' connections that are kept, pruned while training.
+        average: decay per step of the averaged latent weights that are kept; 0 for the last.
+        patience: epochs without a better validation loss before training stops; 0 for never.
+        polish: rounds of discrete search on the integer network after training.
+    """
+
+    hidden: tuple[int, ...] = (32, 16)
+    ste: Ste = "approx"
+    batch_norm: bool = True
+    output_bias: bool = True
+    loss: Loss = "cross_entropy"
+    dropout: float = 0.0
+    optimizer: Optimizer = "adam"
+    learning_rate: float = 5e-3
+    schedule: Schedule = "cosine"
+    epochs: int = 40
+    batch_size: int = 512
+    label_smoothing: float = 0.0
+    distill: float = 0.0
+    class_weight: Literal["none", "balanced"] = "none"
+    density: float = 1.0
+    average: float = 0.0
+    patience: int = 0
+    polish: int = 0
+
+    def __post_init__(self) -> None:
+        def require(ok: bool, name: str, rule: str) -> None:
+            if not ok:
+                raise UsageError(f"{name} must be {rule}, got {getattr(self, name)!r}")
+
+        require(all(0 < h <= 65536 for h in self.hidden), "hidden", "numbers in 1..65536")
+        require(self.ste in ("identity", "clip", "approx"), "ste", "identity, clip or approx")
+        require(self.loss in ("squared_hinge", "cross_entropy"), "loss", "a known loss")
+        require(self.optimizer in ("adam", "adamw", "sgd"), "optimizer", "adam, adamw or sgd")
+        require(self.schedule in ("constant", "cosine"), "schedule", "constant or cosine")
+        require(self.class_weight in ("none", "balanced"), "class_weight", "none or balanced")
+        require(0 <= self.dropout < 1, "dropout", "in [0, 1)")
+        require(0 < self.learning_rate < 10, "learning_rate", "in (0, 10)")
+        require(0 < self.epochs <= 100_000, "epochs", "in 1..100000")
+        require(self.batch_size > 0, "batch_size", "positive")
+        require(0 <= self.label_smoothing < 1, "label_smoothing", "in [0, 1)")
+        require(0 <= self.distill <= 1, "distill", "in [0, 1]")
+        require(0 < self.density <= 1, "density", "in (0, 1]")
+        require(0 <= self.average < 1, "average", "in [0, 1)")
+        require(self.patience >= 0, "patience", "0 or more")
+        require(self.polish >= 0, "polish", "0 or more")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """From a table to a network: which columns become which bits, and how it is trained.
+
+    Attributes:
+        name: as in ``--recipe NAME``.
+        summary: one line.
+        encoding: ``binary`` (raw bits of integers), ``quantile`` or ``boosted`` (thermometer
+            fields whose cuts are quantiles, or are chosen by gradient-boosted trees).
+        bits: total budget of input bits.
+        features: how many features chi-squared keeps; 0 for all of the columns.
+        field_bits: bits of one ``binary`` field.
+        columns: the features to choose from; empty for all that a NIC can compute and that do
+            not leak the capture set-up.
+        training: how the network is trained.
+    """
+
+    name: str
+    summary: str
+    encoding: Encoding = "boosted"
+    bits: int = 256
+    features: int = 0
+    field_bits: int = 16
+    columns: tuple[str, ...] = ()
+    training: Training = Training()
+
+    def with_options(self, given: Mapping[str, Any]) -> Recipe:
+        """The recipe with some values replaced; names of :class:`Training` are reached too.
+
+        Raises:
+            UsageError: a value is not one that the option can have.
+        """
+        own = {f.name for f in fields(Recipe)}
+        mine = {k: v for k, v in given.items() if k in own and v is not None}
+        inner = {k: v for k, v in given.items() if k not in own and v is not None}
+        unknown = set(inner) - {f.name for f in fields(Training)}
+        if unknown:
+            raise UsageError(f"a recipe has no option {', '.join(sorted(unknown))}")
+        return replace(self, **mine, training=replace(self.training, **inner))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)

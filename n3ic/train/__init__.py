@@ -1,0 +1,1 @@
+"""Training of binarized MLPs: the Brevitas network, the exact fold, the estimator."""
