@@ -1,0 +1,129 @@
+"""Parsed files, kept in the user's cache folder.
+
+An entry is found by the digest of the source's bytes and of the code that parsed them, and
+carries the digest of its own arrays: a stale, damaged or foreign entry is never used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import stat
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from n3ic.datasets.unsw_nb15.reader import FlowFile
+from numpy.typing import NDArray
+
+import n3ic.inputs
+import n3ic.reading
+from n3ic.errors import N3icError
+from n3ic.files import write_atomic
+
+_FORMAT = 1
+
+
+def cache_folder() -> Path:
+    """Where parsed files are kept: ``$XDG_CACHE_HOME/n3ic`` or ``~/.cache/n3ic``."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
+    return root / "n3ic" / "unsw_nb15"
+
+
+@cache
+def loader_version() -> str:
+    """Digest of the code that turns a file into columns; another code, another entry."""
+    digest = hashlib.sha256(str(_FORMAT).encode())
+    here = Path(__file__).parent
+    code = (here / "reader.py", here / "columns.py", here / "catalogue.py", here / "cache.py")
+    for path in (*code, Path(n3ic.reading.__file__), Path(n3ic.inputs.__file__)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _entry(sha256: str) -> Path:
+    return cache_folder() / f"{sha256}-{loader_version()[:16]}.npz"
+
+
+def write_cached(sha256: str, flows: FlowFile) -> None:
+    """Keep the flows of a file; does nothing where the folder cannot be written."""
+    categories, codes = np.unique(flows.category, return_inverse=True)
+    arrays: dict[str, NDArray[np.generic]] = {
+        f"column:{name}": values.astype(np.uint32) for name, values in flows.columns.items()
+    }
+    arrays["label"] = flows.label.astype(np.uint8)
+    arrays["codes"] = codes.astype(np.uint8)
+    meta = {
+        "source": sha256,
+        "loader": loader_version(),
+        "rows": len(flows),
+        "layout": flows.layout,
+        "coded": flows.coded,
+        "categories": categories.tolist(),
+    }
+    meta["digest"] = _digest(meta, arrays)
+    buffer = io.BytesIO()
+    np.savez(buffer, meta=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
+    try:
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if _private(folder):
+            write_atomic(_entry(sha256), buffer.getvalue())
+    except (OSError, N3icError):
+        return
+
+
+def read_cached(sha256: str) -> FlowFile | None:
+    """The flows of the file with this digest, or None where there is no sound entry."""
+    path = _entry(sha256)
+    try:
+        if not _private(path.parent) or not path.is_file():
+            return None
+        with np.load(path, allow_pickle=False) as entry:
+            arrays = {name: entry[name] for name in entry.files}
+        meta = json.loads(str(arrays.pop("meta")))
+        digest = meta.pop("digest")
+        if meta["source"] != sha256 or meta["loader"] != loader_version():
+            return None
+        if digest != _digest(meta, arrays):
+            return None
+        rows = meta["rows"]
+        if any(a.shape != (rows,) for a in arrays.values()):
+            return None
+        categories = np.array(meta["categories"], dtype=np.str_)
+        return FlowFile(
+            layout=str(meta["layout"]),
+            columns={
+                name.removeprefix("column:"): values.astype(np.int64)
+                for name, values in arrays.items()
+                if name.startswith("column:")
+            },
+            label=arrays["label"].astype(np.int64),
+            category=categories[arrays["codes"]],
+            coded=bool(meta["coded"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def _digest(meta: dict[str, object], arrays: dict[str, NDArray[np.generic]]) -> str:
+    digest = hashlib.sha256(json.dumps(meta, sort_keys=True).encode())
+    for name in sorted(arrays):
+        values = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {values.dtype.str} {values.shape} ".encode())
+        digest.update(values.tobytes())
+    return digest.hexdigest()
+
+
+def _private(folder: Path) -> bool:
+    """Whether the folder is the user's own and nobody else may write into it."""
+    try:
+        info = folder.stat()
+    except OSError:
+        return False
+    mine = not hasattr(os, "getuid") or info.st_uid == os.getuid()
+    return mine and stat.S_ISDIR(info.st_mode) and not info.st_mode & 0o022

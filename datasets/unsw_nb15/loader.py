@@ -1,0 +1,158 @@
+"""UNSW-NB15 files, one or many, as one table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from n3ic.datasets.unsw_nb15.cache import read_cached, write_cached
+from n3ic.datasets.unsw_nb15.catalogue import CATALOGUE, with_derived
+from n3ic.datasets.unsw_nb15.columns import CLASSES, NORMAL
+from n3ic.datasets.unsw_nb15.official import identify
+from n3ic.datasets.unsw_nb15.reader import FlowFile, NotFlowsError, read_flows
+from numpy.typing import NDArray
+
+from n3ic.errors import DataError
+from n3ic.reading import combined_sha256, find_tables, read_contents
+from n3ic.table import FlowTable, SourceFile
+
+MIN_COMMON_ROWS = 3
+"""Rows that a recoded file must share with a named one before a code counts as known."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    source: SourceFile
+    partition: str
+    flows: FlowFile | None
+
+
+def load_table(
+    name: str,
+    paths: str | Path | Sequence[str | Path],
+    *,
+    synthetic: bool = False,
+    labelled: bool = True,
+    cache: bool = True,
+) -> FlowTable:
+    """Read files as one table.
+
+    In a folder, where an official partition is among the files, the partitions alone are read:
+    the raw files hold the same flows again.
+
+    Args:
+        name: the data set's name.
+        paths: a file, a folder, or several of them.
+        synthetic: whether a generator made the files.
+        labelled: whether the files must have labels; without, every row is class 0.
+        cache: whether parsed files are kept in the user's cache folder.
+
+    Raises:
+        DataError: a file is not what it should be; names file, line and column.
+    """
+    given = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
+    explicit = {p for p in given if not p.is_dir()}
+    parts: list[_Part] = []
+    seen: dict[str, str] = {}
+    for path in find_tables(given):
+        for content in read_contents(path):
+            if content.sha256 in seen:
+                note = f"skipped: the same bytes as {seen[content.sha256]}"
+                parts.append(_Part(SourceFile(content.name, content.sha256, 0, note), "", None))
+                continue
+            seen[content.sha256] = content.name
+            flows = read_cached(content.sha256) if cache and labelled else None
+            if flows is None:
+                try:
+                    flows = read_flows(content, labelled=labelled)
+                except NotFlowsError as error:
+                    if path in explicit and content.name == str(path) and len(given) == 1:
+                        raise
+                    note = f"skipped: {str(error).removeprefix(content.name).lstrip(':, ')}"
+                    parts.append(_Part(SourceFile(content.name, content.sha256, 0, note), "", None))
+                    continue
+                if cache and labelled:
+                    write_cached(content.sha256, flows)
+            identity, partition = identify(content, flows.layout, len(flows), flows.counts)
+            source = SourceFile(content.name, content.sha256, len(flows), identity)
+            parts.append(_Part(source, partition, flows))
+    if any(p.partition for p in parts):
+        parts = [
+            p if p.partition or Path(p.source.path) in explicit else _left_out(p) for p in parts
+        ]
+    return _table(name, parts, synthetic)
+
+
+def _left_out(part: _Part) -> _Part:
+    if part.flows is None:
+        return part
+    note = f"left out beside an official partition: {part.source.identity}"
+    return _Part(replace(part.source, rows=0, identity=note), "", None)
+
+
+def _table(name: str, parts: list[_Part], synthetic: bool) -> FlowTable:
+    read = [(p, p.flows) for p in parts if p.flows is not None]
+    if not read:
+        listed = "; ".join(f"{p.source.path}: {p.source.identity}" for p in parts)
+        raise DataError(f"no flows found: {listed}")
+    files = [flows for _, flows in read]
+    shared = [c for c in files[0].columns if all(c in f.columns for f in files)]
+    columns = with_derived({c: np.concatenate([f.columns[c] for f in files]) for c in shared})
+    partition = np.concatenate([np.full(len(f), p.partition, dtype="U5") for p, f in read])
+    stime = columns.get("stime")
+    return FlowTable(
+        name=name,
+        features=columns,
+        catalogue=tuple(f for f in CATALOGUE if f.name in columns),
+        label=np.concatenate([f.label for f in files]),
+        classes=CLASSES,
+        synthetic=synthetic,
+        sha256=combined_sha256([p.source.sha256 for p, _ in read]),
+        category=np.concatenate(_named_categories(files)),
+        partition=partition,
+        time_order=stime is not None and bool((np.diff(stime) >= 0).all()),
+        sources=tuple(p.source for p in parts),
+    )
+
+
+def _named_categories(files: list[FlowFile]) -> list[NDArray[np.str_]]:
+    """Names for categories that a file recodes as numbers, where the other files tell them.
+
+    TCP flows are told apart by their sequence numbers, so a flow that stands in a recoded and
+    in a named file gives the name of its code. A code that stays unknown reads ``category N``.
+    """
+    names: dict[tuple[int, ...], str] = {}
+    if any(f.coded for f in files):
+        for f in (f for f in files if not f.coded):
+            names.update(zip(_keys(f), f.category.tolist(), strict=True))
+    out = []
+    for f in files:
+        if not f.coded:
+            out.append(f.category)
+            continue
+        votes: dict[str, Counter[str]] = {}
+        for key, code in zip(_keys(f), f.category.tolist(), strict=True):
+            if key in names and key[0] and key[1]:
+                votes.setdefault(code, Counter())[names[key]] += 1
+        benign = {c for c in set(f.category.tolist()) if not f.label[f.category == c].any()}
+        known = {
+            code: next(iter(count))
+            for code, count in votes.items()
+            if len(count) == 1 and count.total() >= MIN_COMMON_ROWS
+        }
+        known |= dict.fromkeys(benign, NORMAL)
+        twice = {n for n, k in Counter(known.values()).items() if k > 1 and n != NORMAL}
+        lookup = {
+            c: known[c] if c in known and known[c] not in twice else f"category {c or 'blank'}"
+            for c in set(f.category.tolist())
+        }
+        out.append(np.array([lookup[c] for c in f.category.tolist()]))
+    return out
+
+
+def _keys(f: FlowFile) -> list[tuple[int, ...]]:
+    names = ("stcpb", "dtcpb", "sbytes", "dbytes", "spkts", "dpkts", "dur")
+    return list(zip(*(f.columns[n].tolist() for n in names), strict=True))
