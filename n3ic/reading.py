@@ -296,15 +296,28 @@ def open_sheet(content: Content) -> Sheet:
                 f"{name}, line {_line(body, error.start)}: byte 0x{body[error.start]:02x} is "
                 "not UTF-8; convert the file to UTF-8"
             ) from error
-    if long := re.search(rb"[^\r\n]{%d}" % MAX_LINE, body):
+    if (start := _long_line(body)) >= 0:
         raise DataError(
-            f"{name}, line {_line(body, long.start())}: longer than {MAX_LINE:,} bytes; "
-            "this is no table of flows"
+            f"{name}, line {_line(body, start)}: longer than {MAX_LINE:,} bytes; this is no "
+            "table of flows, or its lines do not end in a line feed"
         )
-    line = next(part for part in re.split(rb"[\r\n]+", body, maxsplit=8) if part.strip()).decode()
+    line = re.split(rb"[\r\n]", body[:MAX_LINE], maxsplit=1)[0].decode(errors="replace")
+    if not line.strip():
+        raise DataError(f"{name}, line 1: blank; expected the column names or the first flow")
     separator = max(SEPARATORS, key=line.count)
     cells = next(csv.reader([line], delimiter=separator), [])
     return Sheet(name, body, separator, tuple(c.strip() for c in cells))
+
+
+def _long_line(body: bytes) -> int:
+    """Position of a line of more than ``MAX_LINE`` bytes, or -1."""
+    start = 0
+    while len(body) - start > MAX_LINE:
+        end = body.rfind(b"\n", start, start + MAX_LINE + 1)
+        if end < 0:
+            return start
+        start = end + 1
+    return -1
 
 
 def _line(body: bytes, position: int) -> int:
