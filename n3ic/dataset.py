@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from n3ic.export import Option
+from n3ic.split import Protocol as SplitProtocol
 from n3ic.table import Feature, FlowTable
 
 if TYPE_CHECKING:
+    from n3ic.pipeline import Result
     from n3ic.recipe import Recipe
 
 
@@ -52,8 +55,10 @@ class UseCase:
         dataset: name of the data set that real data is read with (``--data PATH``).
         default: name of the data set whose embedded sample is the default.
         recipes: recipes by name; ``default`` is taken where none is named.
+        protocol: how rows are split where the user does not say.
         group: for a use case of several networks, the word for one of them in ``metrics.json``
             (``queues``); empty for one network.
+        options: options of its own, ``--name VALUE`` on the command line.
         positive: name of the class whose detection is counted (false positive rate, ROC AUC).
     """
 
@@ -62,10 +67,36 @@ class UseCase:
     dataset: str
     default: str
     recipes: Mapping[str, Recipe]
+    protocol: SplitProtocol = "random"
     group: str = ""
     positive: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: tuple[Option, ...] = ()
 
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
-        """The tables to train a network on, by name; one unnamed by default."""
+        """The tables to train a network on, by name; one unnamed by default.
+
+        Args:
+            table: what the data set's ``load`` returned.
+            options: the use case's own options, checked.
+        """
         return {"": table}
+
+    def finish(
+        self,
+        directory: Path,
+        table: FlowTable,
+        results: Mapping[str, Result],
+        options: Mapping[str, Any],
+    ) -> Mapping[str, Any]:
+        """Add what the use case alone knows to a run: pictures, tables, figures.
+
+        Args:
+            directory: the run's folder, still to be renamed; files may be added.
+            table: what was trained on.
+            results: result of each task.
+            options: the use case's own options.
+
+        Returns:
+            Entries to add to ``metrics.json``.
+        """
+        return {}

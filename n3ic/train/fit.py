@@ -73,7 +73,7 @@ def fit_network(
     """
     if config.distill and teacher is None:
         raise UsageError("distillation needs the teacher's probabilities")
-    with _deterministic(seed):
+    with deterministic(seed):
         x = torch.from_numpy(np.where(bits, np.float32(1), np.float32(-1)))
         y = torch.from_numpy(np.asarray(label, dtype=np.int64))
         weight = _row_weights(y, n_classes, config, sample_weight)
@@ -269,7 +269,7 @@ class _Average:
 
 
 @contextmanager
-def _deterministic(seed: int) -> Iterator[None]:
+def deterministic(seed: int) -> Iterator[None]:
     """One thread and one seed, so that sums come in one order; restored afterwards."""
     threads = torch.get_num_threads()
     algorithms = torch.are_deterministic_algorithms_enabled()

@@ -1,0 +1,93 @@
+"""Figures of merit of a classifier on labelled rows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a classifier does on some rows.
+
+    Attributes:
+        rows: number of rows.
+        accuracy: share of the rows that it gets right.
+        accuracy_unseen: the same on the rows without a twin among the training rows; None
+            where every row has one or twins were not looked for.
+        macro_f1: mean of the classes' F1.
+        fpr: false positive rate: share of the other rows that it calls positive; the mean over
+            the classes, each against the rest, where there are more than two.
+        roc_auc: area under the ROC curve of the positive class's score; the mean over the
+            classes where there are more than two; None where one class is absent.
+        confusion: rows per true class (first index) and predicted class.
+    """
+
+    rows: int
+    accuracy: float
+    accuracy_unseen: float | None
+    macro_f1: float
+    fpr: float | None
+    roc_auc: float | None
+    confusion: tuple[tuple[int, ...], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self) | {"confusion": [list(row) for row in self.confusion]}
+
+
+def evaluate(
+    label: NDArray[np.int64],
+    predicted: NDArray[np.int64],
+    scores: NDArray[np.floating] | None,
+    n_classes: int,
+    *,
+    unseen: NDArray[np.bool_] | None = None,
+    positive: int = 1,
+) -> Evaluation:
+    """Evaluate predictions.
+
+    Args:
+        label: true class indices, shape ``(rows,)``.
+        predicted: predicted class indices, shape ``(rows,)``.
+        scores: score of each class, shape ``(rows, classes)``, for the ROC; or None.
+        n_classes: number of classes.
+        unseen: rows without a twin among the training rows.
+        positive: index of the positive class of two.
+    """
+    from sklearn.metrics import confusion_matrix, f1_score, roc_auc_score
+
+    matrix = confusion_matrix(label, predicted, labels=np.arange(n_classes))
+    right = label == predicted
+    false_positives = matrix.sum(axis=0) - np.diag(matrix)
+    negatives = matrix.sum() - matrix.sum(axis=1)
+    rates = np.divide(false_positives, negatives, where=negatives > 0, out=np.full(n_classes, -1.0))
+    fpr = float(rates[positive]) if n_classes == 2 else float(rates[rates >= 0].mean())
+    present = np.unique(label)
+    auc: float | None = None
+    if scores is not None and len(present) == n_classes:
+        columns = [positive] if n_classes == 2 else range(n_classes)
+        areas = [roc_auc_score(label == c, _against(scores, c)) for c in columns]
+        auc = float(np.mean(areas))
+    return Evaluation(
+        rows=len(label),
+        accuracy=float(right.mean()),
+        accuracy_unseen=float(right[unseen].mean())
+        if unseen is not None and unseen.any()
+        else None,
+        macro_f1=float(
+            f1_score(label, predicted, labels=present, average="macro", zero_division=0.0)
+        ),
+        fpr=fpr if fpr >= 0 else None,
+        roc_auc=auc,
+        confusion=tuple(tuple(int(v) for v in row) for row in matrix),
+    )
+
+
+def _against(scores: NDArray[np.floating], c: int) -> NDArray[np.floating]:
+    """Score of class ``c`` against the best of the others."""
+    others = np.delete(scores, c, axis=1).max(axis=1)
+    return np.asarray(scores[:, c] - others)
