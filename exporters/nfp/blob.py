@@ -1,0 +1,132 @@
+"""The weight blob: every parameter of a network as 32-bit words.
+
+Layout, in words (``weights.bin`` holds them little-endian):
+
+- 0..7, header: magic ``N3IC`` (0x4349334E), layout version, words in all, layers, input bits,
+  fields of the input stage, word where the fields stand, features.
+- 8.., four words a layer: input bits, neurons, word where the rows stand, 1 if masked.
+- rows, layer by layer, neuron by neuron: the threshold (or, in the last layer, the class's
+  bias in two's complement), then ``ceil(inputs / 32)`` words of weights padded with 1, then as
+  many words of mask padded with 0 where the layer is masked.
+- fields, five words each: index of the feature, kind (0 binary, 1 thermometer), width in bits,
+  clamp, word where its cuts stand (0 for a binary field); then the cuts, one word each.
+
+Bit ``i`` of a vector is bit ``i % 32`` of its word ``i // 32``, least significant first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from n3ic.bits import Words
+from n3ic.model import BinaryModel, Connections, HiddenLayer
+
+MAGIC = 0x4349334E
+VERSION = 1
+HEADER_WORDS = 8
+LAYER_WORDS = 4
+FIELD_WORDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Blob:
+    """The words of a network and where its parts are.
+
+    Attributes:
+        words: uint32 array of shape ``(words,)``.
+        rows: word of the first row of each layer.
+        strides: words of one row of each layer.
+        sections: bytes by part: ``header``, ``weights``, ``thresholds``, ``masks``, ``input``.
+    """
+
+    words: Words
+    rows: tuple[int, ...]
+    strides: tuple[int, ...]
+    sections: dict[str, int]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the blob."""
+        return 4 * len(self.words)
+
+    def to_bytes(self) -> bytes:
+        """The blob as ``weights.bin`` holds it."""
+        return self.words.astype("<u4").tobytes()
+
+    def explain(self, word: int) -> str:
+        """What stands at a word: ``layer 0, neuron 3, weight word 1``."""
+        if word < HEADER_WORDS:
+            return "header"
+        if word < HEADER_WORDS + LAYER_WORDS * len(self.rows):
+            return f"description of layer {(word - HEADER_WORDS) // LAYER_WORDS}"
+        ends = (*self.rows[1:], self.input_start)
+        for i, (start, stride, end) in enumerate(zip(self.rows, self.strides, ends, strict=True)):
+            if start <= word < end:
+                neuron, item = divmod(word - start, stride)
+                kind = "threshold or bias" if item == 0 else f"weight or mask word {item - 1}"
+                return f"layer {i}, neuron {neuron}, {kind}"
+        return "input stage"
+
+    @property
+    def input_start(self) -> int:
+        """Word where the input stage begins."""
+        return int(self.words[6])
+
+
+def row_words(layer: Connections) -> int:
+    """Words of one neuron's row."""
+    return 1 + layer.n_words * (1 if layer.mask is None else 2)
+
+
+def build(model: BinaryModel) -> Blob:
+    """The blob of a model; the same model gives the same words."""
+    layers = model.layers
+    start = HEADER_WORDS + LAYER_WORDS * len(layers)
+    descriptions, blocks, rows = [], [], []
+    for layer in layers:
+        first = layer.thresholds if isinstance(layer, HiddenLayer) else model.output.bias
+        parts = [first.astype(np.int32).view(np.uint32)[:, None], layer.weight_words]
+        if layer.mask is not None:
+            parts.append(layer.mask_words)
+        descriptions += [layer.n_inputs, layer.n_outputs, start, int(layer.mask is not None)]
+        rows.append(start)
+        blocks.append(np.concatenate(parts, axis=1).ravel())
+        start += len(blocks[-1])
+    fields, cuts, features = [], [], model.input.features
+    cut = start + FIELD_WORDS * len(model.input.fields)
+    for field in model.input.fields:
+        thermometer = field.kind == "thermometer"
+        fields += [
+            features.index(field.feature),
+            int(thermometer),
+            field.width,
+            field.clamp,
+            cut + len(cuts) if thermometer else 0,
+        ]
+        cuts += field.cuts
+    total = cut + len(cuts)
+    header = [
+        *(MAGIC, VERSION, total, len(layers), model.input.n_bits),
+        *(len(model.input.fields), start, len(features)),
+    ]
+    words = np.concatenate(
+        [np.array(header + descriptions, np.uint32), *blocks, np.array(fields + cuts, np.uint32)]
+    )
+    sections = {
+        "header": 4 * rows[0],
+        "weights": 4 * sum(layer.n_outputs * layer.n_words for layer in layers),
+        "thresholds": 4 * sum(layer.n_outputs for layer in layers),
+        "masks": 4 * sum(x.n_outputs * x.n_words for x in layers if x.mask is not None),
+        "input": 4 * (total - start),
+    }
+    return Blob(words, tuple(rows), tuple(row_words(x) for x in layers), sections)
+
+
+def word_counts(shape: tuple[int, ...], masked: tuple[bool, ...]) -> tuple[int, ...]:
+    """Words of the rows of each layer of a shape, thresholds included."""
+    return tuple(
+        outputs * (1 + -(-inputs // 32) * (2 if mask else 1))
+        for inputs, outputs, mask in zip(shape[:-1], shape[1:], masked, strict=True)
+    )

@@ -1,0 +1,144 @@
+"""Latency and throughput of the NFP, estimated from the paper's memory table.
+
+Data-parallel, with ``W`` words of weights and thresholds read for an inference, ``T`` threads on
+``T / 8`` micro-engines of clock ``f``, ``c`` cycles of a micro-engine a word, ``t`` the middle of
+the memory's access times (Table 3) and ``s`` that of the memory of the layer's bits:
+
+- alone, a thread takes ``W (t + s + c / f)``: it waits for each word and then counts it;
+- 8 threads of a micro-engine share it: ``8 W c / f``;
+- IMEM and EMEM serve ``B`` words a microsecond to all threads: ``T W / B``.
+
+The latency is the largest of the three. The throughput is the smallest of ``M f / (W c + p)``
+(``M`` micro-engines, ``p`` cycles to forward a packet) and, for IMEM and EMEM, ``B / W``.
+
+Three constants are fitted to the paper, whose 256-32-16-2 reads 274 words (it has no thresholds):
+``c`` = 15.3 makes 8 W c / f its 42 us, ``p`` = 2560 its 7.1 Mpps, ``B`` = 384 its 1.4 Mpps.
+
+Model-parallel, per layer: ``words / C + 2 E h``, where ``C`` words a microsecond stream from EMEM
+to the whole chain and ``h`` is one notification between neighbours of ``E`` executors; both are
+fitted to the two ends of Figure 25 (4096 inputs, 2048 and 16384 neurons, 400 and 2700 us), taking
+256 executors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from n3ic.exporters.nfp.blob import word_counts
+
+from n3ic.export import Device
+
+PAPER_SHAPES = (
+    ((256, 32, 16, 2), "data", "cls", 480),
+    ((256, 32, 16, 2), "data", "imem", 480),
+    ((256, 32, 16, 2), "data", "emem", 480),
+    ((152, 128, 64, 2), "data", "cls", 480),
+    ((4096, 2048), "model", "emem", 256),
+    ((4096, 16384), "model", "emem", 256),
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a network would take.
+
+    Attributes:
+        words: words read for one inference.
+        latency_us: time of one inference under load, in microseconds.
+        throughput: inferences a second.
+        latency_formula: how the latency came about, in words.
+        throughput_formula: likewise.
+    """
+
+    words: int
+    latency_us: float
+    throughput: float
+    latency_formula: str
+    throughput_formula: str
+
+
+def estimate(
+    device: Device,
+    shape: tuple[int, ...],
+    masked: tuple[bool, ...],
+    mode: str,
+    memory: str,
+    state: str,
+    threads: int,
+) -> Estimate:
+    """Latency and throughput of a shape; see the module's formulas."""
+    layers = word_counts(shape, masked)
+    if mode == "model":
+        return _chain(device, layers, threads)
+    limits, words = device.limits, sum(layers)
+    f = device.clock_mhz
+    c, served = limits["cycles_per_word"], limits["shared_words_per_us"]
+    per_me = limits["threads_per_me"]
+    mes = min(-(-threads // per_me), limits["islands"] * limits["mes_per_island"])
+    here = min(per_me, threads)
+    wait = _access_us(device, memory) + (_access_us(device, "cls") if state == "cls" else 0.0)
+    alone = (words * (wait + c / f), f"{words} words x ({wait * 1e3:.1f} ns wait + {c} cycles)")
+    shared = (
+        here * words * c / f,
+        f"{here:.0f} threads of a micro-engine x {words} words x {c} cycles",
+    )
+    ways = [alone, shared]
+    rates = [
+        (
+            mes * f * 1e6 / (words * c + limits["forwarding_cycles"]),
+            f"{mes:.0f} micro-engines x {f:.0f} MHz / ({words} words x {c} cycles + "
+            f"{limits['forwarding_cycles']:.0f} cycles of forwarding)",
+        ),
+        (threads * 1e6 / alone[0], f"{threads} threads / {alone[0]:.1f} us"),
+    ]
+    if memory in ("imem", "emem"):
+        ways.append(
+            (threads * words / served, f"{threads} threads x {words} words / {served:.0f} per us")
+        )
+        rates.append((served * 1e6 / words, f"{served:.0f} words per us / {words} words"))
+    latency, throughput = max(ways), min(rates)
+    return Estimate(words, latency[0], throughput[0], latency[1], throughput[1])
+
+
+def _chain(device: Device, layers: tuple[int, ...], executors: int) -> Estimate:
+    limits = device.limits
+    hop = limits["chain_hop_ns"] / 1e3
+    stream = limits["chain_words_per_us"]
+    latency = sum(words / stream + 2 * executors * hop for words in layers)
+    text = (
+        f"{sum(layers)} words / {stream:.0f} per us + {len(layers)} layers x 2 x {executors} "
+        f"executors x {hop * 1e3:.0f} ns"
+    )
+    return Estimate(
+        sum(layers), latency, 1e6 / latency, text, f"one inference at a time: 1 / ({text})"
+    )
+
+
+def _access_us(device: Device, memory: str) -> float:
+    m = device.memory(memory)
+    return (m.access_ns_min + m.access_ns_max) / 2e3
+
+
+def paper_key(kind: str, shape: tuple[int, ...], mode: str, memory: str, threads: int) -> str:
+    """Name of the paper's figure for a layout in ``device.toml``."""
+    return f"{kind}.{'-'.join(map(str, shape))}.{mode}.{memory}.{threads}"
+
+
+def calibration(device: Device) -> tuple[str, ...]:
+    """One line for each layout of the paper: its figure, the estimate, and how far they are."""
+    lines = []
+    for shape, mode, memory, threads in PAPER_SHAPES:
+        e = estimate(device, shape, (False,) * (len(shape) - 1), mode, memory, "cls", threads)
+        for kind, value, unit in (
+            ("latency_us", e.latency_us, "us"),
+            ("throughput", e.throughput, "inference/s"),
+        ):
+            paper = device.paper.get(paper_key(kind, shape, mode, memory, threads))
+            if paper is not None:
+                name = "-".join(map(str, shape))
+                lines.append(
+                    f"{name}, {mode}-parallel, {memory.upper()}, {threads} threads: paper "
+                    f"{paper:,.0f} {unit}, estimated {value:,.0f} {unit} "
+                    f"({100 * (value / paper - 1):+.0f} %)"
+                )
+    return tuple(lines)

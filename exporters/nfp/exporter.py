@@ -1,0 +1,232 @@
+"""The target ``nfp``: weight blob, C header and micro-C executor for the NFP4000."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from n3ic.exporters.nfp import blob, placement, runner
+from n3ic.exporters.nfp.estimate import calibration, estimate, paper_key
+
+from n3ic.bits import Words, word_count
+from n3ic.export import Exporter, Figure, Fit, Option, Options, Report, Run
+from n3ic.inputs import UINT32_MAX
+from n3ic.model import BinaryModel
+from n3ic.names import comment, unique_identifiers
+
+MODELLED = "modelled syntax, not compiled by the vendor's compiler"
+
+
+class NfpExporter(Exporter):
+    """Micro-C for the Netronome NFP4000, data-parallel or model-parallel."""
+
+    name: ClassVar[str] = "nfp"
+    summary: ClassVar[str] = "micro-C and weight blob for the Netronome NFP4000 (Agilio CX)"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "memory",
+            "memory that holds the weights; auto: the fastest that fits",
+            "auto",
+            choices=("auto", *placement.MEMORIES),
+        ),
+        Option(
+            "mode",
+            "data: a thread runs a network; model: a chain of threads runs one; "
+            "auto: model where the weights do not fit CLS",
+            "auto",
+            choices=("auto", "data", "model"),
+        ),
+        Option("threads", "threads in data-parallel mode", 480, minimum=1, maximum=480),
+        Option(
+            "executors",
+            "executors of the chain in model-parallel mode; 0: one for 32 neurons, 256 at most",
+            0,
+            minimum=0,
+            maximum=360,
+        ),
+        Option("state", "memory for a thread's layer bits", "cls", choices=("cls", "lmem")),
+        Option(
+            "cls-reserve",
+            "bytes of CLS that are left to the rest of the firmware",
+            16384,
+            minimum=0,
+            maximum=65536,
+        ),
+    )
+
+    def check(self, model: BinaryModel, options: Options) -> Fit:
+        """Whether weights and threads fit the memories; see the base class."""
+        return placement.check(model, self._plan(model, options), self.device)
+
+    def write(self, model: BinaryModel, options: Options, out: Path) -> None:
+        """Write blob, headers, micro-C, Makefile and README."""
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+        plan = self._plan(model, options)
+        built = blob.build(model)
+        shutil.copytree(
+            self.folder / "micro_c", out, dirs_exist_ok=True, copy_function=shutil.copyfile
+        )
+        (out / "weights.bin").write_bytes(built.to_bytes())
+        environment = Environment(  # noqa: S701 - C and Markdown; names pass through n3ic.names
+            loader=FileSystemLoader(self.folder / "templates"),
+            undefined=StrictUndefined,
+            keep_trailing_newline=True,
+        )
+        values = self._values(model, plan, built)
+        for name in ("n3ic_config.h", "n3ic_weights.h", "README.md"):
+            text = environment.get_template(f"{name}.j2").render(values)
+            (out / name).write_text(text, encoding="ascii")
+
+    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
+        """Compile the micro-C with the host's compiler and run it on packed inputs."""
+        path = runner.compiler()
+        answers = runner.ask(directory, model, "bits", words)
+        mode = self._plan(model, options).mode
+        return Run(
+            runner.trace(model, answers),
+            f"micro-C, {mode}-parallel, on the host ({runner.version(path)}); {MODELLED}",
+        )
+
+    def encode(
+        self,
+        directory: Path,
+        model: BinaryModel,
+        options: Options,
+        features: Mapping[str, Any],
+    ) -> Words | None:
+        """Run the micro-C's input stage; features become the device's 32-bit words first."""
+        columns = [
+            np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX).astype(np.uint32)
+            for name in model.input.features
+        ]
+        answers = runner.ask(directory, model, "features", np.stack(columns, axis=1))
+        start = 2 + len(model.classes)
+        return np.ascontiguousarray(answers[:, start : start + model.input.n_words])
+
+    def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
+        """Memory counted from the artefacts; latency and throughput estimated."""
+        plan, device = self._plan(model, options), self.device
+        built = blob.build(model)
+        size = (directory / "weights.bin").stat().st_size
+        figures = [
+            Figure(f"memory.{part}", count, "byte", "measured", "count of the words of weights.bin")
+            for part, count in built.sections.items()
+        ]
+        per_island = placement.threads_per_island(plan, device)
+        masked = tuple(layer.mask is not None for layer in model.layers)
+        e = estimate(device, model.shape, masked, plan.mode, plan.memory, plan.state, plan.threads)
+        room = placement.available(plan, device)
+
+        def paper(kind: str) -> float | None:
+            key = paper_key(kind, model.shape, plan.mode, plan.memory, plan.threads)
+            return device.paper.get(key)
+
+        paper_latency = paper("latency_us")
+        figures += [
+            Figure("memory.blob", size, "byte", "measured", "size of weights.bin"),
+            Figure(
+                f"memory.{plan.memory}.room",
+                room,
+                "byte",
+                "estimated",
+                f"{plan.memory.upper()} less the firmware's reserve and the threads' state "
+                "(device.toml)",
+            ),
+            Figure(
+                "memory.state",
+                per_island * plan.state_bytes,
+                "byte",
+                "estimated",
+                f"{plan.state_bytes} bytes x {per_island} threads of an island, in {plan.state}",
+            ),
+            Figure(
+                "operations",
+                e.words - sum(layer.n_outputs for layer in model.layers),
+                "word",
+                "measured",
+                "count of 32-bit XNOR and popcount operations of one inference"
+                + (" (masks count once more)" if model.has_masks else ""),
+            ),
+            Figure(
+                "latency",
+                e.latency_us * 1e3,
+                "ns",
+                "estimated",
+                e.latency_formula,
+                None if paper_latency is None else paper_latency * 1e3,
+            ),
+            Figure(
+                "throughput",
+                e.throughput,
+                "inference/s",
+                "estimated",
+                e.throughput_formula,
+                paper("throughput"),
+            ),
+        ]
+        notes = [
+            f"The micro-C is {MODELLED}; no such compiler is public. The same source compiles "
+            "with gcc through host/nfp_shim.h, and that is what verification runs. Only the "
+            "popcount, the signal between micro-engines and the lock differ (n3ic_port.h).",
+            f"{plan.mode}-parallel mode, weights in {plan.memory.upper()}, {plan.threads} "
+            + ("threads." if plan.mode == "data" else "executors in the chain."),
+            "Latency and throughput are estimates, calibrated on the paper's 256-32-16-2 in CLS "
+            "at 480 threads. The paper's program reads no thresholds and this one does. The "
+            "paper gives 95th percentiles. How far the formula is from each of its figures:",
+            *calibration(device),
+            "The paper fits about 32k weights in CLS beside what its threads keep there (footnote "
+            "13). What fits here is counted from what these threads keep: a layer's packed bits.",
+        ]
+        cache = device.memory("emem").bytes
+        if plan.memory == "emem" and built.bytes > cache:
+            notes.append(
+                f"The weights ({built.bytes} bytes) are larger than the EMEM cache ({cache} "
+                "bytes), so that reads reach DRAM, whose access time the paper does not give."
+            )
+        return Report(tuple(figures), tuple(notes))
+
+    def _plan(self, model: BinaryModel, options: Options) -> placement.Plan:
+        return placement.plan(model, options, self.device)
+
+    def _values(self, model: BinaryModel, plan: placement.Plan, built: blob.Blob) -> dict[str, Any]:
+        scope = "island" if plan.memory in ("cls", "ctm") else "global"
+        lines = [
+            "    " + ", ".join(f"0x{word:08x}" for word in built.words[i : i + 8].tolist())
+            for i in range(0, len(built.words), 8)
+        ]
+
+        def named(names: tuple[str, ...], texts: list[str]) -> list[dict[str, str]]:
+            return [
+                {"identifier": identifier, "comment": comment(text)}
+                for identifier, text in zip(unique_identifiers(names), texts, strict=True)
+            ]
+
+        units = {f.feature: f.unit for f in model.input.fields}
+        features = model.input.features
+        return {
+            "name": comment(model.name),
+            "shape": model.shape_text,
+            "digest": model.digest,
+            "plan": plan,
+            "modelled": MODELLED,
+            "placement": f"__declspec(shared scope({scope}) export {plan.memory})",
+            "input_bits": model.input.n_bits,
+            "input_words": model.input.n_words,
+            "layers": len(model.layers),
+            "classes": named(model.classes, list(model.classes)),
+            "features": named(features, [f"{f} {units[f]}".strip() for f in features]),
+            "max_words": max(layer.n_words for layer in model.layers),
+            "hidden_words": sum(word_count(layer.n_outputs) for layer in model.hidden),
+            "words": len(built.words),
+            "sections": built.sections,
+            "rows": built.rows,
+            "strides": built.strides,
+            "shapes": [(layer.n_inputs, layer.n_outputs) for layer in model.layers],
+            "masked": [layer.mask is not None for layer in model.layers],
+            "input_start": built.input_start,
+            "body": ",\n".join(lines),
+        }

@@ -1,0 +1,119 @@
+/*
+ * The executor as a program: each thread serves one slot of a mailbox in IMEM, so that the
+ * network can be tried on the card before it is joined to a data plane. A data plane calls
+ * n3ic_classify() from its packet handler instead, and needs no mailbox.
+ */
+#include "n3ic_port.h"
+
+#include "n3ic_config.h"
+#include "n3ic_weights.h"
+
+/* States of a slot: whoever asks writes input first, then one of the two questions. */
+#define N3IC_FREE 0
+#define N3IC_ASK_BITS 1
+#define N3IC_ASK_FEATURES 2
+#define N3IC_DONE 3
+
+struct n3ic_slot {
+    uint32_t state;
+    uint32_t input[N3IC_ASK_WORDS]; /* packed input bits, or one word a feature */
+    uint32_t result;                /* the class with the highest score, the lowest on a tie */
+    int32_t margin;                 /* best score minus second best */
+    int32_t scores[N3IC_CLASSES];
+#ifdef N3IC_TRACE
+    uint32_t bits[N3IC_INPUT_WORDS];
+    uint32_t hidden[N3IC_HIDDEN_WORDS];
+#endif
+};
+
+__declspec(shared scope(global) export imem) volatile struct n3ic_slot n3ic_box[N3IC_SLOTS];
+
+#include "n3ic_neuron.h"
+
+#include "n3ic_input.h"
+
+#if N3IC_MODEL_PARALLEL
+#include "n3ic_chain.h"
+#else
+#include "n3ic_data.h"
+#endif
+
+/* Class of packed input bits; `scores` takes the class scores, `x` is overwritten. */
+static uint32_t
+n3ic_classify(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE int32_t *scores, int32_t *margin)
+{
+    uint32_t best = 0;
+    int32_t distance;
+    uint32_t i;
+
+    n3ic_run(place, x, scores);
+    for (i = 1; i < N3IC_CLASSES; i++) {
+        if (scores[i] > scores[best])
+            best = i;
+    }
+    *margin = INT32_MAX;
+    for (i = 0; i < N3IC_CLASSES; i++) {
+        distance = scores[best] - scores[i];
+        if (i != best && distance < *margin)
+            *margin = distance;
+    }
+    return best;
+}
+
+/* A thread's life: wait for a question in its slot, answer it, wait again. */
+static void
+n3ic_serve(uint32_t place)
+{
+    N3IC_STATE uint32_t features[N3IC_FEATURES];
+    N3IC_STATE uint32_t x[N3IC_MAX_WORDS];
+    N3IC_STATE int32_t scores[N3IC_CLASSES];
+    uint32_t asked;
+    int32_t margin;
+    uint32_t i;
+
+    for (;;) {
+        asked = n3ic_load(n3ic_box[place].state);
+        if (asked != N3IC_ASK_BITS && asked != N3IC_ASK_FEATURES) {
+            n3ic_pause();
+            continue;
+        }
+        if (asked == N3IC_ASK_FEATURES) {
+            for (i = 0; i < N3IC_FEATURES; i++)
+                features[i] = n3ic_box[place].input[i];
+            n3ic_encode(features, x);
+        } else {
+            for (i = 0; i < N3IC_INPUT_WORDS; i++)
+                x[i] = n3ic_box[place].input[i];
+        }
+#ifdef N3IC_TRACE
+        for (i = 0; i < N3IC_INPUT_WORDS; i++)
+            n3ic_box[place].bits[i] = x[i];
+#endif
+        n3ic_box[place].result = n3ic_classify(place, x, scores, &margin);
+        n3ic_box[place].margin = margin;
+        for (i = 0; i < N3IC_CLASSES; i++)
+            n3ic_box[place].scores[i] = scores[i];
+        n3ic_store(n3ic_box[place].state, N3IC_DONE);
+    }
+}
+
+/* What this context of this micro-engine does; contexts without a part return. */
+int
+main(void)
+{
+#if N3IC_MODEL_PARALLEL
+    if (ctx() < N3IC_FIRST_EXECUTOR) {
+        if (n3ic_me() * N3IC_FIRST_EXECUTOR + ctx() < N3IC_SLOTS)
+            n3ic_serve(n3ic_me() * N3IC_FIRST_EXECUTOR + ctx());
+    } else if (ctx() < N3IC_FIRST_EXECUTOR + N3IC_EXECUTORS_PER_ME) {
+        uint32_t place = n3ic_me() * N3IC_EXECUTORS_PER_ME + ctx() - N3IC_FIRST_EXECUTOR;
+
+        if (place < N3IC_EXECUTORS)
+            n3ic_executor(place);
+    }
+#else
+    if (n3ic_me() * 8 + ctx() < N3IC_SLOTS)
+        n3ic_serve(n3ic_me() * 8 + ctx());
+#endif
+    return 0;
+}

@@ -1,0 +1,123 @@
+"""Builds the micro-C of an export for this host and runs it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from n3ic.exporters.nfp.blob import build
+from numpy.typing import NDArray
+
+from n3ic.bits import Words, unpack, word_count
+from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.model import BinaryModel, Trace
+
+STRICT = (
+    *("-std=gnu90", "-O2", "-Wall", "-Wextra", "-Werror"),
+    *("-Wvla", "-Wdeclaration-after-statement", "-pthread"),
+)
+_BUILD_SECONDS = 300
+_RUN_SECONDS = 1800
+
+
+def compiler() -> str:
+    """Path of a C compiler.
+
+    Raises:
+        MissingDependencyError: there is none.
+    """
+    for name in ("gcc", "cc", "clang"):
+        found = shutil.which(name)
+        if found:
+            return found
+    raise MissingDependencyError(
+        "running the micro-C on this host needs a C compiler: install gcc or clang"
+    )
+
+
+def version(path: str) -> str:
+    """First line that the compiler says of itself."""
+    done = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, timeout=30, check=False
+    )
+    return (done.stdout.splitlines() or [path])[0]
+
+
+def ask(directory: Path, model: BinaryModel, what: str, rows: Words) -> NDArray[np.uint32]:
+    """Compile an export and ask it; one row of 32-bit words a question.
+
+    Args:
+        directory: the export; not changed.
+        model: for the sizes of the answers.
+        what: ``bits`` or ``features``.
+        rows: uint32 array of shape ``(rows, words of a question)``.
+
+    Returns:
+        uint32 array ``(rows, 2 + classes + input words + hidden words)``; one hidden word at least.
+
+    Raises:
+        VerifyError: it does not compile, does not run, or holds other weights.
+    """
+    hidden = max(1, sum(word_count(layer.n_outputs) for layer in model.hidden))
+    width = 2 + len(model.classes) + model.input.n_words + hidden
+    with tempfile.TemporaryDirectory(prefix="n3ic-nfp-") as folder:
+        program = Path(folder) / "n3ic_host"
+        source = directory / "host" / "n3ic_host.c"
+        built = _call([compiler(), *STRICT, "-o", str(program), str(source)], b"", _BUILD_SECONDS)
+        if built.returncode:
+            raise VerifyError(f"the micro-C does not compile: {_last(built.stderr)}")
+        ran = _call(
+            [str(program), what, str(directory / "weights.bin")],
+            np.ascontiguousarray(rows, dtype=np.uint32).tobytes(),
+            _RUN_SECONDS,
+        )
+    if ran.returncode:
+        raise VerifyError(_reason(model, _last(ran.stderr)))
+    answers = np.frombuffer(ran.stdout, dtype=np.uint32)
+    if answers.size != len(rows) * width:
+        raise VerifyError(f"{answers.size} words came back for {len(rows)} rows of {width}")
+    return answers.reshape(len(rows), width)
+
+
+def trace(model: BinaryModel, answers: NDArray[np.uint32]) -> Trace:
+    """The trace that a program's answers tell."""
+    classes = len(model.classes)
+    at = 2 + classes + model.input.n_words
+    hidden = []
+    for layer in model.hidden:
+        end = at + word_count(layer.n_outputs)
+        hidden.append(unpack(answers[:, at:end], layer.n_outputs))
+        at = end
+    return Trace(
+        scores=answers[:, 2 : 2 + classes].view(np.int32).copy(),
+        classes=answers[:, 0].astype(np.int64),
+        margins=answers[:, 1].view(np.int32).copy(),
+        hidden=tuple(hidden),
+    )
+
+
+def _reason(model: BinaryModel, text: str) -> str:
+    word = re.search(r"differs from n3ic_weights.h at word (\d+)", text)
+    where = f" ({build(model).explain(int(word.group(1)))})" if word else ""
+    return f"the micro-C does not run: {text}{where}"
+
+
+def _last(octets: bytes) -> str:
+    lines = [line for line in octets.decode(errors="replace").splitlines() if line.strip()]
+    wrong = [line for line in lines if "error" in line] or lines[-1:]
+    return wrong[0][:400] if wrong else "no reason given"
+
+
+def _call(command: list[str], given: bytes, seconds: int) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(
+            command, input=given, capture_output=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise VerifyError(f"{Path(command[0]).name} took more than {seconds} s") from error
+    except OSError as error:
+        raise VerifyError(f"{Path(command[0]).name} did not start: {error}") from error
