@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -209,6 +209,21 @@ class Run:
     figures: tuple[Figure, ...] = field(default=())
 
 
+@dataclass(frozen=True)
+class Bench:
+    """What a benchmark measured.
+
+    Attributes:
+        tables: title, column names and rows of text of each table.
+        notes: remarks that a reader needs.
+        data: the same as plain data for JSON.
+    """
+
+    tables: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]], ...]
+    notes: tuple[str, ...]
+    data: Mapping[str, Any]
+
+
 class Exporter(ABC):
     """A target: how a BinaryModel becomes a program, and how that program is run here.
 
@@ -222,6 +237,7 @@ class Exporter(ABC):
         verify_options: what the verification may be told.
         vectors: how many random vectors ``verify`` runs by default.
         quick_vectors: how many are run at export time.
+        reads: suffixes of the files that :meth:`read` imports; empty for none.
     """
 
     name: ClassVar[str]
@@ -230,6 +246,7 @@ class Exporter(ABC):
     verify_options: ClassVar[tuple[Option, ...]] = ()
     vectors: ClassVar[int] = 10_000
     quick_vectors: ClassVar[int] = 500
+    reads: ClassVar[tuple[str, ...]] = ()
 
     @cached_property
     def folder(self) -> Path:
@@ -288,6 +305,36 @@ class Exporter(ABC):
         """Run the artefacts' input stage on integer features; None where it has none."""
         return None
 
+    def read(self, path: Path) -> BinaryModel:
+        """Import a network of this target's format.
+
+        Raises:
+            UsageError: this target's format cannot be imported.
+            ModelError: the file is not a binary network; says why.
+        """
+        raise UsageError(f"networks cannot be imported from {self.name}")
+
+    def bench(self, model: BinaryModel, options: Mapping[str, OptionValue]) -> Bench:
+        """Measure the target beside its alternatives, after checking that all agree.
+
+        Raises:
+            UsageError: this target has no benchmark.
+        """
+        raise UsageError(f"target {self.name} has no benchmark here")
+
+    def simulate(
+        self,
+        directory: Path,
+        options: Mapping[str, OptionValue],
+        say: Callable[[str], None],
+    ) -> None:
+        """Run a simulated card between network interfaces until interrupted.
+
+        Raises:
+            UsageError: this target has no simulated card.
+        """
+        raise UsageError(f"target {self.name} has no simulated card")
+
     def parse_options(self, given: Mapping[str, OptionValue], *, verify: bool = False) -> Options:
         """Defaults and what was given, checked.
 
@@ -317,6 +364,7 @@ def _parse_bool(text: OptionValue) -> bool:
 
 
 __all__ = [
+    "Bench",
     "Device",
     "ExportError",
     "Exporter",

@@ -1,0 +1,150 @@
+"""What the commands print: results on standard output, all else on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from n3ic.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from n3ic.runs import Watch
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console; plain text where the stream is no terminal."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """A line of the result."""
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """A line beside the result."""
+    sys.stderr.write(f"n3ic: {text}\n")
+
+
+def fail(text: str) -> None:
+    """The line that tells why a command failed."""
+    sys.stderr.write(f"n3ic: error: {text}\n")
+
+
+def print_json(data: Any) -> None:
+    """Data for a program that reads along."""
+    say(json.dumps(data, indent=2, sort_keys=True))
+
+
+def table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1
+) -> None:
+    """A table of text; all but the first ``left`` columns stand right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    out = Table(title=Text(title), title_justify="left", title_style="bold")
+    for i, name in enumerate(columns):
+        out.add_column(name, justify="left" if i < left else "right", overflow="fold")
+    for row in rows:
+        out.add_row(*(Text(cell) for cell in row))
+    screen = console()
+    if not screen.is_terminal:
+        screen.width = 160
+    screen.print(out)
+
+
+def percent(value: float | None) -> str:
+    """A share in percent, or nothing."""
+    return "" if value is None else f"{100 * value:.1f} %"
+
+
+def pairs(arguments: Sequence[str]) -> dict[str, str]:
+    """Options that a target or use case defines: ``--name VALUE``, ``--name=VALUE``, ``--flag``.
+
+    Raises:
+        UsageError: an argument is no option.
+    """
+    out: dict[str, str] = {}
+    i = 0
+    while i < len(arguments):
+        word = arguments[i]
+        if not word.startswith("--") or len(word) < 3:
+            raise UsageError(f"unexpected argument {word!r}")
+        name, equals, value = word[2:].partition("=")
+        if not equals and i + 1 < len(arguments) and not arguments[i + 1].startswith("--"):
+            i += 1
+            value = arguments[i]
+        elif not equals:
+            value = "true"
+        out[name] = value
+        i += 1
+    return out
+
+
+@contextmanager
+def watching(quiet: bool) -> Iterator[Watch]:
+    """A progress bar on standard error for the length of a training."""
+    from n3ic.runs import Watch
+
+    screen = console(stderr=True)
+    if quiet:
+        yield Watch()
+        return
+    if not screen.is_terminal:
+        yield Watch(stage=note)
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[figure]}"),
+        console=screen,
+        transient=True,
+    ) as progress:
+        bar = progress.add_task("starting", total=1, figure="")
+
+        def stage(text: str) -> None:
+            progress.reset(bar, total=1, description=text, figure="")
+
+        def epoch(entry: Any, count: int) -> None:
+            progress.update(
+                bar,
+                completed=entry.number,
+                total=count,
+                description="training the binary network",
+                figure=f"validation {entry.validation_accuracy:.2%}",
+            )
+
+        def task(name: str, count: int) -> None:
+            progress.update(bar, advance=1, total=count, figure=name)
+
+        yield Watch(epoch=epoch, stage=stage, task=task)
+
+
+@contextmanager
+def working(text: str) -> Iterator[Callable[[str], None]]:
+    """A spinner on standard error; gives a function that changes its text."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield lambda _: None
+        return
+    with screen.status(text) as status:
+        yield lambda changed: status.update(changed)
+
+
+def as_mapping(data: Any) -> Mapping[str, Any]:
+    """A dataclass as plain data."""
+    from dataclasses import asdict
+
+    return asdict(data)

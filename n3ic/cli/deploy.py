@@ -1,0 +1,236 @@
+"""``n3ic targets``, ``export``, ``verify``, ``report``, ``bench`` and ``simulate``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from n3ic.cli.console import note, pairs, print_json, say, table, working
+from n3ic.errors import UsageError, VerifyError
+
+_EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+ModelOption = Annotated[
+    Path | None, typer.Option(help="Model file or run; the newest run without it.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("targets")(targets)
+    app.command("export", context_settings=_EXTRA)(export)
+    app.command("verify", context_settings=_EXTRA)(verify)
+    app.command("report")(report)
+    app.command("bench", context_settings=_EXTRA)(bench)
+    app.command("simulate", context_settings=_EXTRA)(simulate)
+
+
+def targets(
+    target: Annotated[str | None, typer.Argument(help="Show one target's options.")] = None,
+    json: JsonFlag = False,
+) -> None:
+    """List the targets, or one target's options."""
+    from n3ic import plugins
+    from n3ic.exporting import exporter
+
+    names = plugins.names("n3ic.exporters") if target is None else (target,)
+    found = [exporter(name) for name in names]
+    if json:
+        print_json(
+            {
+                e.name: {
+                    "summary": e.summary,
+                    "device": e.device.name,
+                    "options": [asdict(o) for o in e.options],
+                    "verify_options": [asdict(o) for o in e.verify_options],
+                }
+                for e in found
+            }
+        )
+        return
+    for e in found:
+        say(f"{e.name:<12}{e.summary}")
+        if target is None:
+            continue
+        for kind, options in (("export", e.options), ("verify", e.verify_options)):
+            for o in options:
+                choices = f" ({'|'.join(o.choices)})" if o.choices else ""
+                say(f"  {kind} --{o.name} {o.default!r}{choices}: {o.help}")
+
+
+def export(
+    ctx: typer.Context,
+    target: Annotated[str, typer.Option("--target", "-t", help="A target, or all.")],
+    model: ModelOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write; exports/MODEL-TARGET by default.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write a model that does not fit; marked as such.")
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace an existing export directory.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Run some vectors before it is kept.")
+    ] = True,
+    json: JsonFlag = False,
+) -> None:
+    """Export a model for a target, or for all of them; a wrong export is an error."""
+    from n3ic import sets
+
+    given = pairs(ctx.args)
+    source, models, metrics = sets.open_models(model)
+    if model is None:
+        note(f"model: {source}")
+    done = []
+    with working(f"exporting for {target}") as progress:
+        for item in sets.export_plan(source, models, target, out, given):
+            progress(f"exporting for {item.target} {item.task}".rstrip())
+            done.append(
+                sets.export_item(item, force=force, replace=replace, verify=check, metrics=metrics)
+            )
+    written = [d for d in done if d.exported is not None]
+    if json:
+        print_json([d.to_dict() for d in done])
+    else:
+        for d in done:
+            say(str(d))
+    summary = sets.write_set_report(done)
+    if summary is not None and not json:
+        say(f"set report: {summary}")
+    refused = [d for d in done if d.error is not None]
+    if refused and (len(refused) == len(done) or not written or target != "all"):
+        raise refused[0].error or UsageError("nothing was exported")
+    if refused:
+        note(f"{len(refused)} of {len(done)} exports were refused, for the reasons above")
+
+
+def verify(
+    ctx: typer.Context,
+    directory: Annotated[Path, typer.Argument(help="An export directory, or a folder of them.")],
+    vectors: Annotated[
+        int | None, typer.Option(help="Boundary and random vectors to run.", min=1)
+    ] = None,
+    rows: Annotated[Path | None, typer.Option(help="A table of flows to run besides.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random vectors.", min=0)] = 0,
+    json: JsonFlag = False,
+) -> None:
+    """Run an export's artefacts against its model; any difference is an error."""
+    from n3ic.exporting import MANIFEST, verify_directory
+    from n3ic.flows import read_features
+    from n3ic.model import BinaryModel
+
+    folders = (
+        [directory]
+        if (directory / MANIFEST).exists() or not directory.is_dir()
+        else sorted(p.parent for p in directory.rglob(MANIFEST))
+    )
+    if not folders:
+        raise UsageError(f"{directory} holds no export directory")
+    results = []
+    for folder in folders:
+        features = None
+        if rows is not None:
+            features = read_features(rows, BinaryModel.load(folder / "model.n3ic"), None)
+        with working(f"verifying {folder}"):
+            results.append(
+                verify_directory(
+                    folder, vectors=vectors, rows=features, options=pairs(ctx.args), seed=seed
+                )
+            )
+        if not json:
+            say(str(results[-1]))
+            for f in results[-1].figures:
+                say(f"  {f.name}: {f.value:,.6g} {f.unit} ({f.kind}: {f.source})")
+    if json:
+        print_json([asdict(r) | {"ok": r.ok} for r in results])
+    bad = [r for r in results if r.failures]
+    if bad:
+        raise VerifyError(f"{len(bad)} of {len(results)} exports differ from their model")
+    missing = [r for r in results if r.missing]
+    if missing:
+        from n3ic.errors import MissingDependencyError
+
+        raise MissingDependencyError(
+            f"{len(missing)} of {len(results)} exports could not be run: {missing[0].missing}"
+        )
+
+
+def report(
+    run: Annotated[Path | None, typer.Argument(help="A run or model; the newest run.")] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Print one table over all targets: memory, latency, throughput, resources."""
+    from n3ic import sets
+
+    source, models, metrics = sets.open_models(run)
+    if run is None:
+        note(f"run: {source}")
+    with working("exporting to a temporary folder"):
+        found = sets.report_all(models, metrics)
+    if json:
+        print_json(found)
+        return
+    rows = []
+    for name, entry in found.items():
+        if "error" in entry:
+            rows.append([name, "refused", entry["error"], "", "", "", ""])
+            continue
+        for f in entry["figures"]:
+            paper = "" if f["paper"] is None else f"{f['paper']:,.6g}"
+            rows.append(
+                [name, f["name"], f["source"], f"{f['value']:,.6g}", f["unit"], f["kind"], paper]
+            )
+    table(
+        f"{source}: all targets",
+        ["target", "figure", "source", "value", "unit", "kind", "paper"],
+        rows,
+        left=3,
+    )
+
+
+def bench(
+    ctx: typer.Context,
+    target: Annotated[str, typer.Argument(help="What to measure, such as host.")],
+    model: ModelOption = None,
+    json: JsonFlag = False,
+) -> None:
+    """Measure a target beside its alternatives, in one run."""
+    from n3ic.exporting import exporter
+    from n3ic.model import BinaryModel, random_model
+    from n3ic.runs import models_of
+
+    tool = exporter(target)
+    if model is None:
+        import numpy as np
+
+        loaded = random_model((256, 32, 16, 2), np.random.default_rng(0))
+        note("model: random weights of shape 256-32-16-2 (speed does not depend on them)")
+    else:
+        loaded = BinaryModel.load(next(iter(models_of(model).values())))
+    result = tool.bench(loaded, pairs(ctx.args))
+    if json:
+        print_json(result.data)
+        return
+    for title, columns, rows in result.tables:
+        table(title, list(columns), [list(row) for row in rows])
+    for line in result.notes:
+        say(line)
+
+
+def simulate(
+    ctx: typer.Context,
+    target: Annotated[str, typer.Argument(help="A target with a simulated card: netfpga.")],
+    directory: Annotated[Path, typer.Argument(help="An export directory of that target.")],
+) -> None:
+    """Run a simulated card between real network interfaces, until Ctrl-C."""
+    from n3ic.exporting import exporter, read_manifest
+
+    manifest = read_manifest(directory)
+    if manifest["target"] != target:
+        raise UsageError(f"{directory} is an export for {manifest['target']}, not {target}")
+    exporter(target).simulate(directory, pairs(ctx.args), say)

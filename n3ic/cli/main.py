@@ -1,0 +1,79 @@
+"""The entry point of ``n3ic``: commands, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+import typer
+
+from n3ic.cli import data, deploy, model, train
+from n3ic.cli.console import fail, note
+from n3ic.errors import N3icError, N3icWarning
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="n3ic",
+    help="Train binary neural networks on network traffic and deploy them in network cards.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+train.register(app)
+model.register(app)
+deploy.register(app)
+app.add_typer(data.app, name="data")
+
+
+def _version(shown: bool) -> None:
+    if shown:
+        from n3ic import __version__
+
+        typer.echo(f"n3ic {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    """Train binary neural networks on network traffic and deploy them in network cards."""
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends with one line and its exit code."""
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
+    warnings.simplefilter("ignore", FutureWarning)
+    warnings.simplefilter("always", N3icWarning)
+    try:
+        code = app(standalone_mode=False)
+    except N3icError as error:
+        fail(str(error))
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        fail("interrupted; nothing was left half-written")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # the reader of our output went away: as other Unix tools do, end quietly
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + 13)
+    except typer.TyperException as error:
+        fail(f"{error.format_message()} (n3ic --help lists what there is)")
+        sys.exit(error.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], *_: object, **__: object
+) -> None:
+    if issubclass(category, N3icWarning):
+        note(f"warning: {message}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""``n3ic inspect``, ``n3ic predict`` and ``n3ic import``."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from n3ic.cli.console import note, print_json, say, table
+from n3ic.errors import N3icError, UsageError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("inspect")(inspect)
+    app.command("predict")(predict)
+    app.command("import")(import_model)
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(help="A model file or a run folder.")],
+    bits: Annotated[bool, typer.Option("--bits", help="Explain every input bit.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Print a model's layers, bits and bytes."""
+    from n3ic.model import BinaryModel
+    from n3ic.runs import memory_of, models_of
+
+    found = models_of(model)
+    if json:
+        print_json(
+            {
+                task: {
+                    "name": m.name,
+                    "shape": list(m.shape),
+                    "classes": list(m.classes),
+                    "sha256": m.digest,
+                    "memory": memory_of(m),
+                    "provenance": dict(m.provenance),
+                    "bits": [m.input.explain(i) for i in range(m.input.n_bits)] if bits else None,
+                }
+                for task, m in ((t, BinaryModel.load(p)) for t, p in found.items())
+            }
+        )
+        return
+    for task, path in found.items():
+        loaded = BinaryModel.load(path)
+        _summary(loaded, f"{path}{f' ({task})' if task else ''}")
+        if bits:
+            for i in range(loaded.input.n_bits):
+                say(loaded.input.explain(i))
+
+
+def _summary(model: object, where: str) -> None:
+    from n3ic.model import BinaryModel, HiddenLayer
+
+    assert isinstance(model, BinaryModel)  # noqa: S101
+    rows = [
+        [
+            "input",
+            f"{len(model.input.features)} features",
+            str(model.input.n_bits),
+            "",
+            "",
+            f"{model.input_bytes:,}",
+            "",
+        ]
+    ]
+    for i, layer in enumerate(model.layers):
+        hidden = isinstance(layer, HiddenLayer)
+        connections = int(layer.fan_in.sum())
+        rows.append(
+            [
+                f"layer {i}" if hidden else f"layer {i} (scores)",
+                f"{layer.n_inputs} -> {layer.n_outputs}",
+                str(layer.n_outputs),
+                f"{layer.weights.size:,}",
+                f"{connections:,}",
+                f"{-(-layer.weights.size // 8):,}",
+                f"{4 * layer.weights.size:,}",
+            ]
+        )
+    rows.append(
+        [
+            "total",
+            model.shape_text,
+            "",
+            f"{sum(x.weights.size for x in model.layers):,}",
+            f"{sum(int(x.fan_in.sum()) for x in model.layers):,}",
+            f"{model.weight_bytes:,}",
+            f"{model.float_weight_bytes:,}",
+        ]
+    )
+    table(
+        f"{model.name}: {where}",
+        ["layer", "shape", "output bits", "1-bit weights", "connections", "bytes", "float32 bytes"],
+        rows,
+        left=2,
+    )
+    say(f"classes: {', '.join(model.classes)}")
+    say(
+        f"weights {model.weight_bytes:,} B, thresholds and biases {model.threshold_bytes:,} B, "
+        f"masks {model.mask_bytes:,} B, input cuts {model.input_bytes:,} B"
+    )
+    for key, value in sorted(model.provenance.items()):
+        say(f"{key}: {value}")
+    say(f"sha256: {model.digest}")
+
+
+def predict(
+    source: Annotated[Path, typer.Argument(metavar="TABLE.csv", help="Flows to classify.")],
+    model: Annotated[
+        Path | None, typer.Option(help="Model file or run; the newest run without it.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV to write; standard output without.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Data set whose layout the table has; the model's own.")
+    ] = None,
+    task: Annotated[str, typer.Option(help="Which network of a run of several.")] = "",
+    json: Annotated[bool, typer.Option("--json", help="Print counts per class as JSON.")] = False,
+) -> None:
+    """Classify flows: class, margin and scores of each row."""
+    import numpy as np
+
+    from n3ic.files import write_atomic
+    from n3ic.flows import read_features
+    from n3ic.model import BinaryModel
+    from n3ic.runs import models_of, newest_run
+
+    if model is None:
+        model = newest_run()
+        note(f"model: {model}")
+    found = models_of(model)
+    if len(found) > 1 and task not in found:
+        raise UsageError(
+            f"{model} holds several networks: name one with --task: {', '.join(found)}"
+        )
+    loaded = BinaryModel.load(found[task] if task in found else next(iter(found.values())))
+    features = read_features(source, loaded, dataset)
+    result = loaded.predict(loaded.encode(features))
+    if json:
+        counts = np.bincount(result.classes, minlength=len(loaded.classes))
+        print_json(
+            {
+                "rows": len(result.classes),
+                "classes": dict(zip(loaded.classes, counts.tolist(), strict=True)),
+            }
+        )
+        if out is None:
+            return
+    header = ["row", "class", "margin", *(f"score_{c}" for c in loaded.classes)]
+    rows = (
+        [i, loaded.classes[c], m, *s]
+        for i, (c, m, s) in enumerate(
+            zip(
+                result.classes.tolist(),
+                result.margins.tolist(),
+                result.scores.tolist(),
+                strict=True,
+            )
+        )
+    )
+    if out is None:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+        return
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_atomic(out, text.getvalue())
+    note(f"wrote {len(result.classes):,} rows to {out}")
+
+
+def import_model(
+    source: Annotated[Path, typer.Argument(help="A network of another format, such as .onnx.")],
+    out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("model.n3ic"),
+    target: Annotated[
+        str | None, typer.Option("--from", help="Format; by the file's suffix without it.")
+    ] = None,
+) -> None:
+    """Turn a network of another format into a model, or say why it is not one."""
+    from n3ic import plugins
+    from n3ic.exporting import exporter
+
+    if out.exists():
+        raise UsageError(f"{out} exists: name another file with --out")
+    suffix = source.suffix.lower()
+    names = plugins.names("n3ic.exporters")
+    able = {n: exporter(n).reads for n in names if exporter(n).reads}
+    if target is None:
+        matching = [n for n, suffixes in able.items() if suffix in suffixes]
+        if not matching:
+            known = sorted({s for suffixes in able.values() for s in suffixes})
+            raise UsageError(f"no format has the suffix {suffix!r}; known: {', '.join(known)}")
+        candidates = matching
+    else:
+        candidates = [target]
+    reasons = []
+    for name in candidates:
+        try:
+            model = exporter(name).read(source)
+        except N3icError as error:
+            reasons.append(f"as {name}: {error}")
+            continue
+        model.save(out)
+        say(f"{out}: {model.shape_text}, {model.weight_bytes:,} B of weights (read as {name})")
+        return
+    raise N3icError(f"{source} is not a binary network: {'; '.join(reasons)}")

@@ -1,0 +1,159 @@
+"""``n3ic train``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from n3ic.cli.console import note, pairs, percent, print_json, say, table, watching
+from n3ic.errors import UsageError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        "train", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+    )(train)
+
+
+def train(
+    ctx: typer.Context,
+    use_case: Annotated[
+        str | None, typer.Argument(help="anomaly, ...; without it, the use cases are listed.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Files or a folder; the embedded default without it.")
+    ] = None,
+    recipe: Annotated[str, typer.Option(help="A recipe of the use case.")] = "default",
+    hidden: Annotated[str | None, typer.Option(help="Neurons of the hidden layers: 32,16.")] = None,
+    bits: Annotated[int | None, typer.Option(help="Budget of input bits.", min=1)] = None,
+    features: Annotated[
+        int | None, typer.Option(help="Features that chi-squared keeps; 0 for all.", min=0)
+    ] = None,
+    density: Annotated[
+        float | None, typer.Option(help="Share of the hidden layers' connections to keep.")
+    ] = None,
+    protocol: Annotated[
+        Literal["random", "partition", "time"] | None, typer.Option(help="How rows are split.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    seeds: Annotated[
+        int, typer.Option(help="Report mean and deviation over so many seeds.", min=1)
+    ] = 1,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the rows.", min=1)] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/USE_CASE by default.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing run.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(help="Networks trained at once; all cores by default.", min=1)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
+) -> None:
+    """Train a binary network and write a run: model, metrics, pictures."""
+    from n3ic import plugins, runs
+
+    if use_case is None:
+        for name in plugins.names("n3ic.usecases"):
+            case = runs.use_case(name)
+            say(f"{name:<16}{case.summary} (recipes: {', '.join(case.recipes)})")
+        return
+    overrides: dict[str, Any] = {
+        "hidden": _hidden(hidden),
+        "bits": bits,
+        "features": features,
+        "density": density,
+        "epochs": epochs,
+    }
+    with watching(quiet=json) as watch:
+        run = runs.train_use_case(
+            use_case,
+            data=data,
+            recipe=recipe,
+            overrides=overrides,
+            options=pairs(ctx.args),
+            protocol=protocol,
+            seed=seed,
+            seeds=seeds,
+            out=out,
+            replace=replace,
+            jobs=jobs,
+            watch=watch,
+        )
+    if json:
+        print_json({**run.metrics, "path": str(run.path)})
+        return
+    show(run.metrics, runs.use_case(use_case).group)
+    say(
+        f"run: {run.path} ({', '.join(str(p) for p in list(run.models.values())[:1])}"
+        f"{', ...' if len(run.models) > 1 else ''}, metrics.json, report.md, plots/)"
+    )
+    if run.metrics["data"]["synthetic"]:
+        note("these are synthetic or simulated flows; --data PATH trains on your own")
+
+
+def show(metrics: Any, group: str) -> None:
+    """Print a run's figures beside its baselines."""
+    kind = "synthetic" if metrics["data"]["synthetic"] else "real"
+    title = (
+        f"{metrics['use_case']}, recipe {metrics['recipe']}, {metrics['protocol']} split of "
+        f"{metrics['data']['rows']:,} rows ({metrics['data']['name']}, {kind})"
+    )
+    if group and group in metrics:
+        table(
+            title,
+            [group, "accuracy", "macro F1", "majority", "float MLP", "boosting"],
+            [
+                [
+                    task,
+                    percent(m["test"]["accuracy"]),
+                    percent(m["test"]["macro_f1"]),
+                    *(
+                        percent(m["baselines"].get(b, {}).get("accuracy"))
+                        for b in ("majority", "float_mlp", "hist_gradient_boosting")
+                    ),
+                ]
+                for task, m in metrics[group].items()
+            ]
+            + [
+                [
+                    "median",
+                    percent(metrics["test"]["accuracy"]),
+                    percent(metrics["test"]["macro_f1"]),
+                    *(
+                        percent(metrics["baselines"].get(b, {}).get("accuracy"))
+                        for b in ("majority", "float_mlp", "hist_gradient_boosting")
+                    ),
+                ]
+            ],
+        )
+    else:
+        keys = ("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc")
+        rows = [["binary network", *(percent(metrics["test"][k]) for k in keys)]]
+        rows += [
+            [name.replace("_", " "), *(percent(m[k]) for k in keys)]
+            for name, m in metrics["baselines"].items()
+        ]
+        table(title, ["test rows", "accuracy", "without twins", "macro F1", "FPR", "ROC AUC"], rows)
+        for name, m in metrics["protocols"].items():
+            if name != metrics["protocol"]:
+                say(f"{name} split: accuracy {percent(m['test']['accuracy'])}")
+    spread = metrics.get("seeds")
+    if spread:
+        a = spread["test"]["accuracy"]
+        say(f"over {spread['count']} seeds: accuracy {percent(a['mean'])} +- {percent(a['std'])}")
+    memory = metrics["memory"]
+    say(
+        f"weights {memory['weight_bytes']:,} B (as float32 {memory['float_weight_bytes']:,} B), "
+        f"thresholds {memory['threshold_bytes']:,} B, input cuts {memory['input_bytes']:,} B"
+        + (f", masks {memory['mask_bytes']:,} B" if memory["mask_bytes"] else "")
+    )
+
+
+def _hidden(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.replace("-", ",").split(",") if part.strip())
+    except ValueError as error:
+        raise UsageError(f"--hidden: numbers such as 32,16 expected, got {text!r}") from error

@@ -1,0 +1,220 @@
+"""Several models or several targets at once: exports and reports for a run as a whole."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from n3ic import plugins
+from n3ic.errors import ExportError, N3icError, UsageError
+from n3ic.export import OptionValue
+from n3ic.exporting import Exported, export, exporter
+from n3ic.files import write_atomic
+from n3ic.model import BinaryModel
+from n3ic.names import path_component
+from n3ic.runs import METRICS, load_metrics, models_of, newest_run
+
+SET_REPORT = "set.json"
+
+
+@dataclass(frozen=True)
+class Item:
+    """One export of a plan: a model, a target, a folder."""
+
+    model: BinaryModel
+    task: str
+    target: str
+    out: Path
+    options: Mapping[str, OptionValue]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an item: an export, or the error that refused it."""
+
+    item: Item
+    exported: Exported | None
+    error: N3icError | None
+
+    def __str__(self) -> str:
+        name = self.item.target + (f" {self.item.task}" if self.item.task else "")
+        if self.exported is None:
+            return f"{name}: refused: {self.error}"
+        checked = self.exported.verification
+        proof = "not verified" if checked is None else str(checked).partition(": ")[2]
+        forced = "" if self.exported.fit.ok else " (does not fit, forced)"
+        return f"{name}: {self.exported.path}{forced}: {proof}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        out: dict[str, Any] = {"target": self.item.target, "task": self.item.task}
+        if self.exported is None:
+            return out | {"error": str(self.error)}
+        checked = self.exported.verification
+        return out | {
+            "path": str(self.exported.path),
+            "fits": self.exported.fit.ok,
+            "verified": None if checked is None else checked.ok,
+            "figures": [asdict(f) for f in self.exported.report.figures],
+        }
+
+
+def open_models(
+    path: str | Path | None,
+) -> tuple[Path, dict[str, BinaryModel], dict[str, Any] | None]:
+    """The models of a run, or a model file, with the run's metrics where there are any.
+
+    Args:
+        path: a run folder or a model file; the newest run where None.
+
+    Raises:
+        UsageError: there is no run.
+        ModelError: a model is damaged.
+    """
+    source = newest_run() if path is None else Path(path)
+    models = {task: BinaryModel.load(p) for task, p in models_of(source).items()}
+    folder = source if source.is_dir() else source.parent
+    metrics = load_metrics(folder) if (folder / METRICS).is_file() else None
+    return source, models, metrics
+
+
+def export_plan(
+    source: Path,
+    models: Mapping[str, BinaryModel],
+    target: str,
+    out: str | Path | None,
+    options: Mapping[str, OptionValue],
+) -> list[Item]:
+    """What to export where: a folder a target, and a folder a model in it if they are several.
+
+    Raises:
+        UsageError: an unknown target, or an option that no target knows.
+    """
+    targets = plugins.names("n3ic.exporters") if target == "all" else (target,)
+    known = {t: {o.name for o in exporter(t).options} for t in targets}
+    for name in options:
+        if not any(name in names for names in known.values()):
+            if target == "all":
+                raise UsageError(f"no target has an option --{name}; see n3ic targets NAME")
+            exporter(target).parse_options(options)
+    label = path_component(next(iter(models.values())).name if len(models) == 1 else source.name)
+    if out is not None:
+        root = Path(out)
+    elif target == "all":
+        root = Path("exports") / label
+    else:
+        root = Path("exports") / f"{label}-{target}"
+    plan = []
+    for t in targets:
+        base = root / t if target == "all" else root
+        own = {k: v for k, v in options.items() if k in known[t]}
+        for task, model in models.items():
+            folder = base / path_component(task) if len(models) > 1 else base
+            plan.append(Item(model, task, t, folder, own))
+    return plan
+
+
+def export_item(
+    item: Item,
+    *,
+    force: bool = False,
+    replace: bool = False,
+    verify: bool = True,
+    metrics: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """Export one item; a refusal is kept, so that the others go on."""
+    try:
+        done = export(
+            item.model,
+            item.target,
+            item.out,
+            options=item.options,
+            force=force,
+            replace=replace,
+            verify=verify,
+            metrics=_metrics_of(metrics, item.task),
+        )
+    except (ExportError, UsageError) as error:
+        return Outcome(item, None, error)
+    return Outcome(item, done, None)
+
+
+def _metrics_of(metrics: Mapping[str, Any] | None, task: str) -> Mapping[str, Any] | None:
+    """The part of a run's metrics that is about one of its networks."""
+    if metrics is None or not task:
+        return metrics
+    for value in metrics.values():
+        if isinstance(value, dict) and isinstance(value.get(task), dict):
+            own: dict[str, Any] = value[task]
+            return {"data": metrics.get("data", {})} | own
+    return metrics
+
+
+def set_summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Memory and latency of several networks on each target, together.
+
+    Latencies add up, as the networks run one after the other; throughput is of whole sets.
+    """
+    out: dict[str, Any] = {}
+    for target in dict.fromkeys(o.item.target for o in outcomes):
+        of_target = [o for o in outcomes if o.item.target == target]
+        done = [o.exported for o in of_target if o.exported is not None]
+        memory: dict[str, int] = {}
+        for e in done:
+            for p in e.fit.placements:
+                memory[p.memory] = memory.get(p.memory, 0) + p.bytes
+        latency = [
+            (f.value * {"ns": 1, "us": 1e3, "ms": 1e6}[f.unit], f.kind)
+            for e in done
+            for f in e.report.figures
+            if f.name == "latency" and f.unit in ("ns", "us", "ms")
+        ]
+        out[target] = {
+            "models": len(done),
+            "refused": [str(o.error) for o in of_target if o.error is not None],
+            "memory_bytes": memory,
+            "latency_ns": sum(v for v, _ in latency) if len(latency) == len(done) > 0 else None,
+            "latency_kind": latency[0][1] if latency else None,
+        }
+    return out
+
+
+def write_set_report(outcomes: Sequence[Outcome]) -> Path | None:
+    """Write the figures of a set of several networks beside its folders.
+
+    Returns:
+        The file, or None where each target got a single network.
+    """
+    done = [o for o in outcomes if o.exported is not None]
+    if len({o.item.task for o in outcomes}) < 2 or not done:
+        return None
+    root = done[0].item.out.parent
+    if len({o.item.target for o in outcomes}) > 1:
+        root = root.parent
+    path = root / SET_REPORT
+    write_atomic(path, json.dumps(set_summary(outcomes), indent=2, sort_keys=True) + "\n")
+    return path
+
+
+def report_all(
+    models: Mapping[str, BinaryModel], metrics: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Figures of every target for a run's models, without keeping the exports."""
+    out: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="n3ic-report-") as folder:
+        plan = export_plan(Path("run"), models, "all", folder, {})
+        for item in plan:
+            name = item.target + (f" {item.task}" if item.task else "")
+            result = export_item(item, verify=False, metrics=metrics)
+            if result.exported is None:
+                out[name] = {"error": str(result.error)}
+            else:
+                out[name] = {
+                    "figures": [asdict(f) for f in result.exported.report.figures],
+                    "notes": list(result.exported.report.notes),
+                }
+    return out
