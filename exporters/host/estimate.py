@@ -1,0 +1,65 @@
+"""Bytes and estimated time of a network on a host core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from n3ic.export import Device
+from n3ic.model import BinaryModel
+
+LANES = 16  # neurons in a 512-bit register
+# Clocks from an input in the cache to the layer's bits in a register: load and broadcast 7,
+# XOR 1, popcount 3, the sum's last additions 2, compare 3, mask to register 3, merge 2.
+_LAYER_CLOCKS = 21
+_OUTPUT_CLOCKS = 8  # XOR, popcount, compare and select in general registers
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Operations and time of one inference by the AVX-512 kernel.
+
+    Attributes:
+        operations: vector operations.
+        interval_ns: time between inferences in a loop.
+        interval_formula: where it comes from.
+        latency_ns: time of one inference that the next one waits for.
+        latency_formula: where it comes from.
+    """
+
+    operations: int
+    interval_ns: float
+    interval_formula: str
+    latency_ns: float
+    latency_formula: str
+
+
+def memory_of(model: BinaryModel) -> dict[str, int]:
+    """Bytes of the blob by kind."""
+    return {
+        "weights": sum(4 * layer.weight_words.size for layer in model.layers),
+        "masks": sum(4 * x.weight_words.size for x in model.layers if x.mask is not None),
+        "thresholds": 4 * sum(layer.n_outputs for layer in model.layers),
+        "input": model.input_bytes,
+    }
+
+
+def estimate(model: BinaryModel, device: Device) -> Estimate:
+    """Estimate the AVX-512 kernel from its operations; the numbers are in ``device.toml``."""
+    per_clock = device.limits["vector_operations_per_clock"]
+    operations = 0
+    latency = 0.0
+    for layer in model.layers:
+        groups = -(-layer.n_outputs // LANES)
+        each = (4 if layer.mask is not None else 3) * layer.n_words + 2
+        operations += groups * each
+        # What does not fit the pipeline's depth waits for the ports.
+        latency += _LAYER_CLOCKS + groups * each / per_clock
+    latency += _OUTPUT_CLOCKS
+    ghz = device.clock_mhz / 1e3
+    return Estimate(
+        operations,
+        operations / per_clock / ghz,
+        f"{operations} vector operations, {per_clock:g} a clock, at {ghz:g} GHz",
+        latency / ghz,
+        f"{latency:.0f} clocks of dependent operations at {ghz:g} GHz",
+    )

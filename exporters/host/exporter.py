@@ -1,0 +1,280 @@
+"""The host target: one C header, one C file, the weights as a blob, and ``bnn-exec``."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from n3ic.exporters.host.estimate import estimate, memory_of
+from n3ic.exporters.host.sources import copy_sources, kernel_source, readme, weights_section
+
+from n3ic.bits import Words
+from n3ic.errors import ExportError, MissingDependencyError, VerifyError
+from n3ic.export import (
+    Exporter,
+    Figure,
+    Fit,
+    Option,
+    Options,
+    Placement,
+    Problem,
+    Report,
+    Run,
+)
+from n3ic.model import BinaryModel, Trace
+from n3ic.native import blob, build
+from n3ic.native.library import KernelError, Library, Network
+
+_REPEATS = 5  # timed passes over the vectors, the fastest counts
+
+
+class HostExporter(Exporter):
+    """Self-contained C11 for a host CPU; the paper's ``bnn-exec``."""
+
+    name: ClassVar[str] = "host"
+    summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, NEON, portable), with bnn-exec"
+    verify_options: ClassVar[tuple[Option, ...]] = (
+        Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),
+    )
+
+    def check(self, model: BinaryModel, options: Options) -> Fit:
+        """Whether the model fits; only its number of layers and its size bound it."""
+        limit = int(self.device.limits["layers"])
+        problems = []
+        if len(model.layers) > limit:
+            problems.append(
+                Problem(f"{len(model.layers)} layers, the kernel reads {limit}", layer=limit)
+            )
+        sizes = memory_of(model)
+        total = sum(sizes.values())
+        memory = next((m for m in self.device.memories if total <= m.bytes), None)
+        if memory is None or total > blob.MAX_BYTES:
+            largest = min(self.device.memories[-1].bytes, blob.MAX_BYTES)
+            problems.append(
+                Problem(
+                    f"{total:,} bytes of weights, {largest:,} are supported",
+                    memory=self.device.memories[-1].name,
+                    missing_bytes=total - largest,
+                )
+            )
+            return Fit(problems=tuple(problems))
+        placements = tuple(
+            Placement(part, memory.name, size) for part, size in sizes.items() if size
+        )
+        return Fit(placements, tuple(problems))
+
+    def write(self, model: BinaryModel, options: Options, out: Path) -> None:
+        """Write ``bnn.h``, ``bnn.c``, ``bnn_exec.c``, ``Makefile``, ``weights.bin``, README.
+
+        Raises:
+            ExportError: the model is beyond the kernel's limits, or ``out`` cannot be written.
+        """
+        weights = blob.dump(model)
+        try:
+            (out / "weights.bin").write_bytes(weights)
+            (out / "bnn.c").write_text(kernel_source() + weights_section(model, weights), "utf-8")
+            copy_sources(out)
+            (out / "README.md").write_text(readme(model, weights), "utf-8")
+        except OSError as error:
+            raise ExportError(f"cannot write {out}: {error.strerror or error}") from error
+
+    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
+        """Compile ``bnn.c`` and run every kernel of this CPU, and ``weights.bin`` too.
+
+        Raises:
+            MissingDependencyError: there is no C compiler.
+            VerifyError: the C does not compile, the weights do not load, or two kernels differ.
+        """
+        wanted = str(options.get("kernel", "all"))
+        with _compiled(directory) as (library, compiler):
+            baked = _load(library, None, directory)
+            if wanted != "all" and wanted not in library.kernels:
+                known = ", ".join(library.kernels)
+                raise VerifyError(f"kernel {wanted!r} does not run here; these do: {known}")
+            first: Trace | None = None
+            ran: list[str] = []
+            figures = []
+            source = f"{_cpu()}, {compiler}, best of {_REPEATS} passes over {len(words):,} vectors"
+            for kernel in library.kernels if wanted == "all" else (wanted,):
+                try:
+                    baked.use_kernel(kernel)
+                except KernelError:
+                    continue  # a kernel for other shapes
+                trace = _trace(baked, words, model, f"bnn.c, kernel {kernel}")
+                if first is None:
+                    first = trace
+                else:
+                    _same(first, trace, ran[0], kernel)
+                ran.append(kernel)
+                value = _time(baked, words)
+                figures.append(Figure(f"time.{kernel}", value, "ns", "measured", source))
+            if first is None:
+                raise VerifyError(f"kernel {wanted} cannot run this network")
+            loaded = _load(library, directory / "weights.bin", directory)
+            _same(first, _trace(loaded, words, model, "weights.bin"), "bnn.c", "weights.bin")
+        return Run(first, f"{compiler}; kernels {', '.join(ran)}", tuple(figures))
+
+    def encode(
+        self,
+        directory: Path,
+        model: BinaryModel,
+        options: Options,
+        features: Mapping[str, Any],
+    ) -> Words:
+        """Packed inputs from ``bnn_encode``, the same from every kernel.
+
+        Raises:
+            MissingDependencyError: there is no C compiler.
+            VerifyError: the C does not compile, or two kernels differ.
+        """
+        with _compiled(directory) as (library, _):
+            net = _load(library, None, directory)
+            if sorted(net.features) != sorted(model.input.features):
+                raise VerifyError("bnn.c reads other features than the model")
+            words = net.encode(features)
+            for kernel in library.kernels:
+                try:
+                    net.use_kernel(kernel)
+                except KernelError:
+                    continue
+                other = net.encode(features)
+                if not np.array_equal(words, other):
+                    row, word = (int(i) for i in np.argwhere(words != other)[0])
+                    raise VerifyError(f"bnn_encode: kernel {kernel} differs, row {row} word {word}")
+        return words
+
+    def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
+        """Bytes, operations, and estimated time; ``verify`` measures the time on this machine."""
+        paper = self.device.paper
+        size = (directory / "weights.bin").stat().st_size
+        is_papers = model.shape == (256, 32, 16, 2)
+        e = estimate(model, self.device)
+        figures = [
+            Figure(f"memory.{part}", count, "byte", "measured", "count of the blob's words")
+            for part, count in memory_of(model).items()
+        ]
+        figures += [
+            Figure("memory.blob", size, "byte", "measured", "size of weights.bin"),
+            Figure(
+                "operations",
+                e.operations,
+                "operation",
+                "estimated",
+                "count of the AVX-512 kernel's vector operations an inference",
+            ),
+            Figure(
+                "latency",
+                e.latency_ns,
+                "ns",
+                "estimated",
+                e.latency_formula,
+                paper["latency_ns"] if is_papers else None,
+            ),
+            Figure(
+                "throughput",
+                1e9 / e.interval_ns,
+                "inference/s",
+                "estimated",
+                e.interval_formula,
+                paper["throughput"] if is_papers else None,
+            ),
+        ]
+        notes = (
+            "Latency and throughput are of one AVX-512 core and of the network alone; "
+            "`n3ic verify` and `n3ic bench host` measure them on the machine at hand.",
+            "The paper's figures include reading the flows' statistics and writing the results.",
+        )
+        return Report(tuple(figures), notes)
+
+
+@contextmanager
+def _compiled(directory: Path) -> Iterator[tuple[Library, str]]:
+    """The directory's ``bnn.c`` as a loaded library, and the compiler's name."""
+    try:
+        compiler = build.find_compiler()
+    except build.NoCompilerError as error:
+        raise MissingDependencyError(
+            "the host target runs compiled C: install a C compiler (gcc or clang), "
+            "or name one in CC"
+        ) from error
+    with tempfile.TemporaryDirectory(prefix="n3ic-host-") as scratch:
+        out = Path(scratch) / "bnn.so"
+        try:
+            build.compile_shared(compiler, directory / "bnn.c", out)
+            library = Library.open(out)
+        except build.BuildError as error:
+            raise VerifyError(f"bnn.c does not compile: {str(error)[:2000]}") from error
+        except (OSError, AttributeError) as error:
+            raise VerifyError(f"bnn.c does not give a working library: {error}") from error
+        yield library, compiler.version
+
+
+def _load(library: Library, path: Path | None, directory: Path) -> Network:
+    name = directory / "bnn.c" if path is None else path
+    try:
+        return library.baked() if path is None else library.load(path.read_bytes())
+    except OSError as error:
+        raise VerifyError(f"cannot read {name}: {error.strerror or error}") from error
+    except KernelError as error:
+        raise VerifyError(f"{name.name}: {error}") from error
+
+
+def _trace(net: Network, words: Words, model: BinaryModel, where: str) -> Trace:
+    layers = (model.input.n_words, model.output.n_outputs)
+    if (net.n_words, net.n_classes) != layers:
+        raise VerifyError(f"{where}: another shape than {model.shape_text}")
+    if net.hidden_words != sum(-(-layer.n_outputs // 32) for layer in model.hidden):
+        raise VerifyError(f"{where}: other hidden layers than {model.shape_text}")
+    try:
+        return net.trace(words, model)
+    except KernelError as error:
+        raise VerifyError(f"{where}: {error}") from error
+
+
+def _same(a: Trace, b: Trace, a_name: str, b_name: str) -> None:
+    """Refuse two traces that differ; names the first layer, neuron and vector.
+
+    Raises:
+        VerifyError: they differ.
+    """
+    hidden = enumerate(zip(a.hidden, b.hidden, strict=True))
+    parts = [
+        *((f"layer {i}, neuron", x, y) for i, (x, y) in hidden),
+        (f"layer {len(a.hidden)}, class", a.scores, b.scores),
+        ("arg max, column", a.classes[:, None], b.classes[:, None]),
+        ("margin, column", a.margins[:, None], b.margins[:, None]),
+    ]
+    for what, x, y in parts:
+        if not np.array_equal(x, y):
+            row, column = (int(i) for i in np.argwhere(x != y)[0])
+            raise VerifyError(
+                f"{a_name} and {b_name} differ at vector {row}, {what} {column}: "
+                f"{int(x[row, column])} and {int(y[row, column])}"
+            )
+
+
+def _time(net: Network, words: Words) -> float:
+    """Nanoseconds an inference, the fastest of some passes."""
+    best = float("inf")
+    for _ in range(_REPEATS):
+        start = time.perf_counter_ns()
+        net.classify(words)
+        best = min(best, time.perf_counter_ns() - start)
+    return best / max(1, len(words))
+
+
+def _cpu() -> str:
+    """The CPU's name."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,77 @@
+"""The files of an export: the kernel's C with the weights behind it, and its README."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from n3ic.model import BinaryModel
+from n3ic.names import c_string
+from n3ic.native import build
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+_BYTES_A_LINE = 16
+
+
+def kernel_source() -> str:
+    """The kernel's C file, without weights."""
+    return build.SOURCE.read_text(encoding="utf-8")
+
+
+def weights_section(model: BinaryModel, weights: bytes) -> str:
+    """C that holds the blob's bytes and defines ``bnn_init``."""
+    rows = [
+        ", ".join(f"0x{byte:02x}" for byte in weights[i : i + _BYTES_A_LINE])
+        for i in range(0, len(weights), _BYTES_A_LINE)
+    ]
+    return (
+        _environment()
+        .get_template("bnn_weights.c.j2")
+        .render(shape=model.shape_text, digest=model.digest, size=len(weights), rows=rows)
+    )
+
+
+def copy_sources(out: Path) -> None:
+    """Copy the files that are the same for every model."""
+    shutil.copyfile(build.HEADER, out / "bnn.h")
+    for name in ("bnn_exec.c", "Makefile"):
+        shutil.copyfile(TEMPLATES / name, out / name)
+
+
+def readme(model: BinaryModel, weights: bytes) -> str:
+    """The README of an export directory."""
+    return (
+        _environment()
+        .get_template("README.md.j2")
+        .render(
+            shape=model.shape_text,
+            size=len(weights),
+            features=[_code(name) for name in model.input.features],
+            classes=[_code(name) for name in model.classes],
+            n_words=model.input.n_words,
+        )
+    )
+
+
+def _code(name: str) -> str:
+    """A name as Markdown code: printable ASCII, no back-tick and no line end."""
+    return f"`{c_string(name)[1:-1].replace('`', chr(39))}`"
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - C and Markdown, no HTML
+    )

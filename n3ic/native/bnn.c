@@ -1,0 +1,1173 @@
+/* Binary neural network on a host CPU; see bnn.h for what it computes and how it is called. */
+#include "bnn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__GNUC__) && defined(__x86_64__)
+#define BNN_X86 1
+#include <immintrin.h>
+#else
+#define BNN_X86 0
+#endif
+#if defined(__GNUC__) && defined(__aarch64__)
+#define BNN_NEON 1
+#include <arm_neon.h>
+#else
+#define BNN_NEON 0
+#endif
+#if defined(__GNUC__)
+#define BNN_INLINE static inline __attribute__((always_inline))
+#else
+#define BNN_INLINE static inline
+#endif
+
+#define MAX_BITS 65536u               /* inputs or outputs of a layer */
+#define MAX_WORDS (MAX_BITS / 32u)    /* 32-bit words of a layer's inputs */
+#define MAX_LAYERS 64u                /* the output layer included */
+#define MAX_BLOB ((uint64_t)1 << 28)  /* bytes */
+#define MAX_BLOCK ((uint64_t)1 << 31) /* bytes of one allocation */
+#define LANES 16u                     /* neurons side by side in the vector layout */
+#define BLOCK_ROWS 512u               /* flows of one block in the bit-sliced kernel */
+#define ENCODE_ROWS 512u              /* flows encoded at once by bnn_classify_batch() */
+
+/* --- the network in memory ------------------------------------------------------------- */
+
+struct layer {
+    uint32_t inputs;
+    uint32_t outputs;
+    uint32_t words;            /* 32-bit words of the input */
+    uint32_t words64;          /* 64-bit words of the input */
+    uint32_t groups;           /* groups of LANES neurons */
+    const uint32_t *lanes;     /* inverted weights, [groups][words][LANES] */
+    const uint32_t *lane_mask; /* the same shape; NULL where every connection counts */
+    const uint64_t *rows;      /* inverted weights, [outputs][words64] */
+    const uint64_t *row_mask;
+    const int32_t *limit; /* thresholds (INT32_MAX in the padding) or biases, [groups * LANES] */
+    /* Bit-sliced kernel: which of 8 sign patterns each neuron takes of each carry. */
+    uint32_t carries;           /* carries of weight 2, a multiple of 16; 0 where not prepared */
+    uint32_t count_bits;        /* bits that hold a popcount and a threshold */
+    const uint16_t *pattern;    /* byte offsets of the patterns, [outputs][carries] */
+    const uint8_t *odd_inverse; /* whether the neuron sees the common parity inverted */
+};
+
+/* Up to 16 bits of a thermometer field, or a whole binary field. */
+struct chunk {
+    uint32_t feature;
+    uint32_t width;
+    uint32_t clamp;
+    uint32_t is_thermometer;
+    const uint32_t *cuts; /* 16 of them */
+};
+
+struct kernel;
+
+struct bnn {
+    uint32_t n_layers;
+    uint32_t n_inputs;
+    uint32_t n_words;
+    uint32_t n_features;
+    uint32_t n_classes;
+    uint32_t n_chunks;
+    uint32_t hidden_words;
+    int masked;
+    struct layer layer[MAX_LAYERS];
+    const struct chunk *chunks;
+    const char **names; /* classes, then features */
+    const struct kernel *kernel;
+    const struct kernel *batch; /* for whole blocks of BLOCK_ROWS rows; may be NULL */
+    void *allocated;            /* chain of blocks */
+};
+
+/* Where results go; any pointer may be NULL. */
+struct sink {
+    uint32_t *classes;
+    int32_t *margins;
+    int32_t *scores;
+    uint32_t *hidden;
+};
+
+struct kernel {
+    const char *name;
+    int (*supported)(void);
+    int (*fits)(const struct bnn *net); /* NULL: any network */
+    void (*infer)(const struct bnn *net, const uint32_t *words, size_t rows,
+                  const struct sink *out);
+    void (*encode)(const struct bnn *net, const uint32_t *features, uint32_t *words);
+    int blocks_only; /* chosen by itself for whole blocks alone */
+};
+
+/* --- arg max and margin ---------------------------------------------------------------- */
+
+struct best {
+    uint32_t index;
+    int32_t first;
+    int32_t second;
+};
+
+BNN_INLINE void best_start(struct best *best) {
+    best->index = 0;
+    best->first = INT32_MIN;
+    best->second = INT32_MIN;
+}
+
+/* Scores come in order of their index, so a tie stays with the lower one. */
+BNN_INLINE void best_offer(struct best *best, int32_t score, uint32_t index) {
+    if (score > best->first) {
+        best->second = best->first;
+        best->first = score;
+        best->index = index;
+    } else if (score > best->second) {
+        best->second = score;
+    }
+}
+
+BNN_INLINE void sink_put(const struct sink *out, size_t row, const struct best *best) {
+    if (out->classes) {
+        out->classes[row] = best->index;
+    }
+    if (out->margins) {
+        out->margins[row] = best->first - best->second;
+    }
+}
+
+/* --- the network layer by layer -------------------------------------------------------- */
+
+typedef void fire_fn(const struct layer *layer, const uint32_t *x, uint32_t *y);
+typedef void score_fn(const struct layer *layer, const uint32_t *x, struct best *best,
+                      int32_t *scores);
+
+/* Inlined into each kernel, with that kernel's two functions. */
+BNN_INLINE void drive(const struct bnn *net, const uint32_t *words, size_t rows,
+                      const struct sink *out, fire_fn *fire, score_fn *score) {
+    uint32_t buffer[2][MAX_WORDS];
+    const uint32_t last = net->n_layers - 1;
+    for (size_t r = 0; r < rows; r++) {
+        const uint32_t *x = words + r * net->n_words;
+        uint32_t *hidden = out->hidden ? out->hidden + r * net->hidden_words : NULL;
+        for (uint32_t l = 0; l < last; l++) {
+            uint32_t *y = buffer[l & 1];
+            fire(&net->layer[l], x, y);
+            x = y;
+            if (hidden) {
+                const uint32_t n = net->layer[l + 1].words;
+                memcpy(hidden, y, n * sizeof *y);
+                hidden += n;
+            }
+        }
+        struct best best;
+        best_start(&best);
+        score(&net->layer[last], x, &best, out->scores ? out->scores + r * net->n_classes : NULL);
+        sink_put(out, r, &best);
+    }
+}
+
+/* Scores of one group of lanes. */
+BNN_INLINE void offer_group(const struct layer *layer, uint32_t group, const int32_t *sums,
+                            struct best *best, int32_t *scores) {
+    const uint32_t start = group * LANES;
+    const uint32_t n = layer->outputs - start < LANES ? layer->outputs - start : LANES;
+    for (uint32_t j = 0; j < n; j++) {
+        const int32_t s = sums[j] + layer->limit[start + j];
+        best_offer(best, s, start + j);
+        if (scores) {
+            scores[start + j] = s;
+        }
+    }
+}
+
+BNN_INLINE void store_group(uint32_t *y, uint32_t group, uint32_t bits) {
+    if (group & 1u) {
+        y[group / 2] |= bits << 16;
+    } else {
+        y[group / 2] = bits;
+    }
+}
+
+/* --- kernel: portable 64-bit words ----------------------------------------------------- */
+
+BNN_INLINE uint32_t popcount_tree(uint64_t v) {
+    v -= (v >> 1) & 0x5555555555555555u;
+    v = (v & 0x3333333333333333u) + ((v >> 2) & 0x3333333333333333u);
+    v = (v + (v >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+    return (uint32_t)((v * 0x0101010101010101u) >> 56);
+}
+
+BNN_INLINE void widen(const struct layer *layer, const uint32_t *x, uint64_t *wide) {
+    for (uint32_t i = 0; i < layer->words / 2; i++) {
+        wide[i] = x[2 * i] | (uint64_t)x[2 * i + 1] << 32;
+    }
+    if (layer->words & 1u) {
+        wide[layer->words / 2] = x[layer->words - 1];
+    }
+}
+
+typedef uint32_t popcount_fn(uint64_t v);
+
+BNN_INLINE int32_t row_count(const struct layer *layer, uint32_t j, const uint64_t *x,
+                             popcount_fn *popcount) {
+    const uint64_t *w = layer->rows + (size_t)j * layer->words64;
+    uint32_t count = 0;
+    if (layer->row_mask) {
+        const uint64_t *m = layer->row_mask + (size_t)j * layer->words64;
+        for (uint32_t i = 0; i < layer->words64; i++) {
+            count += popcount((w[i] ^ x[i]) & m[i]);
+        }
+    } else {
+        for (uint32_t i = 0; i < layer->words64; i++) {
+            count += popcount(w[i] ^ x[i]);
+        }
+    }
+    return (int32_t)count;
+}
+
+BNN_INLINE void fire_rows(const struct layer *layer, const uint32_t *x, uint32_t *y,
+                          popcount_fn *popcount) {
+    uint64_t wide[MAX_WORDS / 2];
+    widen(layer, x, wide);
+    for (uint32_t j = 0; j < layer->outputs; j += 32) {
+        const uint32_t n = layer->outputs - j < 32 ? layer->outputs - j : 32;
+        uint32_t bits = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            const int32_t count = row_count(layer, j + i, wide, popcount);
+            bits |= (uint32_t)(count >= layer->limit[j + i]) << i;
+        }
+        y[j / 32] = bits;
+    }
+}
+
+BNN_INLINE void score_rows(const struct layer *layer, const uint32_t *x, struct best *best,
+                           int32_t *scores, popcount_fn *popcount) {
+    uint64_t wide[MAX_WORDS / 2];
+    widen(layer, x, wide);
+    for (uint32_t j = 0; j < layer->outputs; j++) {
+        const int32_t s = row_count(layer, j, wide, popcount) + layer->limit[j];
+        best_offer(best, s, j);
+        if (scores) {
+            scores[j] = s;
+        }
+    }
+}
+
+static void fire_portable(const struct layer *layer, const uint32_t *x, uint32_t *y) {
+    fire_rows(layer, x, y, popcount_tree);
+}
+
+static void score_portable(const struct layer *layer, const uint32_t *x, struct best *best,
+                           int32_t *scores) {
+    score_rows(layer, x, best, scores, popcount_tree);
+}
+
+static void infer_portable(const struct bnn *net, const uint32_t *words, size_t rows,
+                           const struct sink *out) {
+    drive(net, words, rows, out, fire_portable, score_portable);
+}
+
+static int always(void) {
+    return 1;
+}
+
+typedef uint32_t passed_fn(const uint32_t *cuts, uint32_t value);
+
+/* Input bits of one row; `passed` tells which of 16 cuts a value reaches, as bits. */
+BNN_INLINE void encode_row(const struct bnn *net, const uint32_t *features, uint32_t *words,
+                           passed_fn *passed) {
+    uint64_t held = 0;
+    uint32_t fill = 0;
+    for (uint32_t i = 0; i < net->n_chunks; i++) {
+        const struct chunk *c = &net->chunks[i];
+        const uint32_t v = features[c->feature];
+        uint32_t bits;
+        if (c->is_thermometer) {
+            bits = passed(c->cuts, v) & ((1u << c->width) - 1u);
+        } else {
+            bits = v < c->clamp ? v : c->clamp;
+        }
+        held |= (uint64_t)bits << fill;
+        fill += c->width;
+        if (fill >= 32) {
+            *words++ = (uint32_t)held;
+            held >>= 32;
+            fill -= 32;
+        }
+    }
+    if (fill) {
+        *words = (uint32_t)held;
+    }
+}
+
+/* Cuts increase, so the bits reached are the lowest ones and counting them is enough. */
+BNN_INLINE uint32_t passed_portable(const uint32_t *cuts, uint32_t value) {
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < 16; k++) {
+        n += value >= cuts[k];
+    }
+    return (1u << n) - 1u;
+}
+
+static void encode_portable(const struct bnn *net, const uint32_t *features, uint32_t *words) {
+    encode_row(net, features, words, passed_portable);
+}
+
+/* --- kernels for x86-64 ---------------------------------------------------------------- */
+
+#if BNN_X86
+
+#define TARGET_POPCNT __attribute__((target("popcnt")))
+#define TARGET_AVX2 __attribute__((target("avx2,bmi,popcnt")))
+#define TARGET_AVX512                                                                              \
+    __attribute__((target("avx2,bmi,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")))
+
+static int has_popcnt(void) {
+    return __builtin_cpu_supports("popcnt");
+}
+
+static int has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && has_popcnt();
+}
+
+static int has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vpopcntdq");
+}
+
+/* POPCNT: the portable kernel with the CPU's popcount. */
+
+TARGET_POPCNT BNN_INLINE uint32_t popcount_cpu(uint64_t v) {
+    return (uint32_t)__builtin_popcountll(v);
+}
+
+TARGET_POPCNT static void fire_popcnt(const struct layer *layer, const uint32_t *x, uint32_t *y) {
+    fire_rows(layer, x, y, popcount_cpu);
+}
+
+TARGET_POPCNT static void score_popcnt(const struct layer *layer, const uint32_t *x,
+                                       struct best *best, int32_t *scores) {
+    score_rows(layer, x, best, scores, popcount_cpu);
+}
+
+TARGET_POPCNT static void infer_popcnt(const struct bnn *net, const uint32_t *words, size_t rows,
+                                       const struct sink *out) {
+    drive(net, words, rows, out, fire_popcnt, score_popcnt);
+}
+
+/* AVX2: 16 neurons in two registers, popcounts of bytes by a table of nibbles. */
+
+TARGET_AVX2 BNN_INLINE __m256i byte_counts(__m256i v) {
+    const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1,
+                                           2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
+    const __m256i nibble = _mm256_set1_epi8(15);
+    const __m256i low = _mm256_and_si256(v, nibble);
+    const __m256i high = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble);
+    return _mm256_add_epi8(_mm256_shuffle_epi8(table, low), _mm256_shuffle_epi8(table, high));
+}
+
+TARGET_AVX2 BNN_INLINE __m256i sum_bytes(__m256i bytes) {
+    const __m256i pairs = _mm256_maddubs_epi16(bytes, _mm256_set1_epi8(1));
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+
+TARGET_AVX2 BNN_INLINE void group_avx2(const struct layer *layer, uint32_t group, const uint32_t *x,
+                                       __m256i sums[2]) {
+    const size_t start = (size_t)group * layer->words * LANES;
+    const uint32_t *w = layer->lanes + start;
+    const uint32_t *m = layer->lane_mask ? layer->lane_mask + start : NULL;
+    __m256i low = _mm256_setzero_si256();
+    __m256i high = _mm256_setzero_si256();
+    for (uint32_t i = 0; i < layer->words;) {
+        /* A byte holds the counts of 31 words: 31 * 8 < 256. */
+        const uint32_t end = layer->words - i < 31 ? layer->words : i + 31;
+        __m256i low_bytes = _mm256_setzero_si256();
+        __m256i high_bytes = _mm256_setzero_si256();
+        for (; i < end; i++) {
+            const __m256i v = _mm256_set1_epi32((int)x[i]);
+            const uint32_t *at = w + (size_t)i * LANES;
+            __m256i a = _mm256_xor_si256(v, _mm256_load_si256((const __m256i *)at));
+            __m256i b = _mm256_xor_si256(v, _mm256_load_si256((const __m256i *)(at + 8)));
+            if (m) {
+                const uint32_t *mat = m + (size_t)i * LANES;
+                a = _mm256_and_si256(a, _mm256_load_si256((const __m256i *)mat));
+                b = _mm256_and_si256(b, _mm256_load_si256((const __m256i *)(mat + 8)));
+            }
+            low_bytes = _mm256_add_epi8(low_bytes, byte_counts(a));
+            high_bytes = _mm256_add_epi8(high_bytes, byte_counts(b));
+        }
+        low = _mm256_add_epi32(low, sum_bytes(low_bytes));
+        high = _mm256_add_epi32(high, sum_bytes(high_bytes));
+    }
+    sums[0] = low;
+    sums[1] = high;
+}
+
+TARGET_AVX2 BNN_INLINE uint32_t at_least_avx2(__m256i sums, const int32_t *limit) {
+    const __m256i below = _mm256_cmpgt_epi32(_mm256_load_si256((const __m256i *)limit), sums);
+    return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(below)) ^ 0xffu;
+}
+
+TARGET_AVX2 static void fire_avx2(const struct layer *layer, const uint32_t *x, uint32_t *y) {
+    for (uint32_t g = 0; g < layer->groups; g++) {
+        __m256i sums[2];
+        group_avx2(layer, g, x, sums);
+        const int32_t *limit = layer->limit + (size_t)g * LANES;
+        store_group(y, g, at_least_avx2(sums[0], limit) | at_least_avx2(sums[1], limit + 8) << 8);
+    }
+}
+
+TARGET_AVX2 static void score_avx2(const struct layer *layer, const uint32_t *x, struct best *best,
+                                   int32_t *scores) {
+    for (uint32_t g = 0; g < layer->groups; g++) {
+        __m256i sums[2];
+        int32_t stored[LANES];
+        group_avx2(layer, g, x, sums);
+        _mm256_storeu_si256((__m256i *)stored, sums[0]);
+        _mm256_storeu_si256((__m256i *)(stored + 8), sums[1]);
+        offer_group(layer, g, stored, best, scores);
+    }
+}
+
+TARGET_AVX2 static void infer_avx2(const struct bnn *net, const uint32_t *words, size_t rows,
+                                   const struct sink *out) {
+    drive(net, words, rows, out, fire_avx2, score_avx2);
+}
+
+TARGET_AVX2 BNN_INLINE uint32_t passed_avx2(const uint32_t *cuts, uint32_t value) {
+    const __m256i v = _mm256_set1_epi32((int)value);
+    const __m256i a = _mm256_load_si256((const __m256i *)cuts);
+    const __m256i b = _mm256_load_si256((const __m256i *)(cuts + 8));
+    /* Unsigned value >= cut is max(value, cut) == value. */
+    const __m256i low = _mm256_cmpeq_epi32(_mm256_max_epu32(v, a), v);
+    const __m256i high = _mm256_cmpeq_epi32(_mm256_max_epu32(v, b), v);
+    return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(low)) |
+           (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(high)) << 8;
+}
+
+TARGET_AVX2 static void encode_avx2(const struct bnn *net, const uint32_t *features,
+                                    uint32_t *words) {
+    encode_row(net, features, words, passed_avx2);
+}
+
+/* AVX-512 with VPOPCNTDQ: 16 neurons in a register. */
+
+TARGET_AVX512 BNN_INLINE __m512i group_avx512(const struct layer *layer, uint32_t group,
+                                              const uint32_t *x) {
+    const size_t start = (size_t)group * layer->words * LANES;
+    const uint32_t *w = layer->lanes + start;
+    __m512i sum = _mm512_setzero_si512();
+    if (layer->lane_mask) {
+        const uint32_t *m = layer->lane_mask + start;
+        for (uint32_t i = 0; i < layer->words; i++, w += LANES, m += LANES) {
+            const __m512i v = _mm512_set1_epi32((int)x[i]);
+            const __m512i same =
+                _mm512_and_si512(_mm512_xor_si512(v, _mm512_load_si512(w)), _mm512_load_si512(m));
+            sum = _mm512_add_epi32(sum, _mm512_popcnt_epi32(same));
+        }
+    } else {
+        for (uint32_t i = 0; i < layer->words; i++, w += LANES) {
+            const __m512i v = _mm512_set1_epi32((int)x[i]);
+            const __m512i same = _mm512_xor_si512(v, _mm512_load_si512(w));
+            sum = _mm512_add_epi32(sum, _mm512_popcnt_epi32(same));
+        }
+    }
+    return sum;
+}
+
+TARGET_AVX512 static void fire_avx512(const struct layer *layer, const uint32_t *x, uint32_t *y) {
+    for (uint32_t g = 0; g < layer->groups; g++) {
+        const __m512i limit = _mm512_load_si512(layer->limit + (size_t)g * LANES);
+        store_group(y, g, _mm512_cmpge_epi32_mask(group_avx512(layer, g, x), limit));
+    }
+}
+
+TARGET_AVX512 static void score_avx512(const struct layer *layer, const uint32_t *x,
+                                       struct best *best, int32_t *scores) {
+    for (uint32_t g = 0; g < layer->groups; g++) {
+        int32_t stored[LANES];
+        _mm512_storeu_si512(stored, group_avx512(layer, g, x));
+        offer_group(layer, g, stored, best, scores);
+    }
+}
+
+/*
+ * The common small network: one word between layers, at most 32 neurons in a hidden layer and
+ * two classes. Called with constant sizes of the first layer, so that its loops disappear.
+ */
+TARGET_AVX512 BNN_INLINE void small_avx512(const struct bnn *net, const uint32_t *words,
+                                           size_t rows, const struct sink *out,
+                                           const uint32_t n_words, const uint32_t n_groups) {
+    const struct layer *first = &net->layer[0];
+    const struct layer *output = &net->layer[net->n_layers - 1];
+    const uint32_t w0 = (uint32_t)output->rows[0];
+    const uint32_t w1 = (uint32_t)output->rows[1];
+    const int32_t b0 = output->limit[0];
+    const int32_t b1 = output->limit[1];
+    const uint32_t *weights = first->lanes;
+    const __m512i limit0 = _mm512_load_si512(first->limit);
+    const __m512i limit1 = _mm512_load_si512(first->limit + (n_groups > 1 ? LANES : 0));
+    const size_t group_size = (size_t)n_words * LANES;
+    for (size_t r = 0; r < rows; r++) {
+        const uint32_t *x = words + r * n_words;
+        __m512i sum0[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+        __m512i sum1[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+#pragma GCC unroll 8
+        for (uint32_t i = 0; i < n_words; i++) {
+            const __m512i v = _mm512_set1_epi32((int)x[i]);
+            const __m512i a = _mm512_xor_si512(v, _mm512_load_si512(weights + i * LANES));
+            sum0[i & 1] = _mm512_add_epi32(sum0[i & 1], _mm512_popcnt_epi32(a));
+            if (n_groups > 1) {
+                const __m512i b =
+                    _mm512_xor_si512(v, _mm512_load_si512(weights + group_size + i * LANES));
+                sum1[i & 1] = _mm512_add_epi32(sum1[i & 1], _mm512_popcnt_epi32(b));
+            }
+        }
+        uint32_t h = _mm512_cmpge_epi32_mask(_mm512_add_epi32(sum0[0], sum0[1]), limit0);
+        if (n_groups > 1) {
+            const __m512i total = _mm512_add_epi32(sum1[0], sum1[1]);
+            h |= (uint32_t)_mm512_cmpge_epi32_mask(total, limit1) << 16;
+        }
+        for (const struct layer *layer = first + 1; layer < output; layer++) {
+            const __m512i v = _mm512_set1_epi32((int)h);
+            const __m512i a = _mm512_xor_si512(v, _mm512_load_si512(layer->lanes));
+            h = _mm512_cmpge_epi32_mask(_mm512_popcnt_epi32(a), _mm512_load_si512(layer->limit));
+            if (layer->groups > 1) {
+                const __m512i b = _mm512_xor_si512(v, _mm512_load_si512(layer->lanes + LANES));
+                const __m512i limit = _mm512_load_si512(layer->limit + LANES);
+                h |= (uint32_t)_mm512_cmpge_epi32_mask(_mm512_popcnt_epi32(b), limit) << 16;
+            }
+        }
+        const int32_t s0 = (int32_t)__builtin_popcount(h ^ w0) + b0;
+        const int32_t s1 = (int32_t)__builtin_popcount(h ^ w1) + b1;
+        if (out->scores) {
+            out->scores[2 * r] = s0;
+            out->scores[2 * r + 1] = s1;
+        }
+        if (out->classes) {
+            out->classes[r] = s1 > s0;
+        }
+        if (out->margins) {
+            out->margins[r] = s1 > s0 ? s1 - s0 : s0 - s1;
+        }
+    }
+}
+
+static int is_small(const struct bnn *net) {
+    if (net->masked || net->n_layers < 2 || net->n_classes != 2 || net->n_words > 8) {
+        return 0;
+    }
+    for (uint32_t l = 0; l + 1 < net->n_layers; l++) {
+        if (net->layer[l].outputs > 32) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+TARGET_AVX512 static void infer_avx512(const struct bnn *net, const uint32_t *words, size_t rows,
+                                       const struct sink *out) {
+    if (out->hidden || !is_small(net)) {
+        drive(net, words, rows, out, fire_avx512, score_avx512);
+        return;
+    }
+    switch (net->n_words * 2 + net->layer[0].groups) {
+#define SMALL(N)                                                                                   \
+    case (N)*2 + 1:                                                                                \
+        small_avx512(net, words, rows, out, N, 1);                                                 \
+        break;                                                                                     \
+    case (N)*2 + 2:                                                                                \
+        small_avx512(net, words, rows, out, N, 2);                                                 \
+        break
+        SMALL(1);
+        SMALL(2);
+        SMALL(3);
+        SMALL(4);
+        SMALL(5);
+        SMALL(6);
+        SMALL(7);
+        SMALL(8);
+#undef SMALL
+    default:
+        break;
+    }
+}
+
+TARGET_AVX512 BNN_INLINE uint32_t passed_avx512(const uint32_t *cuts, uint32_t value) {
+    return _mm512_cmpge_epu32_mask(_mm512_set1_epi32((int)value), _mm512_load_si512(cuts));
+}
+
+TARGET_AVX512 static void encode_avx512(const struct bnn *net, const uint32_t *features,
+                                        uint32_t *words) {
+    encode_row(net, features, words, passed_avx512);
+}
+
+#endif /* BNN_X86 */
+
+/* --- kernel for 64-bit ARM ------------------------------------------------------------- */
+
+#if BNN_NEON
+
+BNN_INLINE void group_neon(const struct layer *layer, uint32_t group, const uint32_t *x,
+                           uint32x4_t sums[4]) {
+    const size_t start = (size_t)group * layer->words * LANES;
+    const uint32_t *w = layer->lanes + start;
+    const uint32_t *m = layer->lane_mask ? layer->lane_mask + start : NULL;
+    for (uint32_t q = 0; q < 4; q++) {
+        sums[q] = vdupq_n_u32(0);
+    }
+    for (uint32_t i = 0; i < layer->words;) {
+        /* A byte holds the counts of 31 words: 31 * 8 < 256. */
+        const uint32_t end = layer->words - i < 31 ? layer->words : i + 31;
+        uint8x16_t bytes[4] = {vdupq_n_u8(0), vdupq_n_u8(0), vdupq_n_u8(0), vdupq_n_u8(0)};
+        for (; i < end; i++) {
+            const uint32x4_t v = vdupq_n_u32(x[i]);
+            for (uint32_t q = 0; q < 4; q++) {
+                const size_t at = (size_t)i * LANES + 4 * q;
+                uint32x4_t same = veorq_u32(v, vld1q_u32(w + at));
+                if (m) {
+                    same = vandq_u32(same, vld1q_u32(m + at));
+                }
+                bytes[q] = vaddq_u8(bytes[q], vcntq_u8(vreinterpretq_u8_u32(same)));
+            }
+        }
+        for (uint32_t q = 0; q < 4; q++) {
+            sums[q] = vpadalq_u16(sums[q], vpaddlq_u8(bytes[q]));
+        }
+    }
+}
+
+static void fire_neon(const struct layer *layer, const uint32_t *x, uint32_t *y) {
+    static const uint32_t place[4] = {1, 2, 4, 8};
+    const uint32x4_t places = vld1q_u32(place);
+    for (uint32_t g = 0; g < layer->groups; g++) {
+        uint32x4_t sums[4];
+        group_neon(layer, g, x, sums);
+        uint32_t bits = 0;
+        for (uint32_t q = 0; q < 4; q++) {
+            const int32x4_t limit = vld1q_s32(layer->limit + (size_t)g * LANES + 4 * q);
+            const uint32x4_t fires = vcgeq_s32(vreinterpretq_s32_u32(sums[q]), limit);
+            bits |= vaddvq_u32(vandq_u32(fires, places)) << 4 * q;
+        }
+        store_group(y, g, bits);
+    }
+}
+
+static void score_neon(const struct layer *layer, const uint32_t *x, struct best *best,
+                       int32_t *scores) {
+    for (uint32_t g = 0; g < layer->groups; g++) {
+        uint32x4_t sums[4];
+        int32_t stored[LANES];
+        group_neon(layer, g, x, sums);
+        for (uint32_t q = 0; q < 4; q++) {
+            vst1q_s32(stored + 4 * q, vreinterpretq_s32_u32(sums[q]));
+        }
+        offer_group(layer, g, stored, best, scores);
+    }
+}
+
+static void infer_neon(const struct bnn *net, const uint32_t *words, size_t rows,
+                       const struct sink *out) {
+    drive(net, words, rows, out, fire_neon, score_neon);
+}
+
+#endif /* BNN_NEON */
+
+/* --- choice of kernel ------------------------------------------------------------------ */
+
+/* The fastest last. */
+static const struct kernel kernels[] = {
+    {"portable", always, NULL, infer_portable, encode_portable, 0},
+#if BNN_X86
+    {"popcnt", has_popcnt, NULL, infer_popcnt, encode_portable, 0},
+    {"avx2", has_avx2, NULL, infer_avx2, encode_avx2, 0},
+    {"avx512", has_avx512, NULL, infer_avx512, encode_avx512, 0},
+#endif
+#if BNN_NEON
+    {"neon", always, NULL, infer_neon, encode_portable, 0},
+#endif
+};
+
+#define N_KERNELS (sizeof kernels / sizeof kernels[0])
+
+const char *bnn_kernel_name(uint32_t index) {
+    return index < N_KERNELS ? kernels[index].name : NULL;
+}
+
+int bnn_kernel_supported(uint32_t index) {
+    return index < N_KERNELS && kernels[index].supported();
+}
+
+const char *bnn_kernel(const struct bnn *net) {
+    return net->kernel->name;
+}
+
+static void choose_kernel(struct bnn *net) {
+    net->kernel = &kernels[0];
+    net->batch = NULL;
+    for (size_t i = 1; i < N_KERNELS; i++) {
+        if (!kernels[i].supported() || (kernels[i].fits && !kernels[i].fits(net))) {
+            continue;
+        }
+        if (kernels[i].blocks_only) {
+            net->batch = &kernels[i];
+        } else {
+            net->kernel = &kernels[i];
+        }
+    }
+}
+
+int bnn_use_kernel(struct bnn *net, const char *name) {
+    for (size_t i = 0; i < N_KERNELS; i++) {
+        const struct kernel *kernel = &kernels[i];
+        if (strcmp(kernel->name, name) == 0 && kernel->supported() &&
+            (!kernel->fits || kernel->fits(net))) {
+            net->kernel = kernel;
+            net->batch = NULL;
+            return BNN_OK;
+        }
+    }
+    return BNN_NO_KERNEL;
+}
+
+/* --- calls ----------------------------------------------------------------------------- */
+
+uint32_t bnn_inputs(const struct bnn *net) {
+    return net->n_inputs;
+}
+uint32_t bnn_words(const struct bnn *net) {
+    return net->n_words;
+}
+uint32_t bnn_features(const struct bnn *net) {
+    return net->n_features;
+}
+uint32_t bnn_classes(const struct bnn *net) {
+    return net->n_classes;
+}
+uint32_t bnn_hidden_words(const struct bnn *net) {
+    return net->hidden_words;
+}
+
+const char *bnn_class_name(const struct bnn *net, uint32_t index) {
+    return index < net->n_classes ? net->names[index] : NULL;
+}
+
+const char *bnn_feature_name(const struct bnn *net, uint32_t index) {
+    return index < net->n_features ? net->names[net->n_classes + index] : NULL;
+}
+
+static void infer(const struct bnn *net, const uint32_t *words, size_t rows,
+                  const struct sink *out) {
+    size_t done = 0;
+    if (net->batch && !out->hidden && rows >= BLOCK_ROWS) {
+        done = rows - rows % BLOCK_ROWS;
+        net->batch->infer(net, words, done, out);
+    }
+    if (done < rows) {
+        const struct sink rest = {
+            .classes = out->classes ? out->classes + done : NULL,
+            .margins = out->margins ? out->margins + done : NULL,
+            .scores = out->scores ? out->scores + done * net->n_classes : NULL,
+            .hidden = out->hidden,
+        };
+        net->kernel->infer(net, words + done * net->n_words, rows - done, &rest);
+    }
+}
+
+uint32_t bnn_infer(const struct bnn *net, const uint32_t *words, int32_t *margin) {
+    uint32_t class_index;
+    const struct sink out = {.classes = &class_index, .margins = margin};
+    net->kernel->infer(net, words, 1, &out);
+    return class_index;
+}
+
+void bnn_infer_batch(const struct bnn *net, const uint32_t *words, size_t rows, uint32_t *classes,
+                     int32_t *margins, int32_t *scores) {
+    const struct sink out = {.classes = classes, .margins = margins, .scores = scores};
+    infer(net, words, rows, &out);
+}
+
+void bnn_trace(const struct bnn *net, const uint32_t *words, size_t rows, uint32_t *hidden,
+               int32_t *scores) {
+    const struct sink out = {.scores = scores, .hidden = hidden};
+    infer(net, words, rows, &out);
+}
+
+void bnn_encode(const struct bnn *net, const uint32_t *features, uint32_t *words) {
+    net->kernel->encode(net, features, words);
+}
+
+void bnn_encode_batch(const struct bnn *net, const uint32_t *features, size_t rows,
+                      uint32_t *words) {
+    for (size_t r = 0; r < rows; r++) {
+        net->kernel->encode(net, features + r * net->n_features, words + r * net->n_words);
+    }
+}
+
+void bnn_classify_batch(const struct bnn *net, const uint32_t *features, size_t rows,
+                        uint32_t *classes, int32_t *margins) {
+    uint32_t buffer[ENCODE_ROWS * 8];
+    uint32_t single[MAX_WORDS];
+    const int fits = net->n_words <= 8;
+    const size_t step = fits ? ENCODE_ROWS : 1;
+    uint32_t *words = fits ? buffer : single;
+    for (size_t r = 0; r < rows; r += step) {
+        const size_t n = rows - r < step ? rows - r : step;
+        bnn_encode_batch(net, features + r * net->n_features, n, words);
+        bnn_infer_batch(net, words, n, classes ? classes + r : NULL, margins ? margins + r : NULL,
+                        NULL);
+    }
+}
+
+/* --- loading --------------------------------------------------------------------------- */
+
+#define MAGIC 0x4349334eu /* "N3IC" */
+#define VERSION 1u
+#define HEADER_WORDS 10u
+#define LAYER_WORDS 4u
+#define FIELD_WORDS 4u
+#define MAX_NAME 1024u
+#define MAX_BIAS (1 << 24)
+
+struct block {
+    struct block *next;
+};
+
+/* Zeroed memory that bnn_free() releases; NULL when there is none or the size is absurd. */
+static void *grab(struct bnn *net, uint64_t count, uint64_t size) {
+    if (count > MAX_BLOCK / size) {
+        return NULL;
+    }
+    const size_t bytes = ((size_t)(count * size) + 127u) / 64u * 64u;
+    struct block *block = aligned_alloc(64, bytes);
+    if (!block) {
+        return NULL;
+    }
+    memset(block, 0, bytes);
+    block->next = net->allocated;
+    net->allocated = block;
+    return (char *)block + 64;
+}
+
+/* Words of the blob, each read within its bounds. */
+struct reader {
+    const uint8_t *bytes;
+    uint64_t at;    /* next word */
+    uint64_t words; /* words in all, the checksum left out */
+    int failed;
+};
+
+static uint32_t word_at(const uint8_t *bytes) {
+    return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+static uint32_t take(struct reader *in) {
+    if (in->at >= in->words) {
+        in->failed = 1;
+        return 0;
+    }
+    return word_at(in->bytes + 4 * in->at++);
+}
+
+static int has_words(const struct reader *in, uint64_t n) {
+    return n <= in->words - in->at;
+}
+
+static uint32_t crc32(const uint8_t *bytes, size_t size) {
+    static const uint32_t nibble[16] = {
+        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
+        0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
+        0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
+    };
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = 0; i < size; i++) {
+        crc ^= bytes[i];
+        crc = nibble[crc & 15u] ^ crc >> 4;
+        crc = nibble[crc & 15u] ^ crc >> 4;
+    }
+    return ~crc;
+}
+
+/* Bits of the last word of a vector of n bits. */
+static uint32_t tail_mask(uint32_t n) {
+    return n % 32 ? (1u << n % 32) - 1u : 0xffffffffu;
+}
+
+static int read_fields(struct bnn *net, struct reader *in, uint32_t n_fields, uint32_t n_cuts) {
+    if (!has_words(in, (uint64_t)n_fields * FIELD_WORDS + n_cuts)) {
+        return BNN_BAD_SIZE;
+    }
+    const uint64_t fields_at = in->at;
+    uint64_t n_chunks = 0;
+    uint64_t bits = 0;
+    uint64_t cuts = 0;
+    for (uint32_t i = 0; i < n_fields; i++) {
+        const uint32_t feature = take(in);
+        const uint32_t kind = take(in);
+        const uint32_t width = take(in);
+        const uint32_t clamp = take(in);
+        if (feature >= net->n_features || kind > 1 || !width || !clamp) {
+            return BNN_BAD_INPUT;
+        }
+        if (kind == 0 && (width > 32 || (width < 32 && clamp >> width))) {
+            return BNN_BAD_INPUT;
+        }
+        bits += width;
+        cuts += kind ? width : 0;
+        n_chunks += kind ? ((uint64_t)width + 15u) / 16u : 1u;
+    }
+    if (bits != net->n_inputs || cuts != n_cuts) {
+        return BNN_BAD_INPUT;
+    }
+    struct chunk *chunks = grab(net, n_chunks, sizeof *chunks);
+    uint32_t *cut = grab(net, n_chunks, 16 * sizeof *cut);
+    if (!chunks || !cut) {
+        return BNN_NO_MEMORY;
+    }
+    net->chunks = chunks;
+    net->n_chunks = (uint32_t)n_chunks;
+    struct reader field = *in;
+    field.at = fields_at;
+    for (uint32_t i = 0; i < n_fields; i++) {
+        const uint32_t feature = take(&field);
+        const uint32_t kind = take(&field);
+        uint32_t width = take(&field);
+        const uint32_t clamp = take(&field);
+        uint32_t below = 0;
+        do {
+            const uint32_t n = kind && width > 16 ? 16 : width;
+            *chunks = (struct chunk){feature, n, clamp, kind, cut};
+            if (kind) {
+                for (uint32_t k = 0; k < 16; k++) {
+                    cut[k] = k < n ? take(in) : 0xffffffffu;
+                    if (k < n && (cut[k] <= below || cut[k] > clamp)) {
+                        return BNN_BAD_INPUT;
+                    }
+                    below = cut[k];
+                }
+            }
+            chunks++;
+            cut += 16;
+            width -= n;
+        } while (width);
+    }
+    return BNN_OK;
+}
+
+/* One bit matrix of the blob in both layouts; `invert` for weights, whose padding is 1. */
+static int read_matrix(struct bnn *net, struct reader *in, const struct layer *layer, int invert,
+                       const uint32_t **lanes_out, const uint64_t **rows_out) {
+    if (!has_words(in, (uint64_t)layer->outputs * layer->words)) {
+        return BNN_BAD_SIZE;
+    }
+    uint32_t *lanes = grab(net, (uint64_t)layer->groups * layer->words, LANES * sizeof *lanes);
+    uint64_t *rows = grab(net, (uint64_t)layer->outputs * layer->words64, sizeof *rows);
+    if (!lanes || !rows) {
+        return BNN_NO_MEMORY;
+    }
+    *lanes_out = lanes;
+    *rows_out = rows;
+    const uint32_t tail = tail_mask(layer->inputs);
+    for (uint32_t j = 0; j < layer->outputs; j++) {
+        const size_t group = (size_t)(j / LANES) * layer->words;
+        for (uint32_t i = 0; i < layer->words; i++) {
+            const uint32_t word = invert ? ~take(in) : take(in);
+            if (i == layer->words - 1 && (word & ~tail)) {
+                return BNN_BAD_WEIGHTS;
+            }
+            lanes[(group + i) * LANES + j % LANES] = word;
+            rows[(size_t)j * layer->words64 + i / 2] |= (uint64_t)word << 32 * (i & 1u);
+        }
+    }
+    return BNN_OK;
+}
+
+static int read_layer(struct bnn *net, struct reader *in, struct layer *layer, int masked,
+                      int is_output) {
+    layer->words = (layer->inputs + 31u) / 32u;
+    layer->words64 = (layer->inputs + 63u) / 64u;
+    layer->groups = (layer->outputs + LANES - 1u) / LANES;
+    int status = read_matrix(net, in, layer, 1, &layer->lanes, &layer->rows);
+    if (status == BNN_OK && masked) {
+        net->masked = 1;
+        status = read_matrix(net, in, layer, 0, &layer->lane_mask, &layer->row_mask);
+    }
+    if (status != BNN_OK) {
+        return status;
+    }
+    int32_t *limit = grab(net, layer->groups, LANES * sizeof *limit);
+    if (!limit) {
+        return BNN_NO_MEMORY;
+    }
+    layer->limit = limit;
+    for (uint32_t j = 0; j < layer->groups * LANES; j++) {
+        if (j >= layer->outputs) {
+            limit[j] = INT32_MAX;
+            continue;
+        }
+        const uint32_t word = take(in);
+        if (is_output) {
+            const int64_t bias = word & 0x80000000u ? (int64_t)word - ((int64_t)1 << 32) : word;
+            if (bias <= -MAX_BIAS || bias >= MAX_BIAS) {
+                return BNN_BAD_WEIGHTS;
+            }
+            limit[j] = (int32_t)bias;
+        } else {
+            if (word > layer->inputs + 1) {
+                return BNN_BAD_WEIGHTS;
+            }
+            limit[j] = (int32_t)word;
+        }
+    }
+    return in->failed ? BNN_BAD_SIZE : BNN_OK;
+}
+
+static int read_names(struct bnn *net, struct reader *in) {
+    const uint64_t count = (uint64_t)net->n_classes + net->n_features;
+    if (!has_words(in, count)) {
+        return BNN_BAD_SIZE; /* each name has a length word at least */
+    }
+    const uint64_t left = in->words - in->at;
+    net->names = grab(net, count, sizeof *net->names);
+    char *text = grab(net, left * 4 + count, 1);
+    if (!net->names || !text) {
+        return BNN_NO_MEMORY;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        const uint32_t length = take(in);
+        const uint32_t words = (length + 3u) / 4u;
+        if (in->failed || !length || length > MAX_NAME || !has_words(in, words)) {
+            return BNN_BAD_NAMES;
+        }
+        const char *bytes = (const char *)in->bytes + 4 * in->at;
+        if (memchr(bytes, 0, length)) {
+            return BNN_BAD_NAMES;
+        }
+        memcpy(text, bytes, length);
+        net->names[i] = text;
+        text += length + 1; /* zeroed, so the text ends there */
+        in->at += words;
+    }
+    return BNN_OK;
+}
+
+static int read_blob(struct bnn *net, struct reader *in) {
+    const uint32_t magic = take(in);
+    const uint32_t version = take(in);
+    const uint32_t size = take(in);
+    net->n_layers = take(in);
+    net->n_inputs = take(in);
+    const uint32_t n_fields = take(in);
+    net->n_features = take(in);
+    net->n_classes = take(in);
+    const uint32_t n_cuts = take(in);
+    const uint32_t reserved = take(in);
+    if (magic != MAGIC) {
+        return BNN_BAD_MAGIC;
+    }
+    if (version != VERSION) {
+        return BNN_BAD_VERSION;
+    }
+    const size_t covered = (size_t)in->words * 4;
+    if (size != covered + 4) {
+        return BNN_BAD_SIZE;
+    }
+    if (crc32(in->bytes, covered) != word_at(in->bytes + covered)) {
+        return BNN_BAD_CHECKSUM;
+    }
+    if (!net->n_layers || net->n_layers > MAX_LAYERS || !net->n_inputs ||
+        net->n_inputs > MAX_BITS || !n_fields || n_fields > MAX_BITS || !net->n_features ||
+        net->n_features > n_fields || net->n_classes < 2 || net->n_classes > MAX_BITS || reserved) {
+        return BNN_BAD_SHAPE;
+    }
+    net->n_words = (net->n_inputs + 31u) / 32u;
+    uint32_t width = net->n_inputs;
+    uint32_t masked[MAX_LAYERS];
+    for (uint32_t l = 0; l < net->n_layers; l++) {
+        struct layer *layer = &net->layer[l];
+        layer->inputs = take(in);
+        layer->outputs = take(in);
+        masked[l] = take(in);
+        const uint32_t zero = take(in);
+        if (layer->inputs != width || !layer->outputs || layer->outputs > MAX_BITS ||
+            masked[l] > 1 || zero) {
+            return BNN_BAD_SHAPE;
+        }
+        width = layer->outputs;
+        if (l + 1 < net->n_layers) {
+            net->hidden_words += (layer->outputs + 31u) / 32u;
+        }
+    }
+    if (in->failed || width != net->n_classes) {
+        return BNN_BAD_SHAPE;
+    }
+    int status = read_fields(net, in, n_fields, n_cuts);
+    for (uint32_t l = 0; status == BNN_OK && l < net->n_layers; l++) {
+        status = read_layer(net, in, &net->layer[l], (int)masked[l], l + 1 == net->n_layers);
+    }
+    if (status == BNN_OK) {
+        status = read_names(net, in);
+    }
+    if (status == BNN_OK && in->at != in->words) {
+        status = BNN_BAD_SIZE;
+    }
+    return status;
+}
+
+int bnn_load_blob(struct bnn **out, const void *blob, size_t size) {
+    *out = NULL;
+    if (size < 4 * (HEADER_WORDS + LAYER_WORDS + FIELD_WORDS + 1) || size % 4 || size > MAX_BLOB) {
+        return BNN_BAD_SIZE;
+    }
+    struct bnn *net = calloc(1, sizeof *net);
+    if (!net) {
+        return BNN_NO_MEMORY;
+    }
+    struct reader in = {.bytes = blob, .words = size / 4 - 1};
+    const int status = read_blob(net, &in);
+    if (status != BNN_OK) {
+        bnn_free(net);
+        return status;
+    }
+    choose_kernel(net);
+    *out = net;
+    return BNN_OK;
+}
+
+void bnn_free(struct bnn *net) {
+    if (!net) {
+        return;
+    }
+    for (struct block *block = net->allocated; block;) {
+        struct block *next = block->next;
+        free(block);
+        block = next;
+    }
+    free(net);
+}
+
+const char *bnn_strerror(int status) {
+    switch (status) {
+    case BNN_OK:
+        return "no error";
+    case BNN_BAD_SIZE:
+        return "the weights are cut short, or longer than they say";
+    case BNN_BAD_MAGIC:
+        return "not a weights file of n3ic";
+    case BNN_BAD_VERSION:
+        return "a weights file of another version";
+    case BNN_BAD_CHECKSUM:
+        return "the weights are damaged (checksum)";
+    case BNN_BAD_SHAPE:
+        return "the weights have sizes that do not belong together";
+    case BNN_BAD_INPUT:
+        return "the weights have an input field or cut that is not valid";
+    case BNN_BAD_WEIGHTS:
+        return "the weights have a padding bit, threshold or bias that is not valid";
+    case BNN_BAD_NAMES:
+        return "the weights have a name that is not valid";
+    case BNN_NO_MEMORY:
+        return "out of memory";
+    case BNN_NO_KERNEL:
+        return "no kernel of that name runs on this CPU";
+    default:
+        return "unknown error";
+    }
+}

@@ -1,0 +1,95 @@
+/*
+ * Binary neural network on a host CPU: C11, no dependency.
+ *
+ * A neuron fires iff popcount(XNOR(w, x) & mask) >= threshold; a class scores
+ * popcount(XNOR(w, x) & mask) + bias; the highest score wins, the lowest index on a tie.
+ * Bit i of a vector is bit i % 32 of 32-bit word i / 32, least significant first; the bits
+ * above the last one must be 0 in an input.
+ *
+ * A network is read-only once it is loaded: any number of threads may use it at once.
+ */
+#ifndef BNN_H
+#define BNN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct bnn;
+
+/* What a call that can fail returns. */
+enum bnn_status {
+    BNN_OK = 0,
+    BNN_BAD_SIZE,     /* the blob is cut short, or longer than it says */
+    BNN_BAD_MAGIC,    /* not a blob of this format */
+    BNN_BAD_VERSION,  /* a blob of another version */
+    BNN_BAD_CHECKSUM, /* the blob is damaged */
+    BNN_BAD_SHAPE,    /* sizes that do not belong together, or beyond the limits */
+    BNN_BAD_INPUT,    /* a field or a cut of the input stage is not valid */
+    BNN_BAD_WEIGHTS,  /* weights, masks, thresholds or biases are not valid */
+    BNN_BAD_NAMES,    /* class or feature names are not valid */
+    BNN_NO_MEMORY,    /* out of memory */
+    BNN_NO_KERNEL     /* no kernel of that name, or this CPU cannot run it */
+};
+
+/* A status in words. */
+const char *bnn_strerror(int status);
+
+/* Loads the weights that are compiled into this program; bnn_free() releases them. */
+int bnn_init(struct bnn **out);
+
+/* Loads weights from the bytes of a weights.bin; the bytes are copied. */
+int bnn_load_blob(struct bnn **out, const void *blob, size_t size);
+
+void bnn_free(struct bnn *net);
+
+/* Sizes: input bits, 32-bit words of a packed input, integer features, classes. */
+uint32_t bnn_inputs(const struct bnn *net);
+uint32_t bnn_words(const struct bnn *net);
+uint32_t bnn_features(const struct bnn *net);
+uint32_t bnn_classes(const struct bnn *net);
+
+/* 32-bit words of all hidden layers' outputs, each layer starting at a new word. */
+uint32_t bnn_hidden_words(const struct bnn *net);
+
+/* Names, UTF-8; NULL where the index is too large. */
+const char *bnn_class_name(const struct bnn *net, uint32_t index);
+const char *bnn_feature_name(const struct bnn *net, uint32_t index);
+
+/*
+ * Kernels: all compute the same. Index 0 and up give the names of those that were compiled,
+ * NULL ends them. The fastest that this CPU can run is taken unless another is asked for.
+ */
+const char *bnn_kernel_name(uint32_t index);
+int bnn_kernel_supported(uint32_t index);
+int bnn_use_kernel(struct bnn *net, const char *name);
+const char *bnn_kernel(const struct bnn *net);
+
+/* Integer features (bnn_features() a row) to packed input bits (bnn_words() a row). */
+void bnn_encode(const struct bnn *net, const uint32_t *features, uint32_t *words);
+void bnn_encode_batch(const struct bnn *net, const uint32_t *features, size_t rows,
+                      uint32_t *words);
+
+/* Class of one packed input; margin (best score minus second best) unless NULL. */
+uint32_t bnn_infer(const struct bnn *net, const uint32_t *words, int32_t *margin);
+
+/* Classes, margins and scores (bnn_classes() a row) of many inputs; any may be NULL. */
+void bnn_infer_batch(const struct bnn *net, const uint32_t *words, size_t rows, uint32_t *classes,
+                     int32_t *margins, int32_t *scores);
+
+/* From integer features to classes and margins; either may be NULL. */
+void bnn_classify_batch(const struct bnn *net, const uint32_t *features, size_t rows,
+                        uint32_t *classes, int32_t *margins);
+
+/* As bnn_infer_batch(), with every hidden layer's packed outputs (bnn_hidden_words() a row). */
+void bnn_trace(const struct bnn *net, const uint32_t *words, size_t rows, uint32_t *hidden,
+               int32_t *scores);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
