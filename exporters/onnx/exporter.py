@@ -1,0 +1,282 @@
+"""The target ``onnx``: standard operators on +-1 floats, exact in float32.
+
+A layer is ``MatMul`` of +-1 values (0 for an absent connection), ``Sub`` and ``Sign``. With ``F``
+connections the product is ``2 p - F`` for ``p`` agreements, which has the parity of ``F``; taking
+off ``2 t - F - 1`` for the threshold ``t`` is of the other parity, so ``Sign`` never meets 0 and
+is +1 exactly when ``p >= t``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from n3ic.exporters.onnx import graph
+from numpy.typing import NDArray
+
+from n3ic.bits import Bits, Words, pack, unpack
+from n3ic.errors import VerifyError
+from n3ic.export import Exporter, Figure, Fit, Option, Options, Report, Run
+from n3ic.inputs import InputSpec
+from n3ic.model import BinaryModel, Connections, Trace
+
+FILE = "model.onnx"
+OPSET = 17
+_ROWS = 4096  # rows that a runtime gets at once
+
+
+class OnnxExporter(Exporter):
+    """A graph that any ONNX runtime executes; the input is bits or integer features."""
+
+    name: ClassVar[str] = "onnx"
+    summary: ClassVar[str] = "ONNX graph of standard operators, for onnxruntime and others"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "input",
+            "what the graph takes: bits (0 or 1, float32) or features (int64)",
+            "bits",
+            choices=("bits", "features"),
+        ),
+    )
+
+    def check(self, model: BinaryModel, options: Options) -> Fit:
+        """Whether the weights fit one file."""
+        return graph.size_check(model, int(self.device.limits["file_bytes"]))
+
+    def write(self, model: BinaryModel, options: Options, out: Path) -> None:
+        """Write the graph and its README."""
+        built = build(model, features=options["input"] == "features")
+        (out / FILE).write_bytes(graph.to_bytes(built))
+        write_readme(self.folder, out, model, {"features": options["input"] == "features"})
+
+    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
+        """Run the graph in onnxruntime, with the hidden layers as further outputs."""
+        hidden = [f"signs_{i + 1}" for i in range(len(model.hidden))]
+        names = ["scores", "class", "margin", *hidden]
+        whole = graph.read(directory / FILE)
+        part = graph.cut(whole, ["bits"], names)
+        bits = unpack(words, model.input.n_bits).astype(np.float32)
+        scores, classes, margins, *signs = _session_run(part, "bits", bits, names)
+        for i, sign in enumerate(signs):
+            if not np.isin(sign, (-1, 1)).all():
+                raise VerifyError(f"layer {i}: Sign gave something else than -1 or 1")
+        return Run(
+            Trace(scores, classes, margins, tuple(sign > 0 for sign in signs)),
+            f"onnxruntime {graph.require('onnxruntime').__version__}",
+        )
+
+    def encode(
+        self,
+        directory: Path,
+        model: BinaryModel,
+        options: Options,
+        features: Mapping[str, Any],
+    ) -> Words | None:
+        """Run the graph's input stage; None where the graph takes bits."""
+        if options["input"] != "features":
+            return None
+        rows = np.stack(
+            [np.asarray(features[name], dtype=np.int64) for name in model.input.features], axis=1
+        )
+        part = graph.cut(graph.read(directory / FILE), ["features"], ["bits"])
+        (bits,) = _session_run(part, "features", rows, ["bits"])
+        return pack(bits)
+
+    def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
+        """Size and operations."""
+        return file_report(
+            model,
+            directory / FILE,
+            "Weights are float32 in the file: a runtime has no binary type. The graph is for "
+            "checking, for hosts and for other tools; speed is that of the runtime.",
+        )
+
+    def read(self, path: str | Path) -> BinaryModel:
+        """The BinaryModel of an ONNX or QONNX graph; see :func:`importer.read`."""
+        from n3ic.exporters.onnx.importer import read
+
+        return read(path)
+
+
+def build(model: BinaryModel, *, features: bool) -> Any:
+    """The graph of a model, as a ModelProto.
+
+    Args:
+        model: the network.
+        features: whether the graph takes integer features and encodes them itself.
+    """
+    b = graph.GraphBuilder("batch")
+    b.tensor("bits", model.input.n_bits, np.float32)
+    if features:
+        _input_stage(b, model.input)
+    b.constant("two", np.float32(2).reshape(1))
+    b.constant("one", np.float32(1).reshape(1))
+    b.tensor("doubled", model.input.n_bits, np.float32)
+    b.tensor("signs_0", model.input.n_bits, np.float32)
+    b.node("Mul", ["bits", "two"], ["doubled"])
+    b.node("Sub", ["doubled", "one"], ["signs_0"])
+    for i, layer in enumerate(model.layers):
+        b.constant(f"weights_{i}", ternary(layer).T.copy())
+        b.tensor(f"dot_{i}", layer.n_outputs, np.float32)
+        b.node("MatMul", [f"signs_{i}", f"weights_{i}"], [f"dot_{i}"])
+    for i, hidden in enumerate(model.hidden):
+        levels = 2 * hidden.thresholds - hidden.fan_in - 1
+        b.constant(f"levels_{i}", levels.astype(np.float32))
+        b.tensor(f"difference_{i}", hidden.n_outputs, np.float32)
+        b.tensor(f"signs_{i + 1}", hidden.n_outputs, np.float32)
+        b.node("Sub", [f"dot_{i}", f"levels_{i}"], [f"difference_{i}"])
+        b.node("Sign", [f"difference_{i}"], [f"signs_{i + 1}"])
+    _output_stage(b, model)
+    source = "features" if features else "bits"
+    built = b.model(model, [source], ["scores", "class", "margin"], {"": OPSET})
+    return _sorted(built)
+
+
+def ternary(layer: Connections) -> NDArray[np.float32]:
+    """Weights as floats: +1, -1, and 0 where there is no connection."""
+    signs = np.where(layer.weights, np.float32(1), np.float32(-1))
+    return signs if layer.mask is None else signs * layer.mask.astype(np.float32)
+
+
+def _output_stage(b: graph.GraphBuilder, model: BinaryModel) -> None:
+    output, last = model.output, len(model.layers) - 1
+    # Integers from here on: a bias may be larger than float32 adds exactly.
+    b.constant("fan_in", output.fan_in.astype(np.int32))
+    b.constant("half", np.array([2], np.int32))
+    b.constant("bias", output.bias.astype(np.int32))
+    b.constant("k", np.array([2], np.int64))
+    b.constant("first", np.array(0, np.int64))
+    b.constant("second", np.array(1, np.int64))
+    for name in ("products", "agreements_twice", "agreements", "scores"):
+        b.tensor(name, output.n_outputs, np.int32)
+    b.tensor("class", None, np.int64)
+    b.tensor("top", 2, np.int32)
+    b.tensor("top_classes", 2, np.int64)
+    for name in ("best", "next", "margin"):
+        b.tensor(name, None, np.int32)
+    b.node("Cast", [f"dot_{last}"], ["products"], to=6)  # int32
+    b.node("Add", ["products", "fan_in"], ["agreements_twice"])
+    b.node("Div", ["agreements_twice", "half"], ["agreements"])
+    b.node("Add", ["agreements", "bias"], ["scores"])
+    b.node("ArgMax", ["scores"], ["class"], axis=1, keepdims=0, select_last_index=0)
+    b.node("TopK", ["scores", "k"], ["top", "top_classes"], axis=1, largest=1, sorted=1)
+    b.node("Gather", ["top", "first"], ["best"], axis=1)
+    b.node("Gather", ["top", "second"], ["next"], axis=1)
+    b.node("Sub", ["best", "next"], ["margin"])
+
+
+def _input_stage(b: graph.GraphBuilder, spec: InputSpec) -> None:
+    n = spec.n_bits
+    index, clamp, cut, step, thermometer = [], [], [], [], []
+    for field in spec.fields:
+        index += [spec.features.index(field.feature)] * field.width
+        clamp += [field.clamp] * field.width
+        thermometer += [field.kind == "thermometer"] * field.width
+        cut += field.cuts or [0] * field.width
+        step += [1] * field.width if field.cuts else [1 << k for k in range(field.width)]
+    b.constant("index", np.array(index, np.int64))
+    b.constant("lowest", np.array([0], np.int64))
+    b.constant("clamp", np.array(clamp, np.int64))
+    b.constant("cut", np.array(cut, np.int64))
+    b.constant("step", np.array(step, np.int64))
+    b.constant("base", np.array([2], np.int64))
+    b.constant("thermometer", np.array(thermometer, np.bool_))
+    b.tensor("features", len(spec.features), np.int64)
+    for name in ("columns", "positive", "clamped", "shifted", "digit"):
+        b.tensor(name, n, np.int64)
+    b.tensor("reached", n, np.bool_)
+    b.tensor("reached_bits", n, np.float32)
+    b.tensor("digit_bits", n, np.float32)
+    b.node("Gather", ["features", "index"], ["columns"], axis=1)
+    b.node("Max", ["columns", "lowest"], ["positive"])
+    b.node("Min", ["positive", "clamp"], ["clamped"])
+    b.node("GreaterOrEqual", ["clamped", "cut"], ["reached"])
+    b.node("Cast", ["reached"], ["reached_bits"], to=1)  # float32
+    b.node("Div", ["clamped", "step"], ["shifted"])
+    b.node("Mod", ["shifted", "base"], ["digit"])
+    b.node("Cast", ["digit"], ["digit_bits"], to=1)
+    b.node("Where", ["thermometer", "reached_bits", "digit_bits"], ["bits"])
+
+
+def _sorted(model: Any) -> Any:
+    """The graph with its nodes in an order that runtimes ask for: inputs first."""
+    known = {v.name for v in model.graph.input} | {t.name for t in model.graph.initializer}
+    waiting, ordered = list(model.graph.node), []
+    while waiting:
+        ready = [node for node in waiting if set(node.input) <= known]
+        ordered += ready
+        known.update(name for node in ready for name in node.output)
+        waiting = [node for node in waiting if not set(node.output) <= known]
+    model.graph.ClearField("node")
+    model.graph.node.extend(ordered)
+    return model
+
+
+def _session_run(
+    model: Any, name: str, rows: NDArray[Any], outputs: list[str]
+) -> list[NDArray[Any]]:
+    runtime = graph.require("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        session = runtime.InferenceSession(
+            graph.to_bytes(model), options, providers=["CPUExecutionProvider"]
+        )
+        parts = [
+            session.run(outputs, {name: rows[i : i + _ROWS]})
+            for i in range(0, max(1, len(rows)), _ROWS)
+        ]
+    except Exception as error:  # onnxruntime's errors share no base class but Exception
+        if not type(error).__module__.startswith("onnxruntime"):
+            raise
+        raise VerifyError(f"onnxruntime refused the graph: {str(error)[:300]}") from error
+    return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+
+
+def write_readme(folder: Path, out: Path, model: BinaryModel, values: dict[str, Any]) -> None:
+    """Write README.md from the target's template."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    from n3ic.names import comment
+
+    environment = Environment(  # noqa: S701 - Markdown; names pass through n3ic.names
+        loader=FileSystemLoader(folder / "templates"),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    text = environment.get_template("README.md.j2").render(
+        shape=model.shape_text,
+        digest=model.digest,
+        n_bits=model.input.n_bits,
+        features=[comment(f).replace("`", "'") for f in model.input.features],
+        classes=[comment(c).replace("`", "'") for c in model.classes],
+        masked=model.has_masks,
+        **{f"option_{key}": value for key, value in values.items()},
+    )
+    (out / "README.md").write_text(text, encoding="ascii")
+
+
+def file_report(model: BinaryModel, path: Path, note: str) -> Report:
+    """What can be said of a graph file without running it."""
+    weights = sum(layer.weights.size for layer in model.layers)
+    return Report(
+        (
+            Figure("memory.file", path.stat().st_size, "byte", "measured", f"size of {path.name}"),
+            Figure("memory.weights", 4 * weights, "byte", "measured", "float32 weights, counted"),
+            Figure("operations", weights, "MAC", "measured", "weights of the graph, counted"),
+        ),
+        (note,),
+    )
+
+
+def bits_of(values: NDArray[Any], layer: int) -> Bits:
+    """0/1 floats as bits.
+
+    Raises:
+        VerifyError: a value is neither.
+    """
+    if not np.isin(values, (0, 1)).all():
+        raise VerifyError(f"layer {layer}: an output is neither 0 nor 1")
+    return values > 0

@@ -1,0 +1,204 @@
+"""Small helpers around ONNX graphs: building, cutting, batching, bytes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.export import Fit, Problem
+from n3ic.model import BinaryModel
+
+IR_VERSION = 8  # old enough for every runtime of the last years
+QONNX_DOMAIN = "qonnx.custom_op.general"
+
+
+def require(module: str) -> Any:
+    """The module of that name.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise MissingDependencyError(
+            f"this needs {package}, which is not installed: pip install 'n3ic[onnx]' ({error})"
+        ) from error
+
+
+class GraphBuilder:
+    """Collects nodes and constants, and tells every tensor's type and width.
+
+    Args:
+        batch: size of the batch dimension, or its name where it is open.
+    """
+
+    def __init__(self, batch: int | str) -> None:
+        self._onnx = require("onnx")
+        self._batch = batch
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._values: dict[str, Any] = {}
+        self._annotations: dict[str, str] = {}
+
+    def constant(self, name: str, value: NDArray[Any], kind: str = "") -> str:
+        """Add a constant; ``kind`` is its QONNX data type."""
+        self._constants.append(self._onnx.numpy_helper.from_array(value, name))
+        if kind:
+            self._annotations[name] = kind
+        return name
+
+    def tensor(self, name: str, width: int | None, dtype: type[Any], kind: str = "") -> str:
+        """Declare a tensor of shape ``(batch, width)``, or ``(batch,)`` where width is None."""
+        helper = self._onnx.helper
+        shape = [self._batch] if width is None else [self._batch, width]
+        element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        self._values[name] = helper.make_tensor_value_info(name, element, shape)
+        if kind:
+            self._annotations[name] = kind
+        return name
+
+    def node(
+        self, op: str, inputs: Sequence[str], outputs: Sequence[str], domain: str = "", **attrs: Any
+    ) -> None:
+        """Add a node, named after its first output."""
+        self._nodes.append(
+            self._onnx.helper.make_node(
+                op, list(inputs), list(outputs), name=f"{op}_{outputs[0]}", domain=domain, **attrs
+            )
+        )
+
+    def model(
+        self,
+        source: BinaryModel,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        opsets: dict[str, int],
+    ) -> Any:
+        """The ModelProto, with the input spec and the class names as metadata."""
+        helper = self._onnx.helper
+        seen = {*inputs, *outputs}
+        graph = helper.make_graph(
+            self._nodes,
+            "n3ic",
+            [self._values[name] for name in inputs],
+            [self._values[name] for name in outputs],
+            initializer=self._constants,
+            value_info=[v for name, v in self._values.items() if name not in seen],
+        )
+        for name, kind in self._annotations.items():
+            annotation = graph.quantization_annotation.add()
+            annotation.tensor_name = name
+            pair = annotation.quant_parameter_tensor_names.add()
+            pair.key, pair.value = "finn_datatype", kind
+        model = helper.make_model(
+            graph,
+            producer_name="n3ic",
+            ir_version=IR_VERSION,
+            opset_imports=[helper.make_opsetid(*item) for item in opsets.items()],
+        )
+        helper.set_model_props(
+            model,
+            {
+                "n3ic.classes": json.dumps(source.classes),
+                "n3ic.digest": source.digest,
+                "n3ic.input": json.dumps(source.input.to_dict(), sort_keys=True),
+                "n3ic.name": source.name,
+            },
+        )
+        return model
+
+
+def to_bytes(model: Any) -> bytes:
+    """The file's bytes; the same graph gives the same bytes."""
+    data: bytes = model.SerializeToString(deterministic=True)
+    return data
+
+
+def read(path: Path) -> Any:
+    """Load a graph that this tool wrote.
+
+    Raises:
+        VerifyError: the file is not a valid graph.
+    """
+    onnx = require("onnx")
+    try:
+        model = onnx.load_model_from_string(path.read_bytes())
+        onnx.checker.check_model(model)
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise VerifyError(f"{path.name} is no valid graph: {_short(error)}") from error
+    except Exception as error:
+        # protobuf's decoding error is of a type that only protobuf names
+        if type(error).__name__ != "DecodeError":
+            raise
+        raise VerifyError(f"{path.name} is no ONNX file: {_short(error)}") from error
+    return model
+
+
+def cut(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
+    """The part of a graph between tensors that the graph declares, as a graph of its own."""
+    onnx = require("onnx")
+    declared = {
+        v.name: v for v in (*model.graph.value_info, *model.graph.input, *model.graph.output)
+    }
+    missing = [name for name in (*inputs, *outputs) if name not in declared]
+    if missing:
+        raise VerifyError(f"the graph has no tensor {missing[0]!r}")
+    wanted, nodes = set(outputs), []
+    for node in reversed(model.graph.node):
+        if wanted & set(node.output):
+            nodes.append(node)
+            wanted |= {name for name in node.input if name not in inputs}
+    part = onnx.ModelProto()
+    part.CopyFrom(model)
+    for name in ("node", "input", "output"):
+        part.graph.ClearField(name)
+    part.graph.node.extend(reversed(nodes))
+    part.graph.input.extend(declared[name] for name in inputs)
+    part.graph.output.extend(declared[name] for name in outputs)
+    return part
+
+
+def with_batch(model: Any, rows: int) -> Any:
+    """A copy of a graph whose tensors have ``rows`` rows."""
+    copy = require("onnx").ModelProto()
+    copy.CopyFrom(model)
+    for value in (*copy.graph.input, *copy.graph.output, *copy.graph.value_info):
+        value.type.tensor_type.shape.dim[0].dim_value = rows
+    return copy
+
+
+def size_check(model: BinaryModel, limit: int) -> Fit:
+    """Whether the float weights fit one protobuf message."""
+    total, shape = 4 * sum(layer.weights.size for layer in model.layers), model.shape
+    if total < limit - (1 << 20):
+        return Fit()
+    layer = max(range(len(model.layers)), key=lambda i: model.layers[i].weights.size)
+    factor = 1.0
+    while factor > 0.01:
+        factor *= 0.95
+        near = (shape[0], *(max(1, int(n * factor)) for n in shape[1:-1]), shape[-1])
+        if 4 * sum(a * b for a, b in itertools.pairwise(near)) < limit - (1 << 20):
+            break
+    problem = Problem(
+        f"layer {layer}: the graph's weights take {total} bytes, and an ONNX file holds {limit}",
+        layer=layer,
+        memory="file",
+        missing_bytes=total - limit + (1 << 20),
+        nearest="-".join(map(str, near)),
+    )
+    return Fit(problems=(problem,))
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]

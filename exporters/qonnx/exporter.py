@@ -1,0 +1,153 @@
+"""The target ``qonnx``: XnorPopcountMatMul and MultiThreshold, as FINN and hls4ml read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx.exporter import FILE, bits_of, file_report, ternary, write_readme
+
+from n3ic.bits import Words, unpack
+from n3ic.errors import ExportError, VerifyError
+from n3ic.export import Exporter, Fit, Options, Problem, Report, Run
+from n3ic.model import BinaryModel, Connections, HiddenLayer, Trace, margins_of
+
+OPSETS = {"": 11, graph.QONNX_DOMAIN: 1}
+_ROWS = 4096  # rows that the executor gets at once
+
+
+class QonnxExporter(Exporter):
+    """A graph of QONNX nodes with its data types annotated."""
+
+    name: ClassVar[str] = "qonnx"
+    summary: ClassVar[str] = "QONNX graph of XNOR-popcount and threshold nodes, for FINN and hls4ml"
+
+    def check(self, model: BinaryModel, options: Options) -> Fit:
+        """Whether the weights fit one file and the scores fit float32."""
+        fit = graph.size_check(model, int(self.device.limits["file_bytes"]))
+        limit = int(self.device.limits["score"])
+        largest = int(np.abs(model.output.bias).max()) + model.output.n_inputs
+        if largest > limit:
+            reason = f"layer {len(model.layers) - 1}: scores reach {largest}, and float32 holds "
+            problem = Problem(
+                f"{reason}each integer only up to {limit}", layer=len(model.layers) - 1
+            )
+            return Fit(problems=(*fit.problems, problem))
+        return fit
+
+    def write(self, model: BinaryModel, options: Options, out: Path) -> None:
+        """Write the graph and its README."""
+        if int(np.abs(model.output.bias).max()) + model.output.n_inputs > 1 << 24:
+            raise ExportError(str(self.check(model, options).problems[-1]))
+        (out / FILE).write_bytes(graph.to_bytes(build(model)))
+        write_readme(self.folder, out, model, {})
+
+    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
+        """Run the graph in qonnx's executor and keep every layer's output."""
+        executor = graph.require("qonnx.core.onnx_exec")
+        wrapper = graph.require("qonnx.core.modelwrapper").ModelWrapper
+        whole = graph.read(directory / FILE)
+        bits = unpack(words, model.input.n_bits).astype(np.float32)
+        names = ["scores", "class", *(f"bits_{i + 1}" for i in range(len(model.hidden)))]
+        parts = []
+        for start in range(0, max(1, len(bits)), _ROWS):
+            rows = bits[start : start + _ROWS]
+            batched = wrapper(graph.with_batch(whole, len(rows)))
+            context = executor.execute_onnx(batched, {"bits": rows}, return_full_exec_context=True)
+            missing = [name for name in names if name not in context]
+            if missing:
+                raise VerifyError(f"the graph has no tensor {missing[0]!r}")
+            parts.append([context[name] for name in names])
+        scores, classes, *hidden = (np.concatenate(c) for c in zip(*parts, strict=True))
+        if not np.array_equal(scores, np.rint(scores)):
+            raise VerifyError("a score is not an integer")
+        integers = scores.astype(np.int32)
+        version = graph.require("importlib.metadata").version("qonnx")
+        return Run(
+            Trace(
+                integers,
+                classes.reshape(-1).astype(np.int64),
+                margins_of(integers),
+                tuple(bits_of(values, i) for i, values in enumerate(hidden)),
+            ),
+            f"qonnx {version}",
+        )
+
+    def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
+        """Size and operations."""
+        return file_report(
+            model,
+            directory / FILE,
+            "The graph is for FINN, hls4ml and other tools; resources and speed are what they "
+            "make of it.",
+        )
+
+    def read(self, path: str | Path) -> BinaryModel:
+        """The BinaryModel of an ONNX or QONNX graph; see the target ``onnx``."""
+        from n3ic.exporters.onnx.importer import read
+
+        return read(path)
+
+
+def build(model: BinaryModel) -> Any:
+    """The graph of a model, as a ModelProto with a batch of one row."""
+    b = graph.GraphBuilder(1)
+    b.tensor("bits", model.input.n_bits, np.float32, "BINARY")
+    source = "bits"
+    for i, layer in enumerate(model.layers):
+        counted = _product(b, i, layer, source)
+        if isinstance(layer, HiddenLayer):
+            masked = layer.mask is not None
+            levels = 2 * layer.thresholds - layer.fan_in if masked else layer.thresholds
+            b.constant(f"thresholds_{i}", levels.astype(np.float32)[:, None], "INT32")
+            source = b.tensor(f"bits_{i + 1}", layer.n_outputs, np.float32, "BINARY")
+            b.node(
+                "MultiThreshold",
+                [counted, f"thresholds_{i}"],
+                [source],
+                graph.QONNX_DOMAIN,
+                out_dtype="BINARY",
+            )
+        else:
+            _output_stage(b, model, counted)
+    return b.model(model, ["bits"], ["scores", "class"], OPSETS)
+
+
+def _product(b: graph.GraphBuilder, i: int, layer: Connections, source: str) -> str:
+    if layer.mask is None:
+        b.constant(f"weights_{i}", layer.weights.T.astype(np.float32), "BINARY")
+        counted = b.tensor(f"agreements_{i}", layer.n_outputs, np.float32, "UINT32")
+        b.node("XnorPopcountMatMul", [source, f"weights_{i}"], [counted], graph.QONNX_DOMAIN)
+        return counted
+    b.constant(f"two_{i}", np.float32(2).reshape(1))
+    b.constant(f"minus_one_{i}", np.float32(-1).reshape(1))
+    b.constant(f"weights_{i}", ternary(layer).T.copy(), "TERNARY")
+    b.tensor(f"doubled_{i}", layer.n_inputs, np.float32, "UINT2")
+    b.tensor(f"signs_{i}", layer.n_inputs, np.float32, "BIPOLAR")
+    counted = b.tensor(f"dot_{i}", layer.n_outputs, np.float32, "INT32")
+    b.node("Mul", [source, f"two_{i}"], [f"doubled_{i}"])
+    b.node("Add", [f"doubled_{i}", f"minus_one_{i}"], [f"signs_{i}"])
+    b.node("MatMul", [f"signs_{i}", f"weights_{i}"], [counted])
+    return counted
+
+
+def _output_stage(b: graph.GraphBuilder, model: BinaryModel, counted: str) -> None:
+    output = model.output
+    if output.mask is not None:
+        # (dot + connections) / 2 is a whole number of agreements; float32 holds both exactly.
+        b.constant("fan_in", output.fan_in.astype(np.float32))
+        b.constant("half", np.float32(0.5).reshape(1))
+        b.tensor("agreements_twice", output.n_outputs, np.float32, "INT32")
+        b.tensor("agreements", output.n_outputs, np.float32, "INT32")
+        b.node("Add", [counted, "fan_in"], ["agreements_twice"])
+        b.node("Mul", ["agreements_twice", "half"], ["agreements"])
+        counted = "agreements"
+    b.constant("bias", output.bias.astype(np.float32), "INT32")
+    b.constant("k", np.array([1], np.int64))
+    b.tensor("scores", output.n_outputs, np.float32, "INT32")
+    b.tensor("best", 1, np.float32, "INT32")
+    b.tensor("class", 1, np.int64)
+    b.node("Add", [counted, "bias"], ["scores"])
+    b.node("TopK", ["scores", "k"], ["best", "class"], axis=1, largest=1, sorted=1)
