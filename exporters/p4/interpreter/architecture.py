@@ -1,0 +1,184 @@
+"""The two architectures: what surrounds a program, and what its compiler refuses.
+
+v1model: the file ``v1model.p4`` of p4c and bmv2's ``simple_switch``. SimpleSumeSwitch: the file
+``sume_switch.p4`` of P4-NetFPGA, and the rules of P4-SDNet that the N3IC paper reports (4.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from n3ic.exporters.p4.interpreter.types import Bit, RecordType
+
+Role = Literal["packet_in", "packet_out", "headers", "metadata", "intrinsic", "digest"]
+Slot = tuple[str, Role]
+
+
+@dataclass(frozen=True)
+class BlockShape:
+    """A block of a package: its kind and its parameters' directions and roles."""
+
+    title: str
+    kind: Literal["parser", "control"]
+    parameters: tuple[Slot, ...]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """An architecture.
+
+    Attributes:
+        name: as users call it.
+        include: the file that a program includes.
+        package: the package that ``main`` instantiates.
+        blocks: the package's parameters.
+        intrinsic: type of the intrinsic metadata.
+        typedefs: widths of the types that the include file names.
+        ingress: field that holds the port a packet came from.
+        egress: field that takes the port a packet leaves through.
+        one_hot: whether ports are sets of bits.
+        drop: value of ``egress`` that drops.
+        digest_bits: width that ``digest_data`` must have, or 0 where there is none.
+        zeroed: whether metadata starts as 0.
+        branch_in_action: whether an action may hold an ``if``.
+        keyless_tables: whether a table may have no key.
+        action_data_bytes: most bytes that a table may give an action, or None.
+    """
+
+    name: str
+    include: str
+    package: str
+    blocks: tuple[BlockShape, ...]
+    intrinsic: RecordType
+    typedefs: tuple[tuple[str, int], ...]
+    ingress: str
+    egress: str
+    one_hot: bool
+    drop: int
+    digest_bits: int
+    zeroed: bool
+    branch_in_action: bool
+    keyless_tables: bool
+    action_data_bytes: int | None
+
+
+def _fields(*pairs: tuple[str, int]) -> tuple[tuple[str, Bit], ...]:
+    return tuple((name, Bit(width)) for name, width in pairs)
+
+
+_BOTH: tuple[Slot, ...] = (("inout", "headers"), ("inout", "metadata"))
+_ALL: tuple[Slot, ...] = (*_BOTH, ("inout", "intrinsic"))
+
+V1MODEL = Architecture(
+    name="v1model",
+    include="v1model.p4",
+    package="V1Switch",
+    blocks=(
+        BlockShape(
+            "parser",
+            "parser",
+            (
+                ("", "packet_in"),
+                ("out", "headers"),
+                ("inout", "metadata"),
+                ("inout", "intrinsic"),
+            ),
+        ),
+        BlockShape("verify checksum", "control", _BOTH),
+        BlockShape("ingress", "control", _ALL),
+        BlockShape("egress", "control", _ALL),
+        BlockShape("compute checksum", "control", _BOTH),
+        BlockShape("deparser", "control", (("", "packet_out"), ("in", "headers"))),
+    ),
+    intrinsic=RecordType(
+        "struct",
+        "standard_metadata_t",
+        _fields(
+            ("ingress_port", 9),
+            ("egress_spec", 9),
+            ("egress_port", 9),
+            ("instance_type", 32),
+            ("packet_length", 32),
+            ("enq_timestamp", 32),
+            ("enq_qdepth", 19),
+            ("deq_timedelta", 32),
+            ("deq_qdepth", 19),
+            ("ingress_global_timestamp", 48),
+            ("egress_global_timestamp", 48),
+            ("mcast_grp", 16),
+            ("egress_rid", 16),
+            ("checksum_error", 1),
+            ("priority", 3),
+        ),
+    ),
+    typedefs=(),
+    ingress="ingress_port",
+    egress="egress_spec",
+    one_hot=False,
+    drop=511,
+    digest_bits=0,
+    zeroed=True,
+    branch_in_action=True,
+    keyless_tables=True,
+    action_data_bytes=None,
+)
+
+SUME = Architecture(
+    name="SimpleSumeSwitch",
+    include="sume_switch.p4",
+    package="SimpleSumeSwitch",
+    blocks=(
+        BlockShape(
+            "TopParser",
+            "parser",
+            (
+                ("", "packet_in"),
+                ("out", "headers"),
+                ("out", "metadata"),
+                ("out", "digest"),
+                ("inout", "intrinsic"),
+            ),
+        ),
+        BlockShape("TopPipe", "control", (*_BOTH, ("inout", "digest"), ("inout", "intrinsic"))),
+        BlockShape(
+            "TopDeparser",
+            "control",
+            (
+                ("", "packet_out"),
+                ("in", "headers"),
+                ("in", "metadata"),
+                ("inout", "digest"),
+                ("inout", "intrinsic"),
+            ),
+        ),
+    ),
+    intrinsic=RecordType(
+        "struct",
+        "sume_metadata_t",
+        _fields(
+            ("dma_q_size", 16),
+            ("nf3_q_size", 16),
+            ("nf2_q_size", 16),
+            ("nf1_q_size", 16),
+            ("nf0_q_size", 16),
+            ("send_dig_to_cpu", 8),
+            ("drop", 8),
+            ("dst_port", 8),
+            ("src_port", 8),
+            ("pkt_len", 16),
+        ),
+    ),
+    typedefs=(("port_t", 8),),
+    ingress="src_port",
+    egress="dst_port",
+    one_hot=True,
+    drop=0,
+    digest_bits=256,
+    zeroed=False,
+    branch_in_action=False,
+    keyless_tables=False,
+    action_data_bytes=32,
+)
+
+ARCHITECTURES = {a.package: a for a in (V1MODEL, SUME)}

@@ -1,0 +1,80 @@
+"""How large an action becomes when a compiler substitutes assigned values forward.
+
+The local copy propagation of p4c replaces a variable by the expression last assigned to it.
+``v = (v & m) + ((v >> s) & m)`` names ``v`` twice, so a chain of ``n`` such statements in one
+action becomes an expression of ``2^n`` terms: p4c 1.2.4 wrote 110 MB to 1.2 GB of JSON for
+popcounts of 256 bits. Calls and table applications end a chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from n3ic.exporters.p4.interpreter import syntax as s
+from n3ic.exporters.p4.interpreter.errors import P4Error
+
+FREE_NODES = 200
+FACTOR = 8
+
+
+def check_growth(name: str, statements: tuple[s.Statement, ...], line: int) -> None:
+    """Refuse statements that copy propagation would blow up.
+
+    Raises:
+        P4Error: the substituted statements have many times the nodes of the source's.
+    """
+    before, after = growth(statements)
+    if after > FREE_NODES + FACTOR * before:
+        raise P4Error(
+            f"{name} has {before} nodes and {after} after copy propagation: chained "
+            "assignments belong into tables of their own",
+            line,
+        )
+
+
+def growth(statements: Iterable[s.Statement]) -> tuple[int, int]:
+    """Expression nodes of statements, as written and after substitution."""
+    return _walk(statements, {})
+
+
+def _walk(statements: Iterable[s.Statement], known: dict[str, int]) -> tuple[int, int]:
+    before = after = 0
+    for statement in statements:
+        inner: tuple[s.Statement, ...] = ()
+        value: s.Expression | None = None
+        match statement:
+            case s.Assign(_, target, value, part):
+                size = _size(value, known)
+                old = known.get(str(target), 1) if part else 0
+                before, after = before + _size(value, {}), after + size + old
+                known[str(target)] = size + old
+                continue
+            case s.Variable(_, _, name, value):
+                if value is not None:
+                    known[name] = _size(value, known)
+            case s.If(_, value, then, otherwise):
+                inner = (*then, *otherwise)
+            case s.Block(_, inner):
+                pass
+            case s.CallStatement():
+                known.clear()
+        if value is not None:
+            before, after = before + _size(value, {}), after + _size(value, known)
+        more = _walk(inner, known)
+        before, after = before + more[0], after + more[1]
+    return before, after
+
+
+def _size(expression: s.Expression, known: dict[str, int]) -> int:
+    match expression:
+        case s.PathName():
+            return known.get(str(expression), 1)
+        case s.Unary(_, _, operand) | s.Cast(_, _, operand) | s.Slice(_, operand, _, _):
+            return 1 + _size(operand, known)
+        case s.Binary(_, _, left, right):
+            return 1 + _size(left, known) + _size(right, known)
+        case s.Ternary(_, condition, then, otherwise):
+            return 1 + sum(_size(e, known) for e in (condition, then, otherwise))
+        case s.Call(_, _, arguments):
+            return 1 + sum(_size(e, known) for e in arguments)
+    return 1

@@ -1,0 +1,192 @@
+"""A BinaryModel as the operations of a match-action pipeline, for the P4 templates.
+
+One layer is XNOR, then ``ceil(log2 K)`` popcount stages (paper, Algorithm 2), then the sign and
+the fold into the next layer's input word. Bit ``i`` of a vector is bit ``i`` of the P4 integer,
+the least significant being 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from n3ic.bits import Bits
+from n3ic.model import BinaryModel, Connections, HiddenLayer
+
+SCORE_BITS = 32  # two's complement; |popcount + bias| < 2^25
+CLASS_BITS = 16
+MODEL_BITS = 32
+PAPER_SHAPE = (256, 32, 16, 2)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One level of the popcount tree: ``v = (v & mask) + ((v >> shift) & mask)``."""
+
+    index: int
+    shift: int
+    mask: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One level of the OR tree that gathers a layer's output bits: pairs ``(into, other)``."""
+
+    index: int
+    pairs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Neuron:
+    """A neuron's constants as P4 sees them; ``offset`` is a threshold or a bias."""
+
+    index: int
+    weights: int
+    mask: int | None
+    offset: int
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer's widths, stages and neurons.
+
+    Attributes:
+        index: place in the network.
+        inputs: K, the width of a neuron's counter field.
+        outputs: number of neurons.
+        source: the field that holds the input bits.
+        difference_bits: width of ``popcount - threshold``, the sign included.
+        hidden: whether the neurons fire at thresholds; else they are class scores.
+        masked: whether connections are missing.
+        full_mask: all ones of K bits, in hexadecimal.
+    """
+
+    index: int
+    inputs: int
+    outputs: int
+    source: str
+    difference_bits: int
+    hidden: bool
+    masked: bool
+    stages: tuple[Stage, ...]
+    folds: tuple[Fold, ...]
+    neurons: tuple[Neuron, ...]
+
+    @property
+    def sign_shift(self) -> int:
+        """Where the sign of the difference is."""
+        return self.difference_bits - 1
+
+
+@dataclass(frozen=True)
+class Network:
+    """What the templates need to know of a model."""
+
+    layers: tuple[Layer, ...]
+    input_bits: int
+    pad_bits: int
+    classes: int
+    model_id: int
+
+
+def plan(model: BinaryModel) -> Network:
+    """The pipeline of a model."""
+    layers = []
+    source = "x"
+    for index, layer in enumerate(model.layers):
+        layers.append(_layer(index, layer, source))
+        source = f"l{index}_y"
+    n = model.input.n_bits
+    return Network(
+        layers=tuple(layers),
+        input_bits=n,
+        pad_bits=-n % 8,
+        classes=len(model.classes),
+        model_id=int(model.digest[: MODEL_BITS // 4], 16) or 1,
+    )
+
+
+def _layer(index: int, layer: Connections, source: str) -> Layer:
+    k, m = layer.n_inputs, layer.n_outputs
+    hidden = isinstance(layer, HiddenLayer)
+    offsets = layer.thresholds if isinstance(layer, HiddenLayer) else _bias(layer)
+    neurons = tuple(
+        Neuron(
+            j,
+            to_integer(layer.weights[j]),
+            None if layer.mask is None else to_integer(layer.mask[j]),
+            int(offsets[j]) % (1 << SCORE_BITS),
+        )
+        for j in range(m)
+    )
+    return Layer(
+        index=index,
+        inputs=k,
+        outputs=m,
+        source=source,
+        difference_bits=(k + 1).bit_length() + 1,
+        hidden=hidden,
+        masked=layer.mask is not None,
+        stages=popcount_stages(k),
+        folds=or_tree(m),
+        neurons=neurons,
+    )
+
+
+def _bias(layer: Connections) -> np.ndarray:
+    return np.asarray(getattr(layer, "bias"))  # noqa: B009 - OutputLayer, checked by the caller
+
+
+def to_integer(bits: Bits) -> int:
+    """Bits as an integer, bit 0 the least significant."""
+    return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
+
+
+def popcount_stages(width: int) -> tuple[Stage, ...]:
+    """The levels of the popcount tree of ``width`` bits: none for one bit."""
+    stages = []
+    for index in range((width - 1).bit_length()):
+        shift = 1 << index
+        mask = sum(((1 << shift) - 1) << at for at in range(0, width, 2 * shift))
+        stages.append(Stage(index + 1, shift, f"{width}w{mask & ((1 << width) - 1):#x}"))
+    return tuple(stages)
+
+
+def or_tree(width: int) -> tuple[Fold, ...]:
+    """The levels that OR ``width`` fields into the first."""
+    levels, step = [], 1
+    while step < width:
+        pairs = tuple((at, at + step) for at in range(0, width - step, 2 * step))
+        levels.append(Fold(len(levels) + 1, pairs))
+        step *= 2
+    return tuple(levels)
+
+
+def operations(model: BinaryModel) -> int:
+    """Bit operations of one inference, masks included.
+
+    XNOR is two a bit and a mask one more, a popcount stage four a bit, the sign four a bit.
+    """
+    masked = sum(layer.weights.size for layer in model.layers if layer.mask is not None)
+    return shape_operations(model.shape) + masked
+
+
+def shape_operations(shape: tuple[int, ...]) -> int:
+    """Bit operations of one inference of a network of some shape without masks."""
+    return sum(
+        m * (k * (2 + 4 * (k - 1).bit_length()) + 4 * (k + 1).bit_length())
+        for k, m in pairwise(shape)
+    )
+
+
+def statements(shape: tuple[int, ...]) -> int:
+    """Statements of the popcount stages, of which most of a program consists."""
+    return sum(m * (k - 1).bit_length() for k, m in pairwise(shape))
+
+
+def tables(shape: tuple[int, ...]) -> int:
+    """Tables of a v1model program, forwarding not counted."""
+    layers = sum(2 * m + (k - 1).bit_length() for k, m in pairwise(shape))
+    return layers + 2 * shape[-1] + 2

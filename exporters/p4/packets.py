@@ -1,0 +1,132 @@
+"""The packets that a generated program classifies: made from input bits, read back as results.
+
+Request in header mode: Ethernet (type E), result header (zeros), input header. In field mode:
+Ethernet, then the headers that hold the field. Response: the result header filled in, right
+after Ethernet, whose type is E.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from n3ic.exporters.p4.network import to_integer
+from numpy.typing import NDArray
+
+from n3ic.bits import Words, unpack
+from n3ic.errors import VerifyError
+
+ETHERNET_BYTES = 14
+IPV4, IPV6 = 0x0800, 0x86DD
+UDP = 17
+FIELD_BITS = {"ipv6.src_dst": 256, "ipv6.dst": 128, "ipv4.src_dst": 64, "udp.payload": 2048}
+
+
+@dataclass(frozen=True)
+class PacketFormat:
+    """How inputs and results lie in packets.
+
+    Attributes:
+        input_bits: number of input bits.
+        classes: number of classes.
+        output: ``class``, ``scores`` or ``both``.
+        field: a key of ``FIELD_BITS``, or empty for the input header.
+        ethertype: type of packets with an n3ic header.
+        udp_port: destination port in the field mode ``udp.payload``.
+    """
+
+    input_bits: int
+    classes: int
+    output: str
+    field: str
+    ethertype: int
+    udp_port: int
+
+    @property
+    def has_class(self) -> bool:
+        """Whether results hold the class and the margin."""
+        return self.output != "scores"
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether results hold the scores."""
+        return self.output != "class"
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of the input header."""
+        return -(-self.input_bits // 8)
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of the result header: type, model, then class and margin, then scores."""
+        return 6 + 6 * self.has_class + 4 * self.classes * self.has_scores
+
+    def request(self, x: int, payload: bytes = b"") -> bytes:
+        """A packet that asks for the class of input ``x``."""
+        macs = bytes.fromhex("020000000001 020000000002")
+        if not self.field:
+            ethernet = macs + self.ethertype.to_bytes(2, "big")
+            result = b"\x08\x00" + bytes(self.result_bytes - 2)
+            return ethernet + result + x.to_bytes(self.input_bytes, "big") + payload
+        if self.field.startswith("ipv6"):
+            ethernet = macs + IPV6.to_bytes(2, "big")
+            source = x >> 128 if self.field == "ipv6.src_dst" else 1
+            start = bytes.fromhex("60000000") + len(payload).to_bytes(2, "big") + b"\x3b\x40"
+            addresses = source.to_bytes(16, "big") + (x & ((1 << 128) - 1)).to_bytes(16, "big")
+            return ethernet + start + addresses + payload
+        ethernet = macs + IPV4.to_bytes(2, "big")
+        if self.field == "ipv4.src_dst":
+            return ethernet + _ipv4(len(payload), 253, x >> 32, x & 0xFFFFFFFF) + payload
+        body = x.to_bytes(self.input_bytes, "big") + payload
+        udp = b"\x30\x39" + self.udp_port.to_bytes(2, "big") + (8 + len(body)).to_bytes(2, "big")
+        return ethernet + _ipv4(8 + len(body), UDP, 0x0A000001, 0x0A000002) + udp + bytes(2) + body
+
+    def result(self, packet: bytes) -> Result:
+        """The result in a packet that came back.
+
+        Raises:
+            VerifyError: it has none.
+        """
+        end = ETHERNET_BYTES + self.result_bytes
+        if len(packet) < end or packet[12:14] != self.ethertype.to_bytes(2, "big"):
+            raise VerifyError("the packet came back without a result header")
+        header = packet[ETHERNET_BYTES:end]
+        at = 6
+        class_id = margin = None
+        scores = None
+        if self.has_class:
+            class_id = int.from_bytes(header[at : at + 2], "big")
+            margin = int.from_bytes(header[at + 2 : at + 6], "big")
+            at += 6
+        if self.has_scores:
+            scores = np.frombuffer(header[at:], dtype=">i4").astype(np.int32)
+        return Result(int.from_bytes(header[2:6], "big"), class_id, margin, scores)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a result header says; None for what the output option leaves out."""
+
+    model: int
+    class_id: int | None
+    margin: int | None
+    scores: NDArray[np.int32] | None
+
+
+def _ipv4(length: int, protocol: int, source: int, destination: int) -> bytes:
+    header = bytearray(20)
+    header[0], header[8], header[9] = 0x45, 64, protocol
+    header[2:4] = (20 + length).to_bytes(2, "big")
+    header[12:16] = source.to_bytes(4, "big")
+    header[16:20] = destination.to_bytes(4, "big")
+    total = sum(int.from_bytes(header[i : i + 2], "big") for i in range(0, 20, 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    header[10:12] = (total ^ 0xFFFF).to_bytes(2, "big")
+    return bytes(header)
+
+
+def inputs_of(words: Words, n_bits: int) -> list[int]:
+    """Packed inputs as the integers that P4 sees: bit ``i`` is bit ``i``."""
+    return [to_integer(row) for row in unpack(words, n_bits)]
