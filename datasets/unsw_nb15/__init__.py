@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from n3ic.dataset import UseCase
-from n3ic.errors import UsageError
+from n3ic.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from n3ic.table import Feature, FlowTable
@@ -51,10 +51,51 @@ class UnswNb15:
                 f"{self.name} has no embedded sample (its licence forbids it): name the files "
                 "or a folder, or take unsw-nb15-synthetic"
             )
-        return load_table(self.name, path)
+        return load_table(path)
+
+
+@dataclass(frozen=True)
+class UnswNb15Synthetic:
+    """Flows from a seeded generator with the columns of UNSW-NB15; anyone may pass them on."""
+
+    name: str = "unsw-nb15-synthetic"
+    summary: str = "synthetic flows with the columns of UNSW-NB15, from a seeded generator"
+    synthetic: bool = True
+
+    @property
+    def card(self) -> str:
+        """The data card, as Markdown."""
+        return files(__package__).joinpath("card_synthetic.md").read_text("utf-8")
+
+    @property
+    def catalogue(self) -> tuple[Feature, ...]:
+        """Every feature that a table may have."""
+        return DATASET.catalogue
+
+    def load(self, path: str | Path | Sequence[str | Path] | None = None) -> FlowTable:
+        """Generate the default table, or read files that :meth:`generate` flows were written to.
+
+        Raises:
+            DataError: a file is not what it should be, or its flows are not synthetic.
+        """
+        if path is None:
+            return self.generate()
+        table = DATASET.load(path)
+        if not table.synthetic:
+            raise DataError(f"{path}: these flows are not synthetic; read them as {DATASET.name}")
+        return table
+
+    def generate(self, rows: int | None = None, seed: int | None = None) -> FlowTable:
+        """Generate flows: the same seed and rows give the same table."""
+        from n3ic.datasets.unsw_nb15 import synthetic
+
+        return synthetic.generate(
+            synthetic.ROWS if rows is None else rows, synthetic.SEED if seed is None else seed
+        )
 
 
 DATASET = UnswNb15()
+SYNTHETIC = UnswNb15Synthetic()
 USECASE = UseCase(
     name="anomaly",
     summary="tell attacks from benign flows (UNSW-NB15)",

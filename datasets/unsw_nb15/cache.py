@@ -63,6 +63,7 @@ def write_cached(sha256: str, flows: FlowFile) -> None:
         "rows": len(flows),
         "layout": flows.layout,
         "coded": flows.coded,
+        "synthetic": flows.synthetic,
         "categories": categories.tolist(),
     }
     meta["digest"] = _digest(meta, arrays)
@@ -105,6 +106,7 @@ def read_cached(sha256: str) -> FlowFile | None:
             label=arrays["label"].astype(np.int64),
             category=categories[arrays["codes"]],
             coded=bool(meta["coded"]),
+            synthetic=bool(meta["synthetic"]),
         )
     except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, zipfile.BadZipFile):
         return None

@@ -61,6 +61,10 @@ ATTACKS = (
 CLASSES = ("normal", "attack")
 
 
+FIRST_SYNTHETIC_ID = 900_000_001
+"""Synthetic rows count their ids from here, so that no table of them passes for the real one."""
+
+
 def canonical(name: str) -> str:
     """A column name of either layout in the partition files' spelling."""
     plain = "".join(name.lower().split())

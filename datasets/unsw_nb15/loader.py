@@ -19,6 +19,8 @@ from n3ic.errors import DataError
 from n3ic.reading import combined_sha256, find_tables, read_contents
 from n3ic.table import FlowTable, SourceFile
 
+REAL_NAME = "unsw-nb15"
+SYNTHETIC_NAME = "unsw-nb15-synthetic"
 MIN_COMMON_ROWS = 3
 """Rows that a recoded file must share with a named one before a code counts as known."""
 
@@ -31,22 +33,20 @@ class _Part:
 
 
 def load_table(
-    name: str,
     paths: str | Path | Sequence[str | Path],
     *,
-    synthetic: bool = False,
     labelled: bool = True,
     cache: bool = True,
 ) -> FlowTable:
     """Read files as one table.
 
+    The table is synthetic, in its name too, where a file of it is.
+
     In a folder, where an official partition is among the files, the partitions alone are read:
     the raw files hold the same flows again.
 
     Args:
-        name: the data set's name.
         paths: a file, a folder, or several of them.
-        synthetic: whether a generator made the files.
         labelled: whether the files must have labels; without, every row is class 0.
         cache: whether parsed files are kept in the user's cache folder.
 
@@ -77,13 +77,15 @@ def load_table(
                 if cache and labelled:
                     write_cached(content.sha256, flows)
             identity, partition = identify(content, flows.layout, len(flows), flows.counts)
+            if flows.synthetic:
+                identity, partition = "synthetic: made by a generator", ""
             source = SourceFile(content.name, content.sha256, len(flows), identity)
             parts.append(_Part(source, partition, flows))
     if any(p.partition for p in parts):
         parts = [
             p if p.partition or Path(p.source.path) in explicit else _left_out(p) for p in parts
         ]
-    return _table(name, parts, synthetic)
+    return _table(parts)
 
 
 def _left_out(part: _Part) -> _Part:
@@ -93,7 +95,7 @@ def _left_out(part: _Part) -> _Part:
     return _Part(replace(part.source, rows=0, identity=note), "", None)
 
 
-def _table(name: str, parts: list[_Part], synthetic: bool) -> FlowTable:
+def _table(parts: list[_Part]) -> FlowTable:
     read = [(p, p.flows) for p in parts if p.flows is not None]
     if not read:
         listed = "; ".join(f"{p.source.path}: {p.source.identity}" for p in parts)
@@ -102,9 +104,10 @@ def _table(name: str, parts: list[_Part], synthetic: bool) -> FlowTable:
     shared = [c for c in files[0].columns if all(c in f.columns for f in files)]
     columns = with_derived({c: np.concatenate([f.columns[c] for f in files]) for c in shared})
     partition = np.concatenate([np.full(len(f), p.partition, dtype="U5") for p, f in read])
+    synthetic = any(f.synthetic for f in files)
     stime = columns.get("stime")
     return FlowTable(
-        name=name,
+        name=SYNTHETIC_NAME if synthetic else REAL_NAME,
         features=columns,
         catalogue=tuple(f for f in CATALOGUE if f.name in columns),
         label=np.concatenate([f.label for f in files]),

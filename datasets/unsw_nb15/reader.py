@@ -13,6 +13,7 @@ from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, COLUMNS, Column
 from n3ic.datasets.unsw_nb15.columns import (
     ATTACKS,
     BLANK_IS_ZERO,
+    FIRST_SYNTHETIC_ID,
     NORMAL,
     PARTITION_COLUMNS,
     PROTOCOL_UNASSIGNED,
@@ -63,6 +64,7 @@ class FlowFile:
         label: 0 benign, 1 attack, int64, shape ``(rows,)``.
         category: category of each row; a number in text where the file recodes categories.
         coded: whether the categories are numbers.
+        synthetic: whether a generator made the flows, by their ids.
     """
 
     layout: str
@@ -70,6 +72,7 @@ class FlowFile:
     label: Column
     category: NDArray[np.str_]
     coded: bool
+    synthetic: bool
 
     def __len__(self) -> int:
         return len(self.label)
@@ -94,7 +97,7 @@ def read_flows(content: Content, *, labelled: bool = True) -> FlowFile:
     _refuse_companions(content)
     sheet = open_sheet(content)
     layout, names, header = _layout(sheet, labelled)
-    names = [n if n in BY_NAME or n in ("attack_cat", "label") else "" for n in names]
+    names = [n if n in BY_NAME or n in ("id", "attack_cat", "label") else "" for n in names]
     text = [n for n in TEXT_COLUMNS if n in names]
     numeric = [n for n in names if n and n not in TEXT_COLUMNS]
     frame = parse_sheet(
@@ -119,7 +122,7 @@ def read_flows(content: Content, *, labelled: bool = True) -> FlowFile:
 
     columns: dict[str, Column] = {}
     for name in numeric:
-        if name == "label":
+        if name in ("id", "label"):
             continue
         values = frame[name].to_numpy()
         lowest = -1 if name in BLANK_IS_ZERO else 0  # a public copy writes a blank as -1
@@ -138,9 +141,10 @@ def read_flows(content: Content, *, labelled: bool = True) -> FlowFile:
     if "rate" not in columns:
         columns["rate"] = _rate(columns, frame["dur"].to_numpy())
     rows = len(frame)
+    synthetic = "id" in names and bool((frame["id"].to_numpy() >= FIRST_SYNTHETIC_ID).any())
     if "label" not in names:
         return FlowFile(
-            layout, columns, np.zeros(rows, np.int64), np.full(rows, NORMAL), coded=False
+            layout, columns, np.zeros(rows, np.int64), np.full(rows, NORMAL), False, synthetic
         )
     raw_label = frame["label"].to_numpy()
     wrong = (raw_label != 0) & (raw_label != 1)
@@ -149,7 +153,7 @@ def read_flows(content: Content, *, labelled: bool = True) -> FlowFile:
         raise at(row, "label", f"expected 0 or 1, got {raw_label[row]:g}; correct the cell")
     label = raw_label.astype(np.int64)
     category, is_coded = _categories(frame["attack_cat"], label, at)
-    return FlowFile(layout, columns, label, category, is_coded)
+    return FlowFile(layout, columns, label, category, is_coded, synthetic)
 
 
 def _refuse_companions(content: Content) -> None:
