@@ -47,7 +47,7 @@ class Blob:
     sections: dict[str, int]
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """Bytes of the blob."""
         return 4 * len(self.words)
 
@@ -94,7 +94,9 @@ def build(model: BinaryModel) -> Blob:
         rows.append(start)
         blocks.append(np.concatenate(parts, axis=1).ravel())
         start += len(blocks[-1])
-    fields, cuts, features = [], [], model.input.features
+    features = model.input.features
+    fields: list[int] = []
+    cuts: list[int] = []
     cut = start + FIELD_WORDS * len(model.input.fields)
     for field in model.input.fields:
         thermometer = field.kind == "thermometer"

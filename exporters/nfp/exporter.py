@@ -182,9 +182,9 @@ class NfpExporter(Exporter):
             "13). What fits here is counted from what these threads keep: a layer's packed bits.",
         ]
         cache = device.memory("emem").bytes
-        if plan.memory == "emem" and built.bytes > cache:
+        if plan.memory == "emem" and built.size > cache:
             notes.append(
-                f"The weights ({built.bytes} bytes) are larger than the EMEM cache ({cache} "
+                f"The weights ({built.size} bytes) are larger than the EMEM cache ({cache} "
                 "bytes), so that reads reach DRAM, whose access time the paper does not give."
             )
         return Report(tuple(figures), tuple(notes))

@@ -169,7 +169,11 @@ def _output_stage(b: graph.GraphBuilder, model: BinaryModel) -> None:
 
 def _input_stage(b: graph.GraphBuilder, spec: InputSpec) -> None:
     n = spec.n_bits
-    index, clamp, cut, step, thermometer = [], [], [], [], []
+    index: list[int] = []
+    clamp: list[int] = []
+    cut: list[int] = []
+    step: list[int] = []
+    thermometer: list[bool] = []
     for field in spec.fields:
         index += [spec.features.index(field.feature)] * field.width
         clamp += [field.clamp] * field.width

@@ -1,0 +1,476 @@
+"""From an ONNX or QONNX graph to a BinaryModel, or the reason why it is none.
+
+The graph is walked once. Every tensor is a table over popcounts (see :mod:`signal`), so weights
+behind batch norms, scales and signs fold exactly. Files are not trusted: sizes are bounded,
+external data is refused, and nothing but the listed operators is ever evaluated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx.operators import (
+    ELEMENTWISE,
+    Value,
+    batch_norm,
+    bipolar,
+    elementwise,
+    multi_threshold,
+)
+from n3ic.exporters.onnx.scores import output_layer
+from n3ic.exporters.onnx.signal import (
+    MAX_CELLS,
+    Array,
+    Signal,
+    binary,
+    network_input,
+    product,
+    xnor_popcount,
+)
+
+from n3ic.errors import ModelError
+from n3ic.inputs import MAX_INPUT_BITS, InputSpec
+from n3ic.model import BinaryModel
+
+MAX_FILE_BYTES = 256 << 20
+MAX_NODES = 10_000
+_STANDARD = ("", "ai.onnx")
+_CUSTOM = (graph.QONNX_DOMAIN, "finn.custom_op.general", "onnx.brevitas")
+_SHAPING = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
+_INPUT_STAGE = {
+    *("Gather", "Max", "Min", "GreaterOrEqual", "Cast", "Div", "Mod", "Where"),
+}
+
+
+def read(path: str | Path) -> BinaryModel:
+    """Read a graph as a BinaryModel.
+
+    The input counts as 0 or 1 where the graph says so (its metadata, a ``BINARY`` annotation, an
+    ``XnorPopcountMatMul``, or arithmetic such as ``2 x - 1`` right behind it), else as +-1.
+
+    Args:
+        path: an ``.onnx`` file.
+
+    Raises:
+        ModelError: the file is damaged, hostile or too large, or the graph is no binary network;
+            names the node and the reason.
+        MissingDependencyError: onnx is not installed.
+    """
+    file = Path(path)
+    try:
+        if not file.is_file():
+            raise ModelError(f"{file}: no such file")
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise ModelError(f"{file}: larger than {MAX_FILE_BYTES >> 20} MiB")
+        data = file.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot read {file}: {error.strerror or error}") from error
+    try:
+        return parse(data)
+    except ModelError as error:
+        raise ModelError(f"{file}: {error}") from error
+
+
+def parse(data: bytes) -> BinaryModel:
+    """The BinaryModel of a graph's bytes; see :func:`read`."""
+    model = _load(data)
+    digest = hashlib.sha256(data).hexdigest()
+    try:
+        return _Walk(model).result(digest)
+    except (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError) as error:
+        raise ModelError(f"not a graph that can be read: {_short(error)}") from error
+
+
+def _load(data: bytes) -> Any:
+    onnx = graph.require("onnx")
+    try:
+        model = onnx.load_model_from_string(data)
+    except Exception as error:
+        # protobuf's decoding error is of a type that only protobuf names
+        if type(error).__name__ not in ("DecodeError", "ValueError"):
+            raise
+        raise ModelError("no ONNX file") from error
+    g = model.graph
+    if not g.node or not g.input or not g.output:
+        raise ModelError("no graph with nodes, inputs and outputs")
+    if len(g.node) > MAX_NODES:
+        raise ModelError(f"{len(g.node)} nodes, at most {MAX_NODES} are read")
+    if model.functions or g.sparse_initializer:
+        raise ModelError("functions and sparse weights are not read")
+    tensors = [
+        *g.initializer,
+        *(a.t for node in g.node for a in node.attribute if a.type == a.TENSOR),
+    ]
+    for tensor in tensors:
+        if tensor.external_data or tensor.data_location == tensor.EXTERNAL:
+            raise ModelError(f"weights {tensor.name!r} are in another file; put them into this one")
+    try:
+        onnx.checker.check_model(model)
+    except (onnx.checker.ValidationError, ValueError) as error:
+        raise ModelError(f"no valid graph: {_short(error)}") from error
+    return model
+
+
+class _Walk:
+    """One pass over a graph, from its input to its scores."""
+
+    def __init__(self, model: Any) -> None:
+        self._onnx = graph.require("onnx")
+        self._model = model
+        self._props = {p.key: p.value for p in model.metadata_props}
+        self._values: dict[str, Value] = {}
+        self._beyond: set[str] = set()  # tensors behind the arg max
+        self._scores: Signal | None = None
+        for tensor in model.graph.initializer:
+            self._values[tensor.name] = self._array(tensor)
+
+    def result(self, digest: str) -> BinaryModel:
+        """The model; ``digest`` goes into its provenance."""
+        spec, start = self._input()
+        for node in self._nodes_behind(start):
+            self._visit(node)
+        scores = self._find_scores()
+        output, exact = output_layer(scores)
+        if not scores.before and output.n_inputs != spec.n_bits:
+            raise ModelError("the scores do not come from the input")
+        return BinaryModel(
+            input=spec,
+            hidden=scores.before,
+            output=output,
+            classes=self._classes(output.n_outputs),
+            name=self._text("n3ic.name", "imported"),
+            provenance={
+                "source": "onnx",
+                "onnx_sha256": digest,
+                "scores": "as in the graph" if exact else "order of the graph's scores",
+            },
+        )
+
+    # --- where it begins -------------------------------------------------------------------
+
+    def _input(self) -> tuple[InputSpec, str]:
+        g = self._model.graph
+        inputs = [v for v in g.input if v.name not in self._values]
+        if len(inputs) != 1:
+            raise ModelError(f"a binary network has one input, this graph has {len(inputs)}")
+        name = inputs[0].name
+        declared = self._spec()
+        if declared is not None and name == "features":
+            self._check_input_stage(declared)
+            name = "bits"
+            width = declared.n_bits
+        else:
+            width = self._width(inputs[0])
+        if declared is not None and declared.n_bits != width:
+            raise ModelError(f"the input spec has {declared.n_bits} bits, the graph takes {width}")
+        zero_one = declared is not None or self._is_zero_one(name)
+        self._values[name] = network_input(width, 0.0 if zero_one else -1.0, 1.0)
+        return declared or InputSpec.raw(width), name
+
+    def _nodes_behind(self, start: str) -> list[Any]:
+        """The nodes, without those that make ``start`` from the graph's own input."""
+        nodes = list(self._model.graph.node)
+        wanted, drop = {start}, set()
+        for i in range(len(nodes) - 1, -1, -1):
+            if wanted & set(nodes[i].output):
+                drop.add(i)
+                wanted |= set(nodes[i].input)
+        return [node for i, node in enumerate(nodes) if i not in drop]
+
+    def _width(self, value: Any) -> int:
+        dims = [d.dim_value for d in value.type.tensor_type.shape.dim]
+        if len(dims) < 2 or any(d < 1 for d in dims[1:]):
+            raise ModelError(f"input {value.name!r}: expected the shape (batch, bits), got {dims}")
+        width = 1
+        for d in dims[1:]:
+            width *= d
+        if width > MAX_INPUT_BITS:
+            raise ModelError(f"input {value.name!r}: {width} bits, at most {MAX_INPUT_BITS}")
+        return width
+
+    def _is_zero_one(self, name: str) -> bool:
+        for annotation in self._model.graph.quantization_annotation:
+            if annotation.tensor_name == name:
+                kinds = {p.key: p.value for p in annotation.quant_parameter_tensor_names}
+                if kinds.get("finn_datatype") in ("BINARY", "BIPOLAR"):
+                    return bool(kinds["finn_datatype"] == "BINARY")
+        for node in self._model.graph.node:
+            if name in node.input:
+                if node.op_type in (*_SHAPING, "Identity", "Cast"):
+                    name = node.output[0]
+                    continue
+                return node.op_type not in ("MatMul", "Gemm", "Sign", "BipolarQuant")
+        return False
+
+    def _spec(self) -> InputSpec | None:
+        text = self._props.get("n3ic.input")
+        if text is None:
+            return None
+        try:
+            return InputSpec.from_dict(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise ModelError("the input spec in the metadata is damaged") from error
+
+    def _check_input_stage(self, spec: InputSpec) -> None:
+        """Compare the graph's own input stage with the spec on the edges of every field."""
+        part = graph.cut(self._model, ["features"], ["bits"])
+        strange = {node.op_type for node in part.graph.node} - _INPUT_STAGE
+        if strange:
+            raise ModelError(f"the input stage uses {sorted(strange)[0]}")
+        rows = _edges(spec)
+        reference = graph.require("onnx.reference").ReferenceEvaluator(part)
+        matrix = np.stack([rows[f] for f in spec.features], axis=1)
+        (bits,) = reference.run(["bits"], {"features": matrix})
+        if not np.array_equal(np.asarray(bits) != 0, spec.encode(rows)):
+            raise ModelError("the graph's input stage does not do what its input spec says")
+
+    # --- one node --------------------------------------------------------------------------
+
+    def _visit(self, node: Any) -> None:
+        names = [name for name in node.input if name]
+        if any(name in self._beyond for name in names):
+            self._beyond.update(node.output)
+            return
+        by = f"node {(node.name or node.output[0])[:80]!r} ({node.op_type[:40]})"
+        domains = _CUSTOM if node.op_type in _QONNX else _STANDARD
+        if node.domain not in domains:
+            raise ModelError(f"{by}: unknown domain {node.domain[:80]!r}")
+        missing = [name for name in names if name not in self._values]
+        if missing:
+            raise ModelError(f"{by}: its input {missing[0][:80]!r} comes from nowhere")
+        values = [self._values[name] for name in names]
+        attributes = {a.name: self._attribute(a) for a in node.attribute}
+        if node.op_type in _SCORE_READERS and isinstance(values[0], Signal):
+            self._read_scores(node.op_type, values[0], attributes, by)
+            self._beyond.update(node.output)
+            return
+        operator = _OPERATORS.get(node.op_type)
+        if node.op_type in ELEMENTWISE:
+            count, function = ELEMENTWISE[node.op_type]
+            if len(values) != count:
+                raise ModelError(f"{by}: {len(values)} inputs, expected {count}")
+            result = elementwise(function, values, by)
+        elif operator is not None:
+            result = operator(self, values, attributes, by)
+        else:
+            raise ModelError(f"{by}: {node.op_type} is no operator of a binary network")
+        self._values[node.output[0]] = result
+
+    def _read_scores(self, op: str, scores: Signal, attributes: dict[str, Any], by: str) -> None:
+        default = {"ArgMax": 0}.get(op, -1)
+        if attributes.get("axis", default) not in (-1, 1):
+            raise ModelError(f"{by}: not over the classes (axis {attributes.get('axis', default)})")
+        if attributes.get("select_last_index", 0):
+            raise ModelError(f"{by}: a tie goes to the last class; a BinaryModel takes the first")
+        if not attributes.get("largest", 1):
+            raise ModelError(f"{by}: the smallest score wins; a BinaryModel takes the highest")
+        if self._scores is None:
+            self._scores = scores
+
+    def _find_scores(self) -> Signal:
+        outputs = [v.name for v in self._model.graph.output]
+        named = self._values.get("scores") if "scores" in outputs else None
+        candidates = [named, self._scores, *(self._values.get(name) for name in outputs)]
+        for value in candidates:
+            if isinstance(value, Signal):
+                return value
+        raise ModelError("no output depends on the input through layers that can be read")
+
+    # --- operators -------------------------------------------------------------------------
+
+    def _matmul(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        x, w = values
+        return product(binary(_signal(x, by), by), _matrix(w, by), by)
+
+    def _gemm(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        if attributes.get("transA", 0) or any(
+            attributes.get(k, 1.0) != 1.0 for k in ("alpha", "beta")
+        ):
+            raise ModelError(f"{by}: alpha, beta and transA must be 1, 1 and 0")
+        w = _matrix(values[1], by)
+        weights = w.T if attributes.get("transB", 0) else w
+        result = product(binary(_signal(values[0], by), by), weights, by)
+        if len(values) < 3:
+            return result
+        return elementwise(np.add, [result, values[2]], by)
+
+    def _xnor(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        x, w = values
+        return xnor_popcount(binary(_signal(x, by), by), _matrix(w, by), by)
+
+    def _multi_threshold(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        x, thresholds = values
+        return multi_threshold(
+            _signal(x, by),
+            _constant(thresholds, by),
+            float(attributes.get("out_scale", 1.0)),
+            float(attributes.get("out_bias", 0.0)),
+            by,
+        )
+
+    def _bipolar(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        return elementwise(bipolar, [values[0], _constant(values[1], by)], by)
+
+    def _batch_norm(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        if attributes.get("training_mode", 0):
+            raise ModelError(f"{by}: in training mode")
+        x, *parameters = values
+        scale, bias, mean, variance = (_constant(p, by) for p in parameters)
+        epsilon = float(attributes.get("epsilon", 1e-5))
+        return batch_norm(_signal(x, by), scale, bias, mean, variance, epsilon, by)
+
+    def _cast(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        dtype = np.dtype(self._onnx.helper.tensor_dtype_to_np_dtype(int(attributes["to"])))
+        if dtype.kind not in "fiub":
+            raise ModelError(f"{by}: casts to {dtype}")
+        return elementwise(lambda a: a.astype(dtype), values, by)
+
+    def _clip(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        x, *bounds = values
+        for name, function, at in (("min", np.maximum, 0), ("max", np.minimum, 1)):
+            if name in attributes:
+                x = elementwise(function, [x, np.asarray(attributes[name], np.float32)], by)
+            elif at < len(bounds):
+                x = elementwise(function, [x, _constant(bounds[at], by)], by)
+        return x
+
+    def _flatten(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        if attributes.get("axis", 1) not in (1, -1):
+            raise ModelError(f"{by}: flattens the batch")
+        return _signal(values[0], by)
+
+    def _reshape(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        x, shape = values[0], [int(n) for n in _constant(values[1], by).reshape(-1)]
+        if not isinstance(x, Signal):
+            return np.asarray(x).reshape(shape)
+        if len(shape) != 2 or shape[1] not in (-1, x.channels):
+            raise ModelError(f"{by}: a layer's output stays (batch, neurons), not {shape}")
+        return x
+
+    def _squeeze(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        return _constant(values[0], by).squeeze()
+
+    def _transpose(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        return np.transpose(_constant(values[0], by), attributes.get("perm"))
+
+    def _dropout(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        if len(values) > 2 and np.asarray(_constant(values[2], by)).any():
+            raise ModelError(f"{by}: in training mode")
+        return values[0]
+
+    def _constant_node(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        if len(attributes) != 1:
+            raise ModelError(f"{by}: one value expected")
+        ((name, value),) = attributes.items()
+        if name in ("value_float", "value_floats"):
+            return np.asarray(value, np.float32)
+        if name in ("value_int", "value_ints"):
+            return np.asarray(value, np.int64)
+        if name != "value":
+            raise ModelError(f"{by}: {name[:40]} is not read")
+        return np.asarray(value)
+
+    # --- small readings --------------------------------------------------------------------
+
+    def _attribute(self, attribute: Any) -> Any:
+        if attribute.type == attribute.TENSOR:
+            return self._array(attribute.t)
+        if attribute.type in (attribute.GRAPH, attribute.GRAPHS):
+            raise ModelError("graphs within nodes are not read")
+        return self._onnx.helper.get_attribute_value(attribute)
+
+    def _array(self, tensor: Any) -> Array:
+        cells = 1
+        for n in tensor.dims:
+            cells *= n
+        if not 0 < cells <= MAX_CELLS or len(tensor.dims) > 8:
+            raise ModelError(f"weights {tensor.name[:80]!r} have the shape {list(tensor.dims)}")
+        array: Array = self._onnx.numpy_helper.to_array(tensor)
+        if array.dtype.kind not in "fiub":
+            raise ModelError(f"weights {tensor.name[:80]!r} are of type {array.dtype}")
+        return array
+
+    def _text(self, key: str, default: str) -> str:
+        text = self._props.get(key, default)
+        return text[:256] if text else default
+
+    def _classes(self, count: int) -> tuple[str, ...]:
+        text = self._props.get("n3ic.classes")
+        if text is None:
+            return tuple(f"class{i}" for i in range(count))
+        try:
+            names = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ModelError("the class names in the metadata are damaged") from error
+        if not isinstance(names, list) or len(names) != count:
+            raise ModelError(f"the metadata does not name {count} classes")
+        return tuple(names)
+
+
+def _edges(spec: InputSpec) -> dict[str, Array]:
+    """Integer features on, below and above everything that an input spec compares with."""
+    marks: dict[str, set[int]] = {name: {-1, 0, 1, 2**40} for name in spec.features}
+    for field in spec.fields:
+        known = {
+            field.clamp,
+            *field.cuts,
+            *(1 << k for k in range(field.width if not field.cuts else 0)),
+        }
+        marks[field.feature] |= {m + d for m in known for d in (-1, 0, 1)}
+    longest = max(len(m) for m in marks.values())
+    return {
+        name: np.resize(np.array(sorted(values), np.int64), longest)
+        for name, values in marks.items()
+    }
+
+
+def _signal(value: Value, by: str) -> Signal:
+    if not isinstance(value, Signal):
+        raise ModelError(f"{by}: its first input is a constant")
+    return value
+
+
+def _constant(value: Any, by: str) -> Array:
+    if isinstance(value, Signal):
+        raise ModelError(f"{by}: needs a constant where the graph computes one")
+    return np.asarray(value)
+
+
+def _matrix(value: Value, by: str) -> Array:
+    if isinstance(value, Signal):
+        raise ModelError(f"{by}: its weights are computed, not constant")
+    matrix = np.asarray(value)
+    if matrix.ndim != 2:
+        raise ModelError(f"{by}: weights of shape {matrix.shape}, expected (inputs, neurons)")
+    return matrix
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+_Operator = Callable[[_Walk, list[Value], dict[str, Any], str], Value]
+_QONNX = ("XnorPopcountMatMul", "MultiThreshold", "BipolarQuant")
+_SCORE_READERS = ("ArgMax", "TopK", "Softmax", "LogSoftmax", "Hardmax")
+_OPERATORS: dict[str, _Operator] = {
+    "BatchNormalization": _Walk._batch_norm,
+    "BipolarQuant": _Walk._bipolar,
+    "Cast": _Walk._cast,
+    "Clip": _Walk._clip,
+    "Constant": _Walk._constant_node,
+    "Dropout": _Walk._dropout,
+    "Flatten": _Walk._flatten,
+    "Gemm": _Walk._gemm,
+    "MatMul": _Walk._matmul,
+    "MultiThreshold": _Walk._multi_threshold,
+    "Reshape": _Walk._reshape,
+    "Squeeze": _Walk._squeeze,
+    "Transpose": _Walk._transpose,
+    "XnorPopcountMatMul": _Walk._xnor,
+}
