@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -12,9 +12,17 @@ from n3ic.dataset import UseCase
 from n3ic.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from n3ic.datasets.unsw_nb15.report import DataReport
+
     from n3ic.table import Feature, FlowTable
 
 __all__ = ["DATASET", "SYNTHETIC", "USECASE"]
+
+
+def _card(name: str) -> str:
+    from n3ic.datasets.unsw_nb15.cards import fill
+
+    return fill(files(__package__).joinpath(name).read_text("utf-8"))
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,7 @@ class UnswNb15:
     @property
     def card(self) -> str:
         """The data card, as Markdown."""
-        return files(__package__).joinpath("card.md").read_text("utf-8")
+        return _card("card.md")
 
     @property
     def catalogue(self) -> tuple[Feature, ...]:
@@ -53,6 +61,16 @@ class UnswNb15:
             )
         return load_table(path)
 
+    def check(self, path: str | Path | Sequence[str | Path]) -> DataReport:
+        """Read files and report what they are and what is wrong with them.
+
+        Raises:
+            DataError: a file is not what it should be; names file, line and column.
+        """
+        from n3ic.datasets.unsw_nb15.report import check
+
+        return check(path)
+
 
 @dataclass(frozen=True)
 class UnswNb15Synthetic:
@@ -65,7 +83,7 @@ class UnswNb15Synthetic:
     @property
     def card(self) -> str:
         """The data card, as Markdown."""
-        return files(__package__).joinpath("card_synthetic.md").read_text("utf-8")
+        return _card("card_synthetic.md")
 
     @property
     def catalogue(self) -> tuple[Feature, ...]:
@@ -92,6 +110,47 @@ class UnswNb15Synthetic:
         return synthetic.generate(
             synthetic.ROWS if rows is None else rows, synthetic.SEED if seed is None else seed
         )
+
+    def check(self, path: str | Path | Sequence[str | Path] | None = None) -> DataReport:
+        """Report on the default table or on files, as for the real data.
+
+        Raises:
+            DataError: a file is not what it should be, or its flows are not synthetic.
+        """
+        from n3ic.datasets.unsw_nb15.report import report
+
+        return report(self.load(path))
+
+    def generate_file(
+        self,
+        out: str | Path | None,
+        options: Mapping[str, str],
+        note: Callable[[str], object] | None = None,
+    ) -> Path:
+        """Write synthetic flows in the layout of the partition files.
+
+        Args:
+            out: the file to write; ``unsw-nb15-synthetic.csv`` where None.
+            options: ``rows`` and ``seed``, as text.
+            note: called with a line about what is done.
+
+        Raises:
+            UsageError: an option is unknown or no number in range.
+            N3icError: the file cannot be written.
+        """
+        from n3ic.datasets.unsw_nb15 import synthetic
+
+        unknown = set(options) - {"rows", "seed"}
+        if unknown:
+            raise UsageError(f"no option {', '.join(sorted(unknown))}; known: rows, seed")
+        try:
+            rows = int(options.get("rows", synthetic.ROWS))
+            seed = int(options.get("seed", synthetic.SEED))
+        except ValueError as error:
+            raise UsageError(f"rows and seed are whole numbers: {error}") from error
+        if note is not None:
+            note(f"generating {rows:,} synthetic flows from seed {seed}")
+        return synthetic.write_csv(out or f"{self.name}.csv", rows, seed)
 
 
 DATASET = UnswNb15()

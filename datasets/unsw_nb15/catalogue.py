@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
+from n3ic.datasets.unsw_nb15.columns import RAW_ONLY
+from numpy.typing import ArrayLike, NDArray
 
+from n3ic.inputs import to_integer
 from n3ic.table import Feature
 
 Column = NDArray[np.int64]
@@ -17,6 +20,7 @@ _CLOCK = "a difference of two packet times in the flow table"
 _RATE = (
     "a counter over a duration; a cut on it needs no division: counter * scale >= cut * duration"
 )
+_COMPARED = "a quotient of counters; a cut on it needs no division: a * scale >= cut * b"
 _HEADER = "read from a header"
 _RING = "a ring of the last 100 finished flows with a counter a key"
 _SERVICE_RING = (
@@ -161,8 +165,8 @@ COLUMNS: tuple[Feature, ...] = (
     _feature("tcprtt", "TCP handshake time: synack + ackdat", "s", "us", 1e6, 24, _HANDSHAKE),
     _feature("synack", "time from SYN to SYN-ACK", "s", "us", 1e6, 24, _HANDSHAKE),
     _feature("ackdat", "time from SYN-ACK to ACK", "s", "us", 1e6, 24, _HANDSHAKE),
-    _feature("smean", "mean packet size of the source", "byte", "byte", 1, 11, _RATE),
-    _feature("dmean", "mean packet size of the destination", "byte", "byte", 1, 11, _RATE),
+    _feature("smean", "mean packet size of the source", "byte", "byte", 1, 11, _COMPARED),
+    _feature("dmean", "mean packet size of the destination", "byte", "byte", 1, 11, _COMPARED),
     _feature(
         "trans_depth",
         "depth of the HTTP requests in the connection",
@@ -342,7 +346,6 @@ def _derived(
 
 
 _SUM = "a sum of counters in the flow table"
-_COMPARED = "a quotient of counters; a cut on it needs no division: a * scale >= cut * b"
 
 DERIVED: tuple[Derived, ...] = (
     _derived(
@@ -447,7 +450,21 @@ DERIVED: tuple[Derived, ...] = (
 CATALOGUE: tuple[Feature, ...] = COLUMNS + tuple(d.feature for d in DERIVED)
 """Every feature that a table may have."""
 
-BY_NAME: Mapping[str, Feature] = {f.name: f for f in CATALOGUE}
+BY_NAME: Mapping[str, Feature] = MappingProxyType({f.name: f for f in CATALOGUE})
+
+NIC_COLUMNS: tuple[str, ...] = tuple(
+    f.name
+    for f in COLUMNS
+    if f.name not in ("stcpb", "dtcpb", "is_sm_ips_ports", *RAW_ONLY) and f.nic
+)
+"""The 33 columns of the partition files that say something about a flow and that a NIC can
+compute, the three TTL columns among them."""
+
+
+def to_units(name: str, values: ArrayLike) -> Column:
+    """Values of a column in its source unit as integers that fit the catalogue's bits."""
+    feature = BY_NAME[name]
+    return np.clip(to_integer(values, feature.scale), 0, (1 << feature.bits) - 1)
 
 
 def with_derived(columns: Mapping[str, Column]) -> dict[str, Column]:
@@ -455,5 +472,6 @@ def with_derived(columns: Mapping[str, Column]) -> dict[str, Column]:
     out = dict(columns)
     for derived in DERIVED:
         if all(n in columns for n in derived.needs):
-            out[derived.feature.name] = derived.of(*(columns[n] for n in derived.needs))
+            values = derived.of(*(columns[n] for n in derived.needs))
+            out[derived.feature.name] = np.minimum(values, (1 << derived.feature.bits) - 1)
     return out

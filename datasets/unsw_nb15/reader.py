@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, COLUMNS, Column
+from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, COLUMNS, Column, to_units
 from n3ic.datasets.unsw_nb15.columns import (
     ATTACKS,
     BLANK_IS_ZERO,
@@ -31,7 +31,6 @@ from n3ic.datasets.unsw_nb15.official import NOT_FLOWS
 from numpy.typing import NDArray
 
 from n3ic.errors import DataError
-from n3ic.inputs import UINT32_MAX, to_integer
 from n3ic.reading import (
     Content,
     Sheet,
@@ -129,7 +128,7 @@ def read_flows(content: Content, *, labelled: bool = True) -> FlowFile:
         if (values < lowest).any():
             row = int(np.argmax(values < lowest))
             raise at(row, name, f"expected 0 or more, got {values[row]:g}; correct the cell")
-        columns[name] = to_integer(values, BY_NAME[name].scale)
+        columns[name] = to_units(name, values)
     columns["proto"] = coded("proto", _protocol, "a protocol name")
     columns["service"] = coded("service", _service, "a service name or '-'")
     columns["state"] = coded("state", _state, "a state name")
@@ -229,7 +228,7 @@ def _rate(columns: dict[str, Column], seconds: NDArray[np.float64]) -> Column:
     # the partition files' own definition; see the data card for the rows where theirs differs
     gaps = columns["spkts"] + columns["dpkts"] - 1
     rate = np.divide(gaps, seconds, out=np.zeros(len(gaps)), where=seconds > 0)
-    return to_integer(np.minimum(rate, UINT32_MAX), BY_NAME["rate"].scale)
+    return to_units("rate", rate)
 
 
 _SPELLINGS = {"": NORMAL, "normal": NORMAL, "backdoors": "Backdoor"} | {

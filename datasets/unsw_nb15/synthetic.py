@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from n3ic.datasets.unsw_nb15.behaviours import BEHAVIOURS, Behaviour, Spread
-from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, CATALOGUE, Column, with_derived
+from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, CATALOGUE, Column, to_units, with_derived
 from n3ic.datasets.unsw_nb15.columns import (
     CLASSES,
     FIRST_SYNTHETIC_ID,
@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from n3ic.errors import UsageError
 from n3ic.files import write_atomic
-from n3ic.inputs import to_integer
 from n3ic.table import FlowTable, SourceFile
 
 NAME = "unsw-nb15-synthetic"
@@ -103,7 +102,7 @@ def _integers(source: Mapping[str, Source]) -> dict[str, Column]:
             code = np.array([codes[name][str(n).lower()] for n in names], dtype=np.int64)
             out[name] = code[index]
         elif name in BY_NAME:
-            out[name] = to_integer(source[name], BY_NAME[name].scale)
+            out[name] = to_units(name, source[name])
     return out
 
 

@@ -1,0 +1,185 @@
+"""What files hold and what is wrong with them: the figures of the data card."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from n3ic.datasets.unsw_nb15.columns import SERVICES
+from n3ic.datasets.unsw_nb15.loader import load_table
+from numpy.typing import NDArray
+
+from n3ic.split import MIN_ROWS, protocols_of, split, twins
+from n3ic.table import FlowTable, SourceFile
+
+_FEW = 256
+_PORTS = {
+    20: "ftp-data",
+    21: "ftp",
+    22: "ssh",
+    25: "smtp",
+    53: "dns",
+    67: "dhcp",
+    80: "http",
+    110: "pop3",
+    161: "snmp",
+    443: "ssl",
+    1812: "radius",
+    6667: "irc",
+}
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """What :func:`check` found.
+
+    Attributes:
+        name: the data set that the files belong to.
+        synthetic: whether a generator made the flows.
+        sha256: digest of the data.
+        rows: number of flows.
+        classes: flows of each class.
+        categories: flows of each category.
+        partitions: flows of each official partition; under an empty name those of none.
+        protocols: the ways that the table can be split.
+        duplicate_share: share of the rows that repeat an earlier row in every column, category
+            included.
+        contradiction_share: share of the rows whose features are those of a row of another class.
+        twin_share: share of the test rows of a stratified random 90/10 split (seed 0) that equal
+            some training row in every feature; None where there are too few rows to split.
+        one_column: share of the rows that the majority class of one column's value gets right,
+            for the columns marked as leaks that have at most 256 values.
+        rate_agreement: share of the rows whose rate is ``(spkts + dpkts - 1) / dur``, to half a
+            packet a second.
+        port_agreement: share of the rows whose service follows from the destination port alone;
+            None where the table has no ports.
+        sources: the files, what each is, and the rows read from it.
+        problems: what a user should know before trusting a figure.
+    """
+
+    name: str
+    synthetic: bool
+    sha256: str
+    rows: int
+    classes: Mapping[str, int]
+    categories: Mapping[str, int]
+    partitions: Mapping[str, int]
+    protocols: tuple[str, ...]
+    duplicate_share: float
+    contradiction_share: float
+    twin_share: float | None
+    one_column: Mapping[str, float]
+    rate_agreement: float
+    port_agreement: float | None
+    sources: tuple[SourceFile, ...]
+    problems: tuple[str, ...]
+
+
+def check(paths: str | Path | Sequence[str | Path]) -> DataReport:
+    """Read files and report what they are, how they are balanced and what is wrong with them.
+
+    Raises:
+        DataError: a file is not what it should be; names file, line and column.
+    """
+    return report(load_table(paths))
+
+
+def report(table: FlowTable) -> DataReport:
+    """The same of a table that is read already."""
+    keys = _row_keys(table.matrix(tuple(table.features)))
+    category = table.category if table.category is not None else table.label.astype(np.str_)
+    pairs = set(zip(keys, category.tolist(), strict=True))
+    labels: dict[bytes, set[int]] = {}
+    for key, label in zip(keys, table.label.tolist(), strict=True):
+        labels.setdefault(key, set()).add(label)
+    clashes = sum(len(labels[key]) > 1 for key in keys)
+    partition = table.partition if table.partition is not None else np.full(len(table), "")
+    return DataReport(
+        name=table.name,
+        synthetic=table.synthetic,
+        sha256=table.sha256,
+        rows=len(table),
+        classes={c: int((table.label == i).sum()) for i, c in enumerate(table.classes)},
+        categories=dict(Counter(category.tolist()).most_common()),
+        partitions=dict(Counter(partition.tolist())),
+        protocols=protocols_of(table),
+        duplicate_share=1 - len(pairs) / len(table),
+        contradiction_share=clashes / len(table),
+        twin_share=_twin_share(table),
+        one_column={f.name: a for f in table.catalogue if (a := _one_column(table, f.name))},
+        rate_agreement=_rate_agreement(table),
+        port_agreement=_port_agreement(table),
+        sources=table.sources,
+        problems=_problems(table),
+    )
+
+
+def _row_keys(matrix: NDArray[np.int64]) -> list[bytes]:
+    return [row.tobytes() for row in np.ascontiguousarray(matrix)]
+
+
+def _twin_share(table: FlowTable) -> float | None:
+    if len(table) < MIN_ROWS:
+        return None
+    parts = split(table, "random", 0)
+    fitted = np.concatenate([parts.train, parts.validation])
+    return float(twins(table, fitted, parts.test).mean())
+
+
+def _one_column(table: FlowTable, name: str) -> float:
+    if not table.feature(name).leaks:
+        return 0.0
+    values, index = np.unique(table.features[name], return_inverse=True)
+    if len(values) > _FEW:
+        return 0.0
+    counts = np.zeros((len(values), len(table.classes)), dtype=np.int64)
+    np.add.at(counts, (index, table.label), 1)
+    return float(counts.max(axis=1).sum() / len(table))
+
+
+def _rate_agreement(table: FlowTable) -> float:
+    f = table.features
+    seconds = f["dur"] / 1e6
+    gaps = f["spkts"] + f["dpkts"] - 1
+    rate = np.divide(gaps, seconds, out=np.zeros(len(table)), where=seconds > 0)
+    return float((np.abs(rate - f["rate"] / 1e3) <= 0.5).mean())
+
+
+def _port_agreement(table: FlowTable) -> float | None:
+    if "dsport" not in table.features:
+        return None
+    by_port = np.zeros(65536, dtype=np.int64)
+    for port, service in _PORTS.items():
+        by_port[port] = SERVICES[service]
+    return float((by_port[table.features["dsport"]] == table.features["service"]).mean())
+
+
+def _problems(table: FlowTable) -> tuple[str, ...]:
+    out = []
+    for s in table.sources:
+        name = Path(s.path).name.lower()
+        for word, other in (("train", "test"), ("test", "train")):
+            if word in name and f"official {other} partition" in s.identity:
+                out.append(f"{s.path}: named like the {word} partition, but it is the {other} one")
+        if "other categories" in s.identity:
+            out.append(f"{s.path}: {s.identity}")
+    if table.category is not None:
+        unnamed = sorted(
+            {c for c in np.unique(table.category).tolist() if str(c).startswith("category ")}
+        )
+        if unnamed:
+            out.append(
+                f"categories without a name: {', '.join(unnamed)}; load a file with names that "
+                "shares rows with the recoded one"
+            )
+    present = [c for i, c in enumerate(table.classes) if (table.label == i).any()]
+    if len(present) == 1:
+        out.append(f"all rows are {present[0]}: nothing can be trained on them")
+    if table.partition is not None and set(table.partition.tolist()) == {"test"}:
+        out.append("the train partition is absent: protocol 'partition' cannot be run")
+    if table.partition is not None and set(table.partition.tolist()) == {"train"}:
+        out.append("the test partition is absent: protocol 'partition' cannot be run")
+    return tuple(out)
