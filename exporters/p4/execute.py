@@ -3,61 +3,90 @@
 from __future__ import annotations
 
 import importlib.metadata
+from dataclasses import dataclass
 
 import numpy as np
 from n3ic.exporters.p4.interpreter import Outcome, Switch
-from n3ic.exporters.p4.packets import PacketFormat, inputs_of
+from n3ic.exporters.p4.interpreter.switch import FIELD_BITS
+from n3ic.exporters.p4.packets import PacketFormat, Result, inputs_of
 
 from n3ic.bits import Bits, Words
 from n3ic.errors import VerifyError
 from n3ic.export import Run
 from n3ic.model import Trace
 
-SIGN = 1 << 31
+INGRESS = 1  # port 1 of bmv2; nf0 of the NetFPGA, whose ports are one bit each
+_SIGN = 1 << 31
 
 
-def run_interpreter(
-    source: str,
-    commands: str,
-    packets: PacketFormat,
-    hidden: tuple[int, ...],
-    words: Words,
-) -> Run:
+@dataclass(frozen=True)
+class Program:
+    """A program, its entries and its packets.
+
+    Attributes:
+        source: the P4 source.
+        commands: its table entries as ``simple_switch_CLI`` commands; empty where it has none.
+        packets: how inputs and results lie in packets.
+        hidden: neurons of each hidden layer.
+    """
+
+    source: str
+    commands: str
+    packets: PacketFormat
+    hidden: tuple[int, ...]
+
+    def switch(self) -> Switch:
+        """A switch that runs it, the entries loaded.
+
+        Raises:
+            P4Error: a compiler or a switch would refuse the program or an entry.
+        """
+        # Fields that p4c refuses are the business of `check`: a forced export runs all the same.
+        widest = max(FIELD_BITS, self.packets.input_bits, *self.hidden, 0)
+        switch = Switch(self.source, field_bits=widest)
+        switch.load(self.commands)
+        return switch
+
+    def requests(self, words: Words) -> list[bytes]:
+        """One packet an input, each with its number behind the headers."""
+        inputs = inputs_of(words, self.packets.input_bits)
+        return [self.packets.request(x, tag(row)) for row, x in enumerate(inputs)]
+
+
+def tag(row: int) -> bytes:
+    """The payload of a request: it tells the packets apart that come back."""
+    return b"n3ic" + row.to_bytes(4, "big")
+
+
+def run_interpreter(program: Program, words: Words) -> tuple[Run, list[bytes]]:
     """Send one packet an input through the program.
 
     Args:
-        source: the P4 program.
-        commands: its table entries; empty where there are none.
-        packets: how inputs and results lie in packets.
-        hidden: neurons of each hidden layer.
+        program: what to run.
         words: packed inputs, uint32 array of shape ``(rows, n_words)``.
 
     Returns:
-        Scores, class and margin from the result header as far as it holds them, the rest and
-        the hidden bits from the metadata at the end of the pipeline.
+        What was computed, and the packets that came back. Scores, class and margin come from
+        the result header as far as it holds them, the rest and the hidden bits from the
+        metadata at the end of the pipeline.
 
     Raises:
         P4Error: a compiler or a switch would refuse the program, an entry or its behaviour.
         VerifyError: a packet comes back wrong.
     """
-    switch = Switch(source)
-    switch.load(commands)
-    inputs = inputs_of(words, packets.input_bits)
-    rows = len(inputs)
-    scores = np.empty((rows, packets.classes), dtype=np.int32)
-    classes = np.empty(rows, dtype=np.int64)
-    margins = np.empty(rows, dtype=np.int32)
-    values: list[list[int]] = [[] for _ in hidden]
-    ingress = 1
-    for row, x in enumerate(inputs):
-        request = packets.request(x, b"payload")
-        outcome = switch.process(request, ingress)
-        result = packets.result(outcome.packet)
-        _check_untouched(packets, request, outcome, row)
-        if result.model == 0:
-            raise VerifyError(f"vector {row}: the result's model is 0: no entry was loaded for it")
-        computed = _metadata_scores(outcome, packets.classes)
-        scores[row] = computed if result.scores is None else result.scores
+    switch = program.switch()
+    packets = program.packets
+    requests = program.requests(words)
+    responses = []
+    scores = np.empty((len(requests), packets.classes), dtype=np.int32)
+    classes = np.empty(len(requests), dtype=np.int64)
+    margins = np.empty(len(requests), dtype=np.int32)
+    values: list[list[int]] = [[] for _ in program.hidden]
+    for row, request in enumerate(requests):
+        outcome = switch.process(request, INGRESS)
+        result = read_result(packets, request, outcome.packet, row)
+        responses.append(outcome.packet)
+        scores[row] = result.scores if result.scores is not None else _scores(outcome, packets)
         if result.class_id is None or result.margin is None:
             classes[row] = outcome.value("metadata.class_id")
             margins[row] = outcome.value("metadata.best") - outcome.value("metadata.second")
@@ -65,28 +94,36 @@ def run_interpreter(
             classes[row], margins[row] = result.class_id, result.margin
         for index, bits in enumerate(values):
             bits.append(outcome.value(f"metadata.l{index}_y"))
-    trace = Trace(
-        scores,
-        classes,
-        margins,
-        tuple(_unpack(v, n) for v, n in zip(values, hidden, strict=True)),
-    )
+    hidden = tuple(_unpack(v, n) for v, n in zip(values, program.hidden, strict=True))
     lark = importlib.metadata.version("lark")
-    return Run(trace, f"n3ic P4 interpreter, {switch.architecture.name} (lark {lark})")
+    executor = f"n3ic P4 interpreter, {switch.architecture.name} (lark {lark})"
+    return Run(Trace(scores, classes, margins, hidden), executor), responses
 
 
-def _check_untouched(packets: PacketFormat, request: bytes, outcome: Outcome, row: int) -> None:
+def read_result(packets: PacketFormat, request: bytes, response: bytes, row: int) -> Result:
+    """The result that a switch wrote, everything else checked to be as it was.
+
+    Raises:
+        VerifyError: there is none, no network was loaded, or other bytes changed.
+    """
+    try:
+        result = packets.result(response)
+    except VerifyError as error:
+        raise VerifyError(f"vector {row}: {error}") from error
+    if result.model == 0:
+        raise VerifyError(f"vector {row}: the result's model is 0: the entries are not loaded")
     # In both modes what follows the result header must leave as it came.
     after = 14 + (0 if packets.field else packets.result_bytes)
-    if outcome.packet[14 + packets.result_bytes :] != request[after:]:
+    if response[14 + packets.result_bytes :] != request[after:]:
         raise VerifyError(f"vector {row}: bytes behind the result header changed on the way")
-    if outcome.packet[:12] != request[:12]:
+    if response[:12] != request[:12]:
         raise VerifyError(f"vector {row}: the Ethernet addresses changed on the way")
+    return result
 
 
-def _metadata_scores(outcome: Outcome, classes: int) -> list[int]:
-    raw = (outcome.value(f"metadata.score{c}") for c in range(classes))
-    return [value - 2 * SIGN if value & SIGN else value for value in raw]
+def _scores(outcome: Outcome, packets: PacketFormat) -> list[int]:
+    raw = (outcome.value(f"metadata.score{c}") for c in range(packets.classes))
+    return [value - 2 * _SIGN if value & _SIGN else value for value in raw]
 
 
 def _unpack(values: list[int], width: int) -> Bits:

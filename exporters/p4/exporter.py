@@ -27,7 +27,7 @@ from n3ic.exporters.p4.network import (
 from n3ic.exporters.p4.packets import FIELD_BITS, PacketFormat
 
 from n3ic.bits import Words
-from n3ic.errors import ExportError, UsageError
+from n3ic.errors import ExportError, UsageError, VerifyError
 from n3ic.export import Exporter, Figure, Fit, Option, Options, Placement, Problem, Report, Run
 from n3ic.model import BinaryModel
 from n3ic.names import comment
@@ -130,7 +130,6 @@ class P4Exporter(Exporter):
     options: ClassVar[tuple[Option, ...]] = COMMON_OPTIONS
     verify_options: ClassVar[tuple[Option, ...]] = (
         Option("with-bmv2", "compile with p4c and run on simple_switch (needs root)", False),
-        Option("bmv2-packets", "with --with-bmv2: how many packets", 500, minimum=1),
     )
     vectors: ClassVar[int] = 2_000
     quick_vectors: ClassVar[int] = 200
@@ -187,28 +186,26 @@ class P4Exporter(Exporter):
             (out / name).write_text(text, encoding="ascii", newline="\n")
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
-        """Run the program on packets: in the interpreter, or on bmv2 where asked for."""
-        from n3ic.exporters.p4.execute import run_interpreter
+        """Run the program on packets: in the interpreter, and on bmv2 where asked for."""
+        from n3ic.exporters.p4.execute import Program, run_interpreter
 
-        packets = packet_format(model, options)
-        interpreted = run_interpreter(
-            (directory / PROGRAM).read_text(encoding="ascii"),
-            (directory / COMMANDS).read_text(encoding="ascii"),
-            packets,
-            plan_shape(model),
-            words,
+        program = Program(
+            source=read_artefact(directory / PROGRAM),
+            commands=read_artefact(directory / COMMANDS),
+            packets=packet_format(model, options),
+            hidden=hidden_widths(model),
         )
+        interpreted, expected = run_interpreter(program, words)
         if not options.get("with-bmv2"):
             return interpreted
         from n3ic.exporters.p4.bmv2 import run_bmv2
 
-        count = min(len(words), int(options["bmv2-packets"]))
-        return run_bmv2(directory, packets, interpreted, words, count)
+        return run_bmv2(program, words, interpreted, expected)
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Entries, operations, PHV bits and tables; no latency of bmv2 is claimed."""
         entries = network_entries(plan(model))
-        source = (directory / PROGRAM).read_text(encoding="ascii")
+        source = read_artefact(directory / PROGRAM)
         figures = (
             *memory_figures(model, entries),
             Figure("table.entries", len(entries), "entry", "estimated", "count of commands.txt"),
@@ -238,7 +235,7 @@ class P4Exporter(Exporter):
         )
 
 
-def plan_shape(model: BinaryModel) -> tuple[int, ...]:
+def hidden_widths(model: BinaryModel) -> tuple[int, ...]:
     """Neurons of the hidden layers: all that running needs to know beside the artefacts."""
     return tuple(layer.n_outputs for layer in model.hidden)
 
@@ -262,8 +259,9 @@ def memory_figures(model: BinaryModel, entries: tuple[Entry, ...]) -> tuple[Figu
 def program_figures(model: BinaryModel, source: str) -> tuple[Figure, ...]:
     """What the program's text tells: its size, PHV bits and pipeline steps."""
     from n3ic.exporters.p4.interpreter import Switch
+    from n3ic.exporters.p4.interpreter.switch import FIELD_BITS
 
-    switch = Switch(source)
+    switch = Switch(source, field_bits=max(FIELD_BITS, *model.shape))
     stages = sum((layer.n_inputs - 1).bit_length() for layer in model.layers)
     told = "count over the program's text"
     return (
@@ -284,3 +282,15 @@ def program_figures(model: BinaryModel, source: str) -> tuple[Figure, ...]:
 def _placements(entries: tuple[Entry, ...]) -> tuple[Placement, ...]:
     size = sum(e.data_bytes for e in entries)
     return (Placement("weights, thresholds and biases", "table entries", size),)
+
+
+def read_artefact(path: Path) -> str:
+    """The text of an artefact.
+
+    Raises:
+        VerifyError: it is missing or no text.
+    """
+    try:
+        return path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise VerifyError(f"cannot read {path.name}: {error}") from error

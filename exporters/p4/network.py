@@ -156,7 +156,8 @@ def popcount_stages(width: int) -> tuple[Stage, ...]:
 
 def or_tree(width: int) -> tuple[Fold, ...]:
     """The levels that OR ``width`` fields into the first."""
-    levels, step = [], 1
+    levels: list[Fold] = []
+    step = 1
     while step < width:
         pairs = tuple((at, at + step) for at in range(0, width - step, 2 * step))
         levels.append(Fold(len(levels) + 1, pairs))

@@ -6,16 +6,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from n3ic.exporters.p4.execute import run_interpreter
 from n3ic.exporters.p4.exporter import (
     COMMON_OPTIONS,
     PROGRAM,
     check_packets,
     context,
     environment,
+    hidden_widths,
     packet_format,
-    plan_shape,
     program_figures,
+    read_artefact,
 )
 from n3ic.exporters.p4.limits import nearest_shape
 from n3ic.exporters.p4.network import PAPER_SHAPE, operations, plan, shape_operations
@@ -96,15 +96,22 @@ class P4NetfpgaExporter(Exporter):
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
         """Run the program on packets in the interpreter, under SimpleSumeSwitch's rules."""
-        source = (directory / PROGRAM).read_text(encoding="ascii")
-        return run_interpreter(source, "", packet_format(model, options), plan_shape(model), words)
+        from n3ic.exporters.p4.execute import Program, run_interpreter
+
+        program = Program(
+            source=read_artefact(directory / PROGRAM),
+            commands="",
+            packets=packet_format(model, options),
+            hidden=hidden_widths(model),
+        )
+        return run_interpreter(program, words)[0]
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Resources and latency scaled from the paper's figures of its shape."""
         paper = self.device.paper
         ratio = operations(model) / shape_operations(PAPER_SHAPE)
         needs = self._resources(operations(model))
-        source = (directory / PROGRAM).read_text(encoding="ascii")
+        source = read_artefact(directory / PROGRAM)
         how = (
             "the paper's figure of 256-32-16-2 less the reference NIC, scaled by bit operations, "
             "plus the reference NIC"

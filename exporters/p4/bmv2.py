@@ -1,0 +1,275 @@
+"""Run an exported program on the real thing: p4c-bm2-ss compiles it, simple_switch runs it.
+
+The switch runs in a network namespace of its own, with two veth pairs whose other ends are in
+the same namespace, so that nothing of it is seen outside and nothing remains of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from n3ic.exporters.p4 import wire
+from n3ic.exporters.p4.execute import INGRESS, Program, read_result
+
+from n3ic.bits import Words
+from n3ic.errors import MissingDependencyError, UsageError, VerifyError
+from n3ic.export import Run
+from n3ic.model import Trace
+
+TOOLS = {
+    "p4c-bm2-ss": "p4c (packages p4lang-p4c, or the image p4lang/p4c)",
+    "simple_switch": "bmv2 (packages p4lang-bmv2, or the image p4lang/behavioral-model)",
+    "simple_switch_CLI": "bmv2 (packages p4lang-bmv2, or the image p4lang/behavioral-model)",
+    "ip": "iproute2",
+}
+COMPILE_SECONDS = 900
+START_SECONDS = 60
+CLI_SECONDS = 300
+PACKET_SECONDS = 10
+COMMAND_SECONDS = 30
+THRIFT_PORT = 9090  # within a namespace of its own, no other switch has it
+ACCEPTED = "Setting default action of"
+_TAIL = 600
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A network namespace with the ports 0 and 1 of a switch and their outer ends."""
+
+    name: str
+
+    def command(self, *words: str) -> list[str]:
+        """A command that runs within the namespace."""
+        return ["ip", "netns", "exec", self.name, *words]
+
+
+def require() -> None:
+    """Check that all that is needed is there.
+
+    Raises:
+        MissingDependencyError: a tool is not on the PATH; names it and its package.
+        UsageError: this process may not make network namespaces.
+    """
+    for tool, package in TOOLS.items():
+        if shutil.which(tool) is None:
+            raise MissingDependencyError(f"--with-bmv2 needs {tool}: install {package}")
+    if os.geteuid() != 0:
+        raise UsageError("--with-bmv2 makes a network namespace and raw sockets: run it as root")
+
+
+def run_bmv2(program: Program, words: Words, interpreted: Run, expected: list[bytes]) -> Run:
+    """Send one packet an input through simple_switch and compare all bytes that come back.
+
+    Args:
+        program: what to run.
+        words: packed inputs, uint32 array of shape ``(rows, n_words)``.
+        interpreted: what the interpreter computed on them.
+        expected: the packets that the interpreter sent.
+
+    Returns:
+        What simple_switch computed. Scores that the result header does not hold are the
+        interpreter's; hidden bits are not told.
+
+    Raises:
+        MissingDependencyError: a tool is missing.
+        UsageError: not run as root.
+        VerifyError: the program does not compile, the switch does not start or take an entry,
+            or a packet is lost or differs.
+    """
+    require()
+    requests = program.requests(words)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-bmv2-")))
+        compiled = compile_program(program.source, folder)
+        namespace = stack.enter_context(network_namespace())
+        log = folder / "switch.log"
+        process = stack.enter_context(running_switch(namespace, compiled, log))
+        load_entries(namespace, program.commands, process, log)
+        answers = send(namespace, requests)
+        if process.poll() is not None:
+            raise VerifyError(f"simple_switch ended with {process.returncode}: {_tail(log)}")
+    return _compare(program, requests, answers, interpreted, expected)
+
+
+def compile_program(source: str, folder: Path) -> Path:
+    """The bmv2 JSON of a P4 program, compiled by p4c-bm2-ss."""
+    program, compiled = folder / "n3ic.p4", folder / "n3ic.json"
+    program.write_text(source, encoding="ascii")
+    done = _run(
+        ["p4c-bm2-ss", "--arch", "v1model", "-o", str(compiled), str(program)], COMPILE_SECONDS
+    )
+    if done.returncode or not compiled.is_file():
+        raise VerifyError(f"p4c-bm2-ss refuses the program: {_end(done.stderr or done.stdout)}")
+    return compiled
+
+
+@contextlib.contextmanager
+def network_namespace() -> Iterator[Namespace]:
+    """A new namespace with two veth pairs; removed with all that is in it."""
+    namespace = Namespace(f"n3ic-{os.getpid()}-{secrets.token_hex(4)}")
+    name = namespace.name
+    _checked(["ip", "netns", "add", name])
+    try:
+        # The kernel's own IPv6 packets must not reach the switch.
+        _checked(namespace.command("sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1"), True)
+        _checked(["ip", "-n", name, "link", "set", "lo", "up"])
+        for port in (0, 1):
+            pair = ["add", f"sw{port}", "type", "veth", "peer", "name", f"host{port}"]
+            _checked(["ip", "-n", name, "link", *pair])
+            for end in (f"sw{port}", f"host{port}"):
+                _checked(["ip", "-n", name, "link", "set", end, "mtu", "9000", "up"])
+        yield namespace
+    finally:
+        # Whatever went wrong before is the news; a namespace that stays is only untidy.
+        with contextlib.suppress(VerifyError):
+            _run(["ip", "netns", "del", name], COMMAND_SECONDS)
+
+
+@contextlib.contextmanager
+def running_switch(
+    namespace: Namespace, compiled: Path, log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """simple_switch on the namespace's ports; ended by its process id."""
+    command = namespace.command(
+        *("simple_switch", "-i", "0@sw0", "-i", "1@sw1"),
+        *("--thrift-port", str(THRIFT_PORT)),
+        # The default is one path for all switches of a machine.
+        *("--notifications-addr", f"ipc://{log.parent}/notifications.ipc"),
+        str(compiled),
+    )
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
+
+def load_entries(
+    namespace: Namespace, commands: str, process: subprocess.Popen[bytes], log: Path
+) -> None:
+    """Feed the commands to simple_switch_CLI once the switch answers, and count what it took."""
+    wanted = sum(1 for line in commands.splitlines() if line.strip())
+    deadline = time.monotonic() + START_SECONDS
+    cli = namespace.command("simple_switch_CLI", "--thrift-port", str(THRIFT_PORT))
+    while True:
+        if process.poll() is not None:
+            raise VerifyError(f"simple_switch ended with {process.returncode}: {_tail(log)}")
+        done = _run(cli, CLI_SECONDS, commands.encode("ascii"))
+        text = done.stdout + done.stderr
+        taken = text.count(ACCEPTED)
+        if taken == wanted and not done.returncode:
+            return
+        if taken or "Could not connect" not in text:
+            raise VerifyError(f"simple_switch_CLI took {taken} of {wanted} entries: {_end(text)}")
+        if time.monotonic() > deadline:
+            raise VerifyError(f"simple_switch does not answer: {_tail(log)}")
+        time.sleep(0.2)
+
+
+def send(namespace: Namespace, requests: Sequence[bytes]) -> list[bytes]:
+    """Send packets into the ingress port and collect them from the one across."""
+    command = namespace.command(
+        *(sys.executable, "-I", str(Path(wire.__file__).resolve())),
+        *(f"host{INGRESS}", f"host{INGRESS ^ 1}", str(PACKET_SECONDS)),
+    )
+    seconds = PACKET_SECONDS + COMMAND_SECONDS + len(requests)
+    try:
+        done = subprocess.run(
+            command, input=wire.join(list(requests)), capture_output=True, timeout=seconds
+        )
+    except subprocess.TimeoutExpired as error:
+        raise VerifyError(f"packets took more than {seconds} s") from error
+    if done.returncode:
+        raise VerifyError(f"packets cannot be sent: {_end(done.stderr.decode(errors='replace'))}")
+    return list(wire.split(done.stdout))
+
+
+def _compare(
+    program: Program,
+    requests: list[bytes],
+    answers: list[bytes],
+    interpreted: Run,
+    expected: list[bytes],
+) -> Run:
+    trace = interpreted.trace
+    scores = np.array(trace.scores)
+    classes, margins = np.array(trace.classes), np.array(trace.margins)
+    for row, request in enumerate(requests):
+        if row >= len(answers) or not answers[row]:
+            raise VerifyError(f"vector {row}: no packet came back within {PACKET_SECONDS} s")
+        result = read_result(program.packets, request, answers[row], row)
+        if result.scores is not None:
+            scores[row] = result.scores
+        if result.class_id is not None:
+            classes[row] = result.class_id
+        if result.margin is not None:
+            margins[row] = result.margin
+        same_result = np.array_equal(scores[row], trace.scores[row]) and (
+            (classes[row], margins[row]) == (trace.classes[row], trace.margins[row])
+        )
+        # A wrong result is for the comparison with the model to word; this catches the rest.
+        if same_result and answers[row] != expected[row]:
+            raise VerifyError(f"vector {row}: bytes of the packet differ from the interpreter's")
+    executor = f"{tool_version('simple_switch')}, compiled by {tool_version('p4c-bm2-ss')}"
+    return Run(Trace(scores, classes, margins), executor)
+
+
+def tool_version(tool: str) -> str:
+    """A tool's name and what it says of its version."""
+    done = _run([tool, "--version"], COMMAND_SECONDS)
+    lines = [line.strip() for line in (done.stdout or done.stderr).splitlines() if line.strip()]
+    told = [line.removeprefix("Version").strip() for line in lines if any(map(str.isdigit, line))]
+    return f"{tool} {told[0][:60] if told else 'of unknown version'}"
+
+
+def _run(
+    command: list[str], seconds: float, stdin: bytes | None = None
+) -> subprocess.CompletedProcess[str]:
+    try:
+        done = subprocess.run(
+            command,
+            input=stdin if stdin is not None else b"",
+            capture_output=True,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise VerifyError(f"{' '.join(command[:6])} took more than {seconds:.0f} s") from error
+    return subprocess.CompletedProcess(
+        command,
+        done.returncode,
+        done.stdout.decode(errors="replace"),
+        done.stderr.decode(errors="replace"),
+    )
+
+
+def _checked(command: list[str], optional: bool = False) -> None:
+    done = _run(command, COMMAND_SECONDS)
+    if done.returncode and not optional:
+        raise VerifyError(f"{' '.join(command)}: {_end(done.stderr or done.stdout)}")
+
+
+def _tail(log: Path) -> str:
+    return _end(log.read_bytes().decode(errors="replace"))
+
+
+def _end(text: str) -> str:
+    return " ".join(text.split())[-_TAIL:] or "no message"

@@ -1,0 +1,122 @@
+"""What a program does to a frame: stores, extraction, emission, as closures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from n3ic.exporters.p4.interpreter.errors import P4Error
+from n3ic.exporters.p4.interpreter.expressions import Closure
+from n3ic.exporters.p4.interpreter.types import Frame, Leaf, Node, bits_of
+
+READER, WRITER = 0, 1  # the slots of the packet that is read and of the one that is written
+
+
+class PacketTooShort(Exception):  # noqa: N818 - a signal of the parser, named as in core.p4
+    """A header ends behind the end of the packet."""
+
+
+@dataclass
+class Reader:
+    """A packet as an integer, and how many of its bits are not yet parsed."""
+
+    value: int
+    left: int
+
+
+@dataclass
+class Writer:
+    """The headers that were emitted."""
+
+    parts: list[bytes] = field(default_factory=list)
+
+
+def validity(node: Node) -> int:
+    """The slot of a header's validity."""
+    if node.valid is None:
+        raise P4Error(f"{node.name} is no header")
+    return node.valid
+
+
+def store(slot: int, run: Closure) -> Closure:
+    """Assign to a slot."""
+
+    def store(frame: Frame) -> None:
+        frame[slot] = run(frame)
+
+    return store
+
+
+def store_checked(leaf: Leaf, run: Closure, line: int) -> Closure:
+    """Assign to a variable; to the field of a header only while it is valid."""
+    if leaf.valid is None:
+        return store(leaf.slot, run)
+    slot, valid, name = leaf.slot, leaf.valid, leaf.name
+
+    def store_field(frame: Frame) -> None:
+        if not frame[valid]:
+            raise P4Error(f"{name} is written, but its header is not valid", line)
+        frame[slot] = run(frame)
+
+    return store_field
+
+
+def set_validity(node: Node, valid: bool) -> Closure:
+    """``setValid`` and ``setInvalid``."""
+    own = validity(node)
+    slots = [c.slot for c in node.children.values() if isinstance(c, Leaf)]
+
+    def change(frame: Frame) -> None:
+        if valid and not frame[own]:
+            for slot in slots:  # the fields of a header made valid are undefined
+                frame[slot] = None
+        frame[own] = valid
+
+    return change
+
+
+def field_places(node: Node) -> tuple[list[tuple[int, int, int, str]], int]:
+    """Slot, position, mask and name of a header's fields, and the header's width."""
+    width = bits_of(node.type)
+    places, position = [], width
+    for child in node.children.values():
+        assert isinstance(child, Leaf)  # noqa: S101 - fields of headers are bit<N>
+        size = bits_of(child.type)
+        position -= size
+        places.append((child.slot, position, (1 << size) - 1, child.name))
+    return places, width
+
+
+def extract(node: Node) -> Closure:
+    """Take a header from the packet, or leave the parser where the packet is too short."""
+    places, width = field_places(node)
+    own = validity(node)
+
+    def extract(frame: Frame) -> None:
+        source: Reader = frame[READER]
+        if source.left < width:
+            raise PacketTooShort
+        source.left -= width
+        value = source.value >> source.left
+        for slot, position, mask, _ in places:
+            frame[slot] = (value >> position) & mask
+        frame[own] = True
+
+    return extract
+
+
+def emit(node: Node) -> Closure:
+    """Append a header to the packet if it is valid."""
+    places, width = field_places(node)
+    own = validity(node)
+
+    def emit(frame: Frame) -> None:
+        if not frame[own]:
+            return
+        value = 0
+        for slot, position, _, name in places:
+            if frame[slot] is None:
+                raise P4Error(f"{name} is sent before it is written")
+            value |= frame[slot] << position
+        frame[WRITER].parts.append(value.to_bytes(width // 8, "big"))
+
+    return emit

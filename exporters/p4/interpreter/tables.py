@@ -1,0 +1,106 @@
+"""Tables and actions of a running program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from n3ic.exporters.p4.interpreter.errors import P4Error
+from n3ic.exporters.p4.interpreter.expressions import Closure, Typed
+from n3ic.exporters.p4.interpreter.types import Frame, Leaf, bits_of
+
+# An action with its data: slots with their values, then what to run.
+Bound = tuple[tuple[tuple[int, int], ...], tuple[Closure, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledAction:
+    """An action of one control instance."""
+
+    name: str
+    parameters: tuple[Leaf, ...]
+    body: tuple[Closure, ...]
+
+    def bind(
+        self, values: Sequence[int]
+    ) -> tuple[tuple[tuple[int, int], ...], tuple[Closure, ...]]:
+        """Slots with their values, and the body to run after they are set.
+
+        Raises:
+            P4Error: a value does not fit its parameter, or there are too few or too many.
+        """
+        if len(values) != len(self.parameters):
+            raise P4Error(
+                f"action {self.name} needs {len(self.parameters)} parameters, got {len(values)}"
+            )
+        for leaf, value in zip(self.parameters, values, strict=True):
+            if not 0 <= value < 1 << bits_of(leaf.type):
+                raise P4Error(f"{value:#x} does not fit {leaf.type} of {leaf.name}")
+        slots = tuple((p.slot, v) for p, v in zip(self.parameters, values, strict=True))
+        return slots, self.body
+
+
+@dataclass(eq=False)
+class RuntimeTable:
+    """A table of one control instance, with the entries that it holds now."""
+
+    name: str
+    keys: tuple[Typed, ...]
+    actions: Mapping[str, CompiledAction]
+    constant_default: bool
+    default: Bound
+    default_name: str
+    entries: dict[tuple[int, ...], Bound] = field(default_factory=dict)
+
+    def action(self, name: str) -> CompiledAction:
+        """The action of that control-plane name.
+
+        Raises:
+            P4Error: the table has no such action.
+        """
+        if name not in self.actions:
+            raise P4Error(f"table {self.name} has no action {name}")
+        return self.actions[name]
+
+    def set_default(self, action: str, values: Sequence[int]) -> None:
+        """Make an action with its data what happens on a miss."""
+        if self.constant_default:
+            raise P4Error(f"the default action of table {self.name} is const")
+        self.default = self.action(action).bind(values)
+        self.default_name = action
+
+    def add(self, action: str, keys: Sequence[int], values: Sequence[int]) -> None:
+        """Add an entry."""
+        if len(keys) != len(self.keys) or not self.keys:
+            raise P4Error(f"table {self.name} has {len(self.keys)} keys, got {len(keys)}")
+        for key, value in zip(self.keys, keys, strict=True):
+            if not 0 <= value < 1 << bits_of(key.type):
+                raise P4Error(f"key {value:#x} of table {self.name} does not fit {key.type}")
+        if tuple(keys) in self.entries:
+            raise P4Error(f"table {self.name} has an entry for {list(keys)}")
+        self.entries[tuple(keys)] = self.action(action).bind(values)
+
+    def apply(self, frame: Frame) -> None:
+        """Look the entry up and run its action."""
+        chosen = self.default
+        if self.entries:
+            chosen = self.entries.get(tuple(k.run(frame) for k in self.keys), chosen)
+        for slot, value in chosen[0]:
+            frame[slot] = value
+        for step in chosen[1]:
+            step(frame)
+
+
+def number(text: str) -> int:
+    """A number or a MAC address of a command.
+
+    Raises:
+        P4Error: it is neither.
+    """
+    if re.fullmatch(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", text):
+        return int(text.replace(":", ""), 16)
+    try:
+        return int(text, 0)
+    except ValueError as error:
+        raise P4Error(f"{text[:40]!r} is no number") from error
