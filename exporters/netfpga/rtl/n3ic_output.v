@@ -1,0 +1,70 @@
+// The second half of the output layer: adds the biases, finds the best class and its margin.
+// One class a clock; the lowest index wins a tie.
+module n3ic_output #(
+    parameter CLASSES = 2,
+    parameter GROUP_W = 1,
+    parameter CLASS_W = 1,
+    parameter W       = 5,  // bits of a count
+    parameter SCORE_W = 6,  // bits of a score, two's complement
+    parameter BLOCK   = 0,
+    parameter BIASES  = "biases.mem"
+) (
+    input  wire                       clk,
+    input  wire                       rst,
+    input  wire                       in_valid,
+    input  wire [GROUP_W-1:0]         in_group,
+    input  wire [W-1:0]               in_count,
+    input  wire                       early_bank,
+    input  wire [GROUP_W-1:0]         early_group,
+    output reg                        out_valid,
+    output reg  [CLASS_W-1:0]         out_class,
+    output reg  [SCORE_W*CLASSES-1:0] out_scores,
+    output reg  [SCORE_W-1:0]         out_margin,
+    input  wire                       wr_en,
+    input  wire                       wr_bank,
+    input  wire [GROUP_W-1:0]         wr_group,
+    input  wire [31:0]                wr_data
+);
+    localparam LAST   = CLASSES - 1;
+    localparam SECOND = 1;
+
+    /* verilator lint_off UNUSEDSIGNAL */
+    wire [31:0] bias;
+    /* verilator lint_on UNUSEDSIGNAL */
+    n3ic_memory #(
+        .WORDS(1), .ADDR_W(GROUP_W + 1), .WORD_W(1), .BLOCK(BLOCK), .INIT(BIASES)
+    ) bias_rows (
+        .clk(clk), .wr_en(wr_en), .wr_row({wr_bank, wr_group}), .wr_word(1'b0),
+        .wr_data(wr_data), .rd_row({early_bank, early_group}), .rd_data(bias)
+    );
+
+    reg                       valid, done;
+    reg         [GROUP_W-1:0] index;
+    reg  signed [SCORE_W-1:0] score, best, second;
+    reg  [SCORE_W*CLASSES-1:0] scores;
+    reg         [CLASS_W-1:0] winner;
+    wire first = index == {GROUP_W {1'b0}};
+    wire other = index == SECOND[GROUP_W-1:0];
+    wire wins  = first || score > best;
+    always @(posedge clk) begin
+        valid <= in_valid && !rst;
+        index <= in_group;
+        score <= {{(SCORE_W - W) {1'b0}}, in_count} + bias[SCORE_W-1:0];
+        done  <= valid && index == LAST[GROUP_W-1:0] && !rst;
+        if (valid) begin
+            scores <= {score, scores[SCORE_W*CLASSES-1:SCORE_W]};
+            if (wins) begin
+                best   <= score;
+                winner <= index[CLASS_W-1:0];
+            end
+            if (wins) second <= best;
+            else if (other || score > second) second <= score;
+        end
+        out_valid <= done && !rst;
+        if (done) begin
+            out_class  <= winner;
+            out_scores <= scores;
+            out_margin <= best - second;
+        end
+    end
+endmodule

@@ -1,0 +1,253 @@
+"""Runs the generated Verilog: Verilator where it is found, else Icarus Verilog."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from n3ic.exporters.netfpga.core import Core
+from numpy.typing import NDArray
+
+from n3ic.bits import Bits, Words
+from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.export import Figure, Run
+from n3ic.model import BinaryModel, Trace
+
+Simulator = Literal["auto", "verilator", "icarus"]
+SIM = Path(__file__).resolve().parent / "sim"
+TAG_W = 16
+ALONE = 8  # vectors that run one at a time, for the latency
+SHORT_RUN = 3_000_000  # vectors x weights that Icarus computes faster than a C++ build takes
+BUILD_SECONDS = 1800
+RUN_SECONDS = 3600
+
+
+def choose(wanted: Simulator = "auto", *, short: bool = False) -> Literal["verilator", "icarus"]:
+    """The simulator that runs.
+
+    Args:
+        wanted: its name, or ``auto`` for Verilator where it is found.
+        short: ``auto`` takes Icarus, which needs no C++ compilation, for a short run.
+
+    Raises:
+        MissingDependencyError: it is not installed, or none is.
+    """
+    if wanted == "auto" and short and shutil.which("iverilog"):
+        return "icarus"
+    has_verilator = shutil.which("verilator") is not None and shutil.which("g++") is not None
+    if wanted in ("auto", "verilator") and has_verilator:
+        return "verilator"
+    if wanted in ("auto", "icarus") and shutil.which("iverilog"):
+        return "icarus"
+    name = "Verilator (with g++) or Icarus Verilog" if wanted == "auto" else wanted
+    package = "iverilog" if wanted == "icarus" else "verilator g++"
+    raise MissingDependencyError(
+        f"simulation needs {name}, which is not on the PATH: apt install {package}"
+    )
+
+
+@cache
+def version(simulator: Literal["verilator", "icarus"]) -> str:
+    """Name and version of a simulator."""
+    command = ["verilator", "--version"] if simulator == "verilator" else ["iverilog", "-V"]
+    text = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+    found = re.search(r"\d+\.\d+", text)
+    name = "Verilator" if simulator == "verilator" else "Icarus Verilog"
+    return f"{name} {found.group()}" if found else name
+
+
+def call(command: Sequence[str], cwd: Path, seconds: int, what: str) -> str:
+    """Run a tool and return its output.
+
+    Raises:
+        VerifyError: it failed or took too long; with the end of what it said.
+    """
+    try:
+        done = subprocess.run(
+            list(command),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise VerifyError(f"{what} took more than {seconds} s") from error
+    if done.returncode != 0:
+        raise VerifyError(f"{what} failed ({done.returncode}):\n{done.stdout[-2000:]}")
+    return done.stdout
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What a simulation showed.
+
+    Attributes:
+        trace: what the design computed.
+        latency: clocks from an input's offer to its result, alone in the design.
+        interval: clocks from result to result, inputs back to back; None for too few vectors.
+        simulator: name and version of what ran.
+    """
+
+    trace: Trace
+    latency: int
+    interval: float | None
+    simulator: str
+
+
+def run_core(
+    directory: Path, model: BinaryModel, words: Words, simulator: Simulator = "auto"
+) -> Observed:
+    """Run the core of an export directory on packed inputs.
+
+    Args:
+        directory: an export directory; it is read and not changed.
+        model: tells the shapes.
+        words: packed inputs, uint32 array of shape ``(rows, n_words)``.
+        simulator: which one, ``auto`` for the fastest that is installed.
+
+    Raises:
+        MissingDependencyError: no simulator is installed.
+        VerifyError: the design does not build, stops, or loses the order.
+    """
+    weights = sum(layer.weights.size for layer in model.layers)
+    chosen = choose(simulator, short=len(words) * weights <= SHORT_RUN)
+    core = Core.load(directory, model)
+    directory = directory.resolve()
+    with tempfile.TemporaryDirectory(prefix="n3ic-sim-") as name:
+        work = Path(name)
+        vectors = work / "in.hex"
+        digits = -(-core.n_in // 4)
+        with vectors.open("w") as stream:
+            for row in words:
+                text = "".join(f"{int(w):08x}" for w in row[::-1])
+                stream.write(text[-digits:] + "\n")
+        binary = _build(directory, core, chosen, work)
+        memory = directory / "mem"
+        plus = [f"+in={vectors}", f"+out={work / 'out.txt'}", f"+alone={ALONE}"]
+        cwd = memory if memory.is_dir() else work
+        call([*binary, *plus], cwd, RUN_SECONDS, f"the simulation ({version(chosen)})")
+        lines = (work / "out.txt").read_text().splitlines()
+    return _parse(lines, core, model, len(words), version(chosen))
+
+
+def _build(
+    directory: Path, core: Core, simulator: Literal["verilator", "icarus"], work: Path
+) -> list[str]:
+    sources = [str(directory / s) for s in core.sources]
+    parameters = {
+        "N_IN": core.n_in,
+        "N_CLASSES": core.n_classes,
+        "CLASS_W": core.class_w,
+        "SCORE_W": core.score_w,
+        "TRACE_W": max(1, core.trace_w),
+        "TAG_W": TAG_W,
+        "WR_AW": max(1, core.wr_aw),
+        "WR_DW": max(1, core.wr_dw),
+    }
+    defines = ["N3IC_TRACE", "N3IC_HIDDEN"] if core.trace_w else []
+    defines += ["N3IC_WRITE_PORT"] if core.write_port else []
+    common = [f"-D{d}" for d in defines]
+    bench = str(SIM / "n3ic_tb.v")
+    if simulator == "verilator":
+        command = [
+            "verilator", "--cc", "--exe", "--build", "-O3", "-Wno-fatal", "-Wno-lint",
+            "--top-module", "n3ic_tb", "--Mdir", str(work / "obj"),
+            "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0",
+            *common, *(f"-G{k}={v}" for k, v in parameters.items()),
+            bench, *sources, str(SIM / "clock.cpp"),
+        ]  # fmt: skip
+        call(command, work, BUILD_SECONDS, "the build with Verilator")
+        return [str(work / "obj" / "Vn3ic_tb")]
+    command = [
+        "iverilog", "-g2005", "-s", "n3ic_tb", "-o", str(work / "bench.vvp"), *common,
+        *(f"-Pn3ic_tb.{k}={v}" for k, v in parameters.items()), bench, *sources,
+    ]  # fmt: skip
+    call(command, work, BUILD_SECONDS, "the build with Icarus Verilog")
+    return ["vvp", "-n", str(work / "bench.vvp")]
+
+
+def _parse(
+    lines: Sequence[str], core: Core, model: BinaryModel, count: int, simulator: str
+) -> Observed:
+    taken = [line.split()[1:] for line in lines if line.startswith("i ")]
+    results = [line.split()[1:] for line in lines if line.startswith("o ")]
+    if len(taken) != count or len(results) != count:
+        raise VerifyError(
+            f"{simulator}: of {count} vectors the design took {len(taken)} "
+            f"and answered {len(results)}"
+        )
+    for i, fields in enumerate(results):
+        if any(set(f) & set("xXzZ") for f in fields[1:]):
+            raise VerifyError(f"vector {i}: the design answers unknown bits: {' '.join(fields)}")
+        if int(fields[1], 16) != i % (1 << TAG_W):
+            raise VerifyError(f"vector {i}: the result carries the tag {int(fields[1], 16)}")
+    columns = [
+        [int(f, 16) for f in column] for column in zip(*(r[2:] for r in results), strict=True)
+    ]
+    scores = _scores(columns[1], core)
+    trace = Trace(
+        scores=scores,
+        classes=np.array(columns[0], dtype=np.int64),
+        margins=np.array(columns[2], dtype=np.int32),
+        hidden=_hidden(columns[3], model) if core.trace_w else (),
+    )
+    out = np.array([int(r[0]) for r in results])
+    offered = np.array([int(t[0]) for t in taken])
+    alone = min(ALONE, count)
+    return Observed(trace, int((out - offered)[:alone].max()), _interval(out[alone:]), simulator)
+
+
+def _scores(packed: Sequence[int], core: Core) -> NDArray[np.int32]:
+    mask, half = (1 << core.score_w) - 1, 1 << (core.score_w - 1)
+    rows = [
+        [((value >> (core.score_w * c) & mask) ^ half) - half for c in range(core.n_classes)]
+        for value in packed
+    ]
+    return np.array(rows, dtype=np.int32)
+
+
+def _hidden(packed: Sequence[int], model: BinaryModel) -> tuple[Bits, ...]:
+    total = sum(layer.n_outputs for layer in model.hidden)
+    octets = b"".join(value.to_bytes(-(-total // 8), "little") for value in packed)
+    table = np.frombuffer(octets, dtype=np.uint8).reshape(len(packed), -1)
+    bits = np.unpackbits(table, axis=1, count=total, bitorder="little").astype(np.bool_)
+    ends = np.cumsum([layer.n_outputs for layer in model.hidden])
+    return tuple(np.split(bits, ends[:-1], axis=1))
+
+
+def _interval(clocks: NDArray[np.int64]) -> float | None:
+    """Mean distance of results in the steady state, the first fifth left out."""
+    steady = clocks[len(clocks) // 5 :]
+    if len(steady) < 8:
+        return None
+    return float((steady[-1] - steady[0]) / (len(steady) - 1))
+
+
+def as_run(seen: Observed, clock_mhz: float, paper: Mapping[str, float]) -> Run:
+    """A run for the core of n3ic, with its simulated figures at a clock."""
+    source = f"{seen.simulator}, {len(seen.trace.classes)} vectors"
+    at = f"{source}, at {clock_mhz:g} MHz"
+    latency_ns = seen.latency * 1000 / clock_mhz
+    figures = [
+        Figure("latency.clocks", seen.latency, "clock", "simulated", source),
+        Figure("latency", latency_ns, "ns", "simulated", at, paper.get("latency_ns")),
+    ]
+    if seen.interval is not None:
+        rate = clock_mhz * 1e6 / seen.interval
+        figures += [
+            Figure("interval.clocks", seen.interval, "clock", "simulated", source),
+            Figure("throughput", rate, "inference/s", "simulated", at, paper.get("throughput")),
+        ]
+    return Run(seen.trace, seen.simulator, tuple(figures))
