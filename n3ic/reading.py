@@ -15,7 +15,7 @@ import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +37,8 @@ PACKED_SUFFIXES = (".gz", ".xz", ".bz2", ".zip")
 _CHUNK = 1 << 20
 _XZ_MEMORY = 256 << 20
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+# quoted cells may hide a separator or a line end, and pandas takes truth values for numbers
+_SUSPECT = (b'"', b"True", b"true", b"TRUE", b"False", b"false", b"FALSE")
 _FOREIGN = {
     b"7z\xbc\xaf": "a 7z archive",
     b"\x28\xb5\x2f\xfd": "a zstd file",
@@ -391,8 +393,12 @@ def parse_sheet(
             f"{sheet.name}: cannot be read as a table: {problem}"
         )
 
+    # exact is the default, and no longer an option, from pandas 3 on
+    precision: dict[str, Any] = (
+        {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
+    )
     try:
-        frame = pd.read_csv(
+        frame: pd.DataFrame = pd.read_csv(
             io.BytesIO(sheet.body),
             sep=sheet.separator,
             header=None,
@@ -404,7 +410,7 @@ def parse_sheet(
             keep_default_na=False,
             na_values=[""],
             skipinitialspace=True,
-            float_precision="round_trip",
+            **precision,
             low_memory=False,
             encoding="utf-8",
         )
@@ -413,7 +419,10 @@ def parse_sheet(
     if frame.empty:
         raise DataError(f"{sheet.name}: a header and no rows; expected one flow a line")
     cells = (len(frame) + header) * (len(names) - 1)
-    if b'"' in sheet.body or sheet.body.count(sheet.separator.encode()) != cells:
+    if (
+        any(word in sheet.body for word in _SUSPECT)
+        or sheet.body.count(sheet.separator.encode()) != cells
+    ):
         problem = _locate(sheet, names, header, numeric, blank_is_zero)
         if problem is not None:
             raise problem
@@ -434,7 +443,9 @@ def _locate(
     blank_is_zero: Collection[str],
 ) -> DataError | None:
     """Walk the table cell by cell to the first that breaks the contract."""
-    reader = csv.reader(io.StringIO(sheet.body.decode(), newline=""), delimiter=sheet.separator)
+    reader = csv.reader(
+        io.StringIO(sheet.body.decode(), newline=""), delimiter=sheet.separator, strict=True
+    )
     columns = [(i, n, n in blank_is_zero) for i, n in enumerate(names) if n in numeric]
     seen = False
     try:
@@ -464,35 +475,6 @@ def _locate(
     except csv.Error as error:
         return DataError(f"{sheet.name}, line {reader.line_num}: {error}")
     return None
-
-
-def find_cell(
-    sheet: Sheet, names: Sequence[str], column: str, header: bool, bad: Callable[[str], bool]
-) -> tuple[int, str]:
-    """Line number and text of the first cell of a column for which ``bad`` holds.
-
-    Args:
-        sheet: the table.
-        names: its column names.
-        column: the column to look into.
-        header: whether the first line holds names.
-        bad: test of a stripped cell.
-
-    Returns:
-        The line, counted from 1, and the cell; ``(0, "")`` where none is bad.
-    """
-    reader = csv.reader(io.StringIO(sheet.body.decode(), newline=""), delimiter=sheet.separator)
-    index = list(names).index(column)
-    skip = header
-    for row in reader:
-        if not row or (len(row) == 1 and not row[0].strip()):
-            continue
-        if skip:
-            skip = False
-            continue
-        if len(row) > index and bad(row[index].strip()):
-            return reader.line_num, row[index].strip()
-    return 0, ""
 
 
 def row_line(sheet: Sheet, header: bool, row: int) -> int:

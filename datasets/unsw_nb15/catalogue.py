@@ -331,8 +331,8 @@ class Derived:
 
 
 def _share(part: Column, rest: Column) -> Column:
-    whole = part + rest
-    return (part << 10) // np.maximum(whole, 1)
+    share: Column = (part << 10) // np.maximum(part + rest, 1)
+    return share
 
 
 def _ratio(numerator: Column, denominator: Column, limit: int) -> Column:
@@ -464,7 +464,8 @@ compute, the three TTL columns among them."""
 def to_units(name: str, values: ArrayLike) -> Column:
     """Values of a column in its source unit as integers that fit the catalogue's bits."""
     feature = BY_NAME[name]
-    return np.clip(to_integer(values, feature.scale), 0, (1 << feature.bits) - 1)
+    units: Column = np.minimum(to_integer(values, feature.scale), (1 << feature.bits) - 1)
+    return units
 
 
 def with_derived(columns: Mapping[str, Column]) -> dict[str, Column]:
