@@ -1,0 +1,85 @@
+"""``--style unrolled``: weights folded into logic, one inference a clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from n3ic.errors import UsageError
+from n3ic.exporters.netfpga.unrolled.network import Network, build, class_width, score_width
+from n3ic.exporters.netfpga.unrolled.schedule import Schedule, schedule
+from n3ic.exporters.netfpga.unrolled.verilog import core_text
+from n3ic.model import BinaryModel
+
+OUTPUTS = ("class", "scores")
+FILE = "n3ic_core.v"
+MAX_LEVELS = 8
+
+
+@dataclass(frozen=True)
+class Design:
+    """An unrolled core before it is printed.
+
+    Attributes:
+        network: its look-up tables.
+        plan: its pipeline.
+    """
+
+    network: Network
+    plan: Schedule
+
+
+def generate(
+    model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class"
+) -> dict[str, str]:
+    """The Verilog of a model: file name to text; the same model gives the same text.
+
+    Args:
+        model: the network.
+        pipeline: look-up tables in a row between two registers, 1 to 8.
+        outputs: ``class`` for the class alone, ``scores`` for scores and margin as well.
+
+    Raises:
+        UsageError: an option has a value that it cannot have.
+    """
+    made = design(model, pipeline=pipeline, outputs=outputs)
+    return {FILE: core_text(made.network, made.plan, shape=model.shape_text)}
+
+
+def latency(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class") -> int:
+    """Clocks from an input to its result, as the generator counts its stages."""
+    return design(model, pipeline=pipeline, outputs=outputs).plan.depth
+
+
+def design(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class") -> Design:
+    """The look-up tables and the pipeline of a model.
+
+    Raises:
+        UsageError: an option has a value that it cannot have.
+    """
+    if outputs not in OUTPUTS:
+        raise UsageError(f"outputs are one of {', '.join(OUTPUTS)}, not {outputs!r}")
+    try:
+        levels = int(pipeline)
+    except ValueError:
+        levels = 0
+    if not 1 <= levels <= MAX_LEVELS:
+        raise UsageError(f"a pipeline has 1 to {MAX_LEVELS} tables in a row, not {pipeline!r}")
+    return _design(model, levels, outputs)
+
+
+@lru_cache(maxsize=4)
+def _design(model: BinaryModel, levels: int, outputs: str) -> Design:
+    network = build(model, scores=outputs == "scores")
+    return Design(network, schedule(network.net, network.outputs, network.traced, levels))
+
+
+__all__ = [
+    "OUTPUTS",
+    "Design",
+    "class_width",
+    "design",
+    "generate",
+    "latency",
+    "score_width",
+]

@@ -1,0 +1,273 @@
+"""Sums of many bits: heaps of weighted bits, compressed to numbers or to one comparison.
+
+The compressors are truth tables of three and five inputs, never ``+``: a full adder (three bits
+to two, two tables of the same inputs, one LUT6_2 site) and a double full adder (five bits to
+three, of which two share a site and the third, a majority of three, shares one with the
+majority of another that has an input in common).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from n3ic.exporters.netfpga.unrolled.netlist import FALSE, TRUE, Netlist
+
+
+@dataclass(frozen=True)
+class Number:
+    """``offset + sum(bits[i] << i)``, where the sum of bits is at most ``most``."""
+
+    bits: tuple[int, ...]
+    offset: int
+    most: int
+
+    def negated(self) -> Number:
+        """The negative: inverted bits and another offset, no logic."""
+        full = (1 << len(self.bits)) - 1
+        return Number(tuple(bit ^ 1 for bit in self.bits), -self.offset - full, full)
+
+
+@dataclass
+class Heap:
+    """A sum of weighted bits and an integer.
+
+    Attributes:
+        columns: literals by the power of two that they weigh.
+        offset: the integer.
+        most: the largest value that the bits alone can have.
+    """
+
+    columns: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    offset: int = 0
+    most: int = 0
+
+    def add_bit(self, literal: int, coefficient: int = 1) -> None:
+        """Add ``coefficient`` times a bit."""
+        if coefficient < 0:
+            self.offset += coefficient
+            literal, coefficient = literal ^ 1, -coefficient
+        if literal == FALSE:
+            return
+        if literal == TRUE:
+            self.offset += coefficient
+            return
+        self.most += coefficient
+        for power in range(coefficient.bit_length()):
+            if coefficient >> power & 1:
+                self._insert(literal, power)
+
+    def _insert(self, literal: int, power: int) -> None:
+        column = self.columns[power]
+        if literal in column:  # x + x = 2 x
+            column.remove(literal)
+            self._insert(literal, power + 1)
+        elif literal ^ 1 in column:  # x + !x = 1
+            column.remove(literal ^ 1)
+            self.offset += 1 << power
+            self.most -= 1 << power
+        else:
+            column.append(literal)
+
+    def add(self, term: Number | Heap, sign: int = 1) -> None:
+        """Add or subtract a number or another heap."""
+        if isinstance(term, Number):
+            term = term if sign > 0 else term.negated()
+            self.offset += term.offset
+            most = self.most + term.most
+            for power, literal in enumerate(term.bits):
+                self.add_bit(literal, 1 << power)
+            # The bound of a sum is tighter than that of its bits.
+            self.most = min(self.most, most)
+            return
+        self.offset += sign * term.offset
+        for power, column in term.columns.items():
+            for literal in column:
+                self.add_bit(literal, sign << power)
+
+    @property
+    def size(self) -> int:
+        """Number of bits."""
+        return sum(len(column) for column in self.columns.values())
+
+
+class Adder:
+    """Compresses heaps into a netlist.
+
+    Attributes:
+        net: the netlist.
+    """
+
+    def __init__(self, net: Netlist) -> None:
+        self.net = net
+        # Majorities of three that still have their site for themselves, by input node.
+        self._alone: dict[int, dict[frozenset[int], None]] = defaultdict(dict)
+
+    def fork(self) -> Adder:
+        """A copy, netlist included, to try something on."""
+        copy = Adder(self.net.fork())
+        copy._alone = defaultdict(dict, {n: dict(sets) for n, sets in self._alone.items()})
+        return copy
+
+    # --- compressors -------------------------------------------------------------------------
+
+    def _full(self, bits: list[int]) -> tuple[int, int]:
+        """Sum and carry of two or three bits."""
+        ones = (1,) * len(bits)
+        return self.net.sum_bit(0, bits, ones), self.net.sum_bit(1, bits, ones)
+
+    def _double(self, bits: list[int]) -> tuple[int, tuple[int, int]]:
+        """Sum and two carries of four or five bits."""
+        a, b, c, d, *e = self._with_partner(bits)
+        ones = (1,) * len(bits)
+        first = self.net.sum_bit(1, (a, b, c), ones[:3])
+        # The second carry is that of the sum of the first three and the rest.
+        second = self.net.lut(_second_carry(len(bits)), (a, b, c, d, *e))
+        return self.net.sum_bit(0, bits, ones), (first, second)
+
+    def _with_partner(self, bits: list[int]) -> list[int]:
+        """The bits, first those three whose majority can share a site with another's."""
+        nodes = {bit >> 1: bit for bit in bits if bit > TRUE}
+        if len(nodes) < len(bits):  # a constant, or a bit twice
+            return bits
+        for node in nodes:
+            for other in self._alone[node]:
+                chosen = [bit for n, bit in nodes.items() if n in other][:3]
+                for n in other:
+                    self._alone[n].pop(other, None)
+                rest = [bit for bit in bits if bit not in chosen]
+                return chosen + rest
+        three = frozenset(bit >> 1 for bit in bits[:3])
+        for node in three:
+            self._alone[node][three] = None
+        return bits
+
+    # --- sums --------------------------------------------------------------------------------
+
+    def number(self, heap: Heap, constant: int = 0, width: int | None = None) -> Number:
+        """Compress a heap to one bit a column.
+
+        Args:
+            heap: what to add up.
+            constant: added in logic, so that the offset falls by as much; not negative.
+            width: number of bits, modulo whose power the sum is taken; None for all.
+        """
+        most = heap.most + constant
+        bits = most.bit_length() if width is None else width
+        columns = self._columns(heap, constant)
+        out: list[int] = []
+        for power in range(bits):
+            last = power == bits - 1
+            out.append(self._column(columns, power, last=last))
+        return Number(tuple(out), heap.offset - constant, most)
+
+    def _columns(self, heap: Heap, constant: int) -> defaultdict[int, list[int]]:
+        columns = defaultdict(list, {power: list(c) for power, c in heap.columns.items()})
+        for power in range(constant.bit_length()):
+            if constant >> power & 1:
+                columns[power].append(TRUE)
+        return columns
+
+    def _column(self, columns: defaultdict[int, list[int]], power: int, *, last: bool) -> int:
+        """Reduce a column to one bit, with carries into the next."""
+        column = columns.pop(power, [])
+        level = self.net.level
+        while len(column) > 1:
+            column.sort(key=lambda literal: (level(literal), literal))
+            following = columns[power + 1]
+            if last:  # carries out of the last column are known to be 0
+                now, column = column[:6], column[6:]
+                column.append(self.net.sum_bit(0, now, (1,) * len(now)))
+            elif len(column) >= 5:
+                now, column = column[:5], column[5:]
+                total, carries = self._double(now)
+                column.append(total)
+                for carry in carries:
+                    _push(following, carry)
+            elif len(column) == 3 and 2 <= len(following) <= 2 and power + 1 in columns:
+                return self._slice(columns, column, power)
+            else:
+                now, column = column[:3], column[3:]
+                total, carry = self._full(now)
+                column.append(total)
+                _push(following, carry)
+        return column[0] if column else FALSE
+
+    def _slice(self, columns: defaultdict[int, list[int]], column: list[int], power: int) -> int:
+        """Three bits of a column and two of the next: a bit, a bit and a carry, at one level."""
+        following = columns[power + 1]
+        bits = (*column, *following)
+        weights = (1,) * len(column) + (2,) * len(following)
+        columns[power + 1] = [self.net.sum_bit(1, bits, weights)]
+        _push(columns[power + 2], self.net.sum_bit(2, bits, weights))
+        return self.net.sum_bit(0, column, weights[: len(column)])
+
+    # --- comparisons -------------------------------------------------------------------------
+
+    def reaches(self, heap: Heap, bound: int) -> int:
+        """Whether the sum is at least ``bound``: one literal."""
+        bound -= heap.offset
+        if bound <= 0:
+            return TRUE
+        if bound > heap.most:
+            return FALSE
+        # The sum and a constant that makes the bound a power of two: its carry is the answer.
+        width = (bound - 1).bit_length()
+        columns = self._columns(heap, (1 << width) - bound)
+        power = 0
+        while power < width:
+            rest = [
+                (bit, 1 << column - power)
+                for column, bits in sorted(columns.items())
+                for bit in bits
+                if bit != FALSE
+            ]
+            fixed = sum(weight for bit, weight in rest if bit == TRUE)
+            loose = [(bit, weight) for bit, weight in rest if bit != TRUE]
+            if len({bit >> 1 for bit, _ in loose}) <= 6 and len(loose) <= 6:
+                return self.net.at_least(
+                    (1 << width - power) - fixed, [b for b, _ in loose], [w for _, w in loose]
+                )
+            power = self._carries(columns, power, width)
+        return self.net.any_of(bit for bits in columns.values() for bit in bits)
+
+    def _carries(self, columns: defaultdict[int, list[int]], power: int, width: int) -> int:
+        """Reduce the lowest column to its carries; gives the next column to reduce."""
+        column = columns.pop(power, [])
+        level = self.net.level
+        while len(column) > 1:
+            column.sort(key=lambda literal: (level(literal), literal))
+            following = columns[power + 1]
+            if len(column) >= 5:
+                now, column = column[:5], column[5:]
+                total, carries = self._double(now)
+                column.append(total)
+                for carry in carries:
+                    _push(following, carry)
+            elif power + 1 < width and len(column) <= 3 and 1 <= len(following) <= 2:
+                bits = (*column, *following)
+                weights = (1,) * len(column) + (2,) * len(following)
+                carry = self.net.sum_bit(2, bits, weights)
+                columns.pop(power + 1)
+                _push(columns[power + 2], carry)
+                return power + 2
+            else:
+                now, column = column[:3], column[3:]
+                total, carry = self._full(now)
+                column.append(total)
+                _push(following, carry)
+        return power + 1
+
+
+def _push(column: list[int], literal: int) -> None:
+    if literal != FALSE:
+        column.append(literal)
+
+
+def _second_carry(n_bits: int) -> int:
+    table = 0
+    for index in range(1 << n_bits):
+        first = (index & 7).bit_count()
+        if ((first & 1) + (index >> 3).bit_count()) >= 2:
+            table |= 1 << index
+    return table

@@ -1,0 +1,390 @@
+"""From a model to look-up tables: what can be left out is left out, the rest shares its sums."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.exporters.netfpga.unrolled.heap import Adder, Heap
+from n3ic.exporters.netfpga.unrolled.netlist import FALSE, TRUE, Netlist
+from n3ic.exporters.netfpga.unrolled.sums import Goal, Row, decide
+from n3ic.exporters.netfpga.unrolled.sites import pairs
+from n3ic.model import BinaryModel, Connections, HiddenLayer
+
+# Neurons that share cells, at most; the cheapest is taken, layer by layer.
+GROUP_SIZES = (8, 4, 2, 1)
+# Up to so many classes, every two are compared; with more, a tournament of scores is smaller.
+PAIRWISE_CLASSES = 3
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model as look-up tables.
+
+    Attributes:
+        net: the tables.
+        classes: literals of the class index, lowest bit first.
+        scores: literals of each class's score in two's complement.
+        margin: literals of the margin.
+        hidden: literals of the hidden bits, layer by layer, for the trace.
+        with_scores: whether scores and margin are outputs, or for the trace as well.
+    """
+
+    net: Netlist
+    classes: tuple[int, ...]
+    scores: tuple[tuple[int, ...], ...]
+    margin: tuple[int, ...]
+    hidden: tuple[int, ...]
+    with_scores: bool
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """All literals that the core puts out, the trace aside."""
+        return (*self.classes, *self._rated) if self.with_scores else self.classes
+
+    @property
+    def traced(self) -> tuple[int, ...]:
+        """All literals that a debug build shows on top."""
+        return self.hidden if self.with_scores else (*self.hidden, *self._rated)
+
+    @property
+    def _rated(self) -> tuple[int, ...]:
+        return (*(bit for score in self.scores for bit in score), *self.margin)
+
+
+def score_width(model: BinaryModel) -> int:
+    """Bits of a score in two's complement; a margin fits them unsigned."""
+    bias, fan_in = model.output.bias, model.output.fan_in
+    low, high = int(bias.min()), int((bias + fan_in).max())
+    return max((-low - 1).bit_length() if low < 0 else 0, high.bit_length() if high > 0 else 0) + 1
+
+
+def class_width(model: BinaryModel) -> int:
+    """Bits of a class index."""
+    return max(1, (len(model.classes) - 1).bit_length())
+
+
+def build(model: BinaryModel, *, scores: bool) -> Network:
+    """Turn a model into look-up tables.
+
+    Args:
+        model: the network.
+        scores: put out scores and margin beside the class. Without, neurons and inputs that
+            make no difference to the class go.
+    """
+    builder = _Builder(model.input.n_bits)
+    inputs = [builder.net.input(i) for i in range(model.input.n_bits)]
+    used = _used_neurons(model, scores=scores)
+    hidden: list[list[int]] = []
+    literals = inputs
+    for layer, alive in zip(model.hidden, used, strict=True):
+        literals = builder.fire(layer, literals, alive)
+        hidden.append(literals)
+    totals = [
+        _Sum.of(model.output, c, literals).plus(int(b)) for c, b in enumerate(model.output.bias)
+    ]
+    width = score_width(model)
+    if scores:
+        ranking = builder.ranked(totals, width)
+        classes = ranking.index
+    else:
+        classes = builder.winner(totals, width)
+    literals = inputs
+    for layer, alive, kept in zip(model.hidden, used, hidden, strict=True):
+        # Neurons that the output does not need are in the trace alone.
+        idle = sorted(set(range(layer.n_outputs)) - set(alive))
+        out = builder.fire(layer, literals, idle, alone=True)
+        for j in idle:
+            kept[j] = out[j]
+        literals = kept
+    if not scores:
+        totals = [
+            _Sum.of(model.output, c, literals).plus(int(b)) for c, b in enumerate(model.output.bias)
+        ]
+        ranking = builder.ranked(totals, width)
+    return Network(
+        builder.net,
+        classes,
+        ranking.scores,
+        ranking.margin,
+        tuple(x for kept in hidden for x in kept),
+        with_scores=scores,
+    )
+
+
+def _used_neurons(model: BinaryModel, *, scores: bool) -> list[list[int]]:
+    """Neurons of each hidden layer that the output depends on."""
+    layer: Connections = model.output
+    signs = _signs(layer)
+    # Without scores only differences between classes count.
+    needed = (signs != 0 if scores else signs != signs[0]).any(axis=0)
+    used = [np.flatnonzero(needed).tolist()]
+    for below in reversed(model.hidden):
+        rows = [
+            j for j in used[0] if 0 < below.thresholds[j] <= below.fan_in[j]
+        ]  # the others are constants
+        needed = (_signs(below)[rows] != 0).any(axis=0)
+        used.insert(0, np.flatnonzero(needed).tolist())
+    return used[1:]
+
+
+def _signs(layer: Connections) -> NDArray[np.int8]:
+    signs = np.where(layer.weights, 1, -1).astype(np.int8)
+    return signs if layer.mask is None else signs * layer.mask
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """``offset + sum(coefficient * node)`` of a neuron.
+
+    Attributes:
+        row: (literal of a node, coefficient), rising.
+        offset: an integer.
+    """
+
+    row: Row
+    offset: int
+
+    @classmethod
+    def of(cls, layer: Connections, neuron: int, literals: Sequence[int]) -> _Sum:
+        """Agreements of one neuron's weights with its inputs."""
+        total: dict[int, int] = defaultdict(int)
+        offset = 0
+        mask = None if layer.mask is None else layer.mask[neuron]
+        for i, weight in enumerate(layer.weights[neuron]):
+            if mask is not None and not mask[i]:
+                continue
+            literal = literals[i] ^ int(not weight)
+            sign = -1 if literal & 1 else 1
+            offset += literal & 1
+            total[literal & ~1] += sign
+        total.pop(FALSE, None)
+        return cls(tuple(sorted((x, c) for x, c in total.items() if c)), offset)
+
+    def plus(self, constant: int) -> _Sum:
+        """The sum and a constant."""
+        return _Sum(self.row, self.offset + constant)
+
+    def minus(self, other: _Sum) -> _Sum:
+        """The difference of two sums."""
+        total = defaultdict(int, self.row)
+        for literal, coefficient in other.row:
+            total[literal] -= coefficient
+        row = tuple(sorted((x, c) for x, c in total.items() if c))
+        return _Sum(row, self.offset - other.offset)
+
+    def heap(self) -> Heap:
+        """The sum as a heap of bits."""
+        heap = Heap(offset=self.offset)
+        for literal, coefficient in self.row:
+            heap.add_bit(literal, coefficient)
+        return heap
+
+
+class _Builder:
+    """Adds layers to a netlist."""
+
+    def __init__(self, n_inputs: int) -> None:
+        self.net = Netlist(n_inputs)
+        self.adder = Adder(self.net)
+
+    def fire(
+        self,
+        layer: HiddenLayer,
+        literals: Sequence[int],
+        neurons: Sequence[int],
+        *,
+        alone: bool = False,
+    ) -> list[int]:
+        """Literals of some neurons of a layer; FALSE for the others.
+
+        ``alone`` keeps the neurons from sharing sums.
+        """
+        out = [FALSE] * layer.n_outputs
+        tests = [
+            (j, _Sum.of(layer, j, literals), int(layer.thresholds[j])) for j in neurons
+        ]
+        answers = self.decide([(total, bound) for _, total, bound in tests], alone=alone)
+        for (j, _, _), literal in zip(tests, answers, strict=True):
+            out[j] = literal
+        return out
+
+    def decide(self, tests: Sequence[tuple[_Sum, int]], *, alone: bool = False) -> list[int]:
+        """Whether each sum reaches its bound; equal and opposite sums are one."""
+        answers = [FALSE] * len(tests)
+        bounds: dict[Row, dict[int, list[tuple[int, int]]]] = defaultdict(dict)
+        for index, (total, bound) in enumerate(tests):
+            row, bound, flip = _canonical(total.row, bound - total.offset)
+            if bound <= sum(min(c, 0) for _, c in row):
+                answers[index] = TRUE ^ flip
+            elif bound > sum(max(c, 0) for _, c in row):
+                answers[index] = FALSE ^ flip
+            else:
+                bounds[row].setdefault(bound, []).append((index, flip))
+        goals = [Goal(row, tuple(asked)) for row, asked in bounds.items()]
+        sizes = (1,) if alone else GROUP_SIZES
+        literals = self._cheapest(goals, sizes)
+        for asked, got in zip(bounds.values(), literals, strict=True):
+            for users, literal in zip(asked.values(), got, strict=True):
+                for index, flip in users:
+                    answers[index] = literal ^ flip
+        return answers
+
+    def _cheapest(self, goals: Sequence[Goal], sizes: Sequence[int]) -> list[list[int]]:
+        """Decide the goals in groups of the size that takes the fewest sites."""
+        best: tuple[int, Adder, list[list[int]]] | None = None
+        for size in sizes:
+            adder = self.adder.fork()
+            literals = decide(adder, goals, grouped(goals, size))
+            live = adder.net.live(x for got in literals for x in got)
+            supports = [
+                adder.net.table(node).inputs for node in live if node >= self.net.n_nodes
+            ]
+            cost = len(supports) - pairs(supports)
+            if best is None or cost < best[0]:
+                best = (cost, adder, literals)
+        if best is None:
+            return []
+        self.adder = best[1]
+        self.net = self.adder.net
+        return best[2]
+
+    # --- classes -----------------------------------------------------------------------------
+
+    def winner(self, totals: Sequence[_Sum], width: int) -> tuple[int, ...]:
+        """Index of the largest sum, the lowest on a tie, lowest bit first."""
+        if len(totals) > PAIRWISE_CLASSES:
+            return self.ranked(totals, width).index
+        beats = {
+            (a, b): literal
+            for (a, b), literal in zip(
+                combinations(range(len(totals)), 2),
+                self.decide([(y.minus(x), 1) for x, y in combinations(totals, 2)]),
+                strict=True,
+            )
+        }
+        wins = []  # of each class but the first; the first wins where none of these does
+        for c in range(1, len(totals)):
+            duels = [beats[min(c, d), max(c, d)] ^ int(d > c) for d in range(len(totals)) if d != c]
+            wins.append(self.net.all_of(duels))
+        return tuple(
+            self.net.any_of(w for c, w in enumerate(wins, 1) if c >> bit & 1)
+            for bit in range((len(totals) - 1).bit_length())
+        )
+
+    def ranked(self, totals: Sequence[_Sum], width: int) -> _Ranking:
+        """Class, scores and margin, by a tournament of scores."""
+        scores = []
+        for total in totals:
+            heap = total.heap()
+            number = self.adder.number(heap, heap.offset % (1 << width), width)
+            scores.append(number.bits)
+        bits = (len(totals) - 1).bit_length()
+        entries = [
+            _Entry(score, None, tuple(c >> k & 1 for k in range(bits)))
+            for c, score in enumerate(scores)
+        ]
+        while len(entries) > 1:
+            merged = [self._duel(a, b) for a, b in zip(entries[::2], entries[1::2], strict=False)]
+            entries = merged + entries[2 * len(merged) :]
+        best, second = entries[0].best, entries[0].second
+        assert second is not None
+        difference = self._difference(best, second)
+        margin = self.adder.number(difference, difference.offset % (1 << width), width).bits
+        return _Ranking(entries[0].index, tuple(scores), margin)
+
+    def _duel(self, a: _Entry, b: _Entry) -> _Entry:
+        """The better of two, the first on a tie, and the best that is left."""
+        b_wins = self._greater(b.best, a.best)
+        loser = self._mux(b_wins, a.best, b.best)
+        second = loser
+        rivals = (b.second, a.second)
+        if rivals[0] is not None or rivals[1] is not None:
+            lowest = (FALSE,) * (len(loser) - 1) + (TRUE,)
+            rival = self._mux(b_wins, rivals[0] or lowest, rivals[1] or lowest)
+            second = self._mux(self._greater(rival, loser), rival, loser)
+        return _Entry(
+            self._mux(b_wins, b.best, a.best), second, self._mux(b_wins, b.index, a.index)
+        )
+
+    def _greater(self, a: Sequence[int], b: Sequence[int]) -> int:
+        return self.adder.reaches(self._difference(a, b), 1)
+
+    def _difference(self, a: Sequence[int], b: Sequence[int]) -> Heap:
+        """``a - b`` of two's complement numbers."""
+        heap = Heap()
+        for sign, bits in ((1, a), (-1, b)):
+            for power, literal in enumerate(bits):
+                weight = -(1 << power) if power == len(bits) - 1 else 1 << power
+                heap.add_bit(literal, sign * weight)
+        return heap
+
+    def _mux(self, select: int, one: Sequence[int], zero: Sequence[int]) -> tuple[int, ...]:
+        return tuple(self.net.mux(select, x, y) for x, y in zip(one, zero, strict=True))
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """Literals of the winner's index, of each class's score and of the margin."""
+
+    index: tuple[int, ...]
+    scores: tuple[tuple[int, ...], ...]
+    margin: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A part of the tournament: the best score, the second best, the winner's index."""
+
+    best: tuple[int, ...]
+    second: tuple[int, ...] | None
+    index: tuple[int, ...]
+
+
+def _canonical(row: Row, bound: int) -> tuple[Row, int, int]:
+    """The same test with a first coefficient above 0 and no common divisor, maybe flipped."""
+    if not row:
+        return row, bound, 0
+    divisor = gcd(*(c for _, c in row))
+    bound = -(-bound // divisor)
+    if row[0][1] > 0:
+        return tuple((x, c // divisor) for x, c in row), bound, 0
+    # sum >= bound is not (-sum >= 1 - bound)
+    return tuple((x, -c // divisor) for x, c in row), 1 - bound, 1
+
+
+def grouped(goals: Sequence[Goal], size: int) -> list[list[int]]:
+    """Goals in groups of at most ``size``, a power of two, those with most in common together."""
+    groups = [[index] for index in range(len(goals))]
+    if size == 1 or len(goals) < 2:
+        return groups
+    columns = {x: k for k, x in enumerate(sorted({x for goal in goals for x, _ in goal.row}))}
+    signs = np.zeros((len(goals), len(columns)), dtype=np.int32)
+    for index, goal in enumerate(goals):
+        for x, c in goal.row:
+            signs[index, columns[x]] = c if abs(c) == 1 else 0
+    common = np.abs(signs) @ np.abs(signs).T + np.abs(signs @ signs.T)
+    while len(groups[0]) < size and len(groups) > 1:
+        gain = np.array([[int(common[np.ix_(a, b)].sum()) for b in groups] for a in groups])
+        groups = _matched(groups, gain)
+    return groups
+
+
+def _matched(groups: list[list[int]], gain: NDArray[np.int64]) -> list[list[int]]:
+    """Groups joined in pairs, the largest gain first."""
+    order = sorted(
+        combinations(range(len(groups)), 2), key=lambda ab: (-int(gain[ab]), ab)
+    )
+    free = set(range(len(groups)))
+    out = []
+    for a, b in order:
+        if a in free and b in free:
+            free -= {a, b}
+            out.append(groups[a] + groups[b])
+    return out + [groups[index] for index in sorted(free)]

@@ -1,0 +1,182 @@
+"""Many sums of the same bits at once, with what they have in common added up once.
+
+Two neurons with weights of +1 and -1 are ``S + D`` and ``S - D``, where S adds up the inputs on
+whose sign they agree and D the others: half the work. Two such pairs cut the inputs into eight
+cells by the four signs, each counted once and used by both pairs. With masks there are also the
+inputs that only one of the two has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from n3ic.exporters.netfpga.unrolled.heap import Adder, Heap, Number
+
+Row = tuple[tuple[int, int], ...]  # (literal of a node, coefficient), rising; the first is > 0
+Feed = tuple[int, int, int]  # (child, the child's row, sign)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One sum and the bounds that it is compared with; one literal a bound comes back."""
+
+    row: Row
+    bounds: tuple[int, ...]
+
+
+@dataclass
+class _Part:
+    """Neurons that share cells: a leaf is one goal, else two parts over common cells.
+
+    Attributes:
+        place: for each input literal the row of this part that counts it, and its sign.
+        n_rows: number of rows.
+        children: the two parts, or none.
+        feeds: for each row of this part what it feeds.
+        goal: the goal of a leaf.
+    """
+
+    place: dict[int, tuple[int, int]]
+    n_rows: int
+    children: tuple[_Part, ...] = ()
+    feeds: list[list[Feed]] = field(default_factory=list)
+    goal: Goal | None = None
+    extra: Row = ()  # of a leaf: coefficients other than +1 and -1
+
+
+def decide(adder: Adder, goals: Sequence[Goal], groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Compare sums with their bounds.
+
+    Args:
+        adder: where the logic goes.
+        goals: the sums and their bounds.
+        groups: which goals share cells, nested in pairs from left to right; each goal once.
+
+    Returns:
+        For each goal one literal a bound.
+    """
+    answers: dict[int, list[int]] = {}
+    for group in groups:
+        parts = [_leaf(goals[index]) for index in group]
+        while len(parts) > 1:
+            merged = [_merge(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+            parts = merged + parts[len(merged) * 2 :]
+        root = parts[0]
+        rows = [Heap() for _ in range(root.n_rows)]
+        for literal, (row, sign) in root.place.items():
+            rows[row].add_bit(literal, sign)
+        leaves = _descend(adder, root, rows)
+        for index, literals in zip(group, leaves, strict=True):
+            answers[index] = literals
+    return [answers[index] for index in range(len(goals))]
+
+
+def _leaf(goal: Goal) -> _Part:
+    place = {literal: (0, c) for literal, c in goal.row if abs(c) == 1}
+    extra = tuple((literal, c) for literal, c in goal.row if abs(c) != 1)
+    return _Part(place, 1, goal=goal, extra=extra)
+
+
+def _merge(first: _Part, second: _Part) -> _Part:
+    """The cells of two parts: one for each pair of rows and relative sign."""
+    keys: dict[tuple[int | None, int | None, int], int] = {}
+    feeds: list[list[Feed]] = []
+    place: dict[int, tuple[int, int]] = {}
+    for literal in sorted(first.place.keys() | second.place.keys()):
+        a, b = first.place.get(literal), second.place.get(literal)
+        sign = a[1] if a else b[1] if b else 1
+        relative = a[1] * b[1] if a and b else 1
+        key = (a[0] if a else None, b[0] if b else None, relative)
+        if key not in keys:
+            keys[key] = len(feeds)
+            feeds.append(
+                ([(0, a[0], 1)] if a else []) + ([(1, b[0], relative)] if b else [])
+            )
+        place[literal] = (keys[key], sign)
+    return _Part(place, len(feeds), (first, second), feeds)
+
+
+def _descend(adder: Adder, part: _Part, rows: list[Heap]) -> list[list[int]]:
+    """Answers of all leaves of a part, given what its rows add up to."""
+    if part.goal is not None:
+        heap = Heap()
+        for row in rows:
+            heap.add(row)
+        for literal, coefficient in part.extra:
+            heap.add_bit(literal, coefficient)
+        return [[adder.reaches(heap, bound) for bound in part.goal.bounds]]
+    rows, feeds, constants = _tuned(part, rows)
+    below = [[Heap() for _ in range(child.n_rows)] for child in part.children]
+    for row, users, constant in zip(rows, feeds, constants, strict=True):
+        # A sum that one user alone has, or of two bits, is not worth carrying out.
+        shared = len(users) > 1 and row.size > 2
+        term: Number | Heap = adder.number(row, constant) if shared else row
+        for child, target, sign in users:
+            below[child][target].add(term, sign)
+    answers = []
+    for child, heaps in zip(part.children, below, strict=True):
+        answers.extend(_descend(adder, child, heaps))
+    return answers
+
+
+def _tuned(part: _Part, rows: list[Heap]) -> tuple[list[Heap], list[list[Feed]], list[int]]:
+    """Rows, what they feed, and constants to add to them so that bounds cost nothing.
+
+    Of two neurons ``S + D >= j`` and ``S - D >= k``, constants added to S and D make both
+    bounds powers of two, whose comparison is a carry. They sit where a half adder would be.
+    """
+    feeds, constants = part.feeds, [0] * len(rows)
+    goals = [child.goal for child in part.children if child.goal and not child.extra]
+    signs = [[sign for _, _, sign in users] for users in feeds]
+    if (
+        len(goals) != 2
+        or any(len(goal.bounds) != 1 for goal in goals)
+        or sorted(signs) != [[1, -1], [1, 1]]
+        or min(row.size for row in rows) <= 2
+    ):
+        return rows, feeds, constants
+    d = signs.index([1, -1])
+    inverted = Heap()
+    inverted.add(rows[d], -1)
+    j, k = goals[0].bounds[0], goals[1].bounds[0]
+    s_row = rows[1 - d]
+    plain = _cheapest(s_row, rows[d], j, k)
+    turned = _cheapest(s_row, inverted, k, j)
+    if plain is None and turned is None:
+        return rows, feeds, constants
+    if plain is None or (turned is not None and turned < plain):
+        rows = [inverted if i == d else row for i, row in enumerate(rows)]
+        feeds = [
+            [(child, row, -sign if i == d else sign) for child, row, sign in users]
+            for i, users in enumerate(feeds)
+        ]
+        plain = turned
+    assert plain is not None
+    constants[1 - d], constants[d] = plain[1:]
+    return rows, feeds, constants
+
+
+def _cheapest(s: Heap, d: Heap, plus: int, minus: int) -> tuple[int, int, int] | None:
+    """Cost and constants for S and D, of bounds on ``S + D`` and ``S - D``."""
+    best: tuple[int, int, int] | None = None
+    width = d.most.bit_length()
+    for d_width in (width, width + 1):
+        # The bounds on the bits alone: one adds those of D, the other adds them inverted.
+        on_plus = plus - s.offset - d.offset
+        on_minus = minus - s.offset + d.offset + (1 << d_width) - 1
+        powers = [1 << power for power in range(2, max(s.most, d.most).bit_length() + 2)]
+        for p, m in product(powers, powers):
+            for slack_p, slack_m in product((0, 1), (0, 1)):  # one less is a carry in, as free
+                total, difference = p - slack_p - on_plus, m - slack_m - on_minus
+                alpha, beta = (total + difference) // 2, (total - difference) // 2
+                if (total + difference) & 1 or min(alpha, beta) < 0:
+                    continue
+                if (d.most + beta).bit_length() != d_width:
+                    continue
+                growth = (s.most + alpha).bit_length() - s.most.bit_length() + d_width - width
+                cost = 2 * growth + alpha.bit_count() + beta.bit_count()
+                if best is None or (cost, alpha, beta) < best:
+                    best = (cost, alpha, beta)
+    return best
