@@ -116,7 +116,6 @@ class NfpExporter(Exporter):
             Figure(f"memory.{part}", count, "byte", "measured", "count of the words of weights.bin")
             for part, count in built.sections.items()
         ]
-        per_island = placement.threads_per_island(plan, device)
         masked = tuple(layer.mask is not None for layer in model.layers)
         e = estimate(device, model.shape, masked, plan.mode, plan.memory, plan.state, plan.threads)
         room = placement.available(plan, device)
@@ -138,10 +137,11 @@ class NfpExporter(Exporter):
             ),
             Figure(
                 "memory.state",
-                per_island * plan.state_bytes,
+                placement.state_bytes(plan, device),
                 "byte",
                 "estimated",
-                f"{plan.state_bytes} bytes x {per_island} threads of an island, in {plan.state}",
+                f"{plan.state_bytes} bytes a thread, counted from n3ic_app.c, of the threads that "
+                f"share one {plan.state.upper()}",
             ),
             Figure(
                 "operations",

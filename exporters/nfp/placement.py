@@ -25,7 +25,8 @@ class Plan:
         state: where a thread keeps a layer's bits: ``cls`` or ``lmem``.
         threads: threads that run networks (data) or take part in one (model: executors).
         slots: threads that take questions: all (data) or the dispatchers (model).
-        state_bytes: what one thread keeps.
+        state_bytes: what one of ``threads`` keeps.
+        dispatcher_bytes: what the dispatchers of an island keep besides, in all.
         reserve: bytes of CLS that are left to the rest of the firmware.
     """
 
@@ -35,6 +36,7 @@ class Plan:
     threads: int
     slots: int
     state_bytes: int
+    dispatcher_bytes: int
     reserve: int
 
     @property
@@ -61,33 +63,34 @@ def plan(model: BinaryModel, options: Options, device: Device) -> Plan:
     if mode in ("auto", "model"):
         name = "emem" if memory == "auto" else memory
         choices.append(_plan(model, options, device, "model", name))
-    fitting = [p for p in choices if not _missing(model.shape, _masked(model), p, device, model)]
-    return (fitting or choices[:1] if memory != "auto" else fitting or choices[-1:])[0]
+    fitting = [p for p in choices if not _problems(model, p, device)]
+    if fitting:
+        return fitting[0]
+    return choices[-1] if memory == "auto" else choices[0]
 
 
 def _plan(model: BinaryModel, options: Options, device: Device, mode: str, memory: str) -> Plan:
     words = max(word_count(layer.n_inputs) for layer in model.layers)
     reserve = int(options["cls-reserve"])
     state, classes = str(options["state"]), len(model.classes)
+    serving = 4 * (2 * words + classes + len(model.input.features))
     if mode == "data":
         threads = int(options["threads"])
-        kept = 4 * (2 * words + classes + len(model.input.features))
-        return Plan(mode, memory, state, threads, threads, kept, reserve)
+        return Plan(mode, memory, state, threads, threads, serving, 0, reserve)
     widest = max((word_count(layer.n_outputs) for layer in model.hidden), default=classes)
     chosen = int(options["executors"])
     executors = chosen or max(2, min(int(device.limits["executors"]), widest))
-    kept = 4 * (words + classes + len(model.input.features))
-    return Plan(mode, memory, state, executors, DISPATCHERS_PER_ME, kept, reserve)
+    slots = DISPATCHERS_PER_ME
+    return Plan(mode, memory, state, executors, slots, 4 * words, slots * serving, reserve)
 
 
 def threads_per_island(p: Plan, device: Device) -> int:
-    """Threads of the fullest island that keep state in its CLS."""
-    threads = p.threads + (p.slots if p.mode == "model" else 0)
+    """Of ``plan.threads``, those of the fullest island, which keep their state in its CLS."""
     limits = device.limits
-    return min(
-        -(-threads // int(limits["islands"])) if p.mode == "data" else threads,
-        int(limits["mes_per_island"] * limits["threads_per_me"]),
-    )
+    mes = int(limits["mes_per_island"])
+    if p.mode == "data":
+        return min(-(-p.threads // int(limits["islands"])), mes * int(limits["threads_per_me"]))
+    return min(p.executors, mes * p.executors_per_me)
 
 
 def available(p: Plan, device: Device) -> int:
@@ -99,7 +102,7 @@ def available(p: Plan, device: Device) -> int:
     if p.memory == "cls":
         size -= p.reserve
         if p.state == "cls":
-            size -= threads_per_island(p, device) * p.state_bytes
+            size -= state_bytes(p, device)
         return size
     return size - int(limits[f"reserve_{p.memory}"])
 
@@ -124,37 +127,57 @@ def _missing(
 
 def check(model: BinaryModel, p: Plan, device: Device) -> Fit:
     """What goes where, and what does not fit."""
-    built, problems = blob.build(model), []
+    built = blob.build(model)
     placements = [Placement(part, p.memory, size) for part, size in built.sections.items() if size]
-    per_island = threads_per_island(p, device)
-    on_state = per_island if p.state == "cls" else int(device.limits["threads_per_me"])
-    placements.append(Placement(f"state of {on_state} threads", p.state, on_state * p.state_bytes))
+    threads = _state_threads(p, device)
+    placements.append(Placement(f"state of {threads} threads", p.state, state_bytes(p, device)))
     placements.append(Placement("mailbox", "imem", _mailbox_bytes(model, p)))
+    return Fit(tuple(placements), _problems(model, p, device))
+
+
+def _problems(model: BinaryModel, p: Plan, device: Device) -> tuple[Problem, ...]:
+    problems = []
     missing = _missing(model.shape, _masked(model), p, device, model)
     if missing:
         problems.append(_weights_problem(model, p, device, missing))
-    state_room = (
-        device.memory("cls").bytes - p.reserve
-        if p.state == "cls"
-        else int(device.limits["lmem_bytes"] - device.limits["reserve_lmem"])
-    )
-    short = on_state * p.state_bytes - state_room
+    threads = _state_threads(p, device)
+    room = _state_room(p, device)
+    short = state_bytes(p, device) - room
     if short > 0:
         problems.append(
             Problem(
-                f"{on_state} threads keep {p.state_bytes} bytes each of layer inputs in "
-                f"{p.state.upper()}, {short} bytes more than it has",
+                f"{threads} threads keep {p.state_bytes} bytes each of layer inputs in "
+                f"{p.state.upper()}, {short} bytes more than it has; "
+                f"{max(0, room - p.dispatcher_bytes) // p.state_bytes} threads would fit there",
                 memory=p.state,
                 missing_bytes=short,
-                nearest=_nearest_state(model, p, on_state, state_room),
+                nearest=_nearest_state(model, p, threads, room),
             )
         )
-    chain = 60 * p.executors_per_me
+    chain = int(device.limits["islands"] * device.limits["mes_per_island"]) * p.executors_per_me
     if p.mode == "model" and p.threads > chain:
         problems.append(Problem(f"a chain has at most {chain} executors, not {p.threads}"))
-    if len(placements) and max(model.shape) > 1 << 16:
-        problems.append(Problem("a layer has at most 65536 neurons"))
-    return Fit(tuple(placements), tuple(problems))
+    return tuple(problems)
+
+
+def state_bytes(p: Plan, device: Device) -> int:
+    """Bytes of state in one memory of state, that of an island or of a micro-engine."""
+    return _state_threads(p, device) * p.state_bytes + p.dispatcher_bytes
+
+
+def _state_threads(p: Plan, device: Device) -> int:
+    """Threads that share one memory of state: those of an island, or of a micro-engine."""
+    threads = threads_per_island(p, device)
+    if p.state == "cls":
+        return threads
+    per_me = p.executors_per_me if p.mode == "model" else int(device.limits["threads_per_me"])
+    return min(threads, per_me)
+
+
+def _state_room(p: Plan, device: Device) -> int:
+    if p.state == "cls":
+        return device.memory("cls").bytes - p.reserve
+    return int(device.limits["lmem_bytes"] - device.limits["reserve_lmem"])
 
 
 def _mailbox_bytes(model: BinaryModel, p: Plan) -> int:
@@ -189,16 +212,12 @@ def _nearest(model: BinaryModel, p: Plan, device: Device) -> str:
 
 
 def _nearest_state(model: BinaryModel, p: Plan, threads: int, room: int) -> str:
-    words = room // threads // 4 - (p.state_bytes // 4 - _wide_words(model) * _copies(p))
-    widest = 32 * (words // _copies(p))
-    if widest < model.shape[0] or widest < 1:
-        return f"{threads * room // max(1, threads * p.state_bytes)} threads of the same network"
+    """The same network with its layers cut to the widest that the threads' state allows."""
+    # Every thread keeps layer inputs `copies` times in all, and a rest that is not cut.
+    copies = 2 * threads if p.mode == "data" else threads + 2 * p.slots
+    wide = max(word_count(layer.n_inputs) for layer in model.layers)
+    rest = threads * p.state_bytes + p.dispatcher_bytes - 4 * copies * wide
+    widest = 32 * ((room - rest) // (4 * copies))
+    if widest < 1:
+        return ""
     return "-".join(str(min(n, widest)) for n in model.shape)
-
-
-def _wide_words(model: BinaryModel) -> int:
-    return max(word_count(layer.n_inputs) for layer in model.layers)
-
-
-def _copies(p: Plan) -> int:
-    return 2 if p.mode == "data" else 1

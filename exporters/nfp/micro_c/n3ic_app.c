@@ -38,15 +38,16 @@ __declspec(shared scope(global) export imem) volatile struct n3ic_slot n3ic_box[
 #include "n3ic_data.h"
 #endif
 
-/* Class of packed input bits; `scores` takes the class scores, `x` is overwritten. */
+/* Class of packed input bits in `x`; `scores` takes the class scores, `y` is room to work. */
 static uint32_t
-n3ic_classify(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE int32_t *scores, int32_t *margin)
+n3ic_classify(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
+              N3IC_STATE int32_t *scores, int32_t *margin)
 {
     uint32_t best = 0;
     int32_t distance;
     uint32_t i;
 
-    n3ic_run(place, x, scores);
+    n3ic_run(place, x, y, scores);
     for (i = 1; i < N3IC_CLASSES; i++) {
         if (scores[i] > scores[best])
             best = i;
@@ -66,11 +67,14 @@ n3ic_serve(uint32_t place)
 {
     N3IC_STATE uint32_t features[N3IC_FEATURES];
     N3IC_STATE uint32_t x[N3IC_MAX_WORDS];
+    N3IC_STATE uint32_t y[N3IC_MAX_WORDS];
     N3IC_STATE int32_t scores[N3IC_CLASSES];
     uint32_t asked;
     int32_t margin;
     uint32_t i;
 
+    for (i = 0; i < N3IC_MAX_WORDS; i++)
+        x[i] = y[i] = 0;
     for (;;) {
         asked = n3ic_load(n3ic_box[place].state);
         if (asked != N3IC_ASK_BITS && asked != N3IC_ASK_FEATURES) {
@@ -89,7 +93,7 @@ n3ic_serve(uint32_t place)
         for (i = 0; i < N3IC_INPUT_WORDS; i++)
             n3ic_box[place].bits[i] = x[i];
 #endif
-        n3ic_box[place].result = n3ic_classify(place, x, scores, &margin);
+        n3ic_box[place].result = n3ic_classify(place, x, y, scores, &margin);
         n3ic_box[place].margin = margin;
         for (i = 0; i < N3IC_CLASSES; i++)
             n3ic_box[place].scores[i] = scores[i];

@@ -71,7 +71,10 @@ n3ic_executor(uint32_t place)
     N3IC_STATE uint32_t x[N3IC_MAX_WORDS];
     SIGNAL start;
     SIGNAL end;
+    uint32_t i;
 
+    for (i = 0; i < N3IC_MAX_WORDS; i++)
+        x[i] = 0;
     __assign_relative_register(&start, N3IC_SIGNAL_START);
     __assign_relative_register(&end, N3IC_SIGNAL_END);
     for (;;) {
@@ -93,7 +96,8 @@ n3ic_executor(uint32_t place)
 
 /* The dispatcher's part: the layers in turn, from packed input bits to class scores. */
 static void
-n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE int32_t *scores)
+n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
+         N3IC_STATE int32_t *scores)
 {
     SIGNAL end;
     uint32_t layer;
@@ -123,6 +127,7 @@ n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE int32_t *scores)
     for (i = 0; i < N3IC_CLASSES; i++)
         scores[i] = n3ic_result_scores[i];
     n3ic_store(n3ic_job_lock, 0);
+    (void) y;
 }
 
 #endif /* N3IC_CHAIN_H */

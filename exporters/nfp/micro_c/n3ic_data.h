@@ -4,11 +4,11 @@
 #ifndef N3IC_DATA_H
 #define N3IC_DATA_H
 
-/* The layers in turn, from packed input bits in `x` to class scores; `x` is overwritten. */
+/* The layers in turn, from packed input bits in `x` to class scores; `x` and `y` are overwritten. */
 static void
-n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE int32_t *scores)
+n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
+         N3IC_STATE int32_t *scores)
 {
-    N3IC_STATE uint32_t y[N3IC_MAX_WORDS];
     uint32_t layer;
     uint32_t words;
     uint32_t i;
