@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
-from n3ic.errors import UsageError
+from n3ic.errors import MissingDependencyError, UsageError
 
 Group = Literal["n3ic.datasets", "n3ic.usecases", "n3ic.exporters"]
 
@@ -34,6 +34,7 @@ def load(group: Group, name: str) -> Any:
 
     Raises:
         UsageError: no plug-in has that name; the text names the nearest and lists all.
+        MissingDependencyError: the plug-in needs a library that is not installed.
     """
     points = _entry_points(group)
     if name not in points:
@@ -41,4 +42,12 @@ def load(group: Group, name: str) -> Any:
         hint = f"did you mean {near[0]!r}? " if near else ""
         known = ", ".join(points) or "none installed"
         raise UsageError(f"unknown {_NOUNS[group]} {name!r}: {hint}known: {known}")
-    return points[name].load()
+    try:
+        return points[name].load()
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"the {_NOUNS[group]} {name!r} needs {error.name}, which is not installed "
+            "(pip install 'n3ic[all]')"
+        ) from error
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"the {_NOUNS[group]} {name!r} is broken: {error}") from error

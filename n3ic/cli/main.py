@@ -47,7 +47,7 @@ def options(
 
 def main() -> None:
     """Run the command line; a user's mistake ends with one line and its exit code."""
-    warnings.showwarning = _show_warning  # type: ignore[assignment]
+    warnings.showwarning = _show_warning
     warnings.simplefilter("ignore", FutureWarning)
     warnings.simplefilter("always", N3icWarning)
     try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -38,9 +40,9 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learning_rate: the step at the start.
         schedule: ``constant`` or ``cosine``.
         epochs: passes over the training rows.
-        batch_size: rows a step.
+        batch_size: rows a step; ``auto`` is a fiftieth of the rows, between 16 and 512.
         label_smoothing: share of the label that is spread over all classes.
-        class_weight: ``none`` or ``balanced``.
+        class_weight: weight per class, ``balanced``, or None.
         density: share of the hidden layers' connections that are kept.
         average: decay per step of the averaged weights that are kept; 0 for the last.
         validation_fraction: share of the rows that choose the epoch; 0 keeps the last epoch.
@@ -50,7 +52,7 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes:
         classes_: class labels, shape ``(n_classes,)``.
         model_: the integer network (:class:`n3ic.BinaryModel`) that predictions come from.
-        network_: the trained PyTorch network that it was folded from.
+        logit_scale_: what a score is multiplied with to be a logit.
         history_: loss and validation figures of each epoch.
         n_features_in_: number of features seen by ``fit``.
 
@@ -72,9 +74,9 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learning_rate: float = 5e-3,
         schedule: str = "cosine",
         epochs: int = 40,
-        batch_size: int = 512,
+        batch_size: int | Literal["auto"] = "auto",
         label_smoothing: float = 0.0,
-        class_weight: str = "none",
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         density: float = 1.0,
         average: float = 0.0,
         validation_fraction: float = 0.0,
@@ -101,7 +103,8 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.patience = patience
         self.random_state = random_state
 
-    def _config(self) -> Training:
+    def _config(self, rows: int) -> Training:
+        batch = min(512, max(16, rows // 50)) if self.batch_size == "auto" else self.batch_size
         return Training(
             hidden=tuple(self.hidden_layer_sizes),
             ste=self.ste,  # type: ignore[arg-type]
@@ -113,9 +116,8 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             learning_rate=self.learning_rate,
             schedule=self.schedule,  # type: ignore[arg-type]
             epochs=self.epochs,
-            batch_size=self.batch_size,
+            batch_size=batch,
             label_smoothing=self.label_smoothing,
-            class_weight=self.class_weight,  # type: ignore[arg-type]
             density=self.density,
             average=self.average,
             patience=self.patience,
@@ -170,17 +172,21 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 stratify=stratify,
             )
             held = (held_bits, held_label)
+        weight = None
+        if self.class_weight is not None:
+            weight = compute_sample_weight(self.class_weight, self.classes_[label])
         trained = fit_network(
             rows,
             label,
             len(self.classes_),
-            self._config(),
+            self._config(len(rows)),
             seed=seed,
             validation=held,
             teacher=teacher,
+            sample_weight=weight,
             progress=progress,
         )
-        self.network_ = trained.network
+        self.logit_scale_ = 2.0 * float(trained.network.log_scale.detach().exp())
         self.history_ = trained.history
         self.model_: BinaryModel = fold(
             trained.network,
@@ -210,19 +216,20 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Score difference of the two classes, shape ``(rows,)``; scores if there are more."""
-        scores = self.scores(X).astype(np.float64)
+        scores: NDArray[np.float64] = self.scores(X).astype(np.float64)
         if len(self.classes_) == 2:
             return np.asarray(scores[:, 1] - scores[:, 0])
         return scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class labels, shape ``(rows,)``; the first class wins a tie."""
-        return np.asarray(self.classes_[np.argmax(self.scores(X), axis=1)])
+        winner = np.argmax(self.scores(X), axis=1)
+        return np.asarray(self.classes_[winner])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Softmax of the scores at the trained scale, shape ``(rows, classes)``."""
-        scale = 2.0 * float(self.network_.log_scale.detach().exp())
-        logits = scale * self.scores(X).astype(np.float64)
+        scores = self.scores(X).astype(np.float64)
+        logits = scores * self.logit_scale_
         logits -= logits.max(axis=1, keepdims=True)
         odds = np.exp(logits)
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))
