@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from n3ic.exporters.netfpga import sequential, simulate
+from n3ic.exporters.netfpga import sequential, simulate, wrapper
 from n3ic.exporters.netfpga.core import Core
 
 from n3ic.bits import Words
@@ -45,6 +45,7 @@ class NetfpgaExporter(Exporter):
             "compressors",
             choices=("compressors", "tables"),
         ),
+        *wrapper.OPTIONS,
         Option("synth", "synthesise with Yosys for the report", False),
     )
     verify_options: ClassVar[tuple[Option, ...]] = (
@@ -93,13 +94,15 @@ class NetfpgaExporter(Exporter):
         """Write Verilog, memory files and README."""
         ports = sequential.write(model, _plan(model, options), out, self.folder / "rtl")
         sources = sorted(p.relative_to(out).as_posix() for p in (out / "rtl").glob("n3ic_*.v"))
-        Core(
+        core = Core(
             style=str(options["style"]),
             n_in=model.shape[0],
             n_classes=model.shape[-1],
             sources=tuple(sources),
             **ports,
-        ).save(out)
+        )
+        core.save(out)
+        wrapper.write(model, options, core, out, self.folder / "rtl")
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
         """Simulate the Verilog on packed inputs; latency and rate are seen, not computed."""

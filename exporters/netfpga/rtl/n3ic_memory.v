@@ -23,8 +23,9 @@ module n3ic_memory #(
             assign wr_mask[g] = wr_en && wr_word == g;
         end
         // The style attribute must be a literal, so there are two copies of one description.
+        // Reads and writes never meet, as they go to different banks (no_rw_check).
         if (BLOCK != 0) begin : g_block
-            (* ram_style = "block" *)
+            (* ram_style = "block", no_rw_check *)
             reg [32*WORDS-1:0] rows [0:(1 << ADDR_W)-1];
             integer i;
             initial $readmemh(INIT, rows);
@@ -34,7 +35,7 @@ module n3ic_memory #(
                 read <= rows[rd_row];
             end
         end else begin : g_distributed
-            (* ram_style = "distributed" *)
+            (* ram_style = "distributed", no_rw_check *)
             reg [32*WORDS-1:0] rows [0:(1 << ADDR_W)-1];
             integer i;
             initial $readmemh(INIT, rows);

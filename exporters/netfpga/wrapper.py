@@ -1,0 +1,181 @@
+"""The packet path: where inputs lie in packets, and the input stage from features to bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.render import render
+
+from n3ic.errors import UsageError
+from n3ic.export import Option, Options
+from n3ic.model import BinaryModel
+from n3ic.names import comment
+
+ETHERNET_BYTES = 14
+UDP_PAYLOAD = 42  # Ethernet, IPv4 without options, UDP
+HEADER_BYTES = 12  # next type (2), model (4), class (2), margin (4); the P4 target's header
+RESULT_BYTES = 10  # model, class, margin
+MAX_OFFSET = 2048
+BLOCKS = ("n3ic_axis", "n3ic_fifo", "n3ic_packet_fifo")
+
+OPTIONS = (
+    Option(
+        "input-stage",
+        "what a packet holds: input bits, or integer features that the card turns into bits",
+        "bits",
+        choices=("bits", "features"),
+    ),
+    Option(
+        "input",
+        "where inputs come from: a field of the packet, or a side channel of flow statistics",
+        "packet",
+        choices=("packet", "side"),
+    ),
+    Option(
+        "match",
+        "packets that ask: by EtherType or UDP port",
+        "ethertype",
+        choices=("ethertype", "udp"),
+    ),
+    Option("ethertype", "EtherType of packets that ask", 0x2323, minimum=0x600, maximum=0xFFFF),
+    Option(
+        "udp-port", "UDP destination port of packets that ask", 0x2323, minimum=1, maximum=65535
+    ),
+    Option(
+        "offset",
+        "first byte of the input in the frame; 0: behind the result header",
+        0,
+        minimum=0,
+        maximum=MAX_OFFSET,
+    ),
+    Option(
+        "result",
+        "where the result goes: into the packet, into tuser, or both",
+        "packet",
+        choices=("packet", "tuser", "both"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class PacketFormat:
+    """How inputs and results lie in frames.
+
+    Attributes:
+        udp: match the UDP destination port instead of the EtherType.
+        value: EtherType or port.
+        input_bytes: bytes of an input; 0 where it comes from the side channel.
+        offset: first byte of the input in the frame.
+        result_at: first byte of the result, 4 bytes of model, 2 of class, 4 of margin.
+        in_packet: whether the result is written into the packet.
+        in_tuser: whether the result is written into ``tuser``.
+    """
+
+    udp: bool
+    value: int
+    input_bytes: int
+    offset: int
+    result_at: int
+    in_packet: bool
+    in_tuser: bool
+
+    @property
+    def need(self) -> int:
+        """Bytes that a frame must have to be classified."""
+        header = UDP_PAYLOAD if self.udp else ETHERNET_BYTES
+        result = self.result_at + RESULT_BYTES if self.in_packet else 0
+        return max(header, result, self.offset + self.input_bytes)
+
+
+def packet_format(model: BinaryModel, options: Options) -> PacketFormat:
+    """The packet format that options ask for.
+
+    Raises:
+        UsageError: the result would be written over the input.
+    """
+    udp = options["match"] == "udp"
+    start = UDP_PAYLOAD if udp else ETHERNET_BYTES
+    bits = input_width(model, options)
+    from_packet = options["input"] == "packet"
+    offset = int(options["offset"]) or start + HEADER_BYTES
+    made = PacketFormat(
+        udp=udp,
+        value=int(options["udp-port"] if udp else options["ethertype"]),
+        input_bytes=-(-bits // 8) if from_packet else 0,
+        offset=offset if from_packet else 0,
+        result_at=start + 2,
+        in_packet=options["result"] != "tuser",
+        in_tuser=options["result"] != "packet",
+    )
+    clash = made.offset < made.result_at + RESULT_BYTES and made.result_at < offset + bits // 8
+    if from_packet and made.in_packet and clash:
+        raise UsageError(
+            f"--offset {made.offset}: the result is written to bytes {made.result_at} to "
+            f"{made.result_at + RESULT_BYTES - 1}, over the input; use --result tuser"
+        )
+    return made
+
+
+def input_width(model: BinaryModel, options: Options) -> int:
+    """Bits of an input as it comes to the card: input bits, or 32 a feature."""
+    if options["input-stage"] == "features":
+        return 32 * len(model.input.features)
+    return model.input.n_bits
+
+
+def write(model: BinaryModel, options: Options, core: Core, out: Path, rtl: Path) -> None:
+    """Write the packet path and the input stage below ``out``."""
+    form = packet_format(model, options)
+    features = options["input-stage"] == "features"
+    folder = out / "rtl"
+    for block in BLOCKS:
+        (folder / f"{block}.v").write_bytes((rtl / f"{block}.v").read_bytes())
+    if features:
+        (folder / "n3ic_features.v").write_text(features_text(model))
+    values = {
+        "shape": model.shape_text,
+        "core": core,
+        "in_w": input_width(model, options),
+        "features": features,
+        "side": options["input"] == "side",
+        "offset": form.offset,
+        "need": form.need,
+        "udp": form.udp,
+        "value": form.value,
+        "to_packet": form.in_packet,
+        "to_user": form.in_tuser,
+        "result_at": form.result_at,
+        "digest": model.digest[:8],
+    }
+    (folder / "n3ic_top.v").write_text(render("n3ic_top.v.j2", values))
+
+
+def features_text(model: BinaryModel) -> str:
+    """Verilog of the input stage: comparators against the cuts of the input spec."""
+    spec = model.input
+    count = len(spec.features)
+    wires = {name: f"feature{i}" for i, name in enumerate(spec.features)}
+    features = [
+        {"wire": wires[name], "at": 32 * (count - 1 - i), "comment": comment(name)}
+        for i, name in enumerate(spec.features)
+    ]
+    fields: list[dict[str, Any]] = [
+        {
+            "index": i,
+            "kind": f.kind,
+            "wire": wires[f.feature],
+            "first": first,
+            "last": first + f.width - 1,
+            "width": f.width,
+            "clamp": f.clamp,
+            "full": f.width == 32 and f.clamp == (1 << 32) - 1,
+            "cuts": f.cuts,
+        }
+        for i, (first, f) in enumerate(zip(spec.offsets, spec.fields, strict=True))
+    ]
+    return render(
+        "n3ic_features.v.j2", {"n_in": spec.n_bits, "features": features, "fields": fields}
+    )

@@ -1,0 +1,230 @@
+"""cocotb tests of the packet path; test_axis_packets.py runs them under Icarus."""
+
+import itertools
+import os
+import random
+from pathlib import Path
+
+import cocotb
+import numpy as np
+from cocotb.clock import Clock
+from cocotb.triggers import RisingEdge
+from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
+from n3ic.exporters.netfpga import EXPORTER, sequential
+from n3ic.exporters.netfpga.exporter import _plan
+from n3ic.exporters.netfpga.wrapper import packet_format
+
+from n3ic.bits import pack, unpack
+from n3ic.exporting import read_manifest
+from n3ic.model import BinaryModel
+
+DIRECTORY = Path(os.environ["N3IC_EXPORT"])
+OTHER = Path(os.environ["N3IC_OTHER"])
+MODEL = BinaryModel.load(DIRECTORY / "model.n3ic")
+OPTIONS = EXPORTER.parse_options(read_manifest(DIRECTORY)["options"])
+FORM = packet_format(MODEL, OPTIONS)
+MACS = bytes.fromhex("020000000001020000000002")
+
+
+def random_input(rng):
+    """A random input: its bytes in a packet, and what the model says of it."""
+    if OPTIONS["input-stage"] == "features":
+        values = {
+            name: np.array([rng.choice([0, 1, rng.getrandbits(6), rng.getrandbits(32)])])
+            for name in MODEL.input.features
+        }
+        field = b"".join(int(v[0]).to_bytes(4, "big") for v in values.values())
+        return field, MODEL.encode(values)
+    n = MODEL.input.n_bits
+    value = rng.getrandbits(n)
+    bits = np.array([[value >> i & 1 for i in range(n)]], dtype=bool)
+    return value.to_bytes(-(-n // 8), "big"), pack(bits)
+
+
+def answer(model, words):
+    """The ten bytes that the card writes, by the reference model."""
+    trace = model.trace(words)
+    label, margin = int(trace.classes[0]), int(trace.margins[0])
+    return bytes.fromhex(MODEL.digest[:8]) + label.to_bytes(2, "big") + margin.to_bytes(4, "big")
+
+
+def packet(rng, extra, *, match=True):
+    """A packet that asks, with ``extra`` bytes behind it, and the words of its input."""
+    field, words = random_input(rng)
+    if FORM.udp:
+        port = FORM.value if match else FORM.value ^ 1
+        head = bytes.fromhex("080045000000000040004011") + bytes(10)
+        head += b"\x12\x34" + port.to_bytes(2, "big") + b"\x00\x40\xab\xcd"
+    else:
+        head = (FORM.value if match else FORM.value ^ 0x100).to_bytes(2, "big")
+    body = MACS + head
+    body += bytes(max(0, FORM.offset - len(body)))
+    return body + field + rng.randbytes(extra), words
+
+
+def expected(data, words, model=MODEL):
+    """What must come back for a packet that asks."""
+    out = bytearray(data)
+    if FORM.in_packet:
+        out[FORM.result_at : FORM.result_at + 10] = answer(model, words)
+        if FORM.udp:
+            out[40:42] = b"\0\0"
+    return bytes(out)
+
+
+async def start(dut, rng, pauses):
+    """Clock, reset, and the two ends of the packet path."""
+    cocotb.start_soon(Clock(dut.axis_aclk, 5, unit="ns").start())
+    source = AxiStreamSource(
+        AxiStreamBus.from_prefix(dut, "s_axis"),
+        dut.axis_aclk,
+        dut.axis_resetn,
+        reset_active_level=False,
+    )
+    sink = AxiStreamSink(
+        AxiStreamBus.from_prefix(dut, "m_axis"),
+        dut.axis_aclk,
+        dut.axis_resetn,
+        reset_active_level=False,
+    )
+    dut.wr_en.value = 0
+    dut.wr_swap.value = 0
+    dut.axis_resetn.value = 0
+    for _ in range(8):
+        await RisingEdge(dut.axis_aclk)
+    dut.axis_resetn.value = 1
+    for _ in range(4):
+        await RisingEdge(dut.axis_aclk)
+    if pauses:
+        source.set_pause_generator(rng.random() < 0.4 for _ in itertools.count())
+        sink.set_pause_generator(rng.random() < 0.4 for _ in itertools.count())
+    return source, sink
+
+
+async def run(dut, rng, pairs, pauses):
+    """Send packets, and compare what comes back, in order."""
+    source, sink = await start(dut, rng, pauses)
+    for i, (sent, _) in enumerate(pairs):
+        await source.send(AxiStreamFrame(sent, tuser=i))
+    for i, (sent, wanted) in enumerate(pairs):
+        got = await sink.recv()
+        assert bytes(got.tdata) == wanted, f"packet {i} of {len(sent)} bytes"
+        user = got.tuser[0] if isinstance(got.tuser, list) else got.tuser
+        asked = FORM.in_packet and wanted != sent
+        result = 0
+        if FORM.in_tuser and asked:
+            label, margin = wanted[FORM.result_at + 4 :][:2], wanted[FORM.result_at + 6 :][:4]
+            result = 1 << 48 | int.from_bytes(margin, "big") << 16 | int.from_bytes(label, "big")
+        assert user == result << 32 | i
+
+
+def mixed(rng, count):
+    """Packets that ask, that do not, that are too short, and long ones, in random order."""
+    pairs = []
+    for _ in range(count):
+        kind = rng.randrange(5)
+        if kind == 0:
+            data, _ = packet(rng, rng.randrange(100), match=False)
+            pairs.append((data, data))
+        elif kind == 1:  # too short by one byte or by many
+            data, _ = packet(rng, 0)
+            data = data[: rng.choice([FORM.need - 1, rng.randrange(1, FORM.need)])]
+            pairs.append((data, data))
+        else:
+            data, words = packet(rng, rng.choice([0, 1, 31, 32, 33, rng.randrange(1500)]))
+            pairs.append((data, expected(data, words)))
+    return pairs
+
+
+@cocotb.test()
+async def packets_with_pauses(dut):
+    """Random packets with random pauses on both sides."""
+    rng = random.Random(1)
+    await run(dut, rng, mixed(rng, 60), pauses=True)
+
+
+@cocotb.test()
+async def packets_back_to_back(dut):
+    """The same without a pause."""
+    rng = random.Random(2)
+    await run(dut, rng, mixed(rng, 60), pauses=False)
+
+
+@cocotb.test()
+async def packets_that_do_not_ask_pass_at_full_rate(dut):
+    """One beat a clock, once the first packet is through."""
+    rng = random.Random(3)
+    data = [packet(rng, 200, match=False)[0] for _ in range(30)]
+    source, sink = await start(dut, rng, False)
+    for item in data:
+        source.send_nowait(AxiStreamFrame(item))
+    beats = clocks = 0
+    total = sum(-(-len(item) // 32) for item in data)
+    while beats < total:
+        await RisingEdge(dut.axis_aclk)
+        if dut.m_axis_tvalid.value == 1 and dut.m_axis_tready.value == 1:
+            beats += 1
+        clocks += beats > 0
+        assert clocks < 10 * total
+    assert clocks <= total + 1
+    for item in data:
+        assert bytes((await sink.recv()).tdata) == item
+
+
+@cocotb.test()
+async def malformed_keep(dut):
+    """A frame that lacks a byte of the input, in the middle of a beat, passes untouched."""
+    rng = random.Random(4)
+    source, sink = await start(dut, rng, True)
+    data, words = packet(rng, 40)
+    keep = [1] * len(data)
+    keep[FORM.need - 1] = 0
+    await source.send(AxiStreamFrame(data, tkeep=keep))
+    await source.send(AxiStreamFrame(data))
+    got = await sink.recv(compact=False)
+    assert bytes(got.tdata)[: len(data)] == data
+    assert bytes((await sink.recv()).tdata) == expected(data, words)
+
+
+@cocotb.test()
+async def weights_change_in_mid_stream(dut):
+    """Every answer is wholly the old model's or wholly the new one's, with one switch."""
+    rng = random.Random(5)
+    source, sink = await start(dut, rng, True)
+    other = BinaryModel.load(OTHER / "model.n3ic")
+    pairs = [packet(rng, 0) for _ in range(120)]
+    for data, _ in pairs:
+        await source.send(AxiStreamFrame(data))
+
+    async def update():
+        for address, word in sequential.writes(other, _plan(MODEL, OPTIONS)):
+            dut.wr_en.value = 1
+            dut.wr_addr.value = address
+            dut.wr_data.value = word
+            await RisingEdge(dut.axis_aclk)
+        dut.wr_en.value = 0
+        dut.wr_swap.value = 1
+        await RisingEdge(dut.axis_aclk)
+        dut.wr_swap.value = 0
+        # What comes while old inferences are under way must be ignored.
+        dut.wr_en.value = 1
+        dut.wr_data.value = 0
+        await RisingEdge(dut.axis_aclk)
+        while dut.wr_busy.value == 1:
+            await RisingEdge(dut.axis_aclk)
+        dut.wr_en.value = 0
+
+    task = cocotb.start_soon(update())
+    old, new = [], []
+    for data, words in pairs:
+        got = bytes((await sink.recv()).tdata)
+        old.append(got == expected(data, words))
+        new.append(got == expected(data, words, other))
+        assert old[-1] or new[-1], "an answer of neither model"
+    await task
+    switch = old.index(False)
+    assert 0 < switch < len(pairs) - 10
+    assert all(old[:switch])
+    assert all(new[switch:])
+    assert sum(o != n for o, n in zip(old, new, strict=True)) > 10
+    assert unpack(pairs[0][1], MODEL.input.n_bits).any()
