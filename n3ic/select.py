@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import MissingDependencyError, UsageError
-from n3ic.inputs import UINT32_MAX, Field
+from n3ic.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.table import Feature
 
 __all__ = [
@@ -24,7 +24,9 @@ __all__ = [
     "chi2_features",
     "chi2_scores",
     "quantile_fields",
+    "share_bits",
     "thermometer_fields",
+    "weighted_fields",
 ]
 
 Columns = Mapping[str, NDArray[np.int64]]
@@ -264,6 +266,78 @@ def boosted_fields(
     if len(chosen) < bits:
         chosen += _spare_cuts(columns, chosen, bits - len(chosen))
     return thermometer_fields(chosen, tuple(columns), catalogue=catalogue)
+
+
+def weighted_fields(
+    columns: Columns,
+    label: NDArray[np.int64],
+    bits: int,
+    *,
+    hidden: tuple[int, ...] = (32, 16),
+    candidates: int = 384,
+    most_copies: int = 16,
+    seed: int = 0,
+    catalogue: Mapping[str, Feature] | None = None,
+) -> tuple[Field, ...]:
+    """Thermometer fields of boosted cuts, each cut there as often as it earns.
+
+    Gradient-boosted trees choose the candidates. A network with real first weights tells how
+    much weight each deserves (:func:`n3ic.train.importance.bit_importance`). The bits then go
+    one by one to the candidate with the largest weight a copy. Since weights are +1 or -1, two
+    copies of a bit give a neuron the weights -2, 0 and 2 to choose from.
+
+    Args:
+        columns: int64 array of shape ``(rows,)`` per feature, of training rows.
+        label: class index of each row, shape ``(rows,)``.
+        bits: total bit budget.
+        hidden: hidden layers of the network that the bits are for.
+        candidates: how many cuts to choose from.
+        most_copies: most bits of one cut.
+        seed: seed of the boosting and of the network.
+        catalogue: what the features mean, for their units.
+
+    Returns:
+        Fields of ``bits`` bits in total. The first field of a feature has each of its cuts
+        once; further fields of it have the cuts that are there again.
+    """
+    fields = boosted_fields(columns, label, candidates, seed=seed, catalogue=catalogue)
+    if not fields:
+        return ()
+    try:
+        from n3ic.train.importance import bit_importance
+    except ImportError as error:
+        raise MissingDependencyError(
+            "choosing input bits by weight needs PyTorch; install it with: "
+            "pip install 'n3ic[train]'"
+        ) from error
+    encoded = InputSpec(fields).encode(columns)
+    weight = bit_importance(encoded, label, hidden=hidden, seed=seed)
+    copies = share_bits(weight, bits, most_copies)
+    cuts = [(f.feature, cut) for f in fields for cut in f.cuts]
+    out: tuple[Field, ...] = ()
+    for level in range(int(copies.max(initial=0))):
+        again = [cut for cut, count in zip(cuts, copies, strict=True) if count > level]
+        out += thermometer_fields(again, tuple(columns), catalogue=catalogue)
+    return out
+
+
+def share_bits(weight: NDArray[np.float64], bits: int, most: int) -> NDArray[np.int64]:
+    """Copies of each candidate: every bit in turn to the largest weight a copy.
+
+    Args:
+        weight: what each candidate deserves, float64 of shape ``(candidates,)``, not negative.
+        bits: how many to give away.
+        most: most copies of one candidate.
+
+    Returns:
+        int64 array of shape ``(candidates,)`` that sums to ``bits``, or to ``most`` times the
+        candidates where that is less.
+    """
+    copies = np.zeros(len(weight), dtype=np.int64)
+    for _ in range(min(bits, most * len(weight))):
+        worth = np.where(copies < most, weight / (copies + 1), -1.0)
+        copies[int(np.argmax(worth))] += 1
+    return copies
 
 
 def _spare_cuts(columns: Columns, taken: Sequence[Cut], count: int) -> list[Cut]:

@@ -16,7 +16,9 @@ from n3ic.select import (
     chi2_features,
     chi2_scores,
     quantile_fields,
+    share_bits,
     thermometer_fields,
+    weighted_fields,
 )
 from n3ic.table import Feature
 
@@ -145,3 +147,37 @@ def test_columns_must_fit_the_label() -> None:
 
 
 L = np.array([0, 1], dtype=np.int64)
+
+
+@given(
+    weight=st.lists(st.floats(0, 1e6), min_size=1, max_size=12),
+    bits=st.integers(0, 40),
+    most=st.integers(1, 5),
+)
+def test_shared_bits_add_up_and_follow_the_weights(
+    weight: list[float], bits: int, most: int
+) -> None:
+    values = np.array(weight)
+    copies = share_bits(values, bits, most)
+    assert copies.sum() == min(bits, most * len(weight))
+    assert copies.min() >= 0 and copies.max() <= most
+    order = np.argsort(-values, kind="stable")
+    assert (np.diff(copies[order]) <= 0).all()
+
+
+def test_shared_bits_by_hand() -> None:
+    assert share_bits(np.array([6.0, 3.0, 1.0]), 4, 9).tolist() == [3, 1, 0]
+
+
+def test_weighted_fields_repeat_what_earns_more() -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("torch")
+    columns, label = _flows()
+    fields = weighted_fields(columns, label, 48, candidates=16, catalogue=CATALOGUE)
+    spec = InputSpec(fields)
+    assert spec.n_bits == 48
+    assert fields == weighted_fields(columns, label, 48, candidates=16, catalogue=CATALOGUE)
+    cuts = [(f.feature, c) for f in fields for c in f.cuts]
+    counts = {cut: cuts.count(cut) for cut in cuts}
+    assert max(counts.values()) > 1
+    assert max(counts, key=lambda cut: counts[cut])[0] == "size"
