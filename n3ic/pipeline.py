@@ -178,6 +178,17 @@ def train(
     )
     say("comparing the folded network with the trained one")
     check_fold(trained.network, model, bits)
+    if recipe.training.polish:
+        from n3ic.train.polish import polish
+
+        say("polishing the integer network")
+        model = polish(
+            model,
+            pack(train_rows.bits),
+            train_rows.label,
+            rounds=recipe.training.polish,
+            seed=seed,
+        )
     return _result(
         table,
         parts,

@@ -8,11 +8,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from n3ic.datasets.unsw_nb15.recipes import RECIPES
+
 from n3ic.dataset import UseCase
 from n3ic.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
     from n3ic.datasets.unsw_nb15.report import DataReport
+    from numpy.typing import NDArray
 
     from n3ic.table import Feature, FlowTable
 
@@ -60,6 +64,16 @@ class UnswNb15:
                 "or a folder, or take unsw-nb15-synthetic"
             )
         return load_table(path)
+
+    def read_features(self, path: str | Path) -> Mapping[str, NDArray[np.int64]]:
+        """Integer features of flows that may lack labels, derived ones included.
+
+        Raises:
+            DataError: the file is not what it should be; names file, line and column.
+        """
+        from n3ic.datasets.unsw_nb15.loader import load_table
+
+        return load_table(path, labelled=False).features
 
     def check(self, path: str | Path | Sequence[str | Path]) -> DataReport:
         """Read files and report what they are and what is wrong with them.
@@ -160,6 +174,6 @@ USECASE = UseCase(
     summary="tell attacks from benign flows (UNSW-NB15)",
     dataset="unsw-nb15",
     default="unsw-nb15-synthetic",
-    recipes={},
+    recipes=RECIPES,
     positive="attack",
 )

@@ -339,6 +339,11 @@ def _ratio(numerator: Column, denominator: Column, limit: int) -> Column:
     return np.minimum(numerator // np.maximum(denominator, 1), limit)
 
 
+def _difference(a: Column, b: Column, offset: int, limit: int) -> Column:
+    """``a - b``, moved up so that it is not negative."""
+    return np.clip(a - b + offset, 0, limit)
+
+
 def _derived(
     name: str, meaning: str, unit: str, bits: int, why: str, needs: str, of: Callable[..., Column]
 ) -> Derived:
@@ -346,6 +351,7 @@ def _derived(
 
 
 _SUM = "a sum of counters in the flow table"
+_COUNTED = "sums and differences of the connection counters, which a flow table keeps"
 
 DERIVED: tuple[Derived, ...] = (
     _derived(
@@ -443,6 +449,96 @@ DERIVED: tuple[Derived, ...] = (
         _COMPARED,
         "djit dinpkt",
         lambda j, i: _ratio(j << 4, i, 65535),
+    ),
+    _derived(
+        "srv_dst_less_pair",
+        "flows to the same service and destination, less those of the same pair, plus 64",
+        "flow",
+        8,
+        _COUNTED,
+        "ct_srv_dst ct_dst_src_ltm",
+        lambda a, b: _difference(a, b, 64, 255),
+    ),
+    _derived(
+        "srv_src_less_pair",
+        "flows from the same source to the same service, less those of the same pair, plus 64",
+        "flow",
+        8,
+        _COUNTED,
+        "ct_srv_src ct_dst_src_ltm",
+        lambda a, b: _difference(a, b, 64, 255),
+    ),
+    _derived(
+        "src_less_dst",
+        "flows of the same source, less those of the same destination, plus 64",
+        "flow",
+        8,
+        _COUNTED,
+        "ct_src_ltm ct_dst_ltm",
+        lambda a, b: _difference(a, b, 64, 255),
+    ),
+    _derived(
+        "srv_and_pair",
+        "flows of the same service and source, service and destination, and pair, together",
+        "flow",
+        8,
+        _COUNTED,
+        "ct_srv_src ct_srv_dst ct_dst_src_ltm",
+        lambda a, b, c: np.minimum(a + b + c, 255),
+    ),
+    _derived(
+        "src_and_dst",
+        "flows of the same source and of the same destination, together",
+        "flow",
+        8,
+        _COUNTED,
+        "ct_src_ltm ct_dst_ltm",
+        lambda a, b: np.minimum(a + b, 255),
+    ),
+    _derived(
+        "mean_sum",
+        "mean packet sizes of the two directions, added",
+        "byte",
+        12,
+        _SUM,
+        "smean dmean",
+        lambda s, d: np.minimum(s + d, 4095),
+    ),
+    _derived(
+        "mean_less",
+        "mean packet size of the source less that of the destination, plus 2048",
+        "byte",
+        12,
+        _COMPARED,
+        "smean dmean",
+        lambda s, d: _difference(s, d, 2048, 4095),
+    ),
+    _derived(
+        "pkts_less",
+        "packets of the source less those of the destination, plus 32768",
+        "packet",
+        16,
+        _COMPARED,
+        "spkts dpkts",
+        lambda s, d: _difference(s, d, 32768, 65535),
+    ),
+    _derived(
+        "sbytes_per_dpkt",
+        "bytes of the source for each packet of the destination",
+        "byte",
+        24,
+        _COMPARED,
+        "sbytes dpkts",
+        lambda b, n: _ratio(b, n, (1 << 24) - 1),
+    ),
+    _derived(
+        "dbytes_per_spkt",
+        "bytes of the destination for each packet of the source",
+        "byte",
+        24,
+        _COMPARED,
+        "dbytes spkts",
+        lambda b, n: _ratio(b, n, (1 << 24) - 1),
     ),
 )
 """Features that a NIC can afford and the files do not have."""
