@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -236,9 +237,8 @@ def _compare(
 def tool_version(tool: str) -> str:
     """A tool's name and what it says of its version."""
     done = _run([tool, "--version"], COMMAND_SECONDS)
-    lines = [line.strip() for line in (done.stdout or done.stderr).splitlines() if line.strip()]
-    told = [line.removeprefix("Version").strip() for line in lines if any(map(str.isdigit, line))]
-    return f"{tool} {told[0][:60] if told else 'of unknown version'}"
+    found = re.search(r"\d+\.\d[\w.+-]*", done.stdout or done.stderr)
+    return f"{tool} {found[0][:60] if found else 'of unknown version'}"
 
 
 def _run(

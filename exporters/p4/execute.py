@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from n3ic.exporters.p4.interpreter import Outcome, Switch
 from n3ic.exporters.p4.interpreter.switch import FIELD_BITS
+from n3ic.exporters.p4.network import SCORE_BITS
 from n3ic.exporters.p4.packets import PacketFormat, Result, inputs_of
 
 from n3ic.bits import Bits, Words
@@ -16,7 +17,7 @@ from n3ic.export import Run
 from n3ic.model import Trace
 
 INGRESS = 1  # port 1 of bmv2; nf0 of the NetFPGA, whose ports are one bit each
-_SIGN = 1 << 31
+_SIGN = 1 << (SCORE_BITS - 1)
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def run_interpreter(program: Program, words: Words) -> tuple[Run, list[bytes]]:
         scores[row] = result.scores if result.scores is not None else _scores(outcome, packets)
         if result.class_id is None or result.margin is None:
             classes[row] = outcome.value("metadata.class_id")
-            margins[row] = outcome.value("metadata.best") - outcome.value("metadata.second")
+            difference = outcome.value("metadata.best") - outcome.value("metadata.second")
+            margins[row] = difference % (1 << SCORE_BITS)
         else:
             classes[row], margins[row] = result.class_id, result.margin
         for index, bits in enumerate(values):

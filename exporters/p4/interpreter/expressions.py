@@ -221,6 +221,8 @@ def _unary(op: str, value: Typed, line: int) -> Typed:
     run = value.run
     if op == "!":
         boolean(value, line)
+        if value.constant is not None:
+            return constant(BOOL, not value.constant)
         return Typed(BOOL, lambda frame: not run(frame))
     if isinstance(value.type, Integer):
         if op == "~":
@@ -237,6 +239,9 @@ def _unary(op: str, value: Typed, line: int) -> Typed:
 def _binary(op: str, left: Typed, right: Typed, line: int) -> Typed:
     if op in ("&&", "||"):
         a, b = boolean(left, line).run, boolean(right, line).run
+        if left.constant is not None and right.constant is not None:
+            given = (left.constant, right.constant)
+            return constant(BOOL, all(given) if op == "&&" else any(given))
         if op == "&&":
             return Typed(BOOL, lambda frame: a(frame) and b(frame))
         return Typed(BOOL, lambda frame: a(frame) or b(frame))
@@ -312,12 +317,17 @@ def _concatenate(left: Typed, right: Typed, line: int) -> Typed:
 
 def _ternary(expression: s.Ternary, scope: Scope) -> Typed:
     line = expression.line
-    test = boolean(compile_expression(expression.condition, scope), line).run
+    condition = boolean(compile_expression(expression.condition, scope), line)
+    test = condition.run
     then = compile_expression(expression.then, scope)
     otherwise = compile_expression(expression.otherwise, scope)
-    if isinstance(then.type, Integer):
+    if isinstance(then.type, Integer) and isinstance(otherwise.type, Bit):
         then = coerce(then, otherwise.type, line)
     otherwise = coerce(otherwise, then.type, line)
+    if condition.constant is not None:
+        return then if condition.constant else otherwise
+    if isinstance(then.type, Integer):
+        raise P4Error("a choice between literals needs a width", line)
     yes, no = then.run, otherwise.run
     return Typed(then.type, lambda frame: yes(frame) if test(frame) else no(frame))
 

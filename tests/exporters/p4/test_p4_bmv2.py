@@ -1,0 +1,152 @@
+"""The path through p4c and bmv2, with stand-ins for both on real interfaces."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from n3ic.exporters.p4 import EXPORTER, bmv2, wire
+
+from n3ic.compare import first_difference
+from n3ic.errors import MissingDependencyError, UsageError, VerifyError
+from n3ic.model import BinaryModel, random_model
+from n3ic.vectors import verification_vectors
+
+FAKES = Path(__file__).parent / "fakes"
+ALL_TOOLS = ("p4c-bm2-ss", "simple_switch", "simple_switch_CLI")
+
+
+def namespaces() -> list[str]:
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=30)
+    return [line.split()[0] for line in listed.stdout.splitlines() if line.startswith("n3ic-")]
+
+
+def can_make_namespaces() -> bool:
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    try:
+        with bmv2.network_namespace():
+            return True
+    except VerifyError:
+        return False
+
+
+needs_namespaces = pytest.mark.skipif(
+    not can_make_namespaces(), reason="needs root, ip (iproute2) and network namespaces with veth"
+)
+
+
+@pytest.fixture
+def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, script in zip(
+        ALL_TOOLS, ("fake_p4c.py", "fake_switch.py", "fake_cli.py"), strict=True
+    ):
+        tool = folder / name
+        tool.write_text(f"#!{sys.executable}\n" + (FAKES / script).read_text())
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> tuple[BinaryModel, Path]:
+    model = random_model((20, 5, 3), np.random.default_rng(3))
+    out = tmp_path / "out"
+    out.mkdir()
+    EXPORTER.write(model, EXPORTER.parse_options({}), out)
+    return model, out
+
+
+def options(**given: str) -> dict[str, object]:
+    return dict(EXPORTER.parse_options({"with-bmv2": "yes", **given}, verify=True))
+
+
+@needs_namespaces
+def test_packets_cross_the_switch_and_nothing_remains(fakes: Path, exported) -> None:
+    model, out = exported
+    before = namespaces()
+    words = verification_vectors(model, 60)
+    run = EXPORTER.run(out, model, options(), words)
+    assert first_difference(model, run.trace, words) is None
+    assert run.trace.hidden == ()
+    assert run.executor == "simple_switch 0.0.0-fake, compiled by p4c-bm2-ss 0.0.0-fake"
+    assert namespaces() == before
+
+
+@needs_namespaces
+def test_a_switch_that_computes_something_else_is_found(fakes, exported, monkeypatch) -> None:
+    model, out = exported
+    monkeypatch.setenv("N3IC_FAKE", "flip")
+    words = verification_vectors(model, 5)
+    run = EXPORTER.run(out, model, options(), words)
+    assert "class" in str(first_difference(model, run.trace, words))
+
+
+@needs_namespaces
+def test_a_switch_that_changes_the_packet_is_found(fakes, exported, monkeypatch) -> None:
+    model, out = exported
+    monkeypatch.setenv("N3IC_FAKE", "tail")
+    with pytest.raises(VerifyError, match="vector 0: bytes of the packet differ"):
+        EXPORTER.run(out, model, options(), verification_vectors(model, 5))
+
+
+@needs_namespaces
+def test_lost_packets_name_the_vector(fakes, exported, monkeypatch) -> None:
+    model, out = exported
+    before = namespaces()
+    monkeypatch.setenv("N3IC_FAKE", "deaf")
+    monkeypatch.setattr(bmv2, "PACKET_SECONDS", 0.3)
+    with pytest.raises(VerifyError, match=r"vector 0: no packet came back within 0\.3 s"):
+        EXPORTER.run(out, model, options(), verification_vectors(model, 5))
+    assert namespaces() == before
+
+
+@needs_namespaces
+def test_a_switch_that_ends_is_reported_with_its_log(fakes, exported, monkeypatch) -> None:
+    model, out = exported
+    monkeypatch.setenv("N3IC_FAKE", "crash")
+    with pytest.raises(VerifyError, match="simple_switch ended with 3: cannot open the interface"):
+        EXPORTER.run(out, model, options(), verification_vectors(model, 5))
+
+
+@needs_namespaces
+def test_entries_that_the_switch_refuses_are_counted(fakes, exported) -> None:
+    fine = "table_set_default model set_model 0x1\n"
+    program = (exported[1] / "n3ic.p4").read_text()
+    tmp = exported[1]
+    with bmv2.network_namespace() as namespace:
+        compiled = bmv2.compile_program(program, tmp)
+        with bmv2.running_switch(namespace, compiled, tmp / "log") as process:
+            bad = fine + "table_set_default model no_such_action\n"
+            with pytest.raises(VerifyError, match="took 1 of 2 entries"):
+                bmv2.load_entries(namespace, bad, process, tmp / "log")
+    assert process.poll() is not None
+
+
+def test_what_p4c_says_is_in_the_error(fakes: Path, tmp_path: Path) -> None:
+    with pytest.raises(VerifyError, match="p4c-bm2-ss refuses the program: error: line 1"):
+        bmv2.compile_program("control", tmp_path)
+
+
+def test_a_missing_tool_is_named(exported, monkeypatch, tmp_path: Path) -> None:
+    model, out = exported
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    with pytest.raises(MissingDependencyError, match="needs p4c-bm2-ss: install p4c"):
+        EXPORTER.run(out, model, options(), verification_vectors(model, 3))
+
+
+def test_root_is_asked_for(fakes, monkeypatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    with pytest.raises(UsageError, match="run it as root"):
+        bmv2.require()
+
+
+def test_packets_survive_their_framing() -> None:
+    packets = [b"", b"a", bytes(1500)]
+    assert list(wire.split(wire.join(packets))) == packets

@@ -1,0 +1,478 @@
+"""Both P4 targets against the reference: random networks, damage, packets, formats."""
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from n3ic.exporters.p4 import EXPORTER as P4
+from n3ic.exporters.p4.execute import Program
+from n3ic.exporters.p4.exporter import hidden_widths, packet_format
+from n3ic.exporters.p4.packets import FIELD_BITS
+from n3ic.exporters.p4_netfpga import EXPORTER as NETFPGA
+
+from n3ic.compare import first_difference
+from n3ic.errors import ExportError, UsageError, VerifyError
+from n3ic.export import Exporter
+from n3ic.inputs import InputSpec
+from n3ic.model import BinaryModel, HiddenLayer, OutputLayer, random_model
+from n3ic.vectors import verification_vectors
+
+BOTH = pytest.mark.parametrize("target", [P4, NETFPGA], ids=lambda t: t.name)
+
+
+def write(target: Exporter, model: BinaryModel, out: Path, **given: str) -> dict[str, object]:
+    options = target.parse_options({k.replace("_", "-"): v for k, v in given.items()}, verify=True)
+    out.mkdir(parents=True, exist_ok=True)
+    target.write(model, options, out)
+    return dict(options)
+
+
+def difference(target: Exporter, model: BinaryModel, out: Path, options, count: int = 40) -> str:
+    words = verification_vectors(model, count)
+    found = first_difference(model, target.run(out, model, options, words).trace, words)
+    return "" if found is None else str(found)
+
+
+def small(shape=(20, 5, 3), seed=3, density=None) -> BinaryModel:
+    return random_model(shape, np.random.default_rng(seed), density=density)
+
+
+shapes = st.lists(st.integers(1, 40), min_size=1, max_size=3).flatmap(
+    lambda body: st.integers(2, 5).map(lambda classes: (*body, classes))
+)
+
+
+@BOTH
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    shape=shapes,
+    seed=st.integers(0, 2**32 - 1),
+    density=st.sampled_from([None, 0.0, 0.5]),
+    output=st.sampled_from(["class", "scores", "both"]),
+)
+def test_random_networks_give_the_reference_scores(
+    target, tmp_path_factory, shape, seed, density, output
+) -> None:
+    model = random_model(shape, np.random.default_rng(seed), density=density)
+    out = tmp_path_factory.mktemp("out")
+    options = write(target, model, out, output=output)
+    assert difference(target, model, out, options) == ""
+
+
+@BOTH
+def test_the_papers_shape_gives_the_reference_scores(target: Exporter, tmp_path: Path) -> None:
+    model = small((256, 32, 16, 2))
+    options = write(target, model, tmp_path)
+    assert difference(target, model, tmp_path, options, 150) == ""
+
+
+@BOTH
+@pytest.mark.parametrize("field", FIELD_BITS)
+def test_inputs_from_header_fields(target: Exporter, tmp_path: Path, field: str) -> None:
+    for bits in (33, 64):
+        model = small((bits, 4, 2))
+        options = write(target, model, tmp_path, input="field", field=field)
+        assert difference(target, model, tmp_path, options) == ""
+
+
+def test_every_tie_and_margin_is_the_reference_s(tmp_path: Path) -> None:
+    # Scores are the biases plus one bit each: all orders of four classes, ties included.
+    rng = np.random.default_rng(0)
+    biases = [tuple(b) for b in np.ndindex(3, 3, 3, 3)]
+    extreme = (1 << 24) - 1
+    biases += [(-extreme, extreme, -extreme, extreme), (extreme, 0, 0, extreme), (-extreme,) * 4]
+    weights = rng.random((4, 1)) < 0.5
+    output = OutputLayer(weights, bias=np.array(biases[0], dtype=np.int32))
+    model = BinaryModel(InputSpec.raw(1), (), output, tuple("abcd"))
+    options = write(P4, model, tmp_path)
+    program = Program(
+        (tmp_path / "n3ic.p4").read_text(),
+        (tmp_path / "commands.txt").read_text(),
+        packet_format(model, options),
+        (),
+    )
+    running = program.switch()
+    words = np.array([[0], [1]], dtype=np.uint32)
+    for bias in biases:
+        other = OutputLayer(weights, bias=np.array(bias, dtype=np.int32))
+        changed = BinaryModel(InputSpec.raw(1), (), other, tuple("abcd"))
+        for c, b in enumerate(bias):
+            running.load(f"table_set_default l0_n{c}_bias l0_n{c}_add_bias {b % (1 << 32):#x}")
+        trace = changed.trace(words)
+        for row, request in enumerate(program.requests(words)):
+            result = program.packets.result(running.process(request, 1).packet)
+            assert result.scores is not None
+            assert result.scores.tolist() == trace.scores[row].tolist()
+            assert (result.class_id, result.margin) == (trace.classes[row], trace.margins[row])
+
+
+def test_weights_change_while_the_switch_runs(tmp_path: Path) -> None:
+    first, second = small(seed=1), small(seed=2)
+    options = write(P4, first, tmp_path / "first")
+    write(P4, second, tmp_path / "second")
+    # The program is the shape alone; the entries are the network.
+    source = (tmp_path / "first" / "n3ic.p4").read_text()
+    assert source == (tmp_path / "second" / "n3ic.p4").read_text()
+    packets = packet_format(first, options)
+    program = Program(
+        source, (tmp_path / "first" / "commands.txt").read_text(), packets, hidden_widths(first)
+    )
+    running = program.switch()
+    words = verification_vectors(first, 30)
+    for model, name in ((first, "first"), (second, "second")):
+        running.load((tmp_path / name / "commands.txt").read_text())
+        results = [packets.result(running.process(r, 1).packet) for r in program.requests(words)]
+        assert [r.class_id for r in results] == model.trace(words).classes.tolist()
+        assert {f"{r.model:08x}" for r in results} == {model.digest[:8]}
+
+
+def test_a_switch_without_entries_says_so(tmp_path: Path) -> None:
+    model = small()
+    options = write(P4, model, tmp_path)
+    (tmp_path / "commands.txt").write_text("")
+    with pytest.raises(VerifyError, match="vector 0: the result's model is 0"):
+        P4.run(tmp_path, model, options, verification_vectors(model, 3))
+
+
+# --- damage ----------------------------------------------------------------------------------
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1, (old, text.count(old))
+    path.write_text(text.replace(old, new))
+
+
+def line_of(path: Path, start: str) -> str:
+    return next(line for line in path.read_text().splitlines() if line.strip().startswith(start))
+
+
+def plain_model() -> BinaryModel:
+    rng = np.random.default_rng(5)
+    hidden = HiddenLayer(rng.random((4, 20)) < 0.5, thresholds=np.full(4, 10, dtype=np.int32))
+    weights = rng.random((3, 4)) < 0.5
+    weights[2] = weights[0]  # the first and the last class always tie
+    output = OutputLayer(weights, bias=np.zeros(3, dtype=np.int32))
+    return BinaryModel(InputSpec.raw(20), (hidden,), output, ("a", "b", "c"))
+
+
+def test_one_weight_bit_of_an_entry_is_named(tmp_path: Path) -> None:
+    model = plain_model()
+    options = write(P4, model, tmp_path)
+    commands = tmp_path / "commands.txt"
+    line = line_of(commands, "table_set_default l0_n2_weights")
+    words = line.split()
+    words[-1] = f"{int(words[-1], 16) ^ (1 << 7):#x}"
+    change(commands, line, " ".join(words))
+    text = difference(P4, model, tmp_path, options, 400)
+    assert "layer 0" in text
+    assert "neuron 2" in text
+
+
+def test_one_weight_bit_of_a_program_is_named(tmp_path: Path) -> None:
+    model = plain_model()
+    options = write(NETFPGA, model, tmp_path)
+    program = tmp_path / "n3ic.p4"
+    line = line_of(program, "user_metadata.l0_v3 = ~")
+    weights = line.split("20w")[1].split(")")[0]
+    change(program, line, line.replace(weights, f"{int(weights, 16) ^ 1:#x}"))
+    text = difference(NETFPGA, model, tmp_path, options, 400)
+    assert "layer 0" in text
+    assert "neuron 3" in text
+
+
+def test_one_threshold_is_named(tmp_path: Path) -> None:
+    model = plain_model()
+    options = write(P4, model, tmp_path / "p4")
+    commands = tmp_path / "p4" / "commands.txt"
+    line = line_of(commands, "table_set_default l0_n1_threshold")
+    change(commands, line, line.replace("0x0a", "0x0b"))
+    text = difference(P4, model, tmp_path / "p4", options)
+    assert "layer 0" in text
+    assert "neuron 1" in text
+    options = write(NETFPGA, model, tmp_path / "sume")
+    program = tmp_path / "sume" / "n3ic.p4"
+    line = line_of(program, "user_metadata.l0_f1 = ((bit<4>)")
+    change(program, line, line.replace("w10)", "w9)"))
+    text = difference(NETFPGA, model, tmp_path / "sume", options)
+    assert "layer 0" in text
+    assert "neuron 1" in text
+
+
+@BOTH
+def test_one_bias_is_named(target: Exporter, tmp_path: Path) -> None:
+    model = plain_model()
+    options = write(target, model, tmp_path)
+    if target is P4:
+        line = line_of(tmp_path / "commands.txt", "table_set_default l1_n1_bias")
+        change(tmp_path / "commands.txt", line, line.replace("0x00000000", "0x00000001"))
+    else:
+        line = line_of(tmp_path / "n3ic.p4", "user_metadata.score1 =")
+        change(tmp_path / "n3ic.p4", line, line.replace("0x00000000", "0x00000001"))
+    text = difference(target, model, tmp_path, options)
+    assert "score" in text
+    assert "vector" in text
+
+
+@BOTH
+def test_another_bit_order_is_found(target: Exporter, tmp_path: Path) -> None:
+    model = plain_model()
+    options = write(target, model, tmp_path)
+    meta = "meta" if target is P4 else "user_metadata"
+    change(
+        tmp_path / "n3ic.p4",
+        f"{meta}.x = hdr.input.x;",
+        f"{meta}.x = hdr.input.x[9:0] ++ hdr.input.x[19:10];",
+    )
+    assert "layer 0" in difference(target, model, tmp_path, options)
+
+
+@BOTH
+def test_another_tie_rule_is_found(target: Exporter, tmp_path: Path) -> None:
+    model = plain_model()
+    options = write(target, model, tmp_path)
+    meta = "meta" if target is P4 else "user_metadata"
+    # best - score - 1 is negative at a tie, too: the highest index would win.
+    change(
+        tmp_path / "n3ic.p4",
+        f"(({meta}.best - {meta}.score2) >> 31)",
+        f"((({meta}.best - {meta}.score2) - 1) >> 31)",
+    )
+    text = difference(target, model, tmp_path, options, 200)
+    assert "class" in text
+
+
+def test_a_wrong_popcount_mask_is_found(tmp_path: Path) -> None:
+    model = plain_model()
+    options = write(P4, model, tmp_path)
+    change(tmp_path / "n3ic.p4", "L0_MASK3 = 20w0xf0f0f;", "L0_MASK3 = 20w0xf0f0e;")
+    assert "layer 0" in difference(P4, model, tmp_path, options)
+
+
+def test_a_missing_or_cut_program_is_one_clear_error(tmp_path: Path) -> None:
+    model = plain_model()
+    options = write(P4, model, tmp_path)
+    words = verification_vectors(model, 3)
+    program = tmp_path / "n3ic.p4"
+    program.write_text(program.read_text()[:4000])
+    with pytest.raises(VerifyError, match="syntax error"):
+        P4.run(tmp_path, model, options, words)
+    program.unlink()
+    with pytest.raises(VerifyError, match=r"cannot read n3ic\.p4"):
+        P4.run(tmp_path, model, options, words)
+
+
+# --- packets ---------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("field", ["", *FIELD_BITS])
+def test_other_and_short_packets_go_through_untouched(target, tmp_path: Path, field: str) -> None:
+    model = small((40, 3, 2))
+    given = {"input": "field", "field": field} if field else {}
+    options = write(target, model, tmp_path, **given)
+    commands = (tmp_path / "commands.txt").read_text() if target is P4 else ""
+    packets = packet_format(model, options)
+    program = Program((tmp_path / "n3ic.p4").read_text(), commands, packets, (3,))
+    running = program.switch()
+    request = packets.request(0x123456789A)
+    crossed = 0 if target is P4 else 2
+    for size in range(len(request)):
+        outcome = running.process(request[:size], 1)
+        assert (outcome.port, outcome.packet) == (crossed, request[:size])
+    for ethertype in ("0806", "0800", "86dd", "8100", "2323"):
+        if field and ethertype == ("86dd" if field.startswith("ipv6") else "0800"):
+            continue
+        if not field and ethertype == "2323":
+            continue
+        packet = request[:12] + bytes.fromhex(ethertype) + request[14:] + b"more"
+        assert running.process(packet, 1).packet == packet
+    assert running.process(request, 1).packet != request
+
+
+def test_udp_that_is_not_for_the_network_goes_through(tmp_path: Path) -> None:
+    model = small((40, 3, 2))
+    options = write(P4, model, tmp_path, input="field", field="udp.payload", udp_port="5000")
+    packets = packet_format(model, options)
+    commands = (tmp_path / "commands.txt").read_text()
+    running = Program((tmp_path / "n3ic.p4").read_text(), commands, packets, (3,)).switch()
+    request = bytearray(packets.request(5))
+    assert request[36:38] == (5000).to_bytes(2, "big")
+    assert running.process(bytes(request), 1).packet != bytes(request)
+    for at, value in ((36, 0), (23, 6), (14, 0x46), (21, 1)):  # port, TCP, options, fragment
+        other = bytearray(request)
+        other[at] = value
+        assert running.process(bytes(other), 1).packet == bytes(other)
+
+
+def test_packets_are_forwarded(tmp_path: Path) -> None:
+    model = small()
+    options = write(P4, model, tmp_path)
+    commands = (tmp_path / "commands.txt").read_text()
+    packets = packet_format(model, options)
+    running = Program((tmp_path / "n3ic.p4").read_text(), commands, packets, (5,)).switch()
+    packet = packets.request(1)
+    assert [running.process(packet, port).port for port in (0, 1, 2, 3)] == [1, 0, 3, 2]
+    running.load("table_add forward to_port 02:00:00:00:00:01 => 7")
+    assert running.process(packet, 0).port == 7
+    running.load("table_add forward drop_packet 02:00:00:00:00:09 =>")
+    assert running.process(bytes.fromhex("020000000009") + packet[6:], 0).port is None
+
+
+# --- artefacts -------------------------------------------------------------------------------
+
+
+def test_the_source_grows_linearly_with_the_weights(tmp_path: Path) -> None:
+    sizes = {}
+    for neurons in (16, 32, 64, 128):
+        for target in (P4, NETFPGA):
+            out = tmp_path / f"{target.name}{neurons}"
+            write(target, small((64, neurons, 2)), out)
+            sizes[target.name, neurons] = sum(f.stat().st_size for f in out.iterdir())
+    for target in (P4, NETFPGA):
+        steps = [(sizes[target.name, 2 * n] - sizes[target.name, n]) / n for n in (16, 32, 64)]
+        assert max(steps) < 1.2 * min(steps), steps  # the same bytes a neuron at every size
+
+
+def test_p4runtime_holds_the_same_entries(tmp_path: Path) -> None:
+    model = small(density=0.5)
+    write(P4, model, tmp_path)
+    commands = [c.split() for c in (tmp_path / "commands.txt").read_text().splitlines()]
+    request = json.loads((tmp_path / "p4runtime.json").read_text())
+    tutorial = json.loads((tmp_path / "runtime.json").read_text())["table_entries"]
+    source = (tmp_path / "n3ic.p4").read_text()
+    assert len(request["updates"]) == len(tutorial) == len(commands)
+    for update, named, (_, table, action, *data) in zip(
+        request["updates"], tutorial, commands, strict=True
+    ):
+        entry = update["entity"]["tableEntry"]
+        chosen = entry["action"]["action"]
+        assert update["type"] == "MODIFY"
+        assert entry["isDefaultAction"] is True
+        assert f'@name(".{table}") @id({entry["tableId"]:#010x})' in source
+        assert f'@name(".{action}") @id({chosen["actionId"]:#010x})' in source
+        values = [base64.b64decode(p["value"], validate=True) for p in chosen["params"]]
+        assert [int.from_bytes(v, "big") for v in values] == [int(d, 16) for d in data]
+        assert all(len(v) == 1 or v[0] for v in values)  # the canonical, shortest form
+        assert [p["paramId"] for p in chosen["params"]] == list(range(1, len(data) + 1))
+        assert (named["table"], named["action_name"]) == (table, action)
+        assert list(named["action_params"].values()) == [int(d, 16) for d in data]
+        assert all(isinstance(v, int) for v in named["action_params"].values())
+    ids = [u["entity"]["tableEntry"]["tableId"] for u in request["updates"]]
+    assert len(set(ids)) == len(ids)
+    assert {i >> 24 for i in ids} == {2}
+
+
+HOSTILE = ('*/ #include "/etc/passwd"', "a|b`c\n## d", "${x} {{ 7*7 }} %{", "naïve \x00 ☃ */")
+
+
+@BOTH
+def test_hostile_names_stay_out_of_the_code(target: Exporter, tmp_path: Path) -> None:
+    plain = plain_model()
+    output = OutputLayer(
+        np.tile(plain.output.weights[:1], (4, 1)), bias=np.zeros(4, dtype=np.int32)
+    )
+    hostile = BinaryModel(plain.input, plain.hidden, output, HOSTILE, name=HOSTILE[0])
+    options = write(target, hostile, tmp_path / "hostile")
+    friendly = BinaryModel(plain.input, plain.hidden, output, tuple("abcd"), name="m")
+    write(target, friendly, tmp_path / "friendly")
+
+    def body(name: str) -> list[str]:
+        text = (tmp_path / name / "n3ic.p4").read_text()
+        # The model's digest differs, as it holds the names.
+        return [line for line in text.splitlines() if "model" not in line]
+
+    assert body("hostile") == body("friendly")
+    readme = (tmp_path / "hostile" / "README.md").read_text()
+    rows = [line for line in readme.splitlines() if line.startswith("| ") and line[2].isdigit()]
+    assert len(rows) == 4
+    assert all(row.count("|") == 3 for row in rows)
+    assert difference(target, hostile, tmp_path / "hostile", options) == ""
+
+
+@BOTH
+def test_the_same_model_gives_the_same_bytes(target: Exporter, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(target, small(), tmp_path / name)
+    for file in (tmp_path / "a").iterdir():
+        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes()
+
+
+# --- limits and reports ------------------------------------------------------------------------
+
+
+def fit(target: Exporter, shape: tuple[int, ...], **given: str):
+    options = target.parse_options(given)
+    return target.check(small(shape), options)
+
+
+def test_bmv2_refuses_what_p4c_cannot_take() -> None:
+    assert fit(P4, (256, 32, 16, 2)).ok
+    assert fit(P4, (256, 256, 256, 10)).ok
+    wide = fit(P4, (4096, 16, 2)).problems
+    assert "layer 0 needs a field of 4096 bits, p4c takes 2048" in str(wide[0])
+    assert wide[0].nearest == "2048-16-2"
+    large = fit(P4, (1024, 1024, 2)).problems
+    assert "popcount statements" in str(large[0])
+    assert fit(P4, tuple(int(n) for n in large[0].nearest.split("-"))).ok
+
+
+def test_netfpga_refuses_128_neurons_as_the_paper_found() -> None:
+    assert fit(NETFPGA, (256, 32, 16, 2)).ok
+    assert fit(NETFPGA, (256, 64, 2)).ok
+    problems = fit(NETFPGA, (152, 128, 64, 2)).problems
+    assert len(problems) == 1
+    assert "layer 0 has 128 neurons" in str(problems[0])
+    assert problems[0].layer == 0
+    assert problems[0].nearest == "152-64-64-2"
+    assert fit(NETFPGA, (152, 64, 64, 2)).ok
+    many = fit(NETFPGA, (2048, 64, 64, 2)).problems
+    assert "LUTs estimated, the device has 433,200" in str(many[0])
+    assert fit(NETFPGA, tuple(int(n) for n in many[0].nearest.split("-"))).ok
+
+
+def test_a_field_must_hold_the_input(tmp_path: Path) -> None:
+    given = {"input": "field", "field": "ipv6.dst"}
+    problems = fit(P4, (129, 4, 2), **given).problems
+    assert "129 input bits do not fit the 128 bits of ipv6.dst" in str(problems[0])
+    with pytest.raises(ExportError, match="do not fit the 128 bits"):
+        write(P4, small((129, 4, 2)), tmp_path, **given)
+
+
+@BOTH
+def test_options_are_checked(target: Exporter) -> None:
+    for name, value in (("ethertype", "0x100"), ("output", "all"), ("field", "x"), ("wrong", "1")):
+        with pytest.raises(UsageError, match=f"--{name}"):
+            target.parse_options({name: value})
+    with pytest.raises(UsageError, match="is that of IP"):
+        target.check(small(), target.parse_options({"ethertype": "0x800"}))
+
+
+def test_a_forced_export_still_runs(tmp_path: Path) -> None:
+    model = small((2100, 2, 2))
+    options = write(P4, model, tmp_path)
+    assert not P4.check(model, options).ok
+    assert difference(P4, model, tmp_path, options, 5) == ""
+    assert P4.report(model, options, tmp_path).figures
+
+
+@BOTH
+def test_reports_label_every_figure(target: Exporter, tmp_path: Path) -> None:
+    model = small((256, 32, 16, 2))
+    options = write(target, model, tmp_path)
+    figures = {f.name: f for f in target.report(model, options, tmp_path).figures}
+    assert figures["memory.weights"].value == 1092
+    assert figures["stages.popcount"].value == 8 + 5 + 4
+    assert figures["phv"].value >= 32 * 256  # the input in as many fields as neurons
+    assert figures["latency"].value == pytest.approx(2000)
+    assert figures["latency"].kind == "estimated"
+    if target is NETFPGA:
+        assert figures["resources.lut"].value == 144_500
+        assert figures["resources.bram"].value == 518
+    else:
+        assert figures["table.entries"].value == 2 * (32 + 16 + 2) + 1
+    assert all(f.source for f in figures.values())

@@ -1,0 +1,340 @@
+"""The interpreter of P4: what the language says, and what its compilers refuse."""
+
+import pytest
+from n3ic.exporters.p4.interpreter import Outcome, P4Error, Switch
+
+V1MODEL = """
+#include <core.p4>
+#include <v1model.p4>
+%(top)s
+header h_t { bit<16> a; bit<16> b; }
+header small_t { bit<4> high; bit<4> low; }
+struct headers_t { h_t h; small_t small; h_t other; }
+struct meta_t { bit<8> x; bit<8> y; bit<8> z; bit<16> w; bit<1> one; bit<40> wide; bool flag; }
+parser P(packet_in pkt, out headers_t hdr, inout meta_t meta, inout standard_metadata_t sm) {
+    state start {
+        pkt.extract(hdr.h);
+        transition select(hdr.h.a) { 0xffff: more; 16w0xeeee: reject; default: accept; }
+    }
+    state more { pkt.extract(hdr.small); transition accept; }
+}
+control V(inout headers_t hdr, inout meta_t meta) { apply { } }
+%(controls)s
+control I(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t sm) {
+    %(locals)s
+    apply { sm.egress_spec = 1; %(apply)s }
+}
+control E(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t sm) { apply { } }
+control C(inout headers_t hdr, inout meta_t meta) { apply { } }
+control D(packet_out pkt, in headers_t hdr) {
+    apply { pkt.emit(hdr.h); pkt.emit(hdr.small); pkt.emit(hdr.other); %(deparse)s }
+}
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
+PARTS = ("top", "controls", "locals", "apply", "deparse")
+
+
+def switch(**parts: str) -> Switch:
+    return Switch(V1MODEL % (dict.fromkeys(PARTS, "") | parts))
+
+
+def after(packet: bytes = b"\x12\x34\x56\x78", **parts: str) -> Outcome:
+    return switch(**parts).process(packet, 0)
+
+
+def value(expression: str, start: str = "") -> int:
+    return after(apply=f"{start} meta.wide = {expression};").value("metadata.wide")
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [
+        ("(bit<40>) (8w255 + 8w1)", 0),  # wraps
+        ("(bit<40>) (8w0 - 8w1)", 255),
+        ("(bit<40>) (-8w1)", 255),
+        ("(bit<40>) (~8w0x0f)", 0xF0),
+        ("(bit<40>) (8w0x81 << 1)", 2),  # what leaves on the left is lost
+        ("(bit<40>) (8w0x81 >> 1)", 0x40),  # unsigned: zeros come in
+        ("(bit<40>) (8w1 << 8)", 0),  # shifts beyond the width
+        ("(bit<40>) (8w255 >> 300)", 0),
+        ("(bit<40>) (8w1 << meta.y)", 8),
+        ("(bit<40>) (8w0xab ++ 4w0xc)", 0xABC),  # the left side is the high one
+        ("(bit<40>) 16w0xabcd[11:4]", 0xBC),
+        ("(bit<40>) (bit<4>) 8w0xab", 0xB),  # casts keep the low bits
+        ("(bit<40>) (bit<1>) true", 1),
+        ("8 | 1 & 3", 9),
+        ("1 ^ 3 & 2", 3),
+        ("2 + 3 << 1", 10),  # + binds more than <<
+        ("1 == 1 && 2 > 1 ? 7 : 8", 7),
+        ("40w1 & 40w3 == 40w1 ? 40w5 : 40w6", 5),  # & binds more than ==, unlike in C
+        ("false || !true ? 7 : 8", 8),
+        ("(bit<40>) (meta.y == 3 ? 8w7 ++ 8w1 : 16w0 == 16w1 ? 16w1 : 16w2)", 0x701),
+        ("0b1010_1010", 0xAA),
+        ("1_000", 1000),
+        ("(5 - 7) + 3", 1),  # literals without a width have no size
+        ("40w010", 10),  # and no octal
+    ],
+)
+def test_expressions_follow_the_specification(expression: str, result: int) -> None:
+    assert value(expression, "meta.y = 3;") == result
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("meta.x = meta.w;", r"bit<8> expected, got bit<16>"),
+        ("meta.x = meta.y + meta.w;", r"\+ needs two values of one type"),
+        ("meta.x = 256;", "256 does not fit bit<8>"),
+        ("meta.x = -1;", "-1 does not fit bit<8>"),
+        ("meta.x = 4w16;", "does not fit 4 bits"),
+        ("meta.x = meta.y + 300;", "300 does not fit bit<8>"),
+        ("meta.x = meta.y[8:1];", r"\[8:1\] is not within bit<8>"),
+        ("meta.x = meta.y[0:1] ++ 6w0;", "is not within"),
+        ("meta.x[3:0] = meta.y;", r"bit<4> expected, got bit<8>"),
+        ("meta.x = meta.nowhere;", "no field nowhere"),
+        ("nothing.x = 1;", "nothing is not declared"),
+        ("meta.x = 1 ++ meta.y;", r"\+\+ needs two bit<N>"),
+        ("meta.x = ~1;", "~ needs a value with a width"),
+        ("meta.x = meta.y >> -1;", "not negative"),
+        ("meta.flag = meta.one;", "bool expected, got bit<1>"),
+        ("meta.x = (bit<8>) meta.flag;", r"no cast from bool to bit<8>"),
+        ("if (meta.x) { }", "bool expected, got bit<8>"),
+        ("meta.flag = meta.flag < true;", "does not compare bool"),
+        ("meta.flag = !meta.x;", "bool expected"),
+        ("hdr.h = 1;", "no single value"),
+        ("meta.x.setValid();", "is no header"),
+        ("missing();", "action missing is not declared"),
+        ("hdr.h.apply();", "not in the subset"),
+        ("mark_to_drop(meta);", "takes the standard metadata"),
+        ("meta.wide = 41w0;", "bit<40> expected, got bit<41>"),
+        ("bit<8> v = 1; bit<8> v = 2;", "v is declared twice"),
+        ("bit<4096> v = 1;", "p4c takes 2048 at most"),
+        ("meta.x = 3 3;", "syntax error"),
+        ("meta.x = bit<8> meta.y;", "syntax error"),
+        ("return;", "syntax error"),
+        ("bit<8> table = 1;", "syntax error"),
+        ("meta.x = meta.flag ? 1 : 2;", "needs a width"),
+    ],
+)
+def test_programs_that_p4c_refuses_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(P4Error, match=reason) as caught:
+        switch(apply=text)
+    assert caught.value.line > 0
+
+
+def test_headers_are_read_and_written_only_while_valid() -> None:
+    with pytest.raises(P4Error, match=r"headers.other.a is read, but its header is not valid"):
+        after(apply="meta.w = hdr.other.a;")
+    with pytest.raises(P4Error, match="is written, but its header is not valid"):
+        after(apply="hdr.other.a = 1;")
+    with pytest.raises(P4Error, match=r"headers.other.b is sent before it is written"):
+        after(apply="hdr.other.setValid(); hdr.other.a = 1;")
+    sent = after(apply="hdr.other.setValid(); hdr.other.a = 1; hdr.other.b = hdr.h.a;")
+    assert sent.packet == bytes.fromhex("12345678 00011234")
+    assert after(apply="hdr.h.setInvalid();").packet == b""
+
+
+def test_locals_are_read_only_after_they_are_written() -> None:
+    with pytest.raises(P4Error, match="read before it is written"):
+        after(apply="bit<8> v; meta.x = v;")
+    assert after(apply="bit<8> v; v = 3; meta.x = v;").value("metadata.x") == 3
+    assert after(locals="bit<8> v = 4;", apply="meta.x = v;").value("metadata.x") == 4
+
+
+def test_parsing_and_deparsing_keep_the_rest() -> None:
+    packet = bytes.fromhex("ffff5678ab") + b"rest"
+    outcome = after(packet, apply="hdr.small.low = hdr.small.high; hdr.h.b[7:0] = 8w0x99;")
+    assert outcome.packet == bytes.fromhex("ffff5699aa") + b"rest"
+
+
+@pytest.mark.parametrize("packet", [b"", b"\x12", bytes.fromhex("ffff5678"), b"\xee\xee\x00\x00z"])
+def test_short_and_rejected_packets_go_on_unparsed(packet: bytes) -> None:
+    outcome = after(packet, apply="if (hdr.small.isValid()) { hdr.h.a = 0; }")
+    assert outcome.packet == packet
+
+
+def test_dropped_packets_do_not_leave() -> None:
+    outcome = after(apply="mark_to_drop(sm);")
+    assert (outcome.port, outcome.packet) == (None, b"")
+
+
+TABLE = """
+    @name(".set") action set(bit<8> v, bit<16> w) { meta.x = v; meta.w = w; }
+    action nop() { }
+    @name(".t") table t { key = { hdr.h.a: exact; meta.y: exact; }
+        actions = { set; NoAction; } default_action = NoAction(); size = 8; }
+    table keyless { actions = { set; nop; } default_action = set(7, 0x99); }
+"""
+
+
+def test_tables_match_and_defaults_change_at_run_time() -> None:
+    running = switch(locals=TABLE, apply="t.apply(); meta.z = meta.x; keyless.apply();")
+    assert running.process(b"\0\1\0\0", 0).value("metadata.x") == 7
+    assert running.load("table_add t set 0x1 0 => 5 6\n\ntable_set_default I.keyless I.nop") == 2
+    outcome = running.process(b"\0\1\0\0", 0)
+    assert (outcome.value("metadata.z"), outcome.value("metadata.w")) == (5, 6)
+    assert running.process(b"\0\2\0\0", 0).value("metadata.z") == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("table_set_default nowhere set 1 2", "no table nowhere"),
+        ("table_set_default t nop", "table t has no action nop"),
+        ("table_set_default t set 1", "needs 2 parameters, got 1"),
+        ("table_set_default t set 256 2", "0x100 does not fit bit<8>"),
+        ("table_set_default t set -1 2", "does not fit bit<8>"),
+        ("table_set_default t set one 2", "'one' is no number"),
+        ("table_add t set 1 => 1 2", "has 2 keys, got 1"),
+        ("table_add t set 1 2 1 2", "takes KEYS => DATA"),
+        ("table_add t set 0x10000 2 => 1 2", "does not fit bit<16>"),
+        ("table_add I.keyless set => 1 2", "has 0 keys"),
+        ("table_dump t set", "not a table command"),
+    ],
+)
+def test_entries_that_do_not_suit_the_program_are_refused(line: str, reason: str) -> None:
+    running = switch(locals=TABLE, apply="t.apply(); keyless.apply();")
+    with pytest.raises(P4Error, match=f"entry 1: .*{reason}"):
+        running.load(line)
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ({"locals": TABLE, "apply": "t.apply(); t.apply();"}, "t is applied twice"),
+        (
+            {"locals": TABLE, "apply": "if (meta.flag) { t.apply(); } else { t.apply(); }"},
+            "t is applied twice",
+        ),
+        ({"locals": "action a() { a(); }"}, "action a is not declared here"),
+        ({"locals": "action a() { meta.x = 1; } action a() { }"}, "is declared twice"),
+        ({"locals": "table t { actions = { gone; } }"}, "action gone is not declared"),
+        (
+            {"locals": "action a() {} table t { actions = { a; } default_action = NoAction(); }"},
+            "default action NoAction is not in actions",
+        ),
+        ({"locals": "table t { key = { meta.x: lpm; } actions = { NoAction; } }"}, "match kind"),
+        ({"locals": "action a(bit<8> v) { v = 1; }"}, "v may not be written here"),
+        ({"locals": "action a(out bit<8> v) { }"}, "action data is bit<N>"),
+        ({"deparse": "hdr.h.setInvalid();"}, "hdr.h may not be written here"),
+        ({"top": "header odd_t { bit<7> v; }"}, "has 7 bits, not bytes"),
+        ({"top": "const bit<4> K = 16;"}, "16 does not fit bit<4>"),
+        ({"top": "struct h_t { }"}, "type h_t is declared twice"),
+        ({"locals": "Gone() g;", "apply": "g.apply();"}, "there is no control Gone"),
+        ({"top": "#include <other.p4>", "apply": "nowhere = 1;"}, "nowhere is not declared"),
+    ],
+)
+def test_declarations_that_p4c_refuses_are_refused(parts: dict[str, str], reason: str) -> None:
+    with pytest.raises(P4Error, match=reason):
+        switch(**parts)
+
+
+def test_controls_work_on_what_they_are_given() -> None:
+    inner = "control Inner(inout bit<8> v, in meta_t m) { apply { v = v + m.y; } }"
+    two = "Inner() first; Inner() second;"
+    body = "meta.y = 2; first.apply(meta.x, other); second.apply(meta.z, other);"
+    start = "meta_t other;"
+    running = switch(controls=inner, locals=start + two, apply="other.y = 2; " + body)
+    outcome = running.process(b"\0\1\0\0", 0)
+    assert (outcome.value("metadata.x"), outcome.value("metadata.z")) == (2, 2)
+    with pytest.raises(P4Error, match="is passed twice"):
+        switch(controls=inner, locals=two, apply="first.apply(meta.x, meta);")
+    with pytest.raises(P4Error, match="first is applied twice"):
+        switch(controls=inner, locals=start + two, apply=(body + body).replace("second", "first"))
+
+
+def chain(stages: int, neurons: int) -> str:
+    masks = ("0x55", "0x33", "0x0f", "0xff", "0x55", "0x33", "0x0f", "0xff")
+    lines = [
+        f"meta.{v} = (meta.{v} & {m}) + ((meta.{v} >> 1) & {m});"
+        for v in ("x", "y", "z")[:neurons]
+        for m in masks[:stages]
+    ]
+    return "".join(lines)
+
+
+def test_chained_stages_in_one_action_are_refused() -> None:
+    switch(locals="action fine() {" + chain(1, 3) + "}")
+    for neurons in (1, 3):
+        with pytest.raises(P4Error, match="after copy propagation"):
+            switch(locals="action stages() {" + chain(8, neurons) + "}")
+    with pytest.raises(P4Error, match=r"control I .* after copy propagation"):
+        switch(apply=chain(8, 1))
+
+
+SUME = """
+#include <core.p4>
+#include <sume_switch.p4>
+header h_t { bit<16> a; }
+struct headers_t { h_t h; }
+struct meta_t { bit<8> x; bit<300> key; }
+struct digest_t { bit<%(digest)s> d; }
+parser TopParser(packet_in b, out headers_t hdr, out meta_t meta, out digest_t digest,
+                 inout sume_metadata_t sume_metadata) {
+    state start { b.extract(hdr.h); transition accept; }
+}
+control TopPipe(inout headers_t hdr, inout meta_t meta, inout digest_t digest,
+                inout sume_metadata_t sume_metadata) {
+    %(locals)s
+    apply { port_width(); %(apply)s }
+}
+control TopDeparser(packet_out b, in headers_t hdr, in meta_t meta, inout digest_t digest,
+                    inout sume_metadata_t sume_metadata) { apply { b.emit(hdr.h); } }
+SimpleSumeSwitch(TopParser(), TopPipe(), TopDeparser()) main;
+"""
+PORT = "action port_width() { port_t p = sume_metadata.src_port; sume_metadata.dst_port = p << 1; }"
+PORT = PORT.replace("port_t p", "bit<8> p")
+
+
+def sume(apply: str = "", locals_: str = "", digest: int = 256) -> Switch:
+    return Switch(SUME % {"apply": apply, "locals": PORT + locals_, "digest": digest})
+
+
+def test_sume_forwards_to_the_ports_that_are_set() -> None:
+    outcome = sume().process(b"abcd", 1)
+    assert (outcome.port, outcome.packet) == (2, b"abcd")
+    assert sume("sume_metadata.dst_port = 0;").process(b"abcd", 1).port is None
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"locals_": "action a() { if (meta.x == 1) { } }"}, "no if within an action"),
+        ({"digest": 248}, "digest data has 248 bits, not 256"),
+        (
+            {
+                "locals_": "action a(bit<264> v) { } table t { key = { meta.x: exact; } "
+                "actions = { a; NoAction; } default_action = NoAction(); }"
+            },
+            "gives a 33 bytes; SimpleSumeSwitch takes 32 at most",
+        ),
+        ({"locals_": "table t { actions = { NoAction; } }"}, "SimpleSumeSwitch needs a key"),
+    ],
+)
+def test_what_sdnet_refuses_is_refused(given: dict, reason: str) -> None:
+    with pytest.raises(P4Error, match=reason):
+        sume(**given)
+
+
+def test_sume_metadata_starts_undefined() -> None:
+    with pytest.raises(P4Error, match=r"metadata.x is read before it is written"):
+        sume("sume_metadata.dst_port = meta.x;").process(b"abcd", 1)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "",
+        "main",
+        "#include <core.p4>",
+        "Foo() main;",
+        "V1Switch() main;",
+        "\\x00",
+        "/*",
+        "@" * 5000,
+        "#include <core.p4>\n#include <v1model.p4>\nV1Switch(A(), B(), C(), D(), E(), F()) main;",
+    ],
+)
+def test_text_that_is_no_program_is_one_clear_error(source: str) -> None:
+    with pytest.raises(P4Error):
+        Switch(source)
