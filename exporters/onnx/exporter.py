@@ -190,12 +190,16 @@ def _input_stage(b: graph.GraphBuilder, spec: InputSpec) -> None:
     b.tensor("features", len(spec.features), np.int64)
     for name in ("columns", "positive", "clamped", "shifted", "digit"):
         b.tensor(name, n, np.int64)
-    b.tensor("reached", n, np.bool_)
+    for name in ("negative", "above", "reached"):
+        b.tensor(name, n, np.bool_)
     b.tensor("reached_bits", n, np.float32)
     b.tensor("digit_bits", n, np.float32)
     b.node("Gather", ["features", "index"], ["columns"], axis=1)
-    b.node("Max", ["columns", "lowest"], ["positive"])
-    b.node("Min", ["positive", "clamp"], ["clamped"])
+    # Not Min and Max: onnxruntime 1.31 gives min(65536, 4294967295) as the latter for int64.
+    b.node("Less", ["columns", "lowest"], ["negative"])
+    b.node("Where", ["negative", "lowest", "columns"], ["positive"])
+    b.node("Greater", ["positive", "clamp"], ["above"])
+    b.node("Where", ["above", "clamp", "positive"], ["clamped"])
     b.node("GreaterOrEqual", ["clamped", "cut"], ["reached"])
     b.node("Cast", ["reached"], ["reached_bits"], to=1)  # float32
     b.node("Div", ["clamped", "step"], ["shifted"])

@@ -43,9 +43,7 @@ MAX_NODES = 10_000
 _STANDARD = ("", "ai.onnx")
 _CUSTOM = (graph.QONNX_DOMAIN, "finn.custom_op.general", "onnx.brevitas")
 _SHAPING = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
-_INPUT_STAGE = {
-    *("Gather", "Max", "Min", "GreaterOrEqual", "Cast", "Div", "Mod", "Where"),
-}
+_INPUT_STAGE = {"Gather", "Less", "Greater", "GreaterOrEqual", "Cast", "Div", "Mod", "Where"}
 
 
 def read(path: str | Path) -> BinaryModel:
@@ -302,7 +300,7 @@ class _Walk:
 
     def _xnor(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
         x, w = values
-        return xnor_popcount(binary(_signal(x, by), by), _matrix(w, by), by)
+        return xnor_popcount(binary(_signal(x, by), by, (0.0, 1.0)), _matrix(w, by), by)
 
     def _multi_threshold(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
         x, thresholds = values

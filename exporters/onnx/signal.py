@@ -90,8 +90,13 @@ def network_input(width: int, low: float, high: float) -> Signal:
     return Signal((table,), np.ones(width, np.int64), None, None, (), "the input")
 
 
-def binary(signal: Signal, wanted_by: str) -> Binary:
+def binary(signal: Signal, wanted_by: str, values: tuple[float, float] = (-1.0, 1.0)) -> Binary:
     """The bits of a tensor that feeds a binary layer.
+
+    Args:
+        signal: the tensor.
+        wanted_by: the node that takes it, in words.
+        values: what 0 and 1 stand for where every channel is constant.
 
     Raises:
         ModelError: a channel does not step from one value to one other.
@@ -106,7 +111,7 @@ def binary(signal: Signal, wanted_by: str) -> Binary:
                 f"{signal.by}: rounding decides neuron {j} at popcount "
                 f"{min(int(step[j]), int(other[j]))}; runtimes may differ there"
             )
-    low, high, step, falling = _oriented(low, high, step, signal.fan_in)
+    low, high, step, falling = _oriented(low, high, step, signal.fan_in, values)
     if signal.weights is None:
         if falling.any() or (step != 1).any():
             raise ModelError(f"{signal.by}: the input's bits are turned around before the network")
@@ -140,7 +145,7 @@ def _step(signal: Signal, table: Array, wanted_by: str) -> tuple[Array, Array, A
 
 
 def _oriented(
-    low: Array, high: Array, step: Array, fan_in: Array
+    low: Array, high: Array, step: Array, fan_in: Array, values: tuple[float, float]
 ) -> tuple[Array, Array, Array, Bits]:
     """Every channel with its higher value at 1, and which rows that turns around."""
     falling = high < low
@@ -149,12 +154,10 @@ def _oriented(
     constant = low == high
     if constant.any():
         pairs = {(a, b) for a, b in zip(low[~constant], high[~constant], strict=True)}
-        common = pairs.pop() if len(pairs) == 1 else None
+        common = pairs.pop() if len(pairs) == 1 else values
         for j in np.flatnonzero(constant):
             value = low[j]
-            pair = common if common and value in common else (min(-value, value), abs(value))
-            if pair[0] == pair[1]:
-                pair = (value, value + 1)
+            pair = common if value in common else (value, value + 1)
             low[j], high[j] = pair
             step[j] = 0 if value == pair[1] else fan_in[j] + 1
     return low, high, step, falling

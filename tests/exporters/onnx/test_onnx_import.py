@@ -1,0 +1,422 @@
+"""Graphs as users have them become BinaryModels that decide alike, or are refused with a reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from n3ic.exporters.onnx import EXPORTER
+from n3ic.exporters.onnx.importer import parse, read
+
+from n3ic.bits import pack
+from n3ic.errors import ModelError
+from n3ic.model import random_model
+
+onnx = pytest.importorskip("onnx", reason="needs onnx")
+runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+helper = onnx.helper
+FLOAT = onnx.TensorProto.FLOAT
+QONNX = "qonnx.custom_op.general"
+
+
+class Graph:
+    """Builds a chain of nodes; every call adds one and remembers its output."""
+
+    def __init__(self, width: int) -> None:
+        self.width, self.nodes, self.constants, self.last = width, [], [], "x"
+
+    def constant(self, value, dtype=np.float32) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(onnx.numpy_helper.from_array(np.asarray(value, dtype), name))
+        return name
+
+    def add(self, op: str, *inputs: str, domain: str = "", first: bool = True, **attrs) -> Graph:
+        out = f"t{len(self.nodes)}"
+        names = [self.last, *inputs] if first else list(inputs)
+        self.nodes.append(
+            helper.make_node(op, names, [out], name=f"n{out}", domain=domain, **attrs)
+        )
+        self.last = out
+        return self
+
+    def proto(self):
+        graph = helper.make_graph(
+            self.nodes,
+            "test",
+            [helper.make_tensor_value_info("x", FLOAT, ["batch", self.width])],
+            [helper.make_tensor_value_info(self.last, FLOAT, ["batch", "scores"])],
+            initializer=self.constants,
+        )
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(QONNX, 1)]
+        return helper.make_model(graph, ir_version=8, opset_imports=opsets)
+
+    def bytes(self) -> bytes:
+        return self.proto().SerializeToString()
+
+
+def signs(rng, *shape):
+    return np.where(rng.random(shape) < 0.5, 1.0, -1.0).astype(np.float32)
+
+
+def norm(g: Graph, rng, width: int, last: bool = False) -> Graph:
+    gamma = np.ones(width) if last else rng.normal(0, 1, width)
+    return g.add(
+        "BatchNormalization",
+        g.constant(gamma),
+        g.constant(rng.normal(0, 0.5, width)),
+        g.constant(rng.normal(0, 2, width)),
+        g.constant(np.full(width, 1.7) if last else rng.uniform(0.1, 9, width)),
+        epsilon=1e-5,
+    )
+
+
+def decides_alike(g: Graph, rng, rows: int = 400) -> None:
+    """The graph's arg max in onnxruntime is the imported model's class, on every row."""
+    model = parse(g.bytes())
+    bits = rng.random((rows, g.width)) < rng.random((rows, 1))
+    session = runtime.InferenceSession(g.bytes(), providers=["CPUExecutionProvider"])
+    (scores,) = session.run([g.last], {"x": np.where(bits, 1, -1).astype(np.float32)})
+    assert np.array_equal(np.argmax(scores, axis=1), model.trace(pack(bits)).classes)
+
+
+# --- graphs that are binary networks ----------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    width=st.integers(1, 40),
+    hidden=st.lists(st.integers(1, 24), min_size=0, max_size=3),
+    classes=st.integers(2, 4),
+    form=st.sampled_from(["where", "clip", "bias", "gemm"]),
+)
+def test_batch_norm_and_sign_fold_exactly(seed, width, hidden, classes, form):
+    rng = np.random.default_rng(seed)
+    g, n = Graph(width), width
+    for m in hidden:
+        if form == "gemm":
+            g.add("Gemm", g.constant(signs(rng, m, n)), g.constant(rng.normal(0, 1, m)), transB=1)
+        else:
+            g.add("MatMul", g.constant(signs(rng, n, m)))
+        if form == "bias":
+            g.add("Add", g.constant(rng.integers(-3, 4, m) + 0.25))
+        else:
+            norm(g, rng, m)
+        if form == "clip":
+            g.add("Clip", g.constant(-1), g.constant(1))
+        if form == "where":
+            value = g.last
+            g.add("GreaterOrEqual", g.constant(0))
+            g.add("Where", g.constant(1), g.constant(-1))
+            assert value != g.last
+        else:
+            g.add("Sign")
+        n = m
+    g.add("MatMul", g.constant(signs(rng, n, classes)))
+    decides_alike(g, rng)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), width=st.integers(1, 30))
+def test_real_biases_of_two_classes_become_integers(seed, width):
+    rng = np.random.default_rng(seed)
+    g = Graph(width)
+    g.add("Gemm", g.constant(signs(rng, width, 2)), g.constant(rng.normal(0, 3, 2)))
+    decides_alike(g, rng)
+
+
+def test_a_common_scale_of_the_scores_is_left_out():
+    rng = np.random.default_rng(4)
+    g = Graph(20)
+    g.add("MatMul", g.constant(signs(rng, 20, 3)))
+    g.add("Mul", g.constant(0.37)).add("Softmax")
+    decides_alike(g, rng)
+    assert "order" in parse(g.bytes()).provenance["scores"]
+
+
+def test_weights_may_be_computed_from_constants():
+    rng = np.random.default_rng(5)
+    real, g = rng.normal(0, 1, (9, 12)).astype(np.float32), Graph(12)
+    g.add("Sign", g.constant(real), first=False)
+    g.add("Transpose", perm=[1, 0])
+    weights = g.last
+    g.last = "x"
+    g.add("Identity").add("Flatten").add("MatMul", weights)
+    g.add("Add", g.constant(np.full(9, 0.5))).add("Dropout").add("Sign")
+    g.add("MatMul", g.constant(signs(rng, 9, 2)))
+    decides_alike(g, rng)
+
+
+def test_a_neuron_that_falls_with_its_popcount_is_turned_around():
+    g = Graph(3)
+    g.add("MatMul", g.constant([[1], [1], [1]])).add("Neg").add("Sign")
+    g.add("MatMul", g.constant([[1, -1]]))
+    (layer,) = parse(g.bytes()).hidden
+    assert layer.weights.tolist() == [[False, False, False]]
+    assert layer.thresholds.tolist() == [2]
+
+
+def test_constant_neurons_become_extreme_thresholds():
+    g = Graph(4)
+    g.add("MatMul", g.constant(np.ones((4, 3)))).add("Sub", g.constant([9, -9, 0.5])).add("Sign")
+    g.add("MatMul", g.constant(np.ones((3, 2))))
+    (layer,) = parse(g.bytes()).hidden
+    assert layer.thresholds.tolist() == [5, 0, 3]
+
+
+def test_zero_weights_become_a_mask():
+    g = Graph(4)
+    g.add("MatMul", g.constant([[1, 0], [-1, 0], [0, 0], [0, 1]]))
+    g.add("Add", g.constant([0.5, 0.5])).add("Sign")
+    g.add("MatMul", g.constant([[1, -1], [1, 1]]))
+    (layer,) = parse(g.bytes()).hidden
+    assert layer.mask.tolist() == [[True, True, False, False], [False, False, False, True]]
+    decides_alike(g, np.random.default_rng(0), 50)
+
+
+def test_qonnx_nodes():
+    rng = np.random.default_rng(6)
+    g = Graph(10)
+    weights = rng.random((10, 6)) < 0.5
+    thresholds = rng.integers(0, 12, (6, 1))
+    g.add("XnorPopcountMatMul", g.constant(weights), domain=QONNX)
+    g.add("MultiThreshold", g.constant(thresholds), domain=QONNX, out_dtype="BINARY")
+    g.add("XnorPopcountMatMul", g.constant(rng.random((6, 2)) < 0.5), domain=QONNX)
+    model = parse(g.bytes())
+    assert np.array_equal(model.hidden[0].weights, weights.T)
+    assert np.array_equal(model.hidden[0].thresholds, np.minimum(thresholds[:, 0], 11))
+    assert model.output.bias.tolist() == [0, 0]
+
+
+def test_bipolar_quantizers_of_weights_and_activations():
+    g = Graph(3)
+    g.add(
+        "BipolarQuant",
+        g.constant([[0.3, -2], [0, 1], [-1, 5]]),
+        g.constant(1.0),
+        domain=QONNX,
+        first=False,
+    )
+    weights = g.last
+    g.last = "x"
+    g.add("MatMul", weights)
+    g.add("BipolarQuant", g.constant(1.0), domain=QONNX)
+    g.add("MatMul", g.constant([[1, -1], [1, 1]]))
+    (layer,) = parse(g.bytes()).hidden
+    assert layer.weights.tolist() == [[True, True, False], [False, True, True]]
+    assert layer.thresholds.tolist() == [2, 2]
+
+
+# --- graphs that are none ---------------------------------------------------------------------
+
+
+def layer(g: Graph, outputs: int = 2) -> Graph:
+    return g.add("MatMul", g.constant(np.ones((g.width, outputs))))
+
+
+def refused(g: Graph, reason: str) -> None:
+    with pytest.raises(ModelError, match=reason):
+        parse(g.bytes())
+
+
+def test_relu_is_no_binary_activation():
+    g = layer(Graph(4), 3).add("Relu")
+    g.add("MatMul", g.constant(np.ones((3, 2))))
+    refused(g, r"'nt1' \(Relu\): neuron 0 gives 0, 2, 4 .* 'nt2' \(MatMul\) needs two")
+
+
+def test_a_sign_that_meets_zero_is_ambiguous():
+    g = layer(Graph(4), 3).add("Sign")
+    g.add("MatMul", g.constant(np.ones((3, 2))))
+    refused(g, r"\(Sign\): neuron 0 gives -1, 0, 1")
+
+
+def test_real_weights():
+    g = Graph(3)
+    refused(g.add("MatMul", g.constant([[0.3, 1], [-0.7, 1], [0.2, 1]])), "weight|weights")
+
+
+def test_weights_of_two_sizes():
+    g = Graph(3)
+    refused(g.add("MatMul", g.constant([[1, 1], [2, 1], [1, 1]])), r"weight .* is not \+-1 times")
+
+
+def test_weights_whose_sums_round():
+    g = Graph(3)
+    refused(g.add("MatMul", g.constant(np.full((3, 2), 0.1))), "not exact")
+
+
+def test_weights_that_are_not_finite():
+    g = Graph(3)
+    refused(g.add("MatMul", g.constant(np.full((3, 2), np.nan))), "not finite")
+
+
+def test_one_score():
+    refused(layer(Graph(3), 1), "at least two")
+
+
+def test_scores_of_different_scales():
+    g = layer(Graph(30), 2).add("Mul", "scale")
+    g.constants.append(onnx.numpy_helper.from_array(np.array([1, 3], np.float32), "scale"))
+    refused(g, "no integer bias")
+
+
+def test_another_operator():
+    refused(layer(Graph(3), 2).add("Erf"), r"node 'nt1' \(Erf\): Erf is no operator")
+
+
+def test_a_residual_connection():
+    g = layer(Graph(4), 4)
+    first = g.last
+    g.add("Add", g.constant(0.5)).add("Sign")
+    g.add("MatMul", g.constant(np.ones((4, 4)))).add("Add", first)
+    refused(g, "chain of layers")
+
+
+def test_rounding_that_decides_is_refused():
+    g = Graph(3)
+    g.add("MatMul", g.constant([[1, 1]] * 3))
+    # (1 - 1/3) of a mean that no float holds: one way of computing is 0, the other is not.
+    for mean in np.linspace(0.9, 1.1, 400, dtype=np.float32):
+        h = Graph(3)
+        h.add("MatMul", h.constant([[1.0]] * 3))
+        gain, spread = np.float32(1.3), np.float32(2.7)
+        root = np.sqrt(spread + np.float32(1e-5))
+        bias = -(np.float32(1) - mean) / root * gain
+        h.add(
+            "BatchNormalization",
+            *(h.constant([v]) for v in (gain, bias, mean, spread)),
+            epsilon=1e-5,
+        )
+        h.add("GreaterOrEqual", h.constant(0)).add("Where", h.constant(1), h.constant(-1))
+        h.add("MatMul", h.constant([[1.0, -1.0]]))
+        try:
+            parse(h.bytes())
+        except ModelError as error:
+            assert "rounding decides neuron 0 at popcount 2" in str(error)
+            return
+    pytest.fail("no mean made the ways of rounding differ")
+
+
+def test_two_inputs():
+    model = layer(Graph(3), 2).proto()
+    model.graph.input.append(helper.make_tensor_value_info("y", FLOAT, [1, 3]))
+    with pytest.raises(ModelError, match="one input, this graph has 2"):
+        parse(model.SerializeToString())
+
+
+def test_an_input_of_unknown_width():
+    model = layer(Graph(3), 2).proto()
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "n"
+    with pytest.raises(ModelError, match=r"expected the shape \(batch, bits\)"):
+        parse(model.SerializeToString())
+
+
+# --- hostile files ----------------------------------------------------------------------------
+
+
+def test_weights_in_another_file_are_refused(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(24))
+    model = layer(Graph(3), 2).proto()
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    entry = tensor.external_data.add()
+    entry.key, entry.value = "location", str(secret)
+    with pytest.raises(ModelError, match="in another file"):
+        parse(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    "dims", [[1 << 40, 2], [-1, 2], [0, 2], [3, 3], [1] * 20, [1 << 62, 1 << 62]]
+)
+def test_weights_of_a_false_shape(dims):
+    model = layer(Graph(3), 2).proto()
+    del model.graph.initializer[0].dims[:]
+    model.graph.initializer[0].dims.extend(dims)
+    with pytest.raises(ModelError):
+        parse(model.SerializeToString())
+
+
+def test_a_constant_that_would_fill_the_memory():
+    g = Graph(3)
+    g.add("Add", g.constant(np.zeros((20000, 1))), g.constant(np.zeros((1, 20000))), first=False)
+    refused(g.add("Neg"), "too large")
+
+
+def test_functions_subgraphs_and_many_nodes():
+    model = layer(Graph(3), 2).proto()
+    model.functions.append(
+        helper.make_function(
+            "d",
+            "f",
+            ["a"],
+            ["b"],
+            [helper.make_node("Neg", ["a"], ["b"])],
+            [helper.make_opsetid("", 17)],
+        )
+    )
+    with pytest.raises(ModelError):
+        parse(model.SerializeToString())
+    g = layer(Graph(3), 2)
+    for _ in range(10_001):
+        g.add("Identity")
+    refused(g, "at most 10000")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("n3ic.input", "{"),
+        ("n3ic.input", "[" * 100_000),
+        ("n3ic.input", json.dumps({"fields": []})),
+        ("n3ic.input", json.dumps({"fields": [{"feature": "a"}]})),
+        ("n3ic.classes", "{"),
+        ("n3ic.classes", json.dumps(["a"])),
+        ("n3ic.classes", json.dumps(["a", 5])),
+        ("n3ic.classes", json.dumps(["a", "a"])),
+    ],
+)
+def test_damaged_metadata(key, value):
+    model = layer(Graph(3), 2).proto()
+    helper.set_model_props(model, {key: value})
+    with pytest.raises(ModelError):
+        parse(model.SerializeToString())
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_damaged_files_are_clear_errors(damaged_source, data):
+    octets = bytearray(damaged_source)
+    for _ in range(data.draw(st.integers(1, 4))):
+        octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
+    octets = octets[: data.draw(st.integers(0, len(octets)))] or octets
+    try:
+        parse(bytes(octets))
+    except ModelError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.fixture(scope="module")
+def damaged_source(tmp_path_factory) -> bytes:
+    out: Path = tmp_path_factory.mktemp("damaged")
+    model = random_model((5, 3, 2), np.random.default_rng(0))
+    EXPORTER.write(model, EXPORTER.parse_options({}), out)
+    return (out / "model.onnx").read_bytes()
+
+
+def test_files_that_are_none(tmp_path):
+    with pytest.raises(ModelError, match="no such file"):
+        read(tmp_path / "none.onnx")
+    with pytest.raises(ModelError, match="no such file"):
+        read(tmp_path)
+    big = tmp_path / "big.onnx"
+    with big.open("wb") as stream:
+        stream.truncate(300 << 20)
+    with pytest.raises(ModelError, match="larger than"):
+        read(big)
