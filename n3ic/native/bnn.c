@@ -28,7 +28,6 @@
 #define MAX_BLOB ((uint64_t)1 << 28)  /* bytes */
 #define MAX_BLOCK ((uint64_t)1 << 31) /* bytes of one allocation */
 #define LANES 16u                     /* neurons side by side in the vector layout */
-#define BLOCK_ROWS 512u               /* flows of one block in the bit-sliced kernel */
 #define ENCODE_ROWS 512u              /* flows encoded at once by bnn_classify_batch() */
 
 /* --- the network in memory ------------------------------------------------------------- */
@@ -44,11 +43,6 @@ struct layer {
     const uint64_t *rows;      /* inverted weights, [outputs][words64] */
     const uint64_t *row_mask;
     const int32_t *limit; /* thresholds (INT32_MAX in the padding) or biases, [groups * LANES] */
-    /* Bit-sliced kernel: which of 8 sign patterns each neuron takes of each carry. */
-    uint32_t carries;           /* carries of weight 2, a multiple of 16; 0 where not prepared */
-    uint32_t count_bits;        /* bits that hold a popcount and a threshold */
-    const uint16_t *pattern;    /* byte offsets of the patterns, [outputs][carries] */
-    const uint8_t *odd_inverse; /* whether the neuron sees the common parity inverted */
 };
 
 /* Up to 16 bits of a thermometer field, or a whole binary field. */
@@ -71,12 +65,12 @@ struct bnn {
     uint32_t n_chunks;
     uint32_t hidden_words;
     int masked;
+    uint32_t small; /* for the path of small networks: 2 * words + groups; else 0 */
     struct layer layer[MAX_LAYERS];
     const struct chunk *chunks;
     const char **names; /* classes, then features */
     const struct kernel *kernel;
-    const struct kernel *batch; /* for whole blocks of BLOCK_ROWS rows; may be NULL */
-    void *allocated;            /* chain of blocks */
+    void *allocated; /* chain of blocks */
 };
 
 /* Where results go; any pointer may be NULL. */
@@ -90,11 +84,9 @@ struct sink {
 struct kernel {
     const char *name;
     int (*supported)(void);
-    int (*fits)(const struct bnn *net); /* NULL: any network */
     void (*infer)(const struct bnn *net, const uint32_t *words, size_t rows,
                   const struct sink *out);
     void (*encode)(const struct bnn *net, const uint32_t *features, uint32_t *words);
-    int blocks_only; /* chosen by itself for whole blocks alone */
 };
 
 /* --- arg max and margin ---------------------------------------------------------------- */
@@ -550,25 +542,17 @@ TARGET_AVX512 BNN_INLINE void small_avx512(const struct bnn *net, const uint32_t
     }
 }
 
-static int is_small(const struct bnn *net) {
-    if (net->masked || net->n_layers < 2 || net->n_classes != 2 || net->n_words > 8) {
-        return 0;
-    }
-    for (uint32_t l = 0; l + 1 < net->n_layers; l++) {
-        if (net->layer[l].outputs > 32) {
-            return 0;
-        }
-    }
-    return 1;
+/* Apart, so that the small network's path has no large frame. */
+TARGET_AVX512 static __attribute__((noinline)) void infer_large_avx512(const struct bnn *net,
+                                                                       const uint32_t *words,
+                                                                       size_t rows,
+                                                                       const struct sink *out) {
+    drive(net, words, rows, out, fire_avx512, score_avx512);
 }
 
 TARGET_AVX512 static void infer_avx512(const struct bnn *net, const uint32_t *words, size_t rows,
                                        const struct sink *out) {
-    if (out->hidden || !is_small(net)) {
-        drive(net, words, rows, out, fire_avx512, score_avx512);
-        return;
-    }
-    switch (net->n_words * 2 + net->layer[0].groups) {
+    switch (out->hidden ? 0 : net->small) {
 #define SMALL(N)                                                                                   \
     case (N)*2 + 1:                                                                                \
         small_avx512(net, words, rows, out, N, 1);                                                 \
@@ -586,7 +570,7 @@ TARGET_AVX512 static void infer_avx512(const struct bnn *net, const uint32_t *wo
         SMALL(8);
 #undef SMALL
     default:
-        break;
+        infer_large_avx512(net, words, rows, out);
     }
 }
 
@@ -674,14 +658,14 @@ static void infer_neon(const struct bnn *net, const uint32_t *words, size_t rows
 
 /* The fastest last. */
 static const struct kernel kernels[] = {
-    {"portable", always, NULL, infer_portable, encode_portable, 0},
+    {"portable", always, infer_portable, encode_portable},
 #if BNN_X86
-    {"popcnt", has_popcnt, NULL, infer_popcnt, encode_portable, 0},
-    {"avx2", has_avx2, NULL, infer_avx2, encode_avx2, 0},
-    {"avx512", has_avx512, NULL, infer_avx512, encode_avx512, 0},
+    {"popcnt", has_popcnt, infer_popcnt, encode_portable},
+    {"avx2", has_avx2, infer_avx2, encode_avx2},
+    {"avx512", has_avx512, infer_avx512, encode_avx512},
 #endif
 #if BNN_NEON
-    {"neon", always, NULL, infer_neon, encode_portable, 0},
+    {"neon", always, infer_neon, encode_portable},
 #endif
 };
 
@@ -700,15 +684,8 @@ const char *bnn_kernel(const struct bnn *net) {
 }
 
 static void choose_kernel(struct bnn *net) {
-    net->kernel = &kernels[0];
-    net->batch = NULL;
-    for (size_t i = 1; i < N_KERNELS; i++) {
-        if (!kernels[i].supported() || (kernels[i].fits && !kernels[i].fits(net))) {
-            continue;
-        }
-        if (kernels[i].blocks_only) {
-            net->batch = &kernels[i];
-        } else {
+    for (size_t i = 0; i < N_KERNELS; i++) {
+        if (kernels[i].supported()) {
             net->kernel = &kernels[i];
         }
     }
@@ -716,11 +693,8 @@ static void choose_kernel(struct bnn *net) {
 
 int bnn_use_kernel(struct bnn *net, const char *name) {
     for (size_t i = 0; i < N_KERNELS; i++) {
-        const struct kernel *kernel = &kernels[i];
-        if (strcmp(kernel->name, name) == 0 && kernel->supported() &&
-            (!kernel->fits || kernel->fits(net))) {
-            net->kernel = kernel;
-            net->batch = NULL;
+        if (strcmp(kernels[i].name, name) == 0 && kernels[i].supported()) {
+            net->kernel = &kernels[i];
             return BNN_OK;
         }
     }
@@ -753,24 +727,6 @@ const char *bnn_feature_name(const struct bnn *net, uint32_t index) {
     return index < net->n_features ? net->names[net->n_classes + index] : NULL;
 }
 
-static void infer(const struct bnn *net, const uint32_t *words, size_t rows,
-                  const struct sink *out) {
-    size_t done = 0;
-    if (net->batch && !out->hidden && rows >= BLOCK_ROWS) {
-        done = rows - rows % BLOCK_ROWS;
-        net->batch->infer(net, words, done, out);
-    }
-    if (done < rows) {
-        const struct sink rest = {
-            .classes = out->classes ? out->classes + done : NULL,
-            .margins = out->margins ? out->margins + done : NULL,
-            .scores = out->scores ? out->scores + done * net->n_classes : NULL,
-            .hidden = out->hidden,
-        };
-        net->kernel->infer(net, words + done * net->n_words, rows - done, &rest);
-    }
-}
-
 uint32_t bnn_infer(const struct bnn *net, const uint32_t *words, int32_t *margin) {
     uint32_t class_index;
     const struct sink out = {.classes = &class_index, .margins = margin};
@@ -781,13 +737,13 @@ uint32_t bnn_infer(const struct bnn *net, const uint32_t *words, int32_t *margin
 void bnn_infer_batch(const struct bnn *net, const uint32_t *words, size_t rows, uint32_t *classes,
                      int32_t *margins, int32_t *scores) {
     const struct sink out = {.classes = classes, .margins = margins, .scores = scores};
-    infer(net, words, rows, &out);
+    net->kernel->infer(net, words, rows, &out);
 }
 
 void bnn_trace(const struct bnn *net, const uint32_t *words, size_t rows, uint32_t *hidden,
                int32_t *scores) {
     const struct sink out = {.scores = scores, .hidden = hidden};
-    infer(net, words, rows, &out);
+    net->kernel->infer(net, words, rows, &out);
 }
 
 void bnn_encode(const struct bnn *net, const uint32_t *features, uint32_t *words) {
@@ -1048,6 +1004,19 @@ static int read_names(struct bnn *net, struct reader *in) {
     return BNN_OK;
 }
 
+/* Which small network it is, where it is one: its first layer is compiled with fixed sizes. */
+static uint32_t small_shape(const struct bnn *net) {
+    if (net->masked || net->n_layers < 2 || net->n_classes != 2 || net->n_words > 8) {
+        return 0;
+    }
+    for (uint32_t l = 0; l + 1 < net->n_layers; l++) {
+        if (net->layer[l].outputs > 32) {
+            return 0;
+        }
+    }
+    return 2 * net->n_words + net->layer[0].groups;
+}
+
 static int read_blob(struct bnn *net, struct reader *in) {
     const uint32_t magic = take(in);
     const uint32_t version = take(in);
@@ -1126,6 +1095,7 @@ int bnn_load_blob(struct bnn **out, const void *blob, size_t size) {
         bnn_free(net);
         return status;
     }
+    net->small = small_shape(net);
     choose_kernel(net);
     *out = net;
     return BNN_OK;

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from host_models import limits_at, put_word, reseal, small_model, weights_at, word
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from n3ic.errors import ExportError
+from n3ic.model import random_model
+from n3ic.native import blob
+from n3ic.native.library import KernelError, Library
+
+MODEL = small_model()
+BLOB = blob.dump(MODEL)
+WORDS = len(BLOB) // 4
+FIELDS_AT = 10 + 4 * len(MODEL.layers)
+
+
+def test_layout_is_as_documented() -> None:
+    header = [word(BLOB, i) for i in range(10)]
+    cuts = sum(len(f.cuts) for f in MODEL.input.fields)
+    assert BLOB[:4] == b"N3IC"
+    assert header[1:] == [1, len(BLOB), 3, MODEL.input.n_bits, 5, 5, 2, cuts, 0]
+    assert [word(BLOB, 10 + i) for i in range(4)] == [MODEL.input.n_bits, 33, 0, 0]
+    layer = MODEL.hidden[0]
+    at = weights_at(MODEL, 0)
+    got = [word(BLOB, at + i) for i in range(layer.weight_words.size)]
+    assert got == layer.weight_words.ravel().tolist()
+    got = [word(BLOB, limits_at(MODEL, 0) + j) for j in range(layer.n_outputs)]
+    assert got == layer.thresholds.tolist()
+
+
+def test_the_same_model_gives_the_same_bytes() -> None:
+    assert blob.dump(small_model()) == BLOB
+
+
+def test_too_many_layers_are_refused() -> None:
+    model = random_model((*[2] * 66,), np.random.default_rng(0))
+    with pytest.raises(ExportError, match="64"):
+        blob.dump(model)
+
+
+def test_every_truncation_is_refused(library: Library) -> None:
+    for length in range(0, len(BLOB), 3):
+        with pytest.raises(KernelError):
+            library.load(BLOB[:length])
+        if length >= 4:
+            # With a checksum that fits, and with a length that fits too.
+            cut = reseal(BLOB[: length - length % 4])
+            with pytest.raises(KernelError):
+                library.load(cut)
+            if len(cut) >= 16:
+                with pytest.raises(KernelError):
+                    library.load(put_word(cut, 2, len(cut)))
+
+
+def test_every_flipped_bit_is_seen(library: Library) -> None:
+    for at in range(len(BLOB)):
+        damaged = bytearray(BLOB)
+        damaged[at] ^= 1 << at % 8
+        with pytest.raises(KernelError):
+            library.load(bytes(damaged))
+
+
+@pytest.mark.parametrize(
+    ("index", "value", "words"),
+    [
+        (0, 0, "not a weights file"),
+        (1, 2, "another version"),
+        (2, len(BLOB) + 4, "cut short"),
+        (3, 0, "sizes"),
+        (3, 65, "sizes"),
+        (3, 0xFFFFFFFF, "sizes"),
+        (4, 0, "sizes"),
+        (4, 0xFFFFFFFF, "sizes"),
+        (5, 0xFFFFFFFF, "sizes"),
+        (6, 0, "sizes"),
+        (6, 0x10000, "sizes"),
+        (7, 1, "sizes"),
+        (7, 0xFFFF, "sizes"),
+        (8, 0xFFFFFFFF, "cut short"),
+        (8, 0, "field"),
+        (9, 1, "sizes"),
+        (10, 71, "sizes"),
+        (11, 0, "sizes"),
+        (11, 65536, "sizes"),
+        (12, 2, "sizes"),
+        (13, 1, "sizes"),
+        (FIELDS_AT, 5, "field"),
+        (FIELDS_AT + 1, 2, "field"),
+        (FIELDS_AT + 2, 0, "field"),
+        (FIELDS_AT + 2, 33, "field"),
+        (FIELDS_AT + 3, 65536, "field"),
+        (FIELDS_AT + 20, 0, "field"),
+        (FIELDS_AT + 21, 1, "field"),
+        (weights_at(MODEL, 0) + 2, 0, "padding"),
+        (limits_at(MODEL, 0), MODEL.input.n_bits + 2, "threshold"),
+        (limits_at(MODEL, 2), 1 << 24, "bias"),
+        (limits_at(MODEL, 2), -(1 << 24), "bias"),
+        (limits_at(MODEL, 2) + 2, 0, "name"),
+        (limits_at(MODEL, 2) + 2, 0xFFFFFFFF, "name"),
+    ],
+)
+def test_hostile_words_are_refused_with_a_reason(
+    library: Library, index: int, value: int, words: str
+) -> None:
+    with pytest.raises(KernelError, match=words):
+        library.load(put_word(BLOB, index, value))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    changes=st.lists(
+        st.tuples(
+            st.integers(0, WORDS - 2),
+            st.one_of(st.integers(0, 70), st.integers(0, 2**32 - 1), st.sampled_from([2**31])),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_any_words_load_or_are_refused(library: Library, changes: list[tuple[int, int]]) -> None:
+    data = BLOB
+    for index, value in changes:
+        data = put_word(data, index, value)
+    try:
+        net = library.load(data)
+    except KernelError:
+        return
+    # What loads also runs.
+    net.classify(np.zeros((3, net.n_words), dtype=np.uint32))
+
+
+def test_fuzzed_blobs_under_the_sanitizers(bnn_exec: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "w.bin"
+    seen = set()
+    for _ in range(60):
+        data = BLOB
+        for _ in range(int(rng.integers(1, 4))):
+            value = rng.choice([0, 1, 2, 31, 70, 2**16, 2**31, 2**32 - 1, rng.integers(2**32)])
+            data = put_word(data, int(rng.integers(WORDS - 1)), int(value))
+        if rng.random() < 0.3:
+            data = data[: int(rng.integers(len(data)))]
+        path.write_bytes(data)
+        done = subprocess.run(
+            [bnn_exec, "-p", "-w", path],
+            input=bytes(4 * 64),
+            capture_output=True,
+            timeout=60,
+        )
+        assert done.returncode in (0, 1), done.stderr.decode()
+        assert b"Sanitizer" not in done.stderr
+        assert b"runtime error" not in done.stderr
+        seen.add(done.returncode)
+    assert 1 in seen

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from host_models import small_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from n3ic.compare import first_difference
+from n3ic.inputs import Field, InputSpec
+from n3ic.model import BinaryModel, OutputLayer, random_model
+from n3ic.native import blob
+from n3ic.native.library import KernelError, Library
+from n3ic.vectors import verification_vectors
+
+widths = st.one_of(
+    st.integers(1, 70), st.sampled_from([31, 32, 33, 64, 96, 127, 128, 152, 255, 256, 257])
+)
+
+
+def check_all_kernels(library: Library, model: BinaryModel, count: int) -> None:
+    words = verification_vectors(model, count)
+    net = library.load(blob.dump(model))
+    for kernel in library.kernels:
+        net.use_kernel(kernel)
+        assert net.kernel == kernel
+        difference = first_difference(model, net.trace(words, model), words)
+        assert difference is None, f"{kernel}: {difference}"
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    inputs=widths,
+    hidden=st.lists(st.integers(1, 70), max_size=4),
+    classes=st.integers(2, 40),
+    density=st.sampled_from([None, None, 0.0, 0.3, 1.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_every_kernel_gives_the_reference(
+    library: Library,
+    inputs: int,
+    hidden: list[int],
+    classes: int,
+    density: float | None,
+    seed: int,
+) -> None:
+    rng = np.random.default_rng(seed)
+    model = random_model((inputs, *hidden, classes), rng, density=density)
+    check_all_kernels(library, model, 64)
+
+
+@pytest.mark.parametrize("inputs", [32 * w - d for w in range(1, 10) for d in (0, 1)])
+@pytest.mark.parametrize("outputs", [1, 16, 17, 32, 33])
+def test_small_networks_of_every_first_layer(library: Library, inputs: int, outputs: int) -> None:
+    model = random_model((inputs, outputs, 20, 2), np.random.default_rng(inputs))
+    check_all_kernels(library, model, 40)
+
+
+@pytest.mark.parametrize("shape", [(4096, 130, 3), (20_001, 2, 2), (33, 2049, 2), (40, 5, 700)])
+@pytest.mark.parametrize("density", [None, 0.5])
+def test_large_layers(library: Library, shape: tuple[int, ...], density: float | None) -> None:
+    # Beyond 31 words the byte counters of AVX2 and NEON are emptied on the way.
+    check_all_kernels(library, random_model(shape, np.random.default_rng(1), density=density), 30)
+
+
+def test_the_lowest_class_wins_a_tie_and_the_margin_is_zero(library: Library) -> None:
+    weights = np.zeros((5, 40), dtype=np.bool_)
+    bias = np.array([-1, 3, 3, 0, 3], dtype=np.int32)
+    names = tuple("abcde")
+    model = BinaryModel(InputSpec.raw(40), (), OutputLayer(weights, bias=bias), names)
+    words = verification_vectors(model, 20)
+    net = library.load(blob.dump(model))
+    for kernel in library.kernels:
+        net.use_kernel(kernel)
+        got = net.classify(words)
+        assert set(got.classes) == {1}, kernel
+        assert set(got.margins) == {0}, kernel
+
+
+def test_encoding_is_that_of_the_model(library: Library) -> None:
+    model = small_model()
+    rng = np.random.default_rng(0)
+    edges = [0, 1, 4, 5, 9, 10, 44, 45, 46, 99, 100, 199, 200, 201, 65535, 65536]
+    edges += [3_999_999_999, 4_000_000_000, 2**32 - 1, -5, 2**40]
+    columns = {name: rng.choice(edges, 500) for name in model.input.features}
+    net = library.load(blob.dump(model))
+    for kernel in library.kernels:
+        net.use_kernel(kernel)
+        assert np.array_equal(net.encode(columns), model.encode(columns)), kernel
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_encoding_of_drawn_specs(library: Library, data: st.DataObject) -> None:
+    fields = []
+    for i in range(data.draw(st.integers(1, 6))):
+        name = f"f{data.draw(st.integers(0, 2))}"
+        if data.draw(st.booleans()):
+            width = data.draw(st.integers(1, 32))
+            clamp = data.draw(st.integers(1, 2**width - 1))
+            fields.append(Field(name, "binary", width, clamp))
+        else:
+            top = data.draw(st.sampled_from([60, 2**32 - 1]))
+            cuts = data.draw(st.sets(st.integers(1, top), min_size=1, max_size=50))
+            fields.append(Field.thermometer(name, sorted(cuts)))
+        del i
+    spec = InputSpec(tuple(fields))
+    rng = np.random.default_rng(0)
+    model = random_model((spec.n_bits, 2), rng)
+    model = BinaryModel(spec, (), model.output, model.classes)
+    cuts_seen = [c + d for f in fields for c in (*f.cuts, f.clamp) for d in (-1, 0, 1)]
+    values = np.array([0, 2**32 - 1, *cuts_seen])
+    columns = {name: rng.permutation(values) for name in spec.features}
+    net = library.load(blob.dump(model))
+    for kernel in library.kernels:
+        net.use_kernel(kernel)
+        assert np.array_equal(net.encode(columns), model.encode(columns)), kernel
+
+
+def test_names_come_back(library: Library) -> None:
+    model = small_model()
+    net = library.load(blob.dump(model))
+    assert net.classes == model.classes
+    assert net.features == model.input.features
+
+
+def test_an_unknown_kernel_is_refused(library: Library) -> None:
+    net = library.load(blob.dump(small_model()))
+    with pytest.raises(KernelError, match="no kernel"):
+        net.use_kernel("sse9")
