@@ -117,6 +117,10 @@ class UnswNb15Synthetic:
             raise DataError(f"{path}: these flows are not synthetic; read them as {DATASET.name}")
         return table
 
+    def read_features(self, path: str | Path) -> Mapping[str, NDArray[np.int64]]:
+        """Integer features of flows that may lack labels, as for the real data."""
+        return DATASET.read_features(path)
+
     def generate(self, rows: int | None = None, seed: int | None = None) -> FlowTable:
         """Generate flows: the same seed and rows give the same table."""
         from n3ic.datasets.unsw_nb15 import synthetic
