@@ -338,7 +338,7 @@ def check_header(sheet: Sheet, names: Sequence[str], required: Collection[str]) 
         DataError: a column is missing or comes twice, or the separator is not a comma.
     """
     missing = [c for c in required if c not in names]
-    if missing and sheet.separator != ",":
+    if sheet.separator != ",":
         seen = SEPARATORS[sheet.separator]
         raise DataError(
             f"{sheet.name}, line 1: columns are separated by a {seen} ({sheet.separator!r}), "
