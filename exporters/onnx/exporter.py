@@ -32,6 +32,7 @@ class OnnxExporter(Exporter):
 
     name: ClassVar[str] = "onnx"
     summary: ClassVar[str] = "ONNX graph of standard operators, for onnxruntime and others"
+    reads: ClassVar[tuple[str, ...]] = (".onnx",)
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "input",
@@ -93,7 +94,7 @@ class OnnxExporter(Exporter):
             "checking, for hosts and for other tools; speed is that of the runtime.",
         )
 
-    def read(self, path: str | Path) -> BinaryModel:
+    def read(self, path: Path) -> BinaryModel:
         """The BinaryModel of an ONNX or QONNX graph; see :func:`importer.read`."""
         from n3ic.exporters.onnx.importer import read
 

@@ -68,6 +68,14 @@ class GraphBuilder:
             self._annotations[name] = kind
         return name
 
+    def matrix(self, name: str, shape: tuple[int, int], kind: str = "") -> str:
+        """Declare a float32 tensor without a batch dimension."""
+        helper = self._onnx.helper
+        self._values[name] = helper.make_tensor_value_info(name, 1, shape)  # float32
+        if kind:
+            self._annotations[name] = kind
+        return name
+
     def node(
         self, op: str, inputs: Sequence[str], outputs: Sequence[str], domain: str = "", **attrs: Any
     ) -> None:
@@ -170,11 +178,12 @@ def cut(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
 
 
 def with_batch(model: Any, rows: int) -> Any:
-    """A copy of a graph whose tensors have ``rows`` rows."""
+    """A copy of a graph of batch 1 whose tensors have ``rows`` rows."""
     copy = require("onnx").ModelProto()
     copy.CopyFrom(model)
     for value in (*copy.graph.input, *copy.graph.output, *copy.graph.value_info):
-        value.type.tensor_type.shape.dim[0].dim_value = rows
+        if not value.name.startswith("quantized_"):  # weights have no batch
+            value.type.tensor_type.shape.dim[0].dim_value = rows
     return copy
 
 

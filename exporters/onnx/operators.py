@@ -18,8 +18,10 @@ def _divide(a: Array, b: Array) -> Array:
     if not b.all():
         raise ModelError("a division by 0")
     if a.dtype.kind in "iu":  # integers are cut off towards 0
-        return np.asarray((a - np.fmod(a, b)) // b, dtype=a.dtype)
-    return np.asarray(a / b)
+        whole: Array = (a - np.fmod(a, b)) // b
+        return whole.astype(a.dtype)
+    quotient: Array = np.true_divide(a, b)
+    return quotient
 
 
 def _relu(a: Array) -> Array:

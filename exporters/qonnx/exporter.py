@@ -1,4 +1,9 @@
-"""The target ``qonnx``: XnorPopcountMatMul and MultiThreshold, as FINN and hls4ml read them."""
+"""The target ``qonnx``: XNOR-popcount or bipolar nodes, as FINN and hls4ml read them.
+
+The form ``xnor`` counts agreements of 0/1 bits (``XnorPopcountMatMul``, ``MultiThreshold``); FINN
+has hardware for these nodes. The form ``bipolar`` multiplies +-1 values (``MatMul`` of
+``BipolarQuant`` weights, ``Add``, ``BipolarQuant``), which is what hls4ml parses.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,8 @@ from n3ic.exporters.onnx.exporter import FILE, bits_of, file_report, ternary, wr
 
 from n3ic.bits import Words, unpack
 from n3ic.errors import ExportError, VerifyError
-from n3ic.export import Exporter, Fit, Options, Problem, Report, Run
-from n3ic.model import BinaryModel, Connections, HiddenLayer, Trace, margins_of
+from n3ic.export import Exporter, Fit, Option, Options, Problem, Report, Run
+from n3ic.model import BinaryModel, Connections, HiddenLayer, Trace, classes_of, margins_of
 
 OPSETS = {"": 11, graph.QONNX_DOMAIN: 1}
 _ROWS = 4096  # rows that the executor gets at once
@@ -22,7 +27,16 @@ class QonnxExporter(Exporter):
     """A graph of QONNX nodes with its data types annotated."""
 
     name: ClassVar[str] = "qonnx"
-    summary: ClassVar[str] = "QONNX graph of XNOR-popcount and threshold nodes, for FINN and hls4ml"
+    summary: ClassVar[str] = "QONNX graph of XNOR-popcount or bipolar nodes, for FINN and hls4ml"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "form",
+            "xnor: XnorPopcountMatMul and MultiThreshold, for FINN; bipolar: MatMul and "
+            "BipolarQuant, for hls4ml",
+            "xnor",
+            choices=("xnor", "bipolar"),
+        ),
+    )
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
         """Whether the weights fit one file and the scores fit float32."""
@@ -41,8 +55,10 @@ class QonnxExporter(Exporter):
         """Write the graph and its README."""
         if int(np.abs(model.output.bias).max()) + model.output.n_inputs > 1 << 24:
             raise ExportError(str(self.check(model, options).problems[-1]))
-        (out / FILE).write_bytes(graph.to_bytes(build(model)))
-        write_readme(self.folder, out, model, {})
+        bipolar = options["form"] == "bipolar"
+        built = build_bipolar(model) if bipolar else build(model)
+        (out / FILE).write_bytes(graph.to_bytes(built))
+        write_readme(self.folder, out, model, {"bipolar": bipolar})
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
         """Run the graph in qonnx's executor and keep every layer's output."""
@@ -50,7 +66,9 @@ class QonnxExporter(Exporter):
         wrapper = graph.require("qonnx.core.modelwrapper").ModelWrapper
         whole = graph.read(directory / FILE)
         bits = unpack(words, model.input.n_bits).astype(np.float32)
-        names = ["scores", "class", *(f"bits_{i + 1}" for i in range(len(model.hidden)))]
+        bipolar = options["form"] == "bipolar"
+        layers = [f"{'signs' if bipolar else 'bits'}_{i + 1}" for i in range(len(model.hidden))]
+        names = ["scores", *([] if bipolar else ["class"]), *layers]
         parts = []
         for start in range(0, max(1, len(bits)), _ROWS):
             rows = bits[start : start + _ROWS]
@@ -60,15 +78,19 @@ class QonnxExporter(Exporter):
             if missing:
                 raise VerifyError(f"the graph has no tensor {missing[0]!r}")
             parts.append([context[name] for name in names])
-        scores, classes, *hidden = (np.concatenate(c) for c in zip(*parts, strict=True))
+        scores, *others = (np.concatenate(c) for c in zip(*parts, strict=True))
         if not np.array_equal(scores, np.rint(scores)):
             raise VerifyError("a score is not an integer")
         integers = scores.astype(np.int32)
+        if bipolar:  # the graph ends with the scores
+            classes, hidden = classes_of(integers), [(x + 1) / 2 for x in others]
+        else:
+            classes, hidden = others[0].reshape(-1).astype(np.int64), others[1:]
         version = graph.require("importlib.metadata").version("qonnx")
         return Run(
             Trace(
                 integers,
-                classes.reshape(-1).astype(np.int64),
+                classes,
                 margins_of(integers),
                 tuple(bits_of(values, i) for i, values in enumerate(hidden)),
             ),
@@ -84,7 +106,7 @@ class QonnxExporter(Exporter):
             "make of it.",
         )
 
-    def read(self, path: str | Path) -> BinaryModel:
+    def read(self, path: Path) -> BinaryModel:
         """The BinaryModel of an ONNX or QONNX graph; see the target ``onnx``."""
         from n3ic.exporters.onnx.importer import read
 
@@ -115,34 +137,73 @@ def build(model: BinaryModel) -> Any:
     return b.model(model, ["bits"], ["scores", "class"], OPSETS)
 
 
+def build_bipolar(model: BinaryModel) -> Any:
+    """The graph of a model in +-1 values, as a ModelProto with a batch of one row."""
+    b = graph.GraphBuilder(1)
+    b.constant("scale", np.float32(1).reshape(1))
+    b.tensor("bits", model.input.n_bits, np.float32, "BINARY")
+    source = _signs(b, 0, "bits", model.input.n_bits, "signs_0")
+    for i, layer in enumerate(model.layers):
+        b.constant(f"weights_{i}", ternary(layer).T.copy(), "" if layer.mask is None else "TERNARY")
+        weights = f"weights_{i}"
+        if layer.mask is None:
+            weights = b.matrix(f"quantized_{i}", (layer.n_inputs, layer.n_outputs), "BIPOLAR")
+            b.node("BipolarQuant", [f"weights_{i}", "scale"], [weights], graph.QONNX_DOMAIN)
+        b.tensor(f"dot_{i}", layer.n_outputs, np.float32, "INT32")
+        b.node("MatMul", [source, weights], [f"dot_{i}"])
+        if isinstance(layer, HiddenLayer):
+            levels = layer.fan_in - 2 * layer.thresholds
+            b.constant(f"levels_{i}", levels.astype(np.float32), "INT32")
+            b.tensor(f"above_{i}", layer.n_outputs, np.float32, "INT32")
+            b.node("Add", [f"dot_{i}", f"levels_{i}"], [f"above_{i}"])
+            source = b.tensor(f"signs_{i + 1}", layer.n_outputs, np.float32, "BIPOLAR")
+            b.node("BipolarQuant", [f"above_{i}", "scale"], [source], graph.QONNX_DOMAIN)
+    _agreements(b, model, f"dot_{len(model.layers) - 1}", "agreements")
+    b.constant("bias", model.output.bias.astype(np.float32), "INT32")
+    b.tensor("scores", model.output.n_outputs, np.float32, "INT32")
+    b.node("Add", ["agreements", "bias"], ["scores"])
+    return b.model(model, ["bits"], ["scores"], OPSETS)
+
+
 def _product(b: graph.GraphBuilder, i: int, layer: Connections, source: str) -> str:
     if layer.mask is None:
         b.constant(f"weights_{i}", layer.weights.T.astype(np.float32), "BINARY")
         counted = b.tensor(f"agreements_{i}", layer.n_outputs, np.float32, "UINT32")
         b.node("XnorPopcountMatMul", [source, f"weights_{i}"], [counted], graph.QONNX_DOMAIN)
         return counted
+    b.constant(f"weights_{i}", ternary(layer).T.copy(), "TERNARY")
+    signs = _signs(b, i, source, layer.n_inputs, f"signs_{i}")
+    counted = b.tensor(f"dot_{i}", layer.n_outputs, np.float32, "INT32")
+    b.node("MatMul", [signs, f"weights_{i}"], [counted])
+    return counted
+
+
+def _signs(b: graph.GraphBuilder, i: int, source: str, width: int, name: str) -> str:
+    """Bits as +-1: 2 x - 1."""
     b.constant(f"two_{i}", np.float32(2).reshape(1))
     b.constant(f"minus_one_{i}", np.float32(-1).reshape(1))
-    b.constant(f"weights_{i}", ternary(layer).T.copy(), "TERNARY")
-    b.tensor(f"doubled_{i}", layer.n_inputs, np.float32, "UINT2")
-    b.tensor(f"signs_{i}", layer.n_inputs, np.float32, "BIPOLAR")
-    counted = b.tensor(f"dot_{i}", layer.n_outputs, np.float32, "INT32")
+    b.tensor(f"doubled_{i}", width, np.float32, "UINT2")
+    b.tensor(name, width, np.float32, "BIPOLAR")
     b.node("Mul", [source, f"two_{i}"], [f"doubled_{i}"])
-    b.node("Add", [f"doubled_{i}", f"minus_one_{i}"], [f"signs_{i}"])
-    b.node("MatMul", [f"signs_{i}", f"weights_{i}"], [counted])
-    return counted
+    b.node("Add", [f"doubled_{i}", f"minus_one_{i}"], [name])
+    return name
+
+
+def _agreements(b: graph.GraphBuilder, model: BinaryModel, counted: str, name: str) -> None:
+    """(dot + connections) / 2, a whole number of agreements; float32 holds both exactly."""
+    output = model.output
+    b.constant("fan_in", output.fan_in.astype(np.float32))
+    b.constant("half", np.float32(0.5).reshape(1))
+    b.tensor("agreements_twice", output.n_outputs, np.float32, "INT32")
+    b.tensor(name, output.n_outputs, np.float32, "INT32")
+    b.node("Add", [counted, "fan_in"], ["agreements_twice"])
+    b.node("Mul", ["agreements_twice", "half"], [name])
 
 
 def _output_stage(b: graph.GraphBuilder, model: BinaryModel, counted: str) -> None:
     output = model.output
     if output.mask is not None:
-        # (dot + connections) / 2 is a whole number of agreements; float32 holds both exactly.
-        b.constant("fan_in", output.fan_in.astype(np.float32))
-        b.constant("half", np.float32(0.5).reshape(1))
-        b.tensor("agreements_twice", output.n_outputs, np.float32, "INT32")
-        b.tensor("agreements", output.n_outputs, np.float32, "INT32")
-        b.node("Add", [counted, "fan_in"], ["agreements_twice"])
-        b.node("Mul", ["agreements_twice", "half"], ["agreements"])
+        _agreements(b, model, counted, "agreements")
         counted = "agreements"
     b.constant("bias", output.bias.astype(np.float32), "INT32")
     b.constant("k", np.array([1], np.int64))

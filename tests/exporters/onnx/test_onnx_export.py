@@ -26,6 +26,23 @@ onnx = pytest.importorskip("onnx", reason="needs onnx")
 runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
 pytest.importorskip("qonnx", reason="needs qonnx")
 
+
+class Bipolar:
+    """The target qonnx in its bipolar form."""
+
+    name = "qonnx"
+
+    def parse_options(self, given):
+        return QONNX.parse_options({"form": "bipolar", **given})
+
+    def __getattr__(self, name):
+        return getattr(QONNX, name)
+
+
+BIPOLAR = Bipolar()
+GRAPHS = pytest.mark.parametrize(
+    "target", [ONNX, QONNX, BIPOLAR], ids=["onnx", "qonnx", "qonnx-bipolar"]
+)
 TARGETS = pytest.mark.parametrize("target", [ONNX, QONNX], ids=["onnx", "qonnx"])
 
 
@@ -54,7 +71,7 @@ def as_it_was(imported: BinaryModel, model: BinaryModel) -> bool:
     return replace(imported, provenance=model.provenance) == expected
 
 
-@TARGETS
+@GRAPHS
 @pytest.mark.parametrize(
     ("shape", "density"),
     [
@@ -73,7 +90,7 @@ def test_equal_scores_and_the_way_back(tmp_path, target, shape, density):
     assert as_it_was(read(out / "model.onnx"), model)
 
 
-@TARGETS
+@GRAPHS
 @settings(max_examples=25, deadline=None)
 @given(
     shape=st.lists(st.integers(1, 70), min_size=1, max_size=4),
@@ -96,7 +113,7 @@ def test_the_core_exports_and_verifies(tmp_path, target):
     assert result.ok, str(result)
 
 
-@TARGETS
+@GRAPHS
 def test_same_model_same_bytes(tmp_path, target):
     model = random_model((40, 33, 2), np.random.default_rng(3))
     first, second = write(target, model, tmp_path / "a"), write(target, model, tmp_path / "b")
@@ -216,7 +233,7 @@ def test_a_changed_threshold_is_named(tmp_path, tied, target):
     assert "layer 1, neuron 3" in difference(target, tied, out, 1000)
 
 
-@TARGETS
+@GRAPHS
 def test_a_changed_bit_order_is_named(tmp_path, tied, target):
     out = write(target, tied, tmp_path)
     change_constant(out, "weights_0", lambda a: a[::-1])
@@ -248,12 +265,12 @@ def test_a_damaged_graph_is_a_clear_error(tmp_path, tied, target, damage):
 # --- what a user of the folder does -----------------------------------------------------------
 
 
-@TARGETS
+@GRAPHS
 @pytest.mark.parametrize("given_input", ["bits", "features"])
 def test_the_code_of_the_readme_runs(tmp_path, target, given_input):
-    if target is QONNX and given_input == "features":
+    if target is not ONNX and given_input == "features":
         pytest.skip("qonnx graphs take bits")
-    given = {} if target is QONNX else {"input": given_input}
+    given = {"input": given_input} if target is ONNX else {}
     out = write(target, with_features(), tmp_path, **given)
     readme = (out / "README.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
