@@ -46,7 +46,7 @@ def polish(
     label: NDArray[np.int64],
     *,
     rounds: int = 4,
-    min_gain: float = 0.3,
+    min_gain: float = 3.0,
     max_moves: int = 8,
     seed: int = 0,
 ) -> BinaryModel:
@@ -57,7 +57,8 @@ def polish(
         words: packed inputs of training rows, uint32 array of shape ``(rows, n_words)``.
         label: class index of each row, shape ``(rows,)``.
         rounds: passes over all neurons; it ends sooner where no move helps.
-        min_gain: least gain of one move, in nats summed over all rows; larger values make
+        min_gain: least gain of one move, in nats summed over all rows: what a move must be worth
+            to be more than a fit to chance; larger values make
             fewer moves and fit the training rows less closely.
         max_moves: most moves of one neuron in one pass.
         seed: of the order in which neurons are visited.
