@@ -262,12 +262,14 @@ static size_t read_csv(struct input *in, const struct columns *columns, uint32_t
         }
         char *at = line;
         uint32_t column = 0;
+        int extra = 0;
         for (; at; column++) {
             const char *cell = next_cell(&at);
             if (!cell) {
                 fail_cell(in, column, "a quoted value does not end");
             }
             if (column >= columns->count) {
+                extra = 1;
                 break;
             }
             const uint32_t feature = columns->feature[column];
@@ -278,7 +280,7 @@ static size_t read_csv(struct input *in, const struct columns *columns, uint32_t
                 }
             }
         }
-        if (column != columns->count || at) {
+        if (column != columns->count || extra) {
             fprintf(stderr,
                     "%s: %s: line %" PRIuMAX ": %s than the %" PRIu32 " columns of the header\n",
                     program, in->name, in->line, column < columns->count ? "fewer" : "more",

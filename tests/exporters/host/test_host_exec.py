@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from host_models import CLASSES, small_model
+
+from n3ic.bits import Words
+from n3ic.vectors import verification_vectors
+
+MODEL = small_model()
+HEADER = 'size,"duration, us",rate,ttl,"a ""quoted"" one"'
+TIMEOUT_S = 60
+
+
+def run(program: Path, *arguments: str | Path, given: bytes = b"") -> tuple[int, str, str]:
+    done = subprocess.run(
+        [program, *arguments], input=given, capture_output=True, timeout=TIMEOUT_S
+    )
+    assert b"Sanitizer" not in done.stderr, done.stderr.decode()
+    assert b"runtime error" not in done.stderr, done.stderr.decode()
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def columns(rows: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return {name: rng.integers(0, 2**18, rows) for name in MODEL.input.features}
+
+
+def as_csv(values: dict[str, np.ndarray]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["ignored", *values])
+    writer.writerows(["text", *row] for row in np.stack(list(values.values()), axis=1).tolist())
+    return text.getvalue().encode()
+
+
+def check(out: str, words: Words) -> None:
+    want = MODEL.trace(words)
+    rows = list(csv.reader(io.StringIO(out)))
+    assert rows[0] == ["class", "name", "margin", "score_0", "score_1"]
+    assert [int(r[0]) for r in rows[1:]] == want.classes.tolist()
+    assert [r[1] for r in rows[1:]] == [CLASSES[c] for c in want.classes]
+    assert [int(r[2]) for r in rows[1:]] == want.margins.tolist()
+    assert [[int(s) for s in r[3:]] for r in rows[1:]] == want.scores.tolist()
+
+
+@pytest.mark.parametrize("batch", ["1", "7", "1000000"])
+def test_csv_from_a_file(bnn_exec: Path, tmp_path: Path, batch: str) -> None:
+    values = columns(50)
+    path = tmp_path / "flows.csv"
+    path.write_bytes(as_csv(values))
+    code, out, err = run(bnn_exec, "-s", "-n", batch, path)
+    assert (code, err) == (0, "")
+    check(out, MODEL.encode(values))
+
+
+def test_csv_in_another_order_with_crlf_bom_and_blank_lines(bnn_exec: Path) -> None:
+    values = dict(reversed(columns(20).items()))
+    text = b"\xef\xbb\xbf" + as_csv(values).replace(b"text", b'"a, b"') + b"\r\n\r\n"
+    code, out, err = run(bnn_exec, "-s", given=text)
+    assert (code, err) == (0, "")
+    check(out, MODEL.encode(values))
+
+
+def test_binary_records(bnn_exec: Path) -> None:
+    values = columns(33)
+    records = np.stack(list(values.values()), axis=1).astype("<u4").tobytes()
+    code, out, err = run(bnn_exec, "-f", "-s", given=records)
+    assert (code, err) == (0, "")
+    check(out, MODEL.encode(values))
+
+
+def test_every_kernel_on_packed_records(bnn_exec: Path, export_directory: Path) -> None:
+    words = verification_vectors(MODEL, 150)
+    code, listed, _ = run(bnn_exec, "-l")
+    assert code == 0
+    kernels = [line.split()[1] for line in listed.splitlines() if line.startswith("kernel ")]
+    assert kernels[0] == "portable"
+    for kernel in kernels:
+        if f"kernel {kernel} (not on" in listed:
+            continue
+        for weights in ([], ["-w", export_directory / "weights.bin"]):
+            code, out, err = run(
+                bnn_exec, "-p", "-s", "-k", kernel, *weights, given=words.astype("<u4").tobytes()
+            )
+            assert (code, err) == (0, ""), kernel
+            check(out, words)
+
+
+def test_no_records_give_the_header_alone(bnn_exec: Path) -> None:
+    assert run(bnn_exec, given=HEADER.encode() + b"\n") == (0, "class,name,margin\n", "")
+    assert run(bnn_exec, "-p") == (0, "class,name,margin\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "empty"),
+        ("size,rate\n", "no column named duration, us"),
+        (HEADER + ",size\n", "line 1, column 6: this feature stands in the header twice"),
+        ('"size\n', "line 1, column 1: a quoted name does not end"),
+        (HEADER + "\n1,2,3,4,5\n1,2,x,4,5\n", "line 3, column 3: not an unsigned integer"),
+        (HEADER + "\n1,2,3,4,-5\n", "line 2, column 5: negative"),
+        (HEADER + "\n1,,3,4,5\n", "line 2, column 2: a number is missing"),
+        (HEADER + "\n1,2,3,4,4294967296\n", "line 2, column 5: larger than 4294967295"),
+        (HEADER + "\n1,2,3,4," + "9" * 99 + "\n", "line 2, column 5: larger"),
+        (HEADER + "\n1.5,2,3,4,5\n", "line 2, column 1: not an unsigned integer"),
+        (HEADER + "\n1,2,3,4\n", "line 2: fewer than the 5 columns"),
+        (HEADER + "\n1,2,3,4,5,6\n", "line 2: more than the 5 columns"),
+        (HEADER + '\n1,"2,3,4,5\n', "line 2, column 2: a quoted value does not end"),
+        (HEADER + '\n1,"2"x,3,4,5\n', "line 2, column 2: a quoted value does not end"),
+        (HEADER + "\n1,2,3\0,4,5\n", "zero byte"),
+        (HEADER + "\n" + "1" * (1 << 20) + "1\n", "line 2: longer than 1048576 bytes"),
+    ],
+)
+def test_bad_csv_names_line_and_column(bnn_exec: Path, text: str, words: str) -> None:
+    code, _, err = run(bnn_exec, given=text.encode())
+    assert code == 1
+    assert words in err
+    assert err.startswith("bnn-exec: standard input: ")
+    assert err.count("\n") == 1
+
+
+def test_rows_before_a_bad_one_are_written(bnn_exec: Path) -> None:
+    text = HEADER + "\n" + "1,2,3,4,5\n" * 10 + "x,2,3,4,5\n"
+    code, out, _ = run(bnn_exec, "-n", "4", given=text.encode())
+    assert code == 1
+    assert out.count("\n") == 1 + 8
+
+
+def test_bad_binary_records(bnn_exec: Path) -> None:
+    code, _, err = run(bnn_exec, "-p", given=bytes(4 * MODEL.input.n_words * 2 + 5))
+    assert code == 1
+    assert "record 3 is cut short: 5 of" in err
+    set_padding = bytes(4 * MODEL.input.n_words * 2 - 1) + b"\x80"
+    code, _, err = run(bnn_exec, "-p", given=set_padding)
+    assert code == 1
+    assert "record 2: a bit above" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["-n", "0"], 2, "1 to 1000000"),
+        (["-n", "many"], 2, "1 to 1000000"),
+        (["-k", "sse9"], 2, "no kernel"),
+        (["-x"], 2, "usage"),
+        (["a", "b"], 2, "usage"),
+        (["/nonexistent/flows.csv"], 1, "/nonexistent/flows.csv: No such file"),
+        (["-w", "/nonexistent/w"], 1, "/nonexistent/w: No such file"),
+        (["-w", "/dev/null"], 1, "cut short"),
+        (["-w", "/"], 1, "/: Is a directory"),
+        (["/"], 1, "/: cannot read: Is a directory"),
+    ],
+)
+def test_bad_arguments(bnn_exec: Path, arguments: list[str], code: int, words: str) -> None:
+    got, _, err = run(bnn_exec, *arguments)
+    assert got == code
+    assert words in err
+
+
+def test_help(bnn_exec: Path) -> None:
+    code, out, _ = run(bnn_exec, "-h")
+    assert code == 0
+    assert out.startswith("usage: bnn-exec")
+
+
+def test_a_reader_that_leaves_is_no_error(bnn_exec: Path, tmp_path: Path) -> None:
+    path = tmp_path / "flows.csv"
+    path.write_text(HEADER + "\n" + "1,2,3,4,5\n" * 20_000)
+    with subprocess.Popen(
+        [bnn_exec, "-n", "10", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(TIMEOUT_S) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_an_error(bnn_exec: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [bnn_exec],
+            input=HEADER.encode() + b"\n1,2,3,4,5\n",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=TIMEOUT_S,
+        )
+    assert done.returncode == 1
+    assert b"cannot write: No space left" in done.stderr
