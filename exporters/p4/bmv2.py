@@ -41,6 +41,7 @@ PACKET_SECONDS = 10
 COMMAND_SECONDS = 30
 THRIFT_PORT = 9090  # within a namespace of its own, no other switch has it
 ACCEPTED = "Setting default action of"
+REFUSED = re.compile(r"\b(Error|Invalid|Unknown syntax)\b")
 _TAIL = 600
 
 
@@ -177,7 +178,8 @@ def load_entries(
         done = _run(cli, CLI_SECONDS, commands.encode("ascii"))
         text = done.stdout + done.stderr
         taken = text.count(ACCEPTED)
-        if taken == wanted and not done.returncode:
+        # The text comes before the switch is asked, which may yet refuse.
+        if taken == wanted and not done.returncode and not REFUSED.search(text):
             return
         if taken or "Could not connect" not in text:
             raise VerifyError(f"simple_switch_CLI took {taken} of {wanted} entries: {_end(text)}")

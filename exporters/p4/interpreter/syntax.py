@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +297,7 @@ class Program:
     blocks: tuple[str, ...]
 
 
+@lru_cache(maxsize=2)  # reporting and running read one program each
 def parse(source: str) -> Program:
     """Parse P4 source.
 

@@ -225,8 +225,8 @@ def test_another_bit_order_is_found(target: Exporter, tmp_path: Path) -> None:
     meta = "meta" if target is P4 else "user_metadata"
     change(
         tmp_path / "n3ic.p4",
-        f"{meta}.x = hdr.input.x;",
-        f"{meta}.x = hdr.input.x[9:0] ++ hdr.input.x[19:10];",
+        f"{meta}.x = hdr.query.x;",
+        f"{meta}.x = hdr.query.x[9:0] ++ hdr.query.x[19:10];",
     )
     assert "layer 0" in difference(target, model, tmp_path, options)
 
