@@ -204,11 +204,9 @@ class P4Exporter(Exporter):
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Entries, operations, PHV bits and tables; no latency of bmv2 is claimed."""
-        entries = network_entries(plan(model))
         source = read_artefact(directory / PROGRAM)
         figures = (
-            *memory_figures(model, entries),
-            Figure("table.entries", len(entries), "entry", "estimated", "count of commands.txt"),
+            *memory_figures(read_artefact(directory / COMMANDS)),
             *program_figures(model, source),
             Figure(
                 "latency",
@@ -240,20 +238,22 @@ def hidden_widths(model: BinaryModel) -> tuple[int, ...]:
     return tuple(layer.n_outputs for layer in model.hidden)
 
 
-def memory_figures(model: BinaryModel, entries: tuple[Entry, ...]) -> tuple[Figure, ...]:
-    """Bytes of action data by kind."""
-    totals: dict[str, int] = {"weights": 0, "masks": 0, "thresholds": 0, "biases": 0}
-    kinds = {"weights": "weights", "mask": "masks", "threshold": "thresholds", "bias": "biases"}
-    for entry in entries:
-        for p in entry.parameters:
-            if p.name in kinds:
-                totals[kinds[p.name]] += -(-p.bits // 8)
-    source = "action data, each parameter in whole bytes"
-    return tuple(
-        Figure(f"memory.{kind}", size, "byte", "estimated", source)
+def memory_figures(commands: str) -> tuple[Figure, ...]:
+    """Bytes of action data by kind, and the entries, counted in the commands."""
+    totals = {"weights": 0, "masks": 0, "thresholds": 0, "biases": 0}
+    lines = [line.split() for line in commands.splitlines() if line.strip()]
+    for _, table, _, *data in lines:
+        kinds = {"weights": ("weights", "masks"), "threshold": ("thresholds",), "bias": ("biases",)}
+        for kind, value in zip(kinds.get(table.rpartition("_")[2], ()), data, strict=False):
+            totals[kind] += -(-(len(value) - len("0x")) // 2)
+    source = "action data of commands.txt, each parameter in whole bytes"
+    memory = (
+        Figure(f"memory.{kind}", size, "byte", "measured", source)
         for kind, size in totals.items()
         if size or kind != "masks"
     )
+    entries = Figure("table.entries", len(lines), "entry", "measured", "count of commands.txt")
+    return (*memory, entries)
 
 
 def program_figures(model: BinaryModel, source: str) -> tuple[Figure, ...]:
@@ -263,7 +263,7 @@ def program_figures(model: BinaryModel, source: str) -> tuple[Figure, ...]:
 
     switch = Switch(source, field_bits=max(FIELD_BITS, *model.shape))
     stages = sum((layer.n_inputs - 1).bit_length() for layer in model.layers)
-    told = "count over the program's text"
+    told = "counted in the compiled program"
     return (
         Figure("code", len(source), "byte", "measured", "size of n3ic.p4"),
         Figure(
@@ -273,9 +273,9 @@ def program_figures(model: BinaryModel, source: str) -> tuple[Figure, ...]:
             "estimated",
             "formula in docs/how-to/p4.md: XNOR, popcount stages and signs",
         ),
-        Figure("phv", switch.metadata_bits + switch.header_bits, "bit", "estimated", told),
-        Figure("stages.popcount", stages, "stage", "estimated", told),
-        Figure("tables", len(switch.tables), "table", "estimated", told),
+        Figure("phv", switch.metadata_bits + switch.header_bits, "bit", "measured", told),
+        Figure("stages.popcount", stages, "stage", "measured", "ceil(log2 K) a layer"),
+        Figure("tables", len(switch.tables), "table", "measured", told),
     )
 
 

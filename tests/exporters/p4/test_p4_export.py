@@ -17,6 +17,7 @@ from n3ic.exporters.p4_netfpga import EXPORTER as NETFPGA
 from n3ic.compare import first_difference
 from n3ic.errors import ExportError, UsageError, VerifyError
 from n3ic.export import Exporter
+from n3ic.exporting import export, verify_directory
 from n3ic.inputs import InputSpec
 from n3ic.model import BinaryModel, HiddenLayer, OutputLayer, random_model
 from n3ic.vectors import verification_vectors
@@ -171,6 +172,20 @@ def test_one_weight_bit_of_an_entry_is_named(tmp_path: Path) -> None:
     text = difference(P4, model, tmp_path, options, 400)
     assert "layer 0" in text
     assert "neuron 2" in text
+
+
+def test_a_changed_export_is_told_with_file_and_place(tmp_path: Path) -> None:
+    model = plain_model()
+    exported = export(model, "p4", tmp_path / "out")
+    assert exported.verification is not None
+    assert exported.verification.ok
+    assert verify_directory(tmp_path / "out", vectors=50).ok
+    commands = tmp_path / "out" / "commands.txt"
+    line = line_of(commands, "table_set_default l0_n0_threshold")
+    change(commands, line, line.replace("0x0a", "0x0c"))
+    failures = verify_directory(tmp_path / "out", vectors=50).failures
+    assert any("commands.txt was changed" in f for f in failures)
+    assert any("layer 0" in f and "neuron 0" in f for f in failures)
 
 
 def test_one_weight_bit_of_a_program_is_named(tmp_path: Path) -> None:
@@ -475,4 +490,6 @@ def test_reports_label_every_figure(target: Exporter, tmp_path: Path) -> None:
         assert figures["resources.bram"].value == 518
     else:
         assert figures["table.entries"].value == 2 * (32 + 16 + 2) + 1
+        assert figures["memory.thresholds"].value == 32 * 2 + 16
+        assert figures["memory.biases"].value == 2 * 4
     assert all(f.source for f in figures.values())
