@@ -167,7 +167,7 @@ class _Walk:
             width = self._width(inputs[0])
         if declared is not None and declared.n_bits != width:
             raise ModelError(f"the input spec has {declared.n_bits} bits, the graph takes {width}")
-        zero_one = declared is not None or self._is_zero_one(name)
+        zero_one = self._is_zero_one(name, declared is not None)
         self._values[name] = network_input(width, 0.0 if zero_one else -1.0, 1.0)
         return declared or InputSpec.raw(width), name
 
@@ -192,12 +192,14 @@ class _Walk:
             raise ModelError(f"input {value.name!r}: {width} bits, at most {MAX_INPUT_BITS}")
         return width
 
-    def _is_zero_one(self, name: str) -> bool:
+    def _is_zero_one(self, name: str, declared: bool) -> bool:
         for annotation in self._model.graph.quantization_annotation:
             if annotation.tensor_name == name:
                 kinds = {p.key: p.value for p in annotation.quant_parameter_tensor_names}
                 if kinds.get("finn_datatype") in ("BINARY", "BIPOLAR"):
                     return bool(kinds["finn_datatype"] == "BINARY")
+        if declared:
+            return True
         for node in self._model.graph.node:
             if name in node.input:
                 if node.op_type in (*_SHAPING, "Identity", "Cast"):

@@ -65,15 +65,16 @@ class QonnxExporter(Exporter):
         executor = graph.require("qonnx.core.onnx_exec")
         wrapper = graph.require("qonnx.core.modelwrapper").ModelWrapper
         whole = graph.read(directory / FILE)
-        bits = unpack(words, model.input.n_bits).astype(np.float32)
         bipolar = options["form"] == "bipolar"
+        bits = unpack(words, model.input.n_bits).astype(np.float32)
+        inputs, name = (2 * bits - 1, "signs") if bipolar else (bits, "bits")
         layers = [f"{'signs' if bipolar else 'bits'}_{i + 1}" for i in range(len(model.hidden))]
         names = ["scores", *([] if bipolar else ["class"]), *layers]
         parts = []
-        for start in range(0, max(1, len(bits)), _ROWS):
-            rows = bits[start : start + _ROWS]
+        for start in range(0, max(1, len(inputs)), _ROWS):
+            rows = inputs[start : start + _ROWS]
             batched = wrapper(graph.with_batch(whole, len(rows)))
-            context = executor.execute_onnx(batched, {"bits": rows}, return_full_exec_context=True)
+            context = executor.execute_onnx(batched, {name: rows}, return_full_exec_context=True)
             missing = [name for name in names if name not in context]
             if missing:
                 raise VerifyError(f"the graph has no tensor {missing[0]!r}")
@@ -141,8 +142,7 @@ def build_bipolar(model: BinaryModel) -> Any:
     """The graph of a model in +-1 values, as a ModelProto with a batch of one row."""
     b = graph.GraphBuilder(1)
     b.constant("scale", np.float32(1).reshape(1))
-    b.tensor("bits", model.input.n_bits, np.float32, "BINARY")
-    source = _signs(b, 0, "bits", model.input.n_bits, "signs_0")
+    source = b.tensor("signs", model.input.n_bits, np.float32, "BIPOLAR")
     for i, layer in enumerate(model.layers):
         b.constant(f"weights_{i}", ternary(layer).T.copy(), "" if layer.mask is None else "TERNARY")
         weights = f"weights_{i}"
@@ -152,7 +152,8 @@ def build_bipolar(model: BinaryModel) -> Any:
         b.tensor(f"dot_{i}", layer.n_outputs, np.float32, "INT32")
         b.node("MatMul", [source, weights], [f"dot_{i}"])
         if isinstance(layer, HiddenLayer):
-            levels = layer.fan_in - 2 * layer.thresholds
+            # Of the other parity than the product: 0, where executors differ, never comes.
+            levels = layer.fan_in - 2 * layer.thresholds + 1
             b.constant(f"levels_{i}", levels.astype(np.float32), "INT32")
             b.tensor(f"above_{i}", layer.n_outputs, np.float32, "INT32")
             b.node("Add", [f"dot_{i}", f"levels_{i}"], [f"above_{i}"])
@@ -162,7 +163,7 @@ def build_bipolar(model: BinaryModel) -> Any:
     b.constant("bias", model.output.bias.astype(np.float32), "INT32")
     b.tensor("scores", model.output.n_outputs, np.float32, "INT32")
     b.node("Add", ["agreements", "bias"], ["scores"])
-    return b.model(model, ["bits"], ["scores"], OPSETS)
+    return b.model(model, ["signs"], ["scores"], OPSETS)
 
 
 def _product(b: graph.GraphBuilder, i: int, layer: Connections, source: str) -> str:
