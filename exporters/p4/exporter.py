@@ -14,7 +14,7 @@ from n3ic.exporters.p4.entries import (
     p4runtime_request,
     tutorial_runtime,
 )
-from n3ic.exporters.p4.limits import nearest_shape
+from n3ic.exporters.p4.limits import nearest_shape, shape_text
 from n3ic.exporters.p4.network import (
     PAPER_SHAPE,
     Network,
@@ -77,7 +77,7 @@ def packet_format(model: BinaryModel, options: Options) -> PacketFormat:
     )
 
 
-def check_packets(packets: PacketFormat) -> list[Problem]:
+def check_packets(model: BinaryModel, packets: PacketFormat) -> list[Problem]:
     """Problems of the packet format: an input that its field cannot hold, a clash of types.
 
     Raises:
@@ -89,7 +89,7 @@ def check_packets(packets: PacketFormat) -> list[Problem]:
     if packets.input_bits <= held:
         return []
     text = f"{packets.input_bits} input bits do not fit the {held} bits of {packets.field}"
-    return [Problem(text, layer=0)]
+    return [Problem(text, layer=0, nearest=shape_text((held, *model.shape[1:])))]
 
 
 def environment(*folders: Path) -> Environment:
@@ -141,7 +141,7 @@ class P4Exporter(Exporter):
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
         """Limits of p4c's fields and of programs that it compiles in minutes."""
-        problems = check_packets(packet_format(model, options))
+        problems = check_packets(model, packet_format(model, options))
         limits = self.device.limits
         widest = int(limits["field_bits"])
         near = nearest_shape(model.shape, widest, self._fits_shape)
@@ -169,7 +169,7 @@ class P4Exporter(Exporter):
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write the program, its entries in three formats, and the README."""
         network, packets = plan(model), packet_format(model, options)
-        problems = check_packets(packets)
+        problems = check_packets(model, packets)
         if problems:
             raise ExportError(str(problems[0]))
         entries = network_entries(network)

@@ -45,7 +45,7 @@ class P4NetfpgaExporter(Exporter):
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
         """The widest layer that the paper built, and the device's LUTs and BRAMs."""
-        problems = check_packets(packet_format(model, options))
+        problems = check_packets(model, packet_format(model, options))
         limits = self.device.limits
         widest, field_bits = int(limits["layer_neurons"]), int(limits["field_bits"])
         clipped = (min(model.shape[0], field_bits), *(min(n, widest) for n in model.shape[1:-1]))
@@ -86,7 +86,7 @@ class P4NetfpgaExporter(Exporter):
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write the program and the README."""
         network, packets = plan(model), packet_format(model, options)
-        problems = check_packets(packets)
+        problems = check_packets(model, packets)
         if problems:
             raise ExportError(str(problems[0]))
         known = context(model, network, packets)

@@ -58,7 +58,10 @@ class Switch:
     """
 
     def __init__(self, source: str, field_bits: int = FIELD_BITS) -> None:
-        compiler = Compiler(s.parse(source), field_bits)
+        try:
+            compiler = Compiler(s.parse(source), field_bits)
+        except RecursionError as error:
+            raise P4Error("the program is nested too deeply") from error
         self.architecture: Architecture = compiler.architecture
         self.tables: dict[str, RuntimeTable] = compiler.tables
         self.metadata_bits = bits_of(compiler.roles["metadata"])

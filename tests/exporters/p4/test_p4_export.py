@@ -454,6 +454,7 @@ def test_a_field_must_hold_the_input(tmp_path: Path) -> None:
     given = {"input": "field", "field": "ipv6.dst"}
     problems = fit(P4, (129, 4, 2), **given).problems
     assert "129 input bits do not fit the 128 bits of ipv6.dst" in str(problems[0])
+    assert problems[0].nearest == "128-4-2"
     with pytest.raises(ExportError, match="do not fit the 128 bits"):
         write(P4, small((129, 4, 2)), tmp_path, **given)
 

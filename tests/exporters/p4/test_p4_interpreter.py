@@ -338,3 +338,9 @@ def test_sume_metadata_starts_undefined() -> None:
 def test_text_that_is_no_program_is_one_clear_error(source: str) -> None:
     with pytest.raises(P4Error):
         Switch(source)
+
+
+def test_deep_nesting_is_one_clear_error() -> None:
+    with pytest.raises(P4Error, match="nested too deeply"):
+        switch(apply="meta.x = " + "~" * 20000 + "8w1;")
+    assert value("(" * 500 + "40w7" + ")" * 500) == 7
