@@ -12,6 +12,7 @@ from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.synth import Resources
 from n3ic.exporters.netfpga.unrolled.netlist import TRUE
 from n3ic.exporters.netfpga.unrolled.sites import pairs
+
 from n3ic.model import BinaryModel
 
 SRL_MINIMUM = 3  # registers in a row, without a tap between them
@@ -20,9 +21,7 @@ TAG_BITS = 1
 SOURCE = "count of the generator's tables and registers"
 
 
-def estimate(
-    model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class"
-) -> Resources:
+def estimate(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class") -> Resources:
     """Resources of the unrolled core of a model.
 
     Args:
@@ -37,7 +36,8 @@ def estimate(
     chains = [*_chains(made), *[plan.depth] * TAG_BITS]
     srls = sum(-(-n // SRL_LENGTH) for n in chains if n >= SRL_MINIMUM)
     ffs = sum(n for n in chains if n < SRL_MINIMUM) + plan.depth  # validity has a reset
-    luts = len(supports) + len(inverted) + srls
+    gate = int(plan.depth == 1)  # of validity and reset; a longer pipeline resets its registers
+    luts = len(supports) + len(inverted) + srls + gate
     return Resources(
         luts=luts,
         lut_sites=luts - pairs([*supports, *[(x >> 1,) for x in sorted(inverted)]]),

@@ -20,12 +20,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from n3ic.bits import Words
-from n3ic.errors import MissingDependencyError, VerifyError
-from n3ic.export import FigureKind
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.simulate import Observed, Simulator, run_core
 from n3ic.exporters.netfpga.unrolled.sites import pairs
+
+from n3ic.bits import Words
+from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.export import FigureKind
 from n3ic.model import BinaryModel
 
 HERE = Path(__file__).resolve().parent
@@ -35,6 +36,7 @@ PINS = {YOSYS: "0.70.0.0.post1259", NEXTPNR: "0.11.1.0.post826"}
 SECONDS = 3600
 # Look-up tables that one memory cell of the Xilinx library takes.
 MEMORY_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
+TOP_FILE = "n3ic_core.v"
 TAG_W = 16  # of a netlist, as the test bench has it
 
 
@@ -158,7 +160,7 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
                 *_read(directory, core, work),
                 f"read_verilog {defines}synth_harness.v",
                 "chparam " + " ".join(f"-set {k} {v}" for k, v in widths.items()) + " n3ic_fmax",
-                f"synth_ecp5 -top n3ic_fmax -json ecp5.json",
+                "synth_ecp5 -top n3ic_fmax -json ecp5.json",
             ],
         )
         for seed in range(1, seeds + 1):
@@ -277,7 +279,11 @@ def _read(directory: Path, core: Core, work: Path) -> list[str]:
         shutil.copy(directory / source, work / f"{index:02d}.v")
     for path in sorted((directory / "mem").glob("*")):
         shutil.copy(path, work)
-    return [f"read_verilog {index:02d}.v" for index in range(len(core.sources))]
+    # Blocks are read when their parameters are known: before, a memory's file is not.
+    return [
+        f"read_verilog {'' if Path(source).name == TOP_FILE else '-defer '}{index:02d}.v"
+        for index, source in enumerate(core.sources)
+    ]
 
 
 def _yosys(work: Path, commands: Sequence[str]) -> None:

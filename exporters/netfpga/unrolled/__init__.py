@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.unrolled.network import Network, build, class_width, score_width
@@ -46,6 +47,30 @@ def generate(
     return {FILE: core_text(made.network, made.plan, shape=model.shape_text)}
 
 
+def write(
+    model: BinaryModel, out: Path, *, pipeline: str | int = 1, outputs: str = "class"
+) -> dict[str, int | bool]:
+    """Write the Verilog into ``out/rtl``.
+
+    Returns:
+        The widths of the core's ports, for the testbench and the wrapper.
+
+    Raises:
+        UsageError: an option has a value that it cannot have.
+    """
+    (out / "rtl").mkdir(exist_ok=True)
+    for name, text in generate(model, pipeline=pipeline, outputs=outputs).items():
+        (out / "rtl" / name).write_text(text, encoding="utf-8")
+    return {
+        "class_w": class_width(model),
+        "score_w": score_width(model),
+        "trace_w": sum(layer.n_outputs for layer in model.hidden),
+        "write_port": False,
+        "wr_aw": 0,
+        "wr_dw": 0,
+    }
+
+
 def latency(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class") -> int:
     """Clocks from an input to its result, as the generator counts its stages."""
     return design(model, pipeline=pipeline, outputs=outputs).plan.depth
@@ -82,4 +107,5 @@ __all__ = [
     "generate",
     "latency",
     "score_width",
+    "write",
 ]

@@ -166,7 +166,7 @@ def _rewire(table: int, wiring: tuple[tuple[int, int], ...], n_nodes: int) -> in
     for index in range(1 << n_nodes):
         source = 0
         for k, (place, flip) in enumerate(wiring):
-            source |= ((flip if place < 0 else index >> place & 1 ^ flip)) << k
+            source |= (flip if place < 0 else index >> place & 1 ^ flip) << k
         out |= (table >> source & 1) << index
     return out
 

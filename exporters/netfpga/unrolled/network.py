@@ -207,9 +207,7 @@ class _Builder:
         ``alone`` keeps the neurons from sharing sums.
         """
         out = [FALSE] * layer.n_outputs
-        tests = [
-            (j, _Sum.of(layer, j, literals), int(layer.thresholds[j])) for j in neurons
-        ]
+        tests = [(j, _Sum.of(layer, j, literals), int(layer.thresholds[j])) for j in neurons]
         answers = self.decide([(total, bound) for _, total, bound in tests], alone=alone)
         for (j, _, _), literal in zip(tests, answers, strict=True):
             out[j] = literal
@@ -243,9 +241,7 @@ class _Builder:
             adder = self.adder.fork()
             literals = decide(adder, goals, grouped(goals, size))
             live = adder.net.live(x for got in literals for x in got)
-            supports = [
-                adder.net.table(node).inputs for node in live if node >= self.net.n_nodes
-            ]
+            supports = [adder.net.table(node).inputs for node in live if node >= self.net.n_nodes]
             cost = len(supports) - pairs(supports)
             if best is None or cost < best[0]:
                 best = (cost, adder, literals)
@@ -378,9 +374,7 @@ def grouped(goals: Sequence[Goal], size: int) -> list[list[int]]:
 
 def _matched(groups: list[list[int]], gain: NDArray[np.int64]) -> list[list[int]]:
     """Groups joined in pairs, the largest gain first."""
-    order = sorted(
-        combinations(range(len(groups)), 2), key=lambda ab: (-int(gain[ab]), ab)
-    )
+    order = sorted(combinations(range(len(groups)), 2), key=lambda ab: (-int(gain[ab]), ab))
     free = set(range(len(groups)))
     out = []
     for a, b in order:

@@ -35,9 +35,7 @@ class Schedule:
         return sum(self.delays.values())
 
 
-def schedule(
-    net: Netlist, outputs: Iterable[int], traced: Iterable[int], levels: int
-) -> Schedule:
+def schedule(net: Netlist, outputs: Iterable[int], traced: Iterable[int], levels: int) -> Schedule:
     """Cut a netlist into stages of at most ``levels`` tables in a row.
 
     A table may work later than it could, where that saves registers.

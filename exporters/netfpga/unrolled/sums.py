@@ -91,9 +91,7 @@ def _merge(first: _Part, second: _Part) -> _Part:
         key = (a[0] if a else None, b[0] if b else None, relative)
         if key not in keys:
             keys[key] = len(feeds)
-            feeds.append(
-                ([(0, a[0], 1)] if a else []) + ([(1, b[0], relative)] if b else [])
-            )
+            feeds.append(([(0, a[0], 1)] if a else []) + ([(1, b[0], relative)] if b else []))
         place[literal] = (keys[key], sign)
     return _Part(place, len(feeds), (first, second), feeds)
 
