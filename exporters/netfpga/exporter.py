@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from n3ic.exporters.netfpga import sequential, simulate, wrapper
+from n3ic.exporters.netfpga import estimate, sequential, simulate, size, wrapper
 from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.render import render
 
 from n3ic.bits import Words
 from n3ic.errors import MissingDependencyError
 from n3ic.export import Exporter, Figure, Fit, Option, Options, Placement, Problem, Report, Run
 from n3ic.model import BinaryModel
+from n3ic.names import comment
 from n3ic.vectors import verification_vectors
+
+if TYPE_CHECKING:
+    from n3ic.exporters.netfpga import synth
 
 _PAPER_SHAPE = (256, 32, 16, 2)
 _REPORT_VECTORS = 24
@@ -45,6 +50,19 @@ class NetfpgaExporter(Exporter):
             "compressors",
             choices=("compressors", "tables"),
         ),
+        Option(
+            "pipeline",
+            "unrolled: look-up tables in a row between two registers",
+            1,
+            minimum=1,
+            maximum=8,
+        ),
+        Option(
+            "outputs",
+            "unrolled: scores and margin, or the class alone for fewer LUTs (margins are then 0)",
+            "scores",
+            choices=("scores", "class"),
+        ),
         *wrapper.OPTIONS,
         Option("synth", "synthesise with Yosys for the report", False),
     )
@@ -61,38 +79,47 @@ class NetfpgaExporter(Exporter):
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
         """Whether memories and logic fit the device; see the base class."""
-        layout = _plan(model, options)
-        placements = []
-        blocks = 0.0
-        for layer in layout.layers:
-            used = layer.bram36 * layout.modules
-            blocks += used
-            placements.append(
+        placements: list[Placement] = []
+        problems: list[Problem] = []
+        limits = self.device.limits
+        if options["style"] == "sequential":
+            layout = _plan(model, options)
+            placements = [
                 Placement(
-                    f"layer {layer.index}, {layer.rows} rows of {32 * layer.row_words} bits, "
-                    f"two banks, {layout.modules} modules",
-                    "bram" if layer.block else "distributed",
-                    2 * layer.rows * 4 * layer.row_words * (1 + layer.masked) * layout.modules,
+                    f"layer {p.index}, {p.rows} rows of {32 * p.row_words} bits, two banks, "
+                    f"{layout.modules} modules",
+                    "bram" if p.block else "distributed",
+                    2 * p.rows * 4 * p.row_words * (1 + p.masked) * layout.modules,
                 )
-            )
-        room = self.device.limits["bram36"] - self.device.limits["reference_bram36"]
-        problems = []
-        if blocks > room:
-            worst = max(layout.layers, key=lambda p: p.bram36)
+                for p in layout.layers
+            ]
+            blocks = sum(p.bram36 for p in layout.layers) * layout.modules
+            room = limits["bram36"] - limits["reference_bram36"]
+            if blocks > room:
+                worst = max(layout.layers, key=lambda p: p.bram36)
+                problems.append(
+                    Problem(
+                        f"weights need {blocks:g} BRAM36, {room:g} are free beside the reference "
+                        f"NIC; layer {worst.index} needs {worst.bram36 * layout.modules:g} of them",
+                        layer=worst.index,
+                        memory="bram",
+                        missing_bytes=int((blocks - room) * 4608),
+                    )
+                )
+        sites = _estimate(model, options).lut_sites
+        room = limits["lut"] - limits["reference_lut"]
+        if sites > room:
             problems.append(
-                Problem(
-                    f"weights need {blocks:g} BRAM36, {room:g} are free beside the reference NIC; "
-                    f"layer {worst.index} alone needs {worst.bram36 * layout.modules:g}",
-                    layer=worst.index,
-                    memory="bram",
-                    missing_bytes=int((blocks - room) * 4608),
-                )
+                Problem(f"about {sites:,} LUTs, {room:,.0f} are free beside the reference NIC")
             )
         return Fit(tuple(placements), tuple(problems))
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write Verilog, memory files and README."""
-        ports = sequential.write(model, _plan(model, options), out, self.folder / "rtl")
+        if options["style"] == "sequential":
+            ports = sequential.write(model, _plan(model, options), out, self.folder / "rtl")
+        else:
+            ports = _write_unrolled(model, options, out)
         sources = sorted(p.relative_to(out).as_posix() for p in (out / "rtl").glob("n3ic_*.v"))
         core = Core(
             style=str(options["style"]),
@@ -103,6 +130,19 @@ class NetfpgaExporter(Exporter):
         )
         core.save(out)
         wrapper.write(model, options, core, out, self.folder / "rtl")
+        values = {
+            "shape": model.shape_text,
+            "name": comment(model.name),
+            "core": core,
+            "form": wrapper.packet_format(model, options),
+            "side": options["input"] == "side",
+            "features": [comment(f) for f in model.input.features]
+            if options["input-stage"] == "features"
+            else [],
+            "addr": _plan(model, options).address_map if core.write_port else None,
+            "classes": [comment(c) for c in model.classes],
+        }
+        (out / "README.md").write_text(render("README.md.j2", values))
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
         """Simulate the Verilog on packed inputs; latency and rate are seen, not computed."""
@@ -113,33 +153,91 @@ class NetfpgaExporter(Exporter):
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Clocks from a short simulation, block RAM counted, logic estimated or synthesised."""
         figures: list[Figure] = []
-        notes: list[str] = []
+        notes = [
+            "The paper's latency and rate are measured on the card at 200 MHz, through the "
+            "packet path; those here are the core's own, in simulation. Its LUTs and BRAM are "
+            "what the module adds to the reference NIC (Table 2), which include its packet path.",
+        ]
         words = verification_vectors(model, _REPORT_VECTORS)[-_REPORT_VECTORS:]
         try:
             figures += self.run(directory, model, options, words).figures
         except MissingDependencyError as error:
             notes.append(f"Not simulated: {error}.")
-        figures += self._memory(model, options)
+        resources = _estimate(model, options)
+        figures += self._resources(model, resources)
+        if options["synth"]:
+            from n3ic.exporters.netfpga import synth
+
+            figures += self._resources(model, synth.synthesise(directory), prefix="yosys.")
+            clock = synth.fmax_ecp5(directory)
+            figures.append(Figure("fmax.ecp5", clock.mhz, "MHz", "measured", clock.source))
+            notes.append("fmax.ecp5 is a Lattice ECP5's; the Virtex-7 has no open place and route.")
         return Report(tuple(figures), tuple(notes))
+
+    def encode(
+        self,
+        directory: Path,
+        model: BinaryModel,
+        options: Options,
+        features: Mapping[str, Any],
+    ) -> Words | None:
+        """Simulate the input stage on integer features; None where packets hold bits."""
+        if options["input-stage"] != "features":
+            return None
+        wanted = cast(simulate.Simulator, options.get("simulator", "auto"))
+        return simulate.run_features(directory, model, features, wanted)
 
     def _paper(self, model: BinaryModel) -> Mapping[str, float]:
         """The paper's figures, where they are about this shape."""
         return self.device.paper if model.shape == _PAPER_SHAPE else {}
 
-    def _memory(self, model: BinaryModel, options: Options) -> list[Figure]:
-        layout = _plan(model, options)
-        count = sum(p.bram36 for p in layout.layers) * layout.modules
-        share = 100 * count / self.device.limits["bram36"]
-        source = "count of the memories: 32 bits x 512 rows a half block, two banks"
-        paper = self._paper(model)
-        figures = [
-            Figure("bram36", count, "BRAM36", "estimated", source, paper.get("bram36")),
-            Figure("bram36.share", share, "%", "estimated", f"{source}; of 1,470"),
+    def _resources(
+        self, model: BinaryModel, used: synth.Resources, prefix: str = ""
+    ) -> list[Figure]:
+        """Figures of what a core takes, with its share of the device."""
+        paper, limits = self._paper(model), self.device.limits
+        rows = (
+            ("lut", used.luts, "LUT", None),
+            ("lut_sites", used.lut_sites, "LUT6", paper.get("lut")),
+            ("lut_sites.share", 100 * used.lut_sites / limits["lut"], "%", None),
+            ("ff", used.ffs, "FF", None),
+            ("carry", used.carry, "CARRY4", None),
+            ("bram36", used.bram36, "BRAM36", paper.get("bram36")),
+            ("bram36.share", 100 * used.bram36 / limits["bram36"], "%", None),
+        )
+        return [
+            Figure(f"{prefix}{name}", value, unit, used.kind, used.source, by_paper)
+            for name, value, unit, by_paper in rows
         ]
-        if model.has_masks:
-            masks = sum(p.bram36 / 2 for p in layout.layers if p.masked) * layout.modules
-            figures.append(Figure("bram36.masks", masks, "BRAM36", "estimated", source))
-        return figures
+
+
+def _estimate(model: BinaryModel, options: Options) -> synth.Resources:
+    """What the core takes, without a tool."""
+    if options["style"] == "sequential":
+        return size.resources(_plan(model, options))
+    return estimate.estimate(
+        model, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
+    )
+
+
+def _write_unrolled(model: BinaryModel, options: Options, out: Path) -> dict[str, Any]:
+    """Write the unrolled core below ``out``; returns the widths of its ports."""
+    from n3ic.exporters.netfpga import unrolled
+
+    (out / "rtl").mkdir()
+    texts = unrolled.generate(
+        model, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
+    )
+    for name, text in texts.items():
+        (out / "rtl" / name).write_text(text)
+    return {
+        "class_w": unrolled.class_width(model),
+        "score_w": unrolled.score_width(model),
+        "trace_w": sum(layer.n_outputs for layer in model.hidden),
+        "write_port": False,
+        "wr_aw": 0,
+        "wr_dw": 0,
+    }
 
 
 def _plan(model: BinaryModel, options: Mapping[str, Any]) -> sequential.Plan:

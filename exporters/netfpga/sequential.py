@@ -118,7 +118,7 @@ class LayerPlan:
     @property
     def block(self) -> bool:
         """Whether the weights lie in block RAM."""
-        return _distributed_luts(2 << self.row_w, 32 * self.row_words) > _MAX_DISTRIBUTED_LUTS
+        return distributed_luts(2 << self.row_w, 32 * self.row_words) > _MAX_DISTRIBUTED_LUTS
 
     @property
     def bram36(self) -> float:
@@ -131,10 +131,10 @@ class LayerPlan:
     @property
     def block_side(self) -> bool:
         """Whether the thresholds or biases lie in block RAM."""
-        return _distributed_luts(2 << self.group_w, self.lanes * self.count_w) > 128
+        return distributed_luts(2 << self.group_w, self.lanes * self.count_w) > 128
 
 
-def _distributed_luts(depth: int, width: int) -> int:
+def distributed_luts(depth: int, width: int) -> int:
     """LUTs of a dual-port distributed RAM of the 7 series: four hold 32 x 6 or 64 x 3 bits."""
     if depth <= 32:
         return 4 * -(-width // 6)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from n3ic.exporters.netfpga.core import Core
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from n3ic.bits import Bits, Words
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.export import Figure, Run
+from n3ic.inputs import UINT32_MAX
 from n3ic.model import BinaryModel, Trace
 
 Simulator = Literal["auto", "verilator", "icarus"]
@@ -26,6 +27,7 @@ SIM = Path(__file__).resolve().parent / "sim"
 TAG_W = 16
 ALONE = 8  # vectors that run one at a time, for the latency
 SHORT_RUN = 3_000_000  # vectors x weights that Icarus computes faster than a C++ build takes
+_SHORT_ROWS = 20_000  # the same for the input stage
 BUILD_SECONDS = 1800
 RUN_SECONDS = 3600
 
@@ -142,6 +144,49 @@ def run_core(
     return _parse(lines, core, model, len(words), version(chosen))
 
 
+def run_features(
+    directory: Path,
+    model: BinaryModel,
+    features: Mapping[str, Any],
+    simulator: Simulator = "auto",
+) -> Words:
+    """Run the input stage of an export directory on integer features.
+
+    Args:
+        directory: an export directory with ``--input-stage features``.
+        model: tells the features' names and the number of bits.
+        features: integer array of shape ``(rows,)`` a feature; clamped to 32 bits, as the card
+            has them.
+        simulator: which one, ``auto`` for the fastest that is installed.
+
+    Returns:
+        Packed inputs, uint32 array of shape ``(rows, n_words)``.
+
+    Raises:
+        MissingDependencyError: no simulator is installed.
+        VerifyError: the input stage does not build or run.
+    """
+    columns = [
+        np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX).tolist()
+        for name in model.input.features
+    ]
+    lines = ["".join(f"{value:08x}" for value in row) for row in zip(*columns, strict=True)]
+    chosen = choose(simulator, short=len(lines) <= _SHORT_ROWS)
+    parameters = {"IN_W": 32 * len(columns), "OUT_W": model.input.n_bits}
+    with tempfile.TemporaryDirectory(prefix="n3ic-sim-") as name:
+        work = Path(name)
+        (work / "in.hex").write_text("".join(f"{line}\n" for line in lines))
+        source = str(directory.resolve() / "rtl" / "n3ic_features.v")
+        binary = _compile(work, chosen, "n3ic_features_tb", parameters, [], [source])
+        plus = [f"+in={work / 'in.hex'}", f"+out={work / 'out.txt'}"]
+        call([*binary, *plus], work, RUN_SECONDS, f"the simulation ({version(chosen)})")
+        out = (work / "out.txt").read_text().split()
+    if len(out) != len(lines):
+        raise VerifyError(f"the input stage answered {len(out)} of {len(lines)} rows")
+    octets = b"".join(int(text, 16).to_bytes(4 * model.input.n_words, "little") for text in out)
+    return np.frombuffer(octets, dtype="<u4").astype(np.uint32).reshape(len(lines), -1)
+
+
 def _build(
     directory: Path, core: Core, simulator: Literal["verilator", "icarus"], work: Path
 ) -> list[str]:
@@ -158,21 +203,33 @@ def _build(
     }
     defines = ["N3IC_TRACE", "N3IC_HIDDEN"] if core.trace_w else []
     defines += ["N3IC_WRITE_PORT"] if core.write_port else []
+    return _compile(work, simulator, "n3ic_tb", parameters, defines, sources)
+
+
+def _compile(
+    work: Path,
+    simulator: Literal["verilator", "icarus"],
+    bench: str,
+    parameters: Mapping[str, int],
+    defines: Sequence[str],
+    sources: Sequence[str],
+) -> list[str]:
+    """Compile a test bench of ``sim/``; returns the command that runs it."""
+    files = [str(SIM / f"{bench}.v"), *sources]
     common = [f"-D{d}" for d in defines]
-    bench = str(SIM / "n3ic_tb.v")
     if simulator == "verilator":
         command = [
             "verilator", "--cc", "--exe", "--build", "-O3", "-Wno-fatal", "-Wno-lint",
-            "--top-module", "n3ic_tb", "--Mdir", str(work / "obj"),
+            "--top-module", bench, "--prefix", "Vbench", "--Mdir", str(work / "obj"),
             "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0",
             *common, *(f"-G{k}={v}" for k, v in parameters.items()),
-            bench, *sources, str(SIM / "clock.cpp"),
+            *files, str(SIM / "clock.cpp"),
         ]  # fmt: skip
         call(command, work, BUILD_SECONDS, "the build with Verilator")
-        return [str(work / "obj" / "Vn3ic_tb")]
+        return [str(work / "obj" / "Vbench")]
     command = [
-        "iverilog", "-g2005", "-s", "n3ic_tb", "-o", str(work / "bench.vvp"), *common,
-        *(f"-Pn3ic_tb.{k}={v}" for k, v in parameters.items()), bench, *sources,
+        "iverilog", "-g2005", "-s", bench, "-o", str(work / "bench.vvp"), *common,
+        *(f"-P{bench}.{k}={v}" for k, v in parameters.items()), *files,
     ]  # fmt: skip
     call(command, work, BUILD_SECONDS, "the build with Icarus Verilog")
     return ["vvp", "-n", str(work / "bench.vvp")]

@@ -19,7 +19,7 @@ needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="need
 
 def small_model(seed: int, *, features: bool = False) -> BinaryModel:
     """A net of 40 input bits whose classes all occur."""
-    model = random_model((40, 8, 4, 3), np.random.default_rng(seed))
+    model = random_model((40, 8, 4, 3), np.random.default_rng(seed), extremes=False)
     if not features:
         return model
     spec = InputSpec(
@@ -50,7 +50,7 @@ def test_packet_path(
     from cocotb_tools.runner import get_runner
 
     features = options.get("input-stage") == "features"
-    for name, seed in (("a", 1), ("b", 2)):
+    for name, seed in (("a", 26), ("b", 28)):
         export(
             small_model(seed, features=features),
             "netfpga",
