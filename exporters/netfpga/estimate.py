@@ -7,6 +7,7 @@ of registers Yosys turns into shift registers.
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.synth import Resources
@@ -63,5 +64,5 @@ def _chains(made: unrolled.Design) -> list[int]:
     runs = []
     for places in taps.values():
         ends = sorted(places | {0})
-        runs.extend(b - a for a, b in zip(ends, ends[1:], strict=False))
+        runs.extend(b - a for a, b in pairwise(ends))
     return runs

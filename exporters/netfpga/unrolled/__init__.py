@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.unrolled.network import Network, build, class_width, score_width
 from n3ic.exporters.netfpga.unrolled.schedule import Schedule, schedule
 from n3ic.exporters.netfpga.unrolled.verilog import core_text
+
+from n3ic.errors import UsageError
 from n3ic.model import BinaryModel
 
 OUTPUTS = ("class", "scores")

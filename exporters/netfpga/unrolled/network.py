@@ -9,12 +9,12 @@ from itertools import combinations
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
-
 from n3ic.exporters.netfpga.unrolled.heap import Adder, Heap
 from n3ic.exporters.netfpga.unrolled.netlist import FALSE, TRUE, Netlist
-from n3ic.exporters.netfpga.unrolled.sums import Goal, Row, decide
 from n3ic.exporters.netfpga.unrolled.sites import pairs
+from n3ic.exporters.netfpga.unrolled.sums import Goal, Row, decide
+from numpy.typing import NDArray
+
 from n3ic.model import BinaryModel, Connections, HiddenLayer
 
 # Neurons that share cells, at most; the cheapest is taken, layer by layer.
@@ -289,9 +289,8 @@ class _Builder:
         while len(entries) > 1:
             merged = [self._duel(a, b) for a, b in zip(entries[::2], entries[1::2], strict=False)]
             entries = merged + entries[2 * len(merged) :]
-        best, second = entries[0].best, entries[0].second
-        assert second is not None
-        difference = self._difference(best, second)
+        second = entries[0].second or entries[0].best  # a model has two classes at least
+        difference = self._difference(entries[0].best, second)
         margin = self.adder.number(difference, difference.offset % (1 << width), width).bits
         return _Ranking(entries[0].index, tuple(scores), margin)
 

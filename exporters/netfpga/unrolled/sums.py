@@ -68,8 +68,7 @@ def decide(adder: Adder, goals: Sequence[Goal], groups: Sequence[Sequence[int]])
         for literal, (row, sign) in root.place.items():
             rows[row].add_bit(literal, sign)
         leaves = _descend(adder, root, rows)
-        for index, literals in zip(group, leaves, strict=True):
-            answers[index] = literals
+        answers.update(zip(group, leaves, strict=True))
     return [answers[index] for index in range(len(goals))]
 
 
@@ -142,17 +141,15 @@ def _tuned(part: _Part, rows: list[Heap]) -> tuple[list[Heap], list[list[Feed]],
     s_row = rows[1 - d]
     plain = _cheapest(s_row, rows[d], j, k)
     turned = _cheapest(s_row, inverted, k, j)
-    if plain is None and turned is None:
-        return rows, feeds, constants
-    if plain is None or (turned is not None and turned < plain):
+    if turned is not None and (plain is None or turned < plain):
         rows = [inverted if i == d else row for i, row in enumerate(rows)]
         feeds = [
             [(child, row, -sign if i == d else sign) for child, row, sign in users]
             for i, users in enumerate(feeds)
         ]
         plain = turned
-    assert plain is not None
-    constants[1 - d], constants[d] = plain[1:]
+    if plain is not None:
+        constants[1 - d], constants[d] = plain[1:]
     return rows, feeds, constants
 
 

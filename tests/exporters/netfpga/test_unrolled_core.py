@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from n3ic.bits import unpack
-from n3ic.errors import UsageError
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.simulate import run_core
 from n3ic.exporters.netfpga.unrolled.network import Network
 from n3ic.exporters.netfpga.unrolled.sites import pairs
+
+from n3ic.bits import unpack
+from n3ic.errors import UsageError
 from n3ic.inputs import InputSpec
 from n3ic.model import BinaryModel, HiddenLayer, OutputLayer, random_model
 from n3ic.vectors import verification_vectors
