@@ -92,6 +92,15 @@ def choose_input(
         fields = select.binary_fields(tuple(columns), recipe.field_bits, catalogue=catalogue)
     elif recipe.encoding == "quantile":
         fields = select.quantile_fields(columns, recipe.bits, catalogue=catalogue)
+    elif recipe.encoding == "weighted":
+        fields = select.weighted_fields(
+            columns,
+            table.label,
+            recipe.bits,
+            hidden=recipe.training.hidden,
+            seed=seed,
+            catalogue=catalogue,
+        )
     else:
         fields = select.boosted_fields(
             columns, table.label, recipe.bits, seed=seed, catalogue=catalogue

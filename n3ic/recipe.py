@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from n3ic.errors import UsageError
 
-Encoding = Literal["binary", "quantile", "boosted"]
+Encoding = Literal["binary", "quantile", "boosted", "weighted"]
 Ste = Literal["identity", "clip", "approx"]
 Loss = Literal["squared_hinge", "cross_entropy"]
 Optimizer = Literal["adam", "adamw", "sgd"]
@@ -92,8 +92,9 @@ class Recipe:
     Attributes:
         name: as in ``--recipe NAME``.
         summary: one line.
-        encoding: ``binary`` (raw bits of integers), ``quantile`` or ``boosted`` (thermometer
-            fields whose cuts are quantiles, or are chosen by gradient-boosted trees).
+        encoding: ``binary`` (raw bits of integers), or thermometer fields whose cuts are
+            quantiles (``quantile``), are chosen by gradient-boosted trees (``boosted``), or are
+            those, each as often as a network with real weights values it (``weighted``).
         bits: total budget of input bits.
         features: how many features chi-squared keeps; 0 for all of the columns.
         field_bits: bits of one ``binary`` field.

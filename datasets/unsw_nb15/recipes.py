@@ -28,9 +28,9 @@ PAPER = Recipe(
 
 DEFAULT = Recipe(
     name="default",
-    summary="256 cuts chosen by boosted trees, batch norm folded into thresholds, polished",
-    encoding="boosted",
-    training=Training(epochs=60, batch_size=1024, learning_rate=1e-2, polish=4),
+    summary="256 cuts chosen by boosted trees, each as often as it earns; folded and polished",
+    encoding="weighted",
+    training=Training(epochs=20, batch_size=256, learning_rate=1e-2, polish=3),
 )
 
 RECIPES = {recipe.name: recipe for recipe in (DEFAULT, PAPER)}

@@ -1,0 +1,312 @@
+"""The command line as a person types it, each command in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from n3ic.model import BinaryModel, random_model
+
+N3IC = [sys.executable, "-m", "n3ic"]
+
+
+def n3ic(*words, cwd, expect=0, **more):
+    done = subprocess.run(
+        [*N3IC, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=600, **more
+    )
+    assert done.returncode == expect, done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def flows(tmp_path_factory):
+    """A small file of synthetic flows."""
+    folder = tmp_path_factory.mktemp("flows")
+    n3ic(
+        "data", "generate", "unsw-nb15-synthetic", "--rows", 3000, "--out", "flows.csv", cwd=folder
+    )
+    return folder / "flows.csv"
+
+
+@pytest.fixture(scope="module")
+def place(flows, tmp_path_factory):
+    """A folder with a run of the anomaly network, trained quickly."""
+    folder = tmp_path_factory.mktemp("place")
+    n3ic("train", "anomaly", "--data", flows, "--epochs", 3, cwd=folder)
+    return folder
+
+
+def test_a_run_holds_what_is_promised(place):
+    run = place / "runs" / "anomaly"
+    metrics = json.loads((run / "metrics.json").read_text())
+    for key in ("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc"):
+        assert 0 <= metrics["test"][key] <= 1
+    assert metrics["memory"]["weight_bytes"] == 1092
+    assert metrics["memory"]["input_bytes"] == 1024
+    assert metrics["memory"]["threshold_bytes"] > 0
+    names = {"majority", "float_mlp", "hist_gradient_boosting"} | {
+        f"tree_depth_{d}" for d in (3, 6, 9)
+    }
+    assert set(metrics["baselines"]) == names
+    for baseline in metrics["baselines"].values():
+        assert baseline["rows"] == metrics["test"]["rows"]
+    assert metrics["data"]["synthetic"] is True
+    assert "synthetic" in metrics["data"]["name"]
+    assert len(metrics["data"]["sha256"]) == 64
+    assert metrics["seed"] == 0
+    assert metrics["recipe"] == "default"
+    for picture in ("confusion", "roc", "training", "features"):
+        data = (run / "plots" / f"{picture}.png").read_bytes()
+        assert data.startswith(b"\x89PNG")
+    options = json.loads((run / "options.json").read_text())
+    assert options["recipe"]["training"]["epochs"] == 3
+    assert "synthetic" in (run / "report.md").read_text()
+
+
+def test_one_seed_gives_one_model(place, flows, tmp_path):
+    n3ic("train", "anomaly", "--data", flows, "--epochs", 3, "--out", "again", cwd=tmp_path)
+    first = (place / "runs" / "anomaly" / "model.n3ic").read_bytes()
+    assert (tmp_path / "again" / "model.n3ic").read_bytes() == first
+    n3ic(
+        "train", "anomaly", "--data", flows, "--epochs", 3, "--seed", 7, "--out", "x", cwd=tmp_path
+    )
+    assert (tmp_path / "x" / "model.n3ic").read_bytes() != first
+
+
+def test_paper_recipe_is_the_papers_network(flows, tmp_path):
+    done = n3ic(
+        "train", "anomaly", "--data", flows, "--recipe", "paper", "--epochs", 2, "--json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    metrics = json.loads(done.stdout)
+    assert metrics["memory"]["threshold_bytes"] == 0
+    model = BinaryModel.load(tmp_path / "runs" / "anomaly" / "model.n3ic")
+    assert model.shape == (256, 32, 16, 2)
+    assert [f.width for f in model.input.fields] == [16] * 16
+    for layer in model.hidden:
+        assert (layer.thresholds == layer.n_inputs // 2).all()
+    assert not model.output.bias.any()
+
+
+def test_density_and_seeds(flows, tmp_path):
+    n3ic(
+        "train", "anomaly", "--data", flows, "--epochs", 6, "--density", 0.25, "--seeds", 2,
+        "--hidden", "16,8", "--bits", 64, cwd=tmp_path,
+    )  # fmt: skip
+    model = BinaryModel.load(tmp_path / "runs" / "anomaly" / "model.n3ic")
+    assert model.shape == (64, 16, 8, 2)
+    assert set(model.hidden[0].fan_in.tolist()) == {16}
+    metrics = json.loads((tmp_path / "runs" / "anomaly" / "metrics.json").read_text())
+    assert metrics["seeds"]["count"] == 2
+    assert len(metrics["seeds"]["test"]["accuracy"]["values"]) == 2
+    assert metrics["memory"]["mask_bytes"] > 0
+
+
+def test_a_second_run_gets_a_number_and_an_explicit_folder_is_kept(place, flows):
+    n3ic("train", "anomaly", "--data", flows, "--epochs", 1, cwd=place)
+    assert (place / "runs" / "anomaly-2" / "model.n3ic").is_file()
+    done = n3ic("train", "anomaly", "--out", "runs/anomaly", cwd=place, expect=2)
+    assert "runs/anomaly exists" in done.stderr
+
+
+def test_inspect_prints_layers_and_bytes(place):
+    done = n3ic("inspect", "runs/anomaly", "--bits", cwd=place)
+    assert "256-32-16-2" in done.stdout
+    assert "1,092" in done.stdout
+    assert "34,944" in done.stdout
+    assert "bit 255:" in done.stdout
+    data = json.loads(n3ic("inspect", "runs/anomaly/model.n3ic", "--json", cwd=place).stdout)
+    assert data[""]["shape"] == [256, 32, 16, 2]
+
+
+def test_predictions_are_the_models(place, flows):
+    done = n3ic("predict", "--model", "runs/anomaly", flows, cwd=place)
+    rows = [line.split(",") for line in done.stdout.splitlines()]
+    assert rows[0] == ["row", "class", "margin", "score_normal", "score_attack"]
+    assert len(rows) == 3001
+    model = BinaryModel.load(place / "runs" / "anomaly" / "model.n3ic")
+    from n3ic import plugins
+
+    table = plugins.load("n3ic.datasets", "unsw-nb15-synthetic").load(flows)
+    trace = model.trace(model.encode(table.features))
+    assert [r[1] for r in rows[1:]] == [model.classes[c] for c in trace.classes]
+    assert [int(r[2]) for r in rows[1:]] == trace.margins.tolist()
+    assert (trace.classes == table.label).mean() > 0.8
+
+
+def test_a_plain_table_needs_no_data_set(place, tmp_path):
+    model = random_model((40, 5, 2), np.random.default_rng(0))
+    model.save(tmp_path / "m.n3ic")
+    (tmp_path / "t.csv").write_text("x1,other,x0\n7,a,4294967295\n0,b,3\n")
+    done = n3ic("predict", "--model", "m.n3ic", "t.csv", cwd=tmp_path)
+    want = model.trace(model.encode({"x0": [4294967295, 3], "x1": [7, 0]}))
+    got = [line.split(",") for line in done.stdout.splitlines()[1:]]
+    assert [[int(v) for v in row[3:]] for row in got] == want.scores.tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x0,x1\n1,2,3\n", "line 2: 2 cells expected, got 3"),
+        ("x0\n1\n", "lacks the columns x1"),
+        ("x0,x1\n1,zwei\n", "line 2, column x1: a number expected, got 'zwei'"),
+        ("x0,x1\n1,inf\n", "column x1: not a finite number"),
+        ("x0,x1\n", "no row"),
+        ("", "empty"),
+    ],
+)
+def test_bad_tables_are_named(tmp_path, text, message):
+    random_model((40, 5, 2), np.random.default_rng(0)).save(tmp_path / "m.n3ic")
+    (tmp_path / "t.csv").write_text(text)
+    done = n3ic("predict", "--model", "m.n3ic", "t.csv", cwd=tmp_path, expect=1)
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["train", "anomali"], 2, "did you mean 'anomaly'?"),
+        (["train", "anomaly", "--recipe", "x"], 2, "it has default, paper"),
+        (["train", "anomaly", "--epochs", "x"], 2, "Invalid value for '--epochs'"),
+        (["train", "anomaly", "--data", "/nowhere"], 1, "/nowhere"),
+        (["train", "anomaly", "--hidden", "a,b"], 2, "numbers such as 32,16"),
+        (["train", "anomaly", "--density", "7"], 2, "density must be in (0, 1]"),
+        (["train", "anomaly", "--queue", "3"], 2, "no option --queue"),
+        (["inspect", "/nowhere"], 1, "cannot read the model /nowhere: No such file"),
+        (["export", "--target", "nfpp"], 2, "did you mean 'nfp'?"),
+        (["export", "--target", "nfp"], 2, "there is no run below runs/"),
+        (["verify", "/nowhere"], 1, "is not an export directory"),
+        (["data", "show", "nope"], 2, "unknown data set 'nope'"),
+        (["nope"], 2, "No such command 'nope'"),
+        (["simulate", "host", "/nowhere"], 1, "is not an export directory"),
+    ],
+)
+def test_mistakes_get_one_line_and_a_code(tmp_path, words, code, message):
+    done = n3ic(*words, cwd=tmp_path, expect=code)
+    assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_models_are_one_line(tmp_path, place):
+    data = (place / "runs" / "anomaly" / "model.n3ic").read_bytes()
+    (tmp_path / "m.n3ic").write_bytes(data[: len(data) // 2])
+    done = n3ic("inspect", "m.n3ic", cwd=tmp_path, expect=1)
+    assert "m.n3ic: not an n3ic model, or damaged" in done.stderr
+
+
+def test_ctrl_c_leaves_no_half_written_run(tmp_path):
+    process = subprocess.Popen(
+        [*N3IC, "train", "anomaly", "--epochs", "100000"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "training the binary network" in line:
+            break
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in err
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
+def test_a_closed_pipe_ends_quietly(place, flows):
+    line = f"{sys.executable} -m n3ic predict --model runs/anomaly {flows} | head -1"
+    done = subprocess.run(
+        line, shell=True, cwd=place, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.startswith("row,class")
+    assert "Traceback" not in done.stderr
+
+
+def test_export_all_then_verify_then_report(place, flows):
+    done = n3ic("export", "--target", "all", "--out", "all", cwd=place)
+    for line in done.stdout.splitlines():
+        assert "equal scores" in line or "not run" in line, line
+    folders = {p.name for p in (place / "all").iterdir()}
+    assert {"host", "nfp", "netfpga", "p4", "p4-netfpga", "onnx", "qonnx"} <= folders
+    checked = n3ic("verify", "all/host", "--rows", flows, cwd=place)
+    assert "3,000 rows, input stage included" in checked.stdout
+    again = n3ic("export", "--target", "all", "--out", "all", cwd=place, expect=2)
+    assert "exists" in again.stdout + again.stderr
+    table = n3ic("report", "runs/anomaly", cwd=place).stdout
+    for name in folders:
+        assert name in table
+    assert "estimated" in table
+
+
+def test_a_changed_weight_is_found(place):
+    n3ic("export", "--target", "nfp", "--out", "nfp", cwd=place)
+    path = place / "nfp" / "n3ic_weights.h"
+    text = path.read_text()
+    at = text.index("0x") + 9
+    digit = "1" if text[at] != "1" else "2"
+    path.write_text(text[:at] + digit + text[at + 1 :])
+    done = n3ic("verify", "nfp", cwd=place, expect=3)
+    assert "n3ic_weights.h was changed after the export" in done.stdout
+
+
+def test_data_commands(flows, tmp_path):
+    listed = n3ic("data", "list", cwd=tmp_path).stdout
+    assert "unsw-nb15-synthetic" in listed
+    card = n3ic("data", "show", "unsw-nb15", cwd=tmp_path).stdout
+    assert "research" in card
+    features = json.loads(n3ic("data", "show", "unsw-nb15", "--json", cwd=tmp_path).stdout)
+    assert all(f["nic_reason"] for f in features)
+    found = json.loads(n3ic("data", "check", flows, "--json", cwd=tmp_path).stdout)
+    assert found["rows"] == 3000
+
+
+def test_help_does_not_import_the_heavy_libraries(tmp_path):
+    code = (
+        "import sys; from n3ic.cli.main import app\n"
+        "try: app(['--help'], standalone_mode=False)\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'torch', 'pandas', 'sklearn', 'matplotlib', 'onnx', 'lark', 'jinja2'}\n"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_nic_host_needs_neither_pytorch_nor_pandas(place, tmp_path):
+    """Inspect, predict, export and verify with the libraries of n3ic[train] out of reach."""
+    blocked = "torch", "brevitas", "sklearn", "pandas", "matplotlib", "joblib", "onnx", "qonnx"
+    hook = tmp_path / "sitecustomize.py"
+    hook.write_text(
+        "import sys\n"
+        "class Blocked:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.partition('.')[0] in {blocked!r}:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Blocked())\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    work = tmp_path / "work"
+    work.mkdir()
+    model = random_model((40, 8, 2), np.random.default_rng(0))
+    model.save(work / "m.n3ic")
+    (work / "t.csv").write_text("x0,x1\n1,2\n")
+    n3ic("inspect", "m.n3ic", cwd=work, env=environment)
+    n3ic("predict", "--model", "m.n3ic", "t.csv", cwd=work, env=environment)
+    for target in ("nfp", "p4", "host"):
+        n3ic(
+            "export", "-t", target, "--model", "m.n3ic", "--out", target, cwd=work, env=environment
+        )
+        n3ic("verify", target, "--vectors", 50, cwd=work, env=environment)
+    done = n3ic("train", "anomaly", cwd=work, env=environment, expect=4)
+    assert "pip install 'n3ic[train]'" in done.stderr
+    assert not list(Path(work).glob("runs/*"))
