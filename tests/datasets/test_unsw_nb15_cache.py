@@ -74,8 +74,10 @@ def test_damaged_entry_is_ignored(home, parses):
     sound = entry().read_bytes()
     rng = np.random.default_rng(0)
     damaged = [b"", b"junk", sound[:-100], sound[: len(sound) // 2]]
-    for position in rng.integers(0, len(sound), 30):
-        damaged.append(sound[:position] + bytes([sound[position] ^ 0xFF]) + sound[position + 1 :])
+    damaged += [
+        sound[:position] + bytes([sound[position] ^ 0xFF]) + sound[position + 1 :]
+        for position in rng.integers(0, len(sound), 30)
+    ]
     for data in damaged:
         entry().write_bytes(data)
         same(first, load_table(path))

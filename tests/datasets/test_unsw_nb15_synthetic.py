@@ -67,7 +67,7 @@ def test_it_says_synthetic_everywhere(table):
 
 
 def test_columns_agree_with_one_another(source):
-    f = {k: v for k, v in source.items()}
+    f = source
     dur = f["dur"]
     moving = dur > 0
     rate = (f["spkts"] + f["dpkts"] - 1)[moving] / dur[moving]
@@ -123,15 +123,18 @@ def test_the_task_is_neither_trivial_nor_hopeless(table):
     ensemble = pytest.importorskip("sklearn.ensemble", reason="needs scikit-learn")
     tree = pytest.importorskip("sklearn.tree", reason="needs scikit-learn")
     columns = table.matrix([n for n in NIC_COLUMNS if table.feature(n).usable])
+    threads = pytest.importorskip("threadpoolctl", reason="needs scikit-learn")
     order = np.random.default_rng(0).permutation(len(table))
-    train, test = order[:16000], order[16000:]
+    train, test = order[:10000], order[10000:]
 
     def accuracy(model):
-        return model.fit(columns[train], table.label[train]).score(columns[test], table.label[test])
+        with threads.threadpool_limits(1):
+            model.fit(columns[train], table.label[train])
+            return model.score(columns[test], table.label[test])
 
-    boosted = accuracy(ensemble.HistGradientBoostingClassifier(max_iter=60, random_state=0))
+    boosted = accuracy(ensemble.HistGradientBoostingClassifier(max_iter=40, random_state=0))
     shallow = accuracy(tree.DecisionTreeClassifier(max_depth=3, random_state=0))
-    assert 0.94 < boosted < 0.99
+    assert 0.93 < boosted < 0.99
     assert shallow < boosted - 0.03
 
 
