@@ -48,13 +48,13 @@ def estimate(model: BinaryModel, device: Device) -> Estimate:
     per_clock = device.limits["vector_operations_per_clock"]
     operations = 0
     latency = 0.0
-    for layer in model.layers:
+    for i, layer in enumerate(model.layers):
         groups = -(-layer.n_outputs // LANES)
         each = (4 if layer.mask is not None else 3) * layer.n_words + 2
         operations += groups * each
         # What does not fit the pipeline's depth waits for the ports.
-        latency += _LAYER_CLOCKS + groups * each / per_clock
-    latency += _OUTPUT_CLOCKS
+        fixed = _LAYER_CLOCKS if i < len(model.hidden) else _OUTPUT_CLOCKS
+        latency += fixed + groups * each / per_clock
     ghz = device.clock_mhz / 1e3
     return Estimate(
         operations,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -12,16 +11,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 from n3ic.exporters.host.estimate import estimate, memory_of
+from n3ic.exporters.host.machine import cpu_name
 from n3ic.exporters.host.sources import copy_sources, kernel_source, readme, weights_section
 
 from n3ic.bits import Words
-from n3ic.errors import ExportError, MissingDependencyError, VerifyError
+from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
 from n3ic.export import (
+    Bench,
     Exporter,
     Figure,
     Fit,
     Option,
     Options,
+    OptionValue,
     Placement,
     Problem,
     Report,
@@ -100,7 +102,9 @@ class HostExporter(Exporter):
             first: Trace | None = None
             ran: list[str] = []
             figures = []
-            source = f"{_cpu()}, {compiler}, best of {_REPEATS} passes over {len(words):,} vectors"
+            source = (
+                f"{cpu_name()}, {compiler}, best of {_REPEATS} passes over {len(words):,} vectors"
+            )
             for kernel in library.kernels if wanted == "all" else (wanted,):
                 try:
                     baked.use_kernel(kernel)
@@ -192,6 +196,20 @@ class HostExporter(Exporter):
         )
         return Report(tuple(figures), notes)
 
+    def bench(self, model: BinaryModel, options: Mapping[str, OptionValue]) -> Bench:
+        """Measure every kernel beside onnxruntime, PyTorch, scikit-learn and numpy.
+
+        Raises:
+            UsageError: there are no options.
+            MissingDependencyError: there is no C compiler.
+            VerifyError: a kernel does not give the reference's scores.
+        """
+        from n3ic.exporters.host.bench import bench_host, render
+
+        for name in options:
+            raise UsageError(f"the host benchmark has no option --{name}")
+        return render(bench_host(model))
+
 
 @contextmanager
 def _compiled(directory: Path) -> Iterator[tuple[Library, str]]:
@@ -267,14 +285,3 @@ def _time(net: Network, words: Words) -> float:
         net.classify(words)
         best = min(best, time.perf_counter_ns() - start)
     return best / max(1, len(words))
-
-
-def _cpu() -> str:
-    """The CPU's name."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

@@ -119,6 +119,11 @@ class Network:
         self.hidden_words = int(self._c.bnn_hidden_words(net))
 
     @property
+    def pointer(self) -> ctypes.c_void_p:
+        """The ``struct bnn *``, for other functions of the library; lives as long as this."""
+        return self._net
+
+    @property
     def kernel(self) -> str:
         """Name of the kernel in use."""
         name: bytes = self._c.bnn_kernel(self._net)

@@ -10,6 +10,8 @@ import pytest
 from host_models import CLASSES, small_model
 
 from n3ic.bits import Words
+from n3ic.model import random_model
+from n3ic.native import blob
 from n3ic.vectors import verification_vectors
 
 MODEL = small_model()
@@ -196,3 +198,28 @@ def test_a_full_disk_is_an_error(bnn_exec: Path) -> None:
         )
     assert done.returncode == 1
     assert b"cannot write: No space left" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("shape", "density"),
+    [((256, 32, 16, 2), None), ((33, 16, 2), None), ((1100, 40, 17), 0.5), ((1, 2), None)],
+)
+def test_other_networks_under_the_sanitizers(
+    bnn_exec: Path, tmp_path: Path, shape: tuple[int, ...], density: float | None
+) -> None:
+    model = random_model(shape, np.random.default_rng(9), density=density)
+    weights = tmp_path / "w.bin"
+    weights.write_bytes(blob.dump(model))
+    words = verification_vectors(model, 100)
+    _, listed, _ = run(bnn_exec, "-l")
+    for line in listed.splitlines():
+        if not line.startswith("kernel ") or "not on this CPU" in line:
+            continue
+        code, out, err = run(
+            bnn_exec,
+            *("-p", "-s", "-w", weights, "-k", line.split()[1]),
+            given=words.astype("<u4").tobytes(),
+        )
+        assert (code, err) == (0, "")
+        got = [[int(s) for s in row.split(",")[3:]] for row in out.splitlines()[1:]]
+        assert np.array_equal(got, model.scores(words)), line

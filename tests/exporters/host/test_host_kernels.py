@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 from host_models import small_model
@@ -128,3 +130,30 @@ def test_an_unknown_kernel_is_refused(library: Library) -> None:
     net = library.load(blob.dump(small_model()))
     with pytest.raises(KernelError, match="no kernel"):
         net.use_kernel("sse9")
+
+
+@pytest.mark.parametrize("shape", [(70, 33, 9, 2), (256, 32, 16, 2), (300, 40, 5)])
+def test_single_calls_and_calls_from_features(library: Library, shape: tuple[int, ...]) -> None:
+    model = random_model(shape, np.random.default_rng(6))
+    rows = np.random.default_rng(7).integers(0, 2**32, (700, len(model.input.features)))
+    features = rows.astype(np.uint32)
+    words = model.encode(dict(zip(model.input.features, rows.T, strict=True)))
+    want = model.trace(words)
+    net = library.load(blob.dump(model))
+    c, pointer = library.handle, ctypes.c_void_p
+    c.bnn_infer.restype, c.bnn_infer.argtypes = ctypes.c_uint32, [pointer] * 3
+    c.bnn_classify_batch.restype = None
+    c.bnn_classify_batch.argtypes = [pointer, pointer, ctypes.c_size_t, pointer, pointer]
+    for kernel in library.kernels:
+        net.use_kernel(kernel)
+        margin = ctypes.c_int32()
+        for row in range(20):
+            got = c.bnn_infer(net.pointer, words[row].ctypes.data, ctypes.byref(margin))
+            assert (got, margin.value) == (want.classes[row], want.margins[row]), kernel
+            assert c.bnn_infer(net.pointer, words[row].ctypes.data, None) == got
+        classes = np.zeros(len(rows), dtype=np.uint32)
+        margins = np.zeros(len(rows), dtype=np.int32)
+        at = (features.ctypes.data, len(rows), classes.ctypes.data, margins.ctypes.data)
+        c.bnn_classify_batch(net.pointer, *at)
+        assert np.array_equal(classes, want.classes), kernel
+        assert np.array_equal(margins, want.margins), kernel

@@ -1,0 +1,339 @@
+"""``n3ic bench host``: our kernels beside the usual ways to run a classifier, in one run.
+
+Every kernel must give the reference's scores before anything is timed. All run on one thread,
+on the same inputs, and the fastest of several passes counts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from n3ic.exporters.host.machine import cpu_name
+from numpy.typing import NDArray
+
+from n3ic.bits import unpack
+from n3ic.compare import first_difference
+from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.export import Bench
+from n3ic.model import BinaryModel
+from n3ic.native import blob, build
+from n3ic.native.library import Library, Network
+from n3ic.vectors import verification_vectors
+
+BATCHES = (1, 1_000, 10_000)
+ROWS = 10_000
+DEPENDENT_ROWS = 8_192
+TIMING = Path(__file__).resolve().parent / "timing" / "timing.c"
+_PASSES = 30
+_TRAINING_ROWS = 2_000
+_SINGLE_CALLS = 300  # calls at batch 1 of what takes microseconds a call
+
+Call = Callable[[NDArray[Any]], Any]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Nanoseconds an inference of one program.
+
+    Attributes:
+        name: the program.
+        ours: whether it is one of our kernels.
+        batches: by batch size.
+        dependent: where each inference waits for the one before; None where not measured.
+    """
+
+    name: str
+    ours: bool
+    batches: dict[int, float]
+    dependent: float | None = None
+
+
+@dataclass(frozen=True)
+class HostBench:
+    """What ``bench_host`` measured, all in one run on one thread.
+
+    Attributes:
+        shape: the network's shape.
+        cpu: the CPU's name.
+        compiler: what compiled the kernels.
+        timings: one entry a program.
+        missing: what was left out, and why.
+    """
+
+    shape: str
+    cpu: str
+    compiler: str
+    timings: tuple[Timing, ...]
+    missing: tuple[str, ...]
+
+    def best(self, batch: int) -> float:
+        """Our fastest kernel's nanoseconds at a batch size."""
+        return min(t.batches[batch] for t in self.timings if t.ours)
+
+
+def bench_host(
+    model: BinaryModel, *, passes: int = _PASSES, rows: int = ROWS, alternatives: bool = True
+) -> HostBench:
+    """Measure every kernel of this CPU, then the alternatives that are installed.
+
+    Args:
+        model: the network.
+        passes: timed passes over all rows; the fastest counts.
+        rows: inputs, at least the largest batch to measure it.
+        alternatives: whether to measure other libraries as well.
+
+    Raises:
+        MissingDependencyError: there is no C compiler.
+        VerifyError: a kernel or the folded graph does not give the reference's scores.
+    """
+    try:
+        compiler = build.find_compiler()
+    except build.NoCompilerError as error:
+        raise MissingDependencyError("the benchmark needs a C compiler: gcc or clang") from error
+    words = verification_vectors(model, rows)[:rows]
+    timings: list[Timing] = []
+    missing: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="n3ic-bench-") as scratch:
+        out = Path(scratch) / "bench.so"
+        flags = (*build.FLAGS, f"-I{build.FOLDER}", str(TIMING))
+        try:
+            build.compile_shared(compiler, build.SOURCE, out, flags)
+        except build.BuildError as error:
+            raise VerifyError(f"the kernels do not compile: {error}") from error
+        library = Library.open(out)
+        net = library.load(blob.dump(model))
+        for kernel in library.kernels:
+            net.use_kernel(kernel)
+            difference = first_difference(model, net.trace(words, model), words)
+            if difference is not None:
+                raise VerifyError(f"kernel {kernel}: {difference}")
+        for kernel in library.kernels:
+            net.use_kernel(kernel)
+            timings.append(_kernel(library, net, kernel, words, passes))
+    if alternatives:
+        bits = unpack(words, model.input.n_bits)
+        timings.append(_call("numpy (the reference)", model.scores, words))
+        for measure in ALTERNATIVES:
+            try:
+                timings.extend(measure(model, words, bits))
+            except ImportError as error:
+                missing.append(f"{_name(measure)}: {error.name} is not installed")
+    return HostBench(model.shape_text, cpu_name(), compiler.version, tuple(timings), tuple(missing))
+
+
+def render(result: HostBench) -> Bench:
+    """The measurements as a table, and as plain data."""
+    batches = tuple(result.timings[0].batches)
+    largest = batches[-1]
+    columns = ("program", *(f"batch {b:,}" for b in batches), "dependent", "times ours")
+    rows = []
+    for t in result.timings:
+        dependent = "" if t.dependent is None else f"{t.dependent:,.1f}"
+        ratio = t.batches[largest] / result.best(largest)
+        cells = (f"{t.batches[b]:,.1f}" for b in batches)
+        rows.append((t.name, *cells, dependent, f"{ratio:,.1f}"))
+    title = f"{result.shape} on {result.cpu}: ns an inference, measured, one thread"
+    notes = (
+        f"Kernels compiled by {result.compiler} with {' '.join(build.FLAGS)}; each gave the "
+        "reference's scores before it was timed.",
+        f"The last column compares with our fastest kernel at batch {largest:,}; `dependent`: "
+        "each inference waits for the class before it.",
+        "The alternatives run from Python on the network's input bits; the trees are trained on "
+        "the network's own answers and stand for speed alone.",
+        *(f"Left out: {reason}." for reason in result.missing),
+    )
+    data = asdict(result) | {"kind": "measured", "unit": "ns"}
+    return Bench(((title, columns, tuple(rows)),), notes, data)
+
+
+def _name(measure: Measure) -> str:
+    return str(getattr(measure, "__name__", measure)).strip("_").replace("_", " ")
+
+
+def _batches(rows: int) -> tuple[int, ...]:
+    return tuple(b for b in BATCHES if b <= rows)
+
+
+def _kernel(
+    library: Library, net: Network, name: str, words: NDArray[np.uint32], passes: int
+) -> Timing:
+    timer = library.handle
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    timer.timing_batches.restype = ctypes.c_double
+    timer.timing_batches.argtypes = [pointer, pointer, size, size, ctypes.c_uint32, *[pointer] * 2]
+    timer.timing_dependent.restype = ctypes.c_double
+    timer.timing_dependent.argtypes = [pointer, pointer, size, ctypes.c_uint32]
+    classes = np.empty(len(words), dtype=np.uint32)
+    margins = np.empty(len(words), dtype=np.int32)
+    at = words.ctypes.data
+    batches = {
+        batch: float(
+            timer.timing_batches(
+                net.pointer, at, len(words), batch, passes, classes.ctypes.data, margins.ctypes.data
+            )
+        )
+        for batch in _batches(len(words))
+    }
+    power = 1 << min(DEPENDENT_ROWS, len(words)).bit_length() - 1
+    dependent = float(timer.timing_dependent(net.pointer, at, power, passes))
+    return Timing(f"n3ic {name}", True, batches, dependent)
+
+
+def _call(name: str, call: Call, rows: NDArray[Any]) -> Timing:
+    """Time a Python call on the rows, in pieces of each batch size."""
+    result = {}
+    for batch in _batches(len(rows)):
+        n = min(len(rows), _SINGLE_CALLS) if batch == 1 else len(rows) - len(rows) % batch
+        parts = [rows[i : i + batch] for i in range(0, n, batch)]
+        call(parts[0])
+        best = float("inf")
+        for _ in range(3):
+            start = time.perf_counter_ns()
+            for part in parts:
+                call(part)
+            best = min(best, (time.perf_counter_ns() - start) / n)
+        result[batch] = best
+    return Timing(name, False, result)
+
+
+def _session(proto: bytes) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(proto, options, providers=["CPUExecutionProvider"])
+
+
+def _onnx_folded(
+    model: BinaryModel, words: NDArray[np.uint32], bits: NDArray[np.bool_]
+) -> Iterator[Timing]:
+    """The graph that the onnx target writes: the same network, in floats."""
+    from n3ic.exporters.onnx.exporter import build as graph
+
+    session = _session(graph(model, features=False).SerializeToString())
+    x = bits.astype(np.float32)
+
+    def call(part: NDArray[Any]) -> Any:
+        return session.run(["scores"], {"bits": part})[0]
+
+    if not np.array_equal(np.rint(call(x[:500])), model.scores(words[:500])):
+        raise VerifyError("the folded graph in onnxruntime does not give the reference's scores")
+    yield _call("onnxruntime, folded graph", call, x)
+
+
+def _float_weights(model: BinaryModel) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    rng = np.random.default_rng(0)
+    return [
+        (
+            rng.normal(0, 0.1, (inputs, outputs)).astype(np.float32),
+            rng.normal(0, 0.1, outputs).astype(np.float32),
+        )
+        for inputs, outputs in pairwise(model.shape)
+    ]
+
+
+def _onnx_float(
+    model: BinaryModel, words: NDArray[np.uint32], bits: NDArray[np.bool_]
+) -> Iterator[Timing]:
+    """A float MLP of the same shape in onnxruntime."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    nodes, constants = [], []
+    layers = _float_weights(model)
+    name = "bits"
+    for i, (weights, bias) in enumerate(layers):
+        constants += [
+            numpy_helper.from_array(weights, f"w{i}"),
+            numpy_helper.from_array(bias, f"b{i}"),
+        ]
+        last = i == len(layers) - 1
+        out = "scores" if last else f"sum{i}"
+        nodes.append(helper.make_node("Gemm", [name, f"w{i}", f"b{i}"], [out]))
+        if not last:
+            nodes.append(helper.make_node("Relu", [out], [f"relu{i}"]))
+            name = f"relu{i}"
+    kind = onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        nodes,
+        "float_mlp",
+        [helper.make_tensor_value_info("bits", kind, ["batch", model.shape[0]])],
+        [helper.make_tensor_value_info("scores", kind, ["batch", model.shape[-1]])],
+        constants,
+    )
+    opset = [helper.make_opsetid("", 17)]
+    session = _session(
+        helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
+    )
+
+    def call(part: NDArray[Any]) -> Any:
+        return session.run(None, {"bits": part})
+
+    yield _call("onnxruntime, float MLP", call, bits.astype(np.float32))
+
+
+def _torch_float(
+    model: BinaryModel, words: NDArray[np.uint32], bits: NDArray[np.bool_]
+) -> Iterator[Timing]:
+    """A float MLP of the same shape in PyTorch."""
+    import torch
+
+    layers = [
+        (torch.from_numpy(weights.T.copy()), torch.from_numpy(bias))
+        for weights, bias in _float_weights(model)
+    ]
+
+    def call(part: NDArray[Any]) -> Any:
+        with torch.inference_mode():
+            x = torch.from_numpy(part)
+            for i, (weights, bias) in enumerate(layers):
+                x = torch.nn.functional.linear(x, weights, bias)
+                if i < len(layers) - 1:
+                    x = torch.relu(x)
+            return x
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield _call("torch, float MLP", call, bits.astype(np.float32))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _sklearn(
+    model: BinaryModel, words: NDArray[np.uint32], bits: NDArray[np.bool_]
+) -> Iterator[Timing]:
+    """A decision tree and gradient boosting in scikit-learn."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.tree import DecisionTreeClassifier
+
+    x = bits.astype(np.float32)
+    labels = model.trace(words).classes[-_TRAINING_ROWS:]
+    if len(np.unique(labels)) < 2:
+        labels = np.arange(len(labels)) % 2
+    with _one_thread():
+        tree = DecisionTreeClassifier(random_state=0).fit(x[-_TRAINING_ROWS:], labels)
+        yield _call("scikit-learn, decision tree", tree.predict, x)
+        boosting = HistGradientBoostingClassifier(random_state=0).fit(x[-_TRAINING_ROWS:], labels)
+        yield _call("scikit-learn, hist gradient boosting", boosting.predict, x)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    with import_module("threadpoolctl").threadpool_limits(limits=1):
+        yield
+
+
+Measure = Callable[[BinaryModel, NDArray[np.uint32], NDArray[np.bool_]], Iterable[Timing]]
+ALTERNATIVES: tuple[Measure, ...] = (_onnx_folded, _onnx_float, _torch_float, _sklearn)

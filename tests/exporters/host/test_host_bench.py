@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from n3ic.exporters.host import EXPORTER, bench
+
+from n3ic.bits import unpack
+from n3ic.errors import UsageError, VerifyError
+from n3ic.model import random_model
+from n3ic.native.library import Library
+from n3ic.vectors import verification_vectors
+
+MODEL = random_model((70, 20, 9, 3), np.random.default_rng(0))
+
+
+def test_every_kernel_is_timed_after_a_check(compiler: object, library: Library) -> None:
+    result = bench.bench_host(MODEL, passes=1, rows=1000, alternatives=False)
+    assert [t.name for t in result.timings] == [f"n3ic {name}" for name in library.kernels]
+    for timing in result.timings:
+        assert set(timing.batches) == {1, 1000}
+        assert all(ns > 0 for ns in timing.batches.values())
+        assert timing.dependent is not None
+    rendered = bench.render(result)
+    title, columns, rows = rendered.tables[0]
+    assert "measured" in title
+    assert {len(row) for row in rows} == {len(columns)}
+    assert min(float(row[-1]) for row in rows) == 1.0
+    assert json.loads(json.dumps(rendered.data))["kind"] == "measured"
+
+
+def test_a_kernel_with_other_scores_is_not_timed(
+    compiler: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = random_model(MODEL.shape, np.random.default_rng(1))
+    weights = bench.blob.dump(other)
+    monkeypatch.setattr(bench.blob, "dump", lambda _: weights)
+    with pytest.raises(VerifyError, match="kernel portable: .* layer 0"):
+        bench.bench_host(MODEL, passes=1, rows=100, alternatives=False)
+
+
+@pytest.mark.parametrize(
+    ("library_name", "measure"),
+    [
+        ("onnxruntime", bench._onnx_folded),
+        ("onnxruntime", bench._onnx_float),
+        ("torch", bench._torch_float),
+    ],
+)
+def test_alternatives_run(library_name: str, measure: bench.Measure) -> None:
+    pytest.importorskip(library_name, reason=f"needs {library_name}")
+    words = verification_vectors(MODEL, 100)
+    for timing in measure(MODEL, words, unpack(words, MODEL.input.n_bits)):
+        assert not timing.ours
+        assert timing.batches[1] > 0
+
+
+def test_what_is_not_installed_is_named(compiler: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _other(*_: object) -> list[bench.Timing]:
+        raise ImportError("gone", name="gone")
+
+    monkeypatch.setattr(bench, "ALTERNATIVES", (_other,))
+    result = bench.bench_host(MODEL, passes=1, rows=50)
+    assert result.missing == ("other: gone is not installed",)
+
+
+def test_it_has_no_options() -> None:
+    with pytest.raises(UsageError, match="--rows"):
+        EXPORTER.bench(MODEL, {"rows": 5})
