@@ -1,0 +1,132 @@
+"""Network tomography: which queues of a data centre are congested, told from probes' delays.
+
+The traces come from ns-3. One is bundled; :func:`generate` makes others where ns-3 is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from n3ic.datasets.ns3_tomography.recipes import RECIPES
+
+from n3ic.dataset import UseCase
+from n3ic.export import Option
+
+if TYPE_CHECKING:
+    from n3ic.datasets.ns3_tomography.table import TomographyTable
+
+    from n3ic.pipeline import Result
+    from n3ic.table import Feature, FlowTable
+
+__all__ = ["BUNDLED", "DATASET", "USECASE", "Tomography"]
+
+BUNDLED = "tomography_100mbps.tomo.xz"
+
+
+@dataclass(frozen=True)
+class Ns3Tomography:
+    """Traces of a small fat tree under TCP incast, simulated by ns-3; one is bundled."""
+
+    name: str = "ns3-tomography"
+    summary: str = "probe delays and queue occupancies of a data centre simulated in ns-3"
+    synthetic: bool = True
+
+    @property
+    def card(self) -> str:
+        """The data card, as Markdown."""
+        return files(__package__).joinpath("card.md").read_text("utf-8")
+
+    @property
+    def catalogue(self) -> tuple[Feature, ...]:
+        """The features of the bundled trace."""
+        return self.load().catalogue
+
+    def load(self, path: str | Path | Sequence[str | Path] | None = None) -> TomographyTable:
+        """Read trace files, those in a folder, or the bundled trace.
+
+        Raises:
+            DataError: a file is no trace, or the traces are of different simulations.
+        """
+        from dataclasses import replace
+
+        from n3ic.datasets.ns3_tomography.table import load
+
+        if path is not None:
+            return load(path)
+        with as_file(files(__package__).joinpath(BUNDLED)) as bundled:
+            table = load(bundled)
+        return replace(table, sources=tuple(replace(s, path=BUNDLED) for s in table.sources))
+
+    def generate_file(
+        self,
+        out: str | Path | None,
+        options: Mapping[str, str],
+        note: Callable[[str], object] | None = None,
+    ) -> Path:
+        """Simulate in ns-3 and write a trace.
+
+        Args:
+            out: the file to write; ``tomography.tomo.xz`` where None.
+            options: options of :class:`~n3ic.datasets.ns3_tomography.simulate.Simulation` and
+                ``runs``, as text.
+            note: called with lines about the progress.
+
+        Raises:
+            MissingDependencyError: ns-3, the compiler or pkg-config is missing; names them.
+            UsageError: an option is unknown or no number in range.
+            N3icError: the simulation failed, or the file cannot be written.
+        """
+        from n3ic.datasets.ns3_tomography.simulate import Simulation, generate
+
+        from n3ic.errors import UsageError
+
+        given = dict(options)
+        runs = given.pop("runs", "1")
+        if not runs.isdecimal():
+            raise UsageError(f"--runs: {runs!r} is not a whole number")
+        return generate(Simulation.from_text(given), out, runs=int(runs), note=note)
+
+
+@dataclass(frozen=True)
+class Tomography(UseCase):
+    """One network a queue that tells from the probes' one-way delays whether it is congested."""
+
+    def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
+        """One table a queue; see :func:`n3ic.datasets.ns3_tomography.table.queue_tables`."""
+        from n3ic.datasets.ns3_tomography.table import queue_tables
+
+        return queue_tables(table, str(options["queue"]), float(options["threshold"]))
+
+    def finish(
+        self,
+        directory: Path,
+        table: FlowTable,
+        results: Mapping[str, Result],
+        options: Mapping[str, Any],
+    ) -> Mapping[str, Any]:
+        """The box plot over the queues, the table of shapes, and the heat map of the test rows."""
+        from n3ic.datasets.ns3_tomography.report import finish
+
+        return finish(directory, table, results, options)
+
+
+DATASET = Ns3Tomography()
+USECASE = Tomography(
+    name="tomography",
+    summary="find the congested queues of a data centre from probes' one-way delays (ns-3)",
+    dataset=DATASET.name,
+    default=DATASET.name,
+    recipes=RECIPES,
+    protocol="time",
+    group="queues",
+    positive="congested",
+    options=(
+        Option("queue", "all, or a queue's number or name; several parted by commas", "all"),
+        Option("threshold", "full packets above which a queue is congested", 5.0, minimum=0.0),
+        Option("shapes", "also train the paper's other shapes and draw its figure 16", False),
+    ),
+)

@@ -1,0 +1,255 @@
+"""What a tomography run tells of its queues: medians, the paper's table 5 and its figure 16."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from n3ic.datasets.ns3_tomography.recipes import SHAPES
+from n3ic.datasets.ns3_tomography.table import TomographyTable
+
+from n3ic.files import write_atomic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from n3ic.evaluate import Evaluation
+    from n3ic.model import BinaryModel
+    from n3ic.pipeline import Result
+    from n3ic.table import FlowTable
+
+PAPER_ACCURACY: Mapping[tuple[int, ...], tuple[float, float]] = {
+    # float and binary median accuracy, table 5 of the N3IC paper (its own, unpublished, trace)
+    (32, 16): (0.92, 0.90),
+    (64, 32): (0.94, 0.90),
+    (128, 64): (0.94, 0.92),
+}
+PROBE_BUDGETS_US: Mapping[int, float] = {40: 250.0, 100: 100.0, 400: 25.0}  # Gb/s: us, section 6.2
+
+
+@dataclass(frozen=True)
+class QueueFigures:
+    """What one network does on the test rows of its queue.
+
+    Attributes:
+        shape: neurons of the hidden layers.
+        accuracy: of the binary network.
+        macro_f1: of the binary network.
+        majority: accuracy of always naming the commoner class of the training rows.
+        float_mlp: accuracy of the float MLP of the same shape; None where it was not trained.
+        weight_bytes: binary weights.
+        float_weight_bytes: the same weights as float32.
+    """
+
+    queue: str
+    shape: tuple[int, ...]
+    accuracy: float
+    macro_f1: float
+    majority: float
+    float_mlp: float | None
+    weight_bytes: int
+    float_weight_bytes: int
+
+
+def figures_of(queue: str, result: Result) -> QueueFigures:
+    """The figures of one queue's result."""
+    label = result.test_label
+    majority: Evaluation | None = result.baselines.get("majority")
+    mlp = result.baselines.get("float_mlp")
+    model = result.model
+    return QueueFigures(
+        queue=queue,
+        shape=model.shape[1:-1],
+        accuracy=result.test.accuracy,
+        macro_f1=result.test.macro_f1,
+        majority=majority.accuracy
+        if majority is not None
+        else max(float(label.mean()), 1 - float(label.mean())),
+        float_mlp=None if mlp is None else mlp.accuracy,
+        weight_bytes=model.weight_bytes,
+        float_weight_bytes=model.float_weight_bytes,
+    )
+
+
+def summary(figures: Sequence[QueueFigures]) -> dict[str, dict[str, Any]]:
+    """Median, least and largest figures over the queues, per shape ``32-16``."""
+    out: dict[str, dict[str, Any]] = {}
+    for shape in dict.fromkeys(f.shape for f in figures):
+        own = [f for f in figures if f.shape == shape]
+        accuracy = [f.accuracy for f in own]
+        mlp = [f.float_mlp for f in own if f.float_mlp is not None]
+        paper = PAPER_ACCURACY.get(shape)
+        out["-".join(map(str, shape))] = {
+            "queues": len(own),
+            "median_accuracy": float(np.median(accuracy)),
+            "min_accuracy": min(accuracy),
+            "max_accuracy": max(accuracy),
+            "median_macro_f1": float(np.median([f.macro_f1 for f in own])),
+            "median_majority": float(np.median([f.majority for f in own])),
+            "median_gain_over_majority": float(np.median([f.accuracy - f.majority for f in own])),
+            "median_float_mlp": float(np.median(mlp)) if mlp else None,
+            "weight_bytes": own[0].weight_bytes,
+            "float_weight_bytes": own[0].float_weight_bytes,
+            "paper_float": paper[0] if paper else None,
+            "paper_binary": paper[1] if paper else None,
+        }
+    return out
+
+
+def table5(figures: Sequence[QueueFigures]) -> str:
+    """The paper's table 5 for these networks, as Markdown, the paper's figures beside."""
+    lines = [
+        "| neurons | float weights | binary weights | float MLP | **binary** | macro F1 "
+        "| majority | gain | paper: float | paper: binary |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for shape, m in summary(figures).items():
+        lines.append(
+            f"| {shape}-2 | {m['float_weight_bytes']:,} B | {m['weight_bytes']:,} B "
+            f"| {_percent(m['median_float_mlp'])} | **{_percent(m['median_accuracy'])}** "
+            f"| {_percent(m['median_macro_f1'])} | {_percent(m['median_majority'])} "
+            f"| {_points(m['median_gain_over_majority'])} "
+            f"| {_percent(m['paper_float'])} | {_percent(m['paper_binary'])} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.1f}"
+
+
+def box_figure(figures: Sequence[QueueFigures]) -> Figure:
+    """Box plot of the accuracies over the queues per shape, as the paper's figures 16 and 34."""
+    from n3ic.plots import new_figure
+
+    shapes = list(dict.fromkeys(f.shape for f in figures))
+    figure, axes = new_figure(2.4 + 1.6 * len(shapes), 4.5)
+    own = [[100 * f.accuracy for f in figures if f.shape == shape] for shape in shapes]
+    places = range(1, len(shapes) + 1)
+    axes.boxplot(own, positions=list(places), widths=0.5)
+    for place, shape in zip(places, shapes, strict=True):
+        majority = float(np.median([f.majority for f in figures if f.shape == shape]))
+        axes.plot(
+            [place - 0.35, place + 0.35],
+            [100 * majority] * 2,
+            linestyle=":",
+            color="grey",
+            label="median of the majority class" if place == 1 else None,
+        )
+        paper = PAPER_ACCURACY.get(shape)
+        if paper:
+            axes.plot(
+                [place],
+                [100 * paper[1]],
+                marker="x",
+                color="red",
+                linestyle="",
+                label="median in the paper" if place == 1 else None,
+            )
+    axes.set_xticks(list(places), ["-".join(map(str, (*s, 2))) for s in shapes])
+    axes.set_xlabel("neurons")
+    axes.set_ylabel("test accuracy of a queue, %")
+    axes.set_title(f"{len(own[0])} queues simulated in ns-3")
+    axes.legend(loc="lower right", fontsize="small")
+    return figure
+
+
+def probe_budget(latency_ns: Mapping[str, float], networks: int = 17) -> list[dict[str, Any]]:
+    """Whether a set of networks answers before the next probes, per target and link speed.
+
+    Networks run one after the other: the latency of the set is the sum.
+
+    Args:
+        latency_ns: latency of one inference per target, from its report; its kind (measured,
+            simulated, estimated) stays with the caller.
+        networks: how many networks a NIC runs, one a queue.
+
+    Returns:
+        One entry per target and link speed: ``target``, ``link_gbps``, ``budget_us``,
+        ``set_us``, ``fits``, and ``networks_in_budget``.
+    """
+    out = []
+    for target, latency in latency_ns.items():
+        for link, budget in PROBE_BUDGETS_US.items():
+            whole = networks * latency / 1000
+            out.append(
+                {
+                    "target": target,
+                    "link_gbps": link,
+                    "budget_us": budget,
+                    "set_us": whole,
+                    "fits": whole <= budget,
+                    "networks_in_budget": int(budget * 1000 // latency) if latency > 0 else None,
+                }
+            )
+    return out
+
+
+def finish(
+    directory: Path,
+    table: FlowTable,
+    results: Mapping[str, Result],
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Add to a run what tomography alone knows; see :meth:`n3ic.dataset.UseCase.finish`."""
+    from n3ic.datasets.ns3_tomography.replay import heat_map, replay
+
+    from n3ic.plots import save
+
+    figures = [figures_of(queue, result) for queue, result in results.items()]
+    if options.get("shapes"):
+        figures += _other_shapes(table, results, options)
+        figures.sort(key=lambda f: f.shape)
+    plots = directory / "plots"
+    plots.mkdir(exist_ok=True)
+    save(box_figure(figures), plots, "queues")
+    models: dict[str, BinaryModel] = {queue: r.model for queue, r in results.items()}
+    if isinstance(table, TomographyTable):
+        tail = table.rows(np.arange(max(0, len(table) - 500), len(table)))
+        shown = replay(models, tail)
+        truth = _truth(tail, shown.queues, float(options["threshold"]))
+        interval = float(table.trace_header["interval_ns"]) / 1e6
+        save(heat_map(shown, interval_ms=interval, truth=truth), plots, "congestion")
+    write_atomic(directory / "table5.md", table5(figures))
+    return {
+        "threshold_packets": float(options["threshold"]),
+        "shapes": summary(figures),
+        "probe_budget_us": {f"{link} Gb/s": us for link, us in PROBE_BUDGETS_US.items()},
+    }
+
+
+def _truth(table: TomographyTable, queues: Sequence[str], threshold: float) -> np.ndarray[Any, Any]:
+    from n3ic.datasets.ns3_tomography.trace import QUARTERS
+
+    return np.stack([table.occupancy[q] > threshold * QUARTERS for q in queues], axis=1)
+
+
+def _other_shapes(
+    table: FlowTable, results: Mapping[str, Result], options: Mapping[str, Any]
+) -> list[QueueFigures]:
+    """Networks of the paper's other shapes, trained as the run's own were."""
+    from n3ic.datasets.ns3_tomography.recipes import RECIPES
+    from n3ic.datasets.ns3_tomography.sweep import sweep
+
+    first = next(iter(results.values()))
+    made = first.model.provenance
+    return [
+        entry.figures
+        for entry in sweep(
+            table,
+            recipe=RECIPES.get(made["recipe"], RECIPES["default"]),
+            queue=",".join(results),
+            shapes=[s for s in SHAPES if s != first.model.shape[1:-1]],
+            thresholds=[float(options["threshold"])],
+            seeds=[int(made["seed"])],
+            protocol=first.protocol,
+            with_baselines=bool(first.baselines),
+        )
+    ]

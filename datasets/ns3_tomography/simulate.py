@@ -1,0 +1,326 @@
+"""Build the ns-3 simulation and run it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, fields
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from n3ic.datasets.ns3_tomography.trace import SUFFIX, Trace, from_stream, join
+
+from n3ic.errors import DataError, MissingDependencyError, N3icError, UsageError
+
+MODULES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point")
+PACKAGES = "libns3-dev g++ pkg-config"
+_BUILD_TIMEOUT = 1800
+_FLAGS = ("-std=c++17", "-O2")
+
+Note = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Options of the simulation.
+
+    Attributes:
+        duration: seconds that are recorded.
+        link: speed of every link, Mb/s.
+        load: mean offered load of the ToR switches' uplinks, 1 for their capacity.
+        incast: servers that answer one request at once.
+        queue: full packets that an output queue of a switch holds.
+        size: mean bytes of one answer (exponential).
+        other_pod: share of the answers that come from the other pod.
+        other_tor: share of the answers that come from the pod's other ToR.
+        focus: requests of the first server relative to another server's.
+        interval: milliseconds between two probes of a server; 0 for 10 ms at 100 Mb/s and in
+            inverse proportion to the link speed.
+        warmup: seconds before the first record.
+        seed: seed of ns-3's generator.
+        run: substream of the seed.
+    """
+
+    duration: float = 10.0
+    link: float = 100.0
+    load: float = 0.55
+    incast: int = 16
+    queue: int = 64
+    size: float = 80_000.0
+    other_pod: float = 0.8
+    other_tor: float = 0.15
+    focus: float = 2.0
+    interval: float = 0.0
+    warmup: float = 1.0
+    seed: int = 1
+    run: int = 1
+
+    def __post_init__(self) -> None:
+        def require(ok: bool, name: str, rule: str) -> None:
+            if not ok:
+                raise UsageError(f"--{name}: expected {rule}, got {getattr(self, name)!r}")
+
+        require(0 < self.duration <= 1e6, "duration", "seconds above 0")
+        require(0 < self.link <= 1e6, "link", "Mb/s above 0")
+        require(0 <= self.load < 2, "load", "a share in [0, 2)")
+        require(1 <= self.incast <= 1000, "incast", "1 to 1000 servers")
+        require(1 <= self.queue <= 1_000_000, "queue", "1 to 1,000,000 packets")
+        require(1 <= self.size <= 1e9, "size", "1 to 1e9 bytes")
+        require(0 <= self.other_pod <= 1, "other_pod", "a share in [0, 1]")
+        require(
+            self.other_tor >= 0 and 0 < self.other_pod + self.other_tor <= 1,
+            "other_tor",
+            "a share that makes, with other_pod, more than 0 and at most 1",
+        )
+        require(0 <= self.focus <= 1000, "focus", "a factor in [0, 1000]")
+        require(0 <= self.interval < 4000, "interval", "milliseconds in [0, 4000)")
+        require(0 <= self.warmup <= 1000, "warmup", "seconds in [0, 1000]")
+        require(1 <= self.seed < 2**31, "seed", "a number in 1..2^31-1")
+        require(1 <= self.run < 2**31, "run", "a number in 1..2^31-1")
+
+    def arguments(self) -> list[str]:
+        """The options as the program takes them."""
+        return [f"--{name.replace('_', '-')}={value!r}" for name, value in asdict(self).items()]
+
+    @classmethod
+    def from_text(cls, given: Mapping[str, str]) -> Simulation:
+        """Options from what was typed, dashes or underscores in the names.
+
+        Raises:
+            UsageError: an option is unknown, or its value is no number in range.
+        """
+        kinds = {f.name: type(f.default) for f in fields(cls)}
+        values: dict[str, float | int] = {}
+        for key, text in given.items():
+            name = key.replace("-", "_")
+            if name not in kinds:
+                listed = ", ".join(f"--{n.replace('_', '-')}" for n in kinds)
+                raise UsageError(f"the simulation has no option --{key}; it has {listed}")
+            try:
+                values[name] = kinds[name](text)
+            except ValueError as error:
+                kind = "a whole number" if kinds[name] is int else "a number"
+                raise UsageError(f"--{key}: {text!r} is not {kind}") from error
+        return cls(**values)  # type: ignore[arg-type]
+
+
+def ns3_version() -> str:
+    """The version of ns-3 that is installed.
+
+    Raises:
+        MissingDependencyError: ns-3, the compiler or pkg-config is missing; names the packages.
+    """
+    for tool in ("g++", "pkg-config"):
+        if shutil.which(tool) is None:
+            raise MissingDependencyError(_missing(f"{tool} is not installed"))
+    found = _call(["pkg-config", "--modversion", MODULES[0]])
+    if found.returncode:
+        raise MissingDependencyError(_missing("ns-3 is not installed"))
+    return found.stdout.strip()
+
+
+def _missing(what: str) -> str:
+    return (
+        f"the network simulation needs ns-3 and a C++ compiler, and {what}; on Debian or Ubuntu: "
+        f"apt install {PACKAGES} (training needs none of it: the trace of a simulation is bundled)"
+    )
+
+
+def _call(command: list[str], timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise N3icError(f"{command[0]} failed: {error}") from error
+
+
+def source_digest() -> str:
+    """SHA-256 of the simulation's source."""
+    source = files(__package__).joinpath("sim", "tomography.cc").read_bytes()
+    return hashlib.sha256(source).hexdigest()
+
+
+def build(folder: Path, note: Note | None = None) -> Path:
+    """Compile the simulation into a folder.
+
+    Args:
+        folder: an existing folder of the caller's own.
+        note: called with a line about what is done.
+
+    Returns:
+        The program.
+
+    Raises:
+        MissingDependencyError: a tool is missing.
+        N3icError: the compiler refused.
+    """
+    version = ns3_version()
+    if note:
+        note(f"compiling the simulation against ns-3 {version}")
+    flags = _call(["pkg-config", "--cflags", *MODULES]).stdout.split()
+    # Libraries by name alone: ns-3's own needs (GSL, SQLite) are linked to it already.
+    libraries = _call(["pkg-config", "--libs-only-L", "--libs-only-l", *MODULES]).stdout.split()
+    program = folder / "tomography"
+    with as_file(files(__package__).joinpath("sim", "tomography.cc")) as source:
+        command = ["g++", *_FLAGS, *flags, "-o", str(program), str(source), *libraries]
+        done = _call(command, _BUILD_TIMEOUT)
+    if done.returncode:
+        tail = done.stderr.strip()[-2000:]
+        raise N3icError(f"the simulation does not compile against ns-3 {version}:\n{tail}")
+    return program
+
+
+def program(stack: ExitStack, note: Note | None = None) -> Path:
+    """The compiled simulation: from the user's cache folder, or built.
+
+    The cache is found by the digest of the source, ns-3's version and the compiler, and is used
+    only where nobody else may write. Without it, the program lies in a folder that ``stack``
+    removes.
+
+    Raises:
+        MissingDependencyError: a tool is missing.
+        N3icError: the compiler refused.
+    """
+    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-ns3-")))
+    compiler = _call(["g++", "-dumpfullversion"]).stdout.strip() if shutil.which("g++") else ""
+    key = hashlib.sha256(
+        "\n".join((source_digest(), ns3_version(), compiler, *_FLAGS)).encode()
+    ).hexdigest()
+    kept = _cache_folder() / f"tomography-{key[:32]}"
+    if _own(kept.parent) and _own(kept) and kept.is_file():
+        return kept
+    built = build(scratch, note)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if _own(kept.parent):
+            # A rename within the folder: another process sees the whole program or none.
+            partial = kept.with_name(f"{kept.name}.{os.getpid()}")
+            shutil.copy(built, partial)
+            partial.chmod(0o700)
+            partial.replace(kept)
+            return kept
+    except OSError:
+        return built  # no cache: the next call compiles anew
+    return built
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
+    return root / "n3ic" / "ns3_tomography"
+
+
+def _own(path: Path) -> bool:
+    """Whether the path is the user's own, no link, and nobody else may write to it."""
+    try:
+        info = path.lstat()
+    except OSError:
+        return False
+    mine = not hasattr(os, "getuid") or info.st_uid == os.getuid()
+    return mine and not stat.S_ISLNK(info.st_mode) and not info.st_mode & 0o022
+
+
+def simulate(simulation: Simulation, note: Note | None = None) -> Trace:
+    """Run the simulation.
+
+    The program is ended when this call ends, for whatever reason, and leaves nothing behind.
+
+    Args:
+        simulation: its options.
+        note: called with lines about the progress.
+
+    Raises:
+        MissingDependencyError: ns-3, the compiler or pkg-config is missing; names the packages.
+        N3icError: the program failed.
+    """
+    with ExitStack() as stack:
+        executable = program(stack, note)
+        output = stack.enter_context(tempfile.TemporaryFile(prefix="n3ic-ns3-"))
+        process = stack.enter_context(
+            subprocess.Popen(
+                [str(executable), *simulation.arguments()],
+                stdout=output,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+            )
+        )
+        # Runs before Popen's own exit, which waits: without this, Ctrl-C would leave a child.
+        stack.callback(process.kill)
+        complaints = _follow(process, note)
+        if process.wait():
+            raise N3icError(
+                f"the simulation ended with code {process.returncode}: "
+                f"{' '.join(complaints) or 'it said nothing'}"
+            )
+        output.seek(0)
+        data = output.read()
+    facts = {
+        "ns3": ns3_version(),
+        "simulator_sha256": source_digest(),
+        "generator": "n3ic data generate tomography",
+    }
+    trace = from_stream(data, facts)
+    expected = round(simulation.duration * 1e9 / trace.header["interval_ns"])
+    if len(trace) < max(1, expected):
+        raise DataError(f"the simulation wrote {len(trace)} of {expected} intervals")
+    return trace
+
+
+def _follow(process: subprocess.Popen[str], note: Note | None) -> list[str]:
+    """Pass progress on, at most twenty times, and return the last other lines."""
+    complaints: list[str] = []
+    told = -1
+    assert process.stderr is not None  # noqa: S101 - opened as a pipe
+    for line in process.stderr:
+        words = line.split()
+        if len(words) == 2 and words[0] == "interval" and "/" in words[1]:
+            done, total = (int(n) for n in words[1].split("/"))
+            if note and 20 * done // total > told:
+                told = 20 * done // total
+                note(f"simulated {done:,} of {total:,} intervals")
+        elif line.strip():
+            complaints = [*complaints, line.strip()][-5:]
+    return complaints
+
+
+def generate(
+    simulation: Simulation | None = None,
+    out: str | Path | None = None,
+    *,
+    runs: int = 1,
+    note: Note | None = None,
+) -> Path:
+    """Simulate and write a trace file, whole or not at all.
+
+    Args:
+        simulation: its options; the defaults where None.
+        out: the file to write; ``tomography.tomo.xz`` where None.
+        runs: how many independent runs to join, of ``duration`` each: substreams ``run``,
+            ``run + 1`` and so on of the seed.
+        note: called with lines about the progress.
+
+    Raises:
+        MissingDependencyError: ns-3, the compiler or pkg-config is missing; names the packages.
+        UsageError: an option is out of range, or the file cannot stand there.
+        N3icError: the program failed, or the file cannot be written.
+    """
+    from dataclasses import replace
+
+    simulation = simulation or Simulation()
+    if runs < 1:
+        raise UsageError(f"--runs: expected 1 or more, got {runs}")
+    target = Path(out) if out is not None else Path(f"tomography{SUFFIX}")
+    if target.is_dir() or not target.absolute().parent.is_dir():
+        raise UsageError(f"{target}: name a file in an existing folder")
+    traces = []
+    for i in range(runs):
+        if note and runs > 1:
+            note(f"run {i + 1} of {runs}")
+        traces.append(simulate(replace(simulation, run=simulation.run + i), note))
+    return join(traces).save(target)
