@@ -17,10 +17,10 @@ Value = Signal | Array
 def _divide(a: Array, b: Array) -> Array:
     if not b.all():
         raise ModelError("a division by 0")
-    if a.dtype.kind in "iu":  # integers are cut off towards 0
-        whole: Array = (a - np.fmod(a, b)) // b
-        return whole.astype(a.dtype)
     quotient: Array = np.true_divide(a, b)
+    if a.dtype.kind in "iu":  # integers are cut off towards 0
+        whole: Array = np.floor_divide(a - np.fmod(a, b), b)
+        quotient = np.asarray(whole, dtype=a.dtype)
     return quotient
 
 

@@ -1,7 +1,7 @@
 /*
  * The executor as a program: each thread serves one slot of a mailbox in IMEM, so that the
- * network can be tried on the card before it is joined to a data plane. A data plane calls
- * n3ic_classify() from its packet handler instead, and needs no mailbox.
+ * network can be tried on the card before it is joined to a data plane. A data plane defines
+ * N3IC_NO_MAIN, includes this file and calls n3ic_encode() and n3ic_classify() itself.
  */
 #include "n3ic_port.h"
 
@@ -60,6 +60,8 @@ n3ic_classify(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
     }
     return best;
 }
+
+#ifndef N3IC_NO_MAIN
 
 /* A thread's life: wait for a question in its slot, answer it, wait again. */
 static void
@@ -121,3 +123,5 @@ main(void)
 #endif
     return 0;
 }
+
+#endif /* N3IC_NO_MAIN */

@@ -313,6 +313,32 @@ def test_the_folder_builds_as_its_readme_says(tmp_path):
     assert answer[2:4].tolist() == want.scores[0].tolist()
 
 
+def test_a_data_plane_calls_the_network(tmp_path):
+    model = random_model((40, 33, 2), np.random.default_rng(3))
+    out = write(model, tmp_path / "out", options())
+    (tmp_path / "plane.c").write_text(
+        """
+        #define N3IC_NO_MAIN
+        #include "out/n3ic_app.c"
+        int main(void)
+        {
+            uint32_t features[N3IC_FEATURES] = {0}, x[N3IC_MAX_WORDS], y[N3IC_MAX_WORDS];
+            int32_t scores[N3IC_CLASSES], margin;
+            n3ic_encode(features, x);
+            return (int) (16 * n3ic_classify(0, x, y, scores, &margin)) + margin;
+        }
+        """
+    )
+    program = tmp_path / "plane"
+    command = ["gcc" if shutil.which("gcc") else "clang", "-Wall", "-Werror", "-o", str(program)]
+    # A data plane has no mailbox to serve; the shim's signals are unused then.
+    subprocess.run([*command, "-Wno-unused", str(tmp_path / "plane.c")], check=True, timeout=60)
+    want = model.trace(np.zeros((1, 2), np.uint32))
+    done = subprocess.run([str(program)], timeout=60, check=False)
+    assert done.returncode == 16 * want.classes[0] + want.margins[0]
+    assert out.is_dir()
+
+
 def test_micro_c_keeps_to_the_words_of_the_language():
     folder = EXPORTER.folder / "micro_c"
     for path in folder.glob("n3ic_*"):
