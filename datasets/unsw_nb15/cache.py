@@ -50,7 +50,10 @@ def _entry(sha256: str) -> Path:
 
 
 def write_cached(sha256: str, flows: FlowFile) -> None:
-    """Keep the flows of a file; does nothing where the folder cannot be written."""
+    """Keep the flows of a file, in place of what older code made of it.
+
+    Does nothing where the folder cannot be written.
+    """
     categories, codes = np.unique(flows.category, return_inverse=True)
     arrays: dict[str, NDArray[np.generic]] = {
         f"column:{name}": values.astype(np.uint32) for name, values in flows.columns.items()
@@ -74,6 +77,8 @@ def write_cached(sha256: str, flows: FlowFile) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if _private(folder):
             write_atomic(_entry(sha256), buffer.getvalue())
+            for older in set(folder.glob(f"{sha256}-*.npz")) - {_entry(sha256)}:
+                older.unlink(missing_ok=True)
     except (OSError, N3icError):
         return
 

@@ -341,7 +341,8 @@ def _ratio(numerator: Column, denominator: Column, limit: int) -> Column:
 
 def _difference(a: Column, b: Column, offset: int, limit: int) -> Column:
     """``a - b``, moved up so that it is not negative."""
-    return np.clip(a - b + offset, 0, limit)
+    moved: Column = np.clip(a - b + offset, 0, limit)
+    return moved
 
 
 def _derived(

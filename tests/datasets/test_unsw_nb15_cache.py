@@ -66,6 +66,7 @@ def test_other_loader_misses(home, parses, monkeypatch):
     monkeypatch.setattr(cache, "loader_version", lambda: "0" * 64)
     load_table(path)
     assert len(parses) == 2
+    assert entry().name.endswith("-0000000000000000.npz")
 
 
 def test_damaged_entry_is_ignored(home, parses):

@@ -8,6 +8,7 @@ from n3ic.datasets.unsw_nb15 import DATASET
 from n3ic.datasets.unsw_nb15.official import PARTITIONS, identify
 
 from n3ic.reading import Content, read_contents
+from n3ic.split import duplicate_share
 
 TEST = PARTITIONS[1]
 
@@ -70,6 +71,7 @@ def test_figures_of_the_card(partition):
     card = DATASET.card
     for figure, words in (
         (found.duplicate_share, "{:.1%} of the rows repeat an earlier row"),
+        (duplicate_share(DATASET.load(partition)), "{:.1%} where the class alone"),
         (found.twin_share, "{:.1%} of the test rows"),
         (found.contradiction_share, "{:.3%} of the rows have the features"),
         (found.one_column["sttl"], "gets {:.1%} of the rows"),

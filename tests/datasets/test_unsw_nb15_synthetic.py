@@ -187,6 +187,14 @@ def test_cards_are_filled_from_the_catalogue():
     assert "e55caabaa6cd4a8f1c06a227bcfababc" in DATASET.card
 
 
+def test_figures_of_the_card():
+    found = SYNTHETIC.check()
+    card = " ".join(SYNTHETIC.card.split())
+    assert f"{found.classes['attack'] / found.rows:.1%} attacks".replace("%", " %") in card
+    assert f"{found.duplicate_share:.1%} of the rows repeat".replace("%", " %") in card
+    assert f"{found.twin_share:.1%} of the test rows".replace("%", " %") in card
+
+
 def test_importing_the_data_set_is_cheap():
     code = (
         "import sys, n3ic.datasets.unsw_nb15 as d; d.SYNTHETIC.load();"
