@@ -105,9 +105,9 @@ def bench_host(
     missing: list[str] = []
     with tempfile.TemporaryDirectory(prefix="n3ic-bench-") as scratch:
         out = Path(scratch) / "bench.so"
-        flags = (*build.FLAGS, f"-I{build.FOLDER}", str(TIMING))
+        extra = (f"-I{build.FOLDER}", str(TIMING))
         try:
-            build.compile_shared(compiler, build.SOURCE, out, flags)
+            build.compile_shared(compiler, build.SOURCE, out, extra)
         except build.BuildError as error:
             raise VerifyError(f"the kernels do not compile: {error}") from error
         library = Library.open(out)

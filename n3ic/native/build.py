@@ -70,16 +70,16 @@ def find_compiler() -> Compiler:
 
 
 def compile_shared(
-    compiler: Compiler, source: Path, out: Path, flags: tuple[str, ...] = FLAGS
+    compiler: Compiler, source: Path, out: Path, extra: tuple[str, ...] = ()
 ) -> None:
-    """Compile one C file to a shared library.
+    """Compile a C file to a shared library, with ``FLAGS`` and what ``extra`` adds.
 
     Raises:
         BuildError: the compiler failed; the text holds its words.
     """
     try:
         done = subprocess.run(
-            [*compiler.command, *flags, str(source), "-o", str(out)],
+            [*compiler.command, *FLAGS, str(source), *extra, "-o", str(out)],
             capture_output=True,
             text=True,
             errors="replace",

@@ -14,8 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 SANITIZE = (
     "-std=c11",
-    "-O1",
-    "-g",
+    "-O0",
     "-Wall",
     "-Wextra",
     "-Wpedantic",
@@ -31,6 +30,12 @@ def compiler() -> build.Compiler:
         return build.find_compiler()
     except build.NoCompilerError:
         pytest.skip("needs a C compiler (gcc or clang)")
+
+
+@pytest.fixture
+def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds that are not optimised, for tests that are not of the kernels themselves."""
+    monkeypatch.setattr(build, "FLAGS", ("-std=c11", "-O0", "-fPIC", "-shared"))
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ from n3ic.model import random_model
 from n3ic.native.library import Library
 from n3ic.vectors import verification_vectors
 
+pytestmark = pytest.mark.usefixtures("quick_build")
+
 MODEL = random_model((70, 20, 9, 3), np.random.default_rng(0))
 
 
@@ -36,7 +38,7 @@ def test_a_kernel_with_other_scores_is_not_timed(
     other = random_model(MODEL.shape, np.random.default_rng(1))
     weights = bench.blob.dump(other)
     monkeypatch.setattr(bench.blob, "dump", lambda _: weights)
-    with pytest.raises(VerifyError, match="kernel portable: .* layer 0"):
+    with pytest.raises(VerifyError, match=r"kernel portable: .* layer 0"):
         bench.bench_host(MODEL, passes=1, rows=100, alternatives=False)
 
 

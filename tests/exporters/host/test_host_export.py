@@ -16,6 +16,8 @@ from n3ic.model import BinaryModel, random_model
 from n3ic.native import blob
 from n3ic.vectors import verification_vectors
 
+pytestmark = pytest.mark.usefixtures("quick_build")
+
 MODEL = small_model()
 OPTIONS = EXPORTER.parse_options({}, verify=True)
 

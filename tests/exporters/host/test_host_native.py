@@ -15,6 +15,8 @@ from n3ic.model import random_model
 from n3ic.native import build
 from n3ic.vectors import verification_vectors
 
+pytestmark = pytest.mark.usefixtures("quick_build")
+
 MODEL = random_model((70, 33, 9, 3), np.random.default_rng(4))
 WORDS = verification_vectors(MODEL, 100)
 
