@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -11,8 +11,19 @@ from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.render import render
 
 from n3ic.bits import Words
-from n3ic.errors import MissingDependencyError
-from n3ic.export import Exporter, Figure, Fit, Option, Options, Placement, Problem, Report, Run
+from n3ic.errors import MissingDependencyError, N3icError, UsageError
+from n3ic.export import (
+    Exporter,
+    Figure,
+    Fit,
+    Option,
+    Options,
+    OptionValue,
+    Placement,
+    Problem,
+    Report,
+    Run,
+)
 from n3ic.model import BinaryModel
 from n3ic.names import comment
 from n3ic.vectors import verification_vectors
@@ -186,6 +197,43 @@ class NetfpgaExporter(Exporter):
             return None
         wanted = cast(simulate.Simulator, options.get("simulator", "auto"))
         return simulate.run_features(directory, model, features, wanted)
+
+    def simulate(
+        self,
+        directory: Path,
+        options: Mapping[str, OptionValue],
+        say: Callable[[str], None],
+    ) -> None:
+        """Run a virtual card between two TAP devices until Ctrl-C; see :mod:`.tap`.
+
+        Args:
+            directory: an export directory of this target.
+            options: ``tap`` and ``peer``, the devices' names; ``netns``, a namespace to make for
+                the second one.
+            say: is told when the card works, and what went through it.
+
+        Raises:
+            UsageError: an unknown option or name.
+            MissingDependencyError: this machine lacks a tool or ``/dev/net/tun``.
+            N3icError: this process is not root, or a device of that name exists.
+        """
+        from n3ic.exporters.netfpga import tap
+
+        names = {"tap": "n3ic0", "peer": "n3ic1", "netns": ""}
+        unknown = sorted(set(options) - set(names))
+        if unknown:
+            listed = ", ".join(f"--{n}" for n in names)
+            raise UsageError(f"a simulated card has no option --{unknown[0]}; it has {listed}")
+        chosen = names | {name: str(value) for name, value in options.items()}
+        say("building the card, which takes a minute ...")
+        counters = tap.serve(directory, **chosen, ready=say)
+        if counters is None:
+            raise N3icError("the simulated card ended by itself")
+        say(
+            f"{chosen['tap']}: {counters.tap_in} frames in, {counters.tap_out} out; "
+            f"{chosen['peer']}: {counters.peer_in} in, {counters.peer_out} out; "
+            f"{counters.dropped} dropped; {counters.clocks:,} clocks simulated"
+        )
 
     def _paper(self, model: BinaryModel) -> Mapping[str, float]:
         """The paper's figures, where they are about this shape."""
