@@ -4,12 +4,13 @@ import bz2
 import gzip
 import io
 import lzma
+import sys
 import tarfile
 import zipfile
 
 import pytest
 
-from n3ic.errors import DataError
+from n3ic.errors import DataError, MissingDependencyError
 from n3ic.reading import (
     MAX_LINE,
     Content,
@@ -200,3 +201,9 @@ def test_messages_show_cells_on_one_line():
 def test_digest_of_several_files_depends_on_their_order():
     assert combined_sha256(["aa"]) == "aa"
     assert combined_sha256(["aa", "bb"]) != combined_sha256(["bb", "aa"])
+
+
+def test_missing_pandas_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingDependencyError, match=r"pandas: pip install 'n3ic\[train\]'"):
+        parse(TEXT)
