@@ -38,33 +38,42 @@ module n3ic_output #(
         .wr_data(wr_data), .rd_row({early_bank, early_group}), .rd_data(bias)
     );
 
-    reg                       valid, done;
-    reg         [GROUP_W-1:0] index;
-    reg  signed [SCORE_W-1:0] score, best, second;
-    reg  [SCORE_W*CLASSES-1:0] scores;
-    reg         [CLASS_W-1:0] winner;
+    // The loser of each comparison is ranked a clock later, so that a clock has one comparison.
+    reg                        valid, done, ranked, ranks, ranks_first;
+    reg          [GROUP_W-1:0] index;
+    reg  signed  [SCORE_W-1:0] score, best, loser, second;
+    reg  [SCORE_W*CLASSES-1:0] scores, held;
+    reg          [CLASS_W-1:0] winner, held_winner;
+    reg          [SCORE_W-1:0] held_best;
     wire first = index == {GROUP_W {1'b0}};
-    wire other = index == SECOND[GROUP_W-1:0];
     wire wins  = first || score > best;
     always @(posedge clk) begin
         valid <= in_valid && !rst;
         index <= in_group;
         score <= {{(SCORE_W - W) {1'b0}}, in_count} + bias[SCORE_W-1:0];
-        done  <= valid && index == LAST[GROUP_W-1:0] && !rst;
         if (valid) begin
             scores <= {score, scores[SCORE_W*CLASSES-1:SCORE_W]};
-            if (wins) begin
-                best   <= score;
-                winner <= index[CLASS_W-1:0];
-            end
-            if (wins) second <= best;
-            else if (other || score > second) second <= score;
+            if (wins) best <= score;
+            if (wins) winner <= index[CLASS_W-1:0];
         end
-        out_valid <= done && !rst;
+        ranks       <= valid && !first;
+        ranks_first <= index == SECOND[GROUP_W-1:0];
+        loser       <= wins ? best : score;
+        done        <= valid && index == LAST[GROUP_W-1:0] && !rst;
+
+        if (ranks && (ranks_first || loser > second)) second <= loser;
+        ranked <= done && !rst;
         if (done) begin
-            out_class  <= winner;
-            out_scores <= scores;
-            out_margin <= best - second;
+            held        <= scores;
+            held_winner <= winner;
+            held_best   <= best;
+        end
+
+        out_valid <= ranked && !rst;
+        if (ranked) begin
+            out_class  <= held_winner;
+            out_scores <= held;
+            out_margin <= held_best - second;
         end
     end
 endmodule
