@@ -25,7 +25,8 @@ def _divide(a: Array, b: Array) -> Array:
 
 
 def _relu(a: Array) -> Array:
-    return np.maximum(a, a.dtype.type(0))
+    positive: Array = np.maximum(a, a.dtype.type(0))
+    return positive
 
 
 ELEMENTWISE: dict[str, tuple[int, Callable[..., Array]]] = {
@@ -124,7 +125,7 @@ def batch_norm(
         for table in x.tables[:1]:
             tables += [formula(table, np.float64), formula(table, np.float32), folded(table)]
         for table in x.tables[1:]:
-            tables.append(formula(table, np.float32))
+            tables += [formula(table, np.float64), folded(table)]
     return replace(x, tables=tuple(tables), by=by)
 
 

@@ -38,8 +38,9 @@ def output_layer(signal: Signal) -> tuple[OutputLayer, bool]:
         return layer, True
     weights, tables = _rising(signal, tables)
     bias = _ordering_bias(signal, tables[0])
-    for table in tables:
-        _prove(signal, table, bias)
+    for ours in tables:
+        for theirs in tables:
+            _prove(signal, ours, theirs, bias)
     return OutputLayer(weights, mask=signal.mask, bias=bias.astype(np.int32)), False
 
 
@@ -71,9 +72,11 @@ def _rising(
     return weights, turned
 
 
-def _beats(signal: Signal, table: NDArray[Any], i: int, j: int) -> NDArray[np.int64]:
+def _beats(
+    signal: Signal, first: NDArray[Any], second: NDArray[Any], i: int, j: int
+) -> NDArray[np.int64]:
     """For each popcount of class i, the smallest popcount at which class j beats it."""
-    ours, theirs = table[i, : signal.fan_in[i] + 1], table[j, : signal.fan_in[j] + 1]
+    ours, theirs = first[i, : signal.fan_in[i] + 1], second[j, : signal.fan_in[j] + 1]
     # A tie goes to the lower index.
     found = np.searchsorted(theirs, ours, side="right" if i < j else "left")
     return np.asarray(found, dtype=np.int64)
@@ -84,7 +87,7 @@ def _ordering_bias(signal: Signal, table: NDArray[np.float64]) -> NDArray[np.int
         raise ModelError(f"{signal.by}: at most {_MAX_CLASSES} classes with scaled scores")
     bias = np.zeros(signal.channels, np.int64)
     for j in range(1, signal.channels):
-        wins = _beats(signal, table, 0, j)
+        wins = _beats(signal, table, table, 0, j)
         popcounts = np.arange(len(wins))
         inside = np.flatnonzero((wins > 0) & (wins <= signal.fan_in[j]))
         if inside.size:
@@ -95,11 +98,16 @@ def _ordering_bias(signal: Signal, table: NDArray[np.float64]) -> NDArray[np.int
     return bias
 
 
-def _prove(signal: Signal, table: NDArray[np.float64], bias: NDArray[np.int64]) -> None:
+def _prove(
+    signal: Signal,
+    ours: NDArray[np.float64],
+    theirs: NDArray[np.float64],
+    bias: NDArray[np.int64],
+) -> None:
     """Check on all pairs of popcounts that the integers decide as the graph does."""
     for i in range(signal.channels):
         for j in range(i + 1, signal.channels):
-            wins = _beats(signal, table, i, j)
+            wins = _beats(signal, ours, theirs, i, j)
             integer = np.arange(len(wins)) + bias[i] - bias[j] + 1
             if not np.array_equal(wins, np.clip(integer, 0, signal.fan_in[j] + 1)):
                 raise ModelError(

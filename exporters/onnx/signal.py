@@ -21,6 +21,7 @@ from n3ic.errors import ModelError
 from n3ic.model import HiddenLayer
 
 MAX_CELLS = 1 << 26  # cells of one table, and of one constant
+_MAX_SIZES = 4096  # sizes of weights whose common unit is looked for
 
 Array = NDArray[Any]
 
@@ -166,13 +167,16 @@ def _oriented(
 def product(source: Binary, weights: Array, by: str) -> Signal:
     """The tensor after a matrix product with constant weights of shape ``(inputs, neurons)``.
 
+    Where float sums of the weights are not exact (a batch norm was fused into them), the tensor
+    is the exact sum and the two ends that rounding may push it to in any order of additions.
+
     Raises:
-        ModelError: the weights are not one size up to sign, or float sums of them are not exact.
+        ModelError: a neuron's weights are not of one size up to sign.
     """
     inputs, neurons = weights.shape
     _guard(neurons, inputs + 1, by)
     exact = weights.astype(np.float64)
-    _exact_sums(source, exact, weights.dtype, by)
+    certain = _sums_are_exact(source, exact, weights.dtype, by)
     change = exact * (source.high - source.low)[:, None]
     size = np.abs(change)
     scale = size.max(axis=0)
@@ -190,8 +194,21 @@ def product(source: Binary, weights: Array, by: str) -> Signal:
     base = (exact * source.low[:, None]).sum(axis=0)
     columns = np.arange(int(fan_in.max(initial=0)) + 1)
     table = base[:, None] + scale[:, None] * (columns[None, :] - negative[:, None])
+    ways = [table]
+    if not certain:
+        # Each of n additions errs by half a unit in the last place of a partial sum, and no
+        # partial sum is larger than half of the sum of all sizes and the size of the result.
+        total = np.abs(exact * np.maximum(np.abs(source.low), np.abs(source.high))[:, None])
+        error = (
+            np.finfo(weights.dtype).eps
+            / 2
+            * (inputs + 1)
+            * (total.sum(axis=0)[:, None] + np.abs(table))
+            / 2
+        )
+        ways += [table - error, table + error]
     return Signal(
-        (table.astype(weights.dtype),),
+        tuple(way.astype(weights.dtype) for way in ways),
         fan_in.astype(np.int64),
         signs,
         None if connected.all() else connected,
@@ -219,22 +236,14 @@ def _guard(rows: int, columns: int, by: str) -> None:
         raise ModelError(f"{by}: {columns - 1} inputs x {rows} neurons are too many to import")
 
 
-def _exact_sums(source: Binary, weights: Array, dtype: np.dtype[Any], by: str) -> None:
-    """Reject weights whose float sums depend on the order in which a runtime adds."""
+def _sums_are_exact(source: Binary, weights: Array, dtype: np.dtype[Any], by: str) -> bool:
+    """Whether sums of the weights are the same floats in whatever order a runtime adds."""
     if not np.isfinite(weights).all():
         raise ModelError(f"{by}: a weight is not finite")
     if dtype.kind != "f":
-        return
-    values = np.unique(np.abs(weights * source.low[:, None]))
-    values = np.unique(np.concatenate([values, np.abs(weights * source.high[:, None]).ravel()]))
-    if len(values) > 4096:
-        raise ModelError(f"{by}: weights are not +-1: they take {len(values)} sizes")
-    if not len(values):
-        return
+        return True
+    values = np.unique([np.abs(weights * x[:, None]) for x in (source.low, source.high)])
+    if len(values) > _MAX_SIZES:
+        return False
     unit = max(float(v).as_integer_ratio()[1] for v in values)
-    bits = np.finfo(dtype).nmant + 1
-    if float(values[-1]) * unit * len(weights) > 2.0**bits:
-        raise ModelError(
-            f"{by}: float sums of weights such as {values[-1]:g} are not exact; "
-            "a BinaryModel has +-1 weights, and their scale belongs behind the product"
-        )
+    return float(values[-1]) * unit * len(weights) <= 2.0 ** (np.finfo(dtype).nmant + 1)

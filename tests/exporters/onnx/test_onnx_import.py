@@ -129,6 +129,18 @@ def test_real_biases_of_two_classes_become_integers(seed, width):
     decides_alike(g, rng)
 
 
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), width=st.integers(1, 40), hidden=st.integers(1, 20))
+def test_batch_norms_that_were_fused_into_the_weights(seed, width, hidden):
+    rng = np.random.default_rng(seed)
+    g = Graph(width)
+    scale = rng.normal(0, 1, hidden).astype(np.float32)
+    offset = rng.normal(0, 3, hidden).astype(np.float32)
+    g.add("Gemm", g.constant(signs(rng, width, hidden) * scale), g.constant(offset)).add("Sign")
+    g.add("MatMul", g.constant(signs(rng, hidden, 3)))
+    decides_alike(g, rng)
+
+
 def test_a_common_scale_of_the_scores_is_left_out():
     rng = np.random.default_rng(4)
     g = Graph(20)
@@ -245,9 +257,12 @@ def test_weights_of_two_sizes():
     refused(g.add("MatMul", g.constant([[1, 1], [2, 1], [1, 1]])), r"weight .* is not \+-1 times")
 
 
-def test_weights_whose_sums_round():
+def test_sums_that_may_round_over_a_threshold():
     g = Graph(3)
-    refused(g.add("MatMul", g.constant(np.full((3, 2), 0.1))), "not exact")
+    g.add("MatMul", g.constant(np.full((3, 2), 0.1)))
+    g.add("Sub", g.constant(np.float32(0.1))).add("GreaterOrEqual", g.constant(0))
+    g.add("Where", g.constant(1), g.constant(-1)).add("MatMul", g.constant([[1, 1], [1, -1]]))
+    refused(g, "rounding decides neuron 0 at popcount 2")
 
 
 def test_weights_that_are_not_finite():
