@@ -41,7 +41,9 @@ module n3ic_output #(
     // The loser of each comparison is ranked a clock later, so that a clock has one comparison.
     reg                        valid, done, ranked, ranks, ranks_first;
     reg          [GROUP_W-1:0] index;
-    reg  signed  [SCORE_W-1:0] score, best, loser, second;
+    // Scores are ranked with their sign bit inverted, as unsigned numbers: one carry chain.
+    localparam [SCORE_W-1:0] SIGN = {1'b1, {(SCORE_W - 1) {1'b0}}};
+    reg          [SCORE_W-1:0] score, best, loser, second;
     reg  [SCORE_W*CLASSES-1:0] scores, held;
     reg          [CLASS_W-1:0] winner, held_winner;
     reg          [SCORE_W-1:0] held_best;
@@ -50,9 +52,9 @@ module n3ic_output #(
     always @(posedge clk) begin
         valid <= in_valid && !rst;
         index <= in_group;
-        score <= {{(SCORE_W - W) {1'b0}}, in_count} + bias[SCORE_W-1:0];
+        score <= ({{(SCORE_W - W) {1'b0}}, in_count} + bias[SCORE_W-1:0]) ^ SIGN;
         if (valid) begin
-            scores <= {score, scores[SCORE_W*CLASSES-1:SCORE_W]};
+            scores <= {score ^ SIGN, scores[SCORE_W*CLASSES-1:SCORE_W]};
             if (wins) best <= score;
             if (wins) winner <= index[CLASS_W-1:0];
         end
