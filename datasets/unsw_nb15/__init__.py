@@ -8,16 +8,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from n3ic.datasets.unsw_nb15.recipes import RECIPES
-
 from n3ic.dataset import UseCase
+from n3ic.datasets.unsw_nb15.recipes import RECIPES
 from n3ic.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
-    from n3ic.datasets.unsw_nb15.report import DataReport
     from numpy.typing import NDArray
 
+    from n3ic.datasets.unsw_nb15.report import DataReport
     from n3ic.table import Feature, FlowTable
 
 __all__ = ["DATASET", "SYNTHETIC", "USECASE"]

@@ -16,11 +16,11 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from n3ic.datasets.unsw_nb15.reader import FlowFile
 from numpy.typing import NDArray
 
 import n3ic.inputs
 import n3ic.reading
+from n3ic.datasets.unsw_nb15.reader import FlowFile
 from n3ic.errors import N3icError
 from n3ic.files import write_atomic
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from n3ic.datasets.unsw_nb15.columns import RAW_ONLY
 from numpy.typing import ArrayLike, NDArray
 
+from n3ic.datasets.unsw_nb15.columns import RAW_ONLY
 from n3ic.inputs import to_integer
 from n3ic.table import Feature
 

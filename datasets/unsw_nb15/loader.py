@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+
 from n3ic.datasets.unsw_nb15.cache import read_cached, write_cached
 from n3ic.datasets.unsw_nb15.catalogue import CATALOGUE, with_derived
 from n3ic.datasets.unsw_nb15.columns import CLASSES, NORMAL
 from n3ic.datasets.unsw_nb15.official import identify
 from n3ic.datasets.unsw_nb15.reader import FlowFile, NotFlowsError, read_flows
-from numpy.typing import NDArray
-
 from n3ic.errors import DataError
 from n3ic.reading import combined_sha256, find_tables, read_contents
 from n3ic.table import FlowTable, SourceFile

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
 from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, COLUMNS, Column, to_units
 from n3ic.datasets.unsw_nb15.columns import (
     ATTACKS,
@@ -28,8 +30,6 @@ from n3ic.datasets.unsw_nb15.columns import (
     canonical,
 )
 from n3ic.datasets.unsw_nb15.official import NOT_FLOWS
-from numpy.typing import NDArray
-
 from n3ic.errors import DataError
 from n3ic.reading import (
     Content,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, NIC_COLUMNS
-
 from n3ic.recipe import Recipe, Training
 
 PAPER = Recipe(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from n3ic.datasets.unsw_nb15.columns import SERVICES
-from n3ic.datasets.unsw_nb15.loader import load_table
 from numpy.typing import NDArray
 
+from n3ic.datasets.unsw_nb15.columns import SERVICES
+from n3ic.datasets.unsw_nb15.loader import load_table
 from n3ic.split import MIN_ROWS, protocols_of, split, twins
 from n3ic.table import FlowTable, SourceFile
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+
 from n3ic.datasets.unsw_nb15.behaviours import BEHAVIOURS, Behaviour, Spread
 from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, CATALOGUE, Column, to_units, with_derived
 from n3ic.datasets.unsw_nb15.columns import (
@@ -23,8 +25,6 @@ from n3ic.datasets.unsw_nb15.columns import (
     SERVICES,
     STATES,
 )
-from numpy.typing import NDArray
-
 from n3ic.errors import UsageError
 from n3ic.files import write_atomic
 from n3ic.table import FlowTable, SourceFile

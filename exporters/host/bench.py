@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from n3ic.exporters.host.machine import cpu_name
 from numpy.typing import NDArray
 
 from n3ic.bits import unpack
 from n3ic.compare import first_difference
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.export import Bench
+from n3ic.exporters.host.machine import cpu_name
 from n3ic.model import BinaryModel
 from n3ic.native import blob, build
 from n3ic.native.library import Library, Network

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from n3ic.exporters.host.estimate import estimate, memory_of
-from n3ic.exporters.host.machine import cpu_name
-from n3ic.exporters.host.sources import copy_sources, kernel_source, readme, weights_section
 
 from n3ic.bits import Words
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
@@ -29,6 +26,9 @@ from n3ic.export import (
     Report,
     Run,
 )
+from n3ic.exporters.host.estimate import estimate, memory_of
+from n3ic.exporters.host.machine import cpu_name
+from n3ic.exporters.host.sources import copy_sources, kernel_source, readme, weights_section
 from n3ic.model import BinaryModel, Trace
 from n3ic.native import blob, build
 from n3ic.native.library import KernelError, Library, Network

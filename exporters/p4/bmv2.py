@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from n3ic.exporters.p4 import wire
-from n3ic.exporters.p4.execute import INGRESS, Program, read_result
 
 from n3ic.bits import Words
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.export import Run
+from n3ic.exporters.p4 import wire
+from n3ic.exporters.p4.execute import INGRESS, Program, read_result
 from n3ic.model import Trace
 
 TOOLS = {

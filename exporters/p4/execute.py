@@ -6,14 +6,14 @@ import importlib.metadata
 from dataclasses import dataclass
 
 import numpy as np
-from n3ic.exporters.p4.interpreter import Outcome, Switch
-from n3ic.exporters.p4.interpreter.switch import FIELD_BITS
-from n3ic.exporters.p4.network import SCORE_BITS
-from n3ic.exporters.p4.packets import PacketFormat, Result, inputs_of
 
 from n3ic.bits import Bits, Words
 from n3ic.errors import VerifyError
 from n3ic.export import Run
+from n3ic.exporters.p4.interpreter import Outcome, Switch
+from n3ic.exporters.p4.interpreter.switch import FIELD_BITS
+from n3ic.exporters.p4.network import SCORE_BITS
+from n3ic.exporters.p4.packets import PacketFormat, Result, inputs_of
 from n3ic.model import Trace
 
 INGRESS = 1  # port 1 of bmv2; nf0 of the NetFPGA, whose ports are one bit each

@@ -6,6 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from n3ic.bits import Words
+from n3ic.errors import ExportError, UsageError, VerifyError
+from n3ic.export import Exporter, Figure, Fit, Option, Options, Placement, Problem, Report, Run
 from n3ic.exporters.p4.entries import (
     Entry,
     cli_commands,
@@ -25,10 +28,6 @@ from n3ic.exporters.p4.network import (
     tables,
 )
 from n3ic.exporters.p4.packets import FIELD_BITS, PacketFormat
-
-from n3ic.bits import Words
-from n3ic.errors import ExportError, UsageError, VerifyError
-from n3ic.export import Exporter, Figure, Fit, Option, Options, Placement, Problem, Report, Run
 from n3ic.model import BinaryModel
 from n3ic.names import comment
 

@@ -6,6 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from n3ic.bits import Words
+from n3ic.errors import ExportError
+from n3ic.export import Exporter, Figure, Fit, Option, Options, Problem, Report, Run
 from n3ic.exporters.p4.exporter import (
     COMMON_OPTIONS,
     PROGRAM,
@@ -19,10 +22,6 @@ from n3ic.exporters.p4.exporter import (
 )
 from n3ic.exporters.p4.limits import nearest_shape
 from n3ic.exporters.p4.network import PAPER_SHAPE, operations, plan, shape_operations
-
-from n3ic.bits import Words
-from n3ic.errors import ExportError
-from n3ic.export import Exporter, Figure, Fit, Option, Options, Problem, Report, Run
 from n3ic.model import BinaryModel
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import Any
 
 from lark import Token, Transformer, v_args
 from lark.tree import Meta
+
 from n3ic.exporters.p4.interpreter import syntax as s
 from n3ic.exporters.p4.interpreter.errors import P4Error
 

@@ -326,6 +326,7 @@ def parse(source: str) -> Program:
 @cache
 def _machinery() -> tuple[Any, Any]:
     from lark import Lark
+
     from n3ic.exporters.p4.interpreter.builder import Builder
 
     grammar = (Path(__file__).parent / "grammar.lark").read_text(encoding="utf-8")
