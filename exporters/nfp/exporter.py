@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from n3ic.exporters.nfp import blob, placement, runner
-from n3ic.exporters.nfp.estimate import calibration, estimate, paper_key
 
 from n3ic.bits import Words, word_count
 from n3ic.export import Exporter, Figure, Fit, Option, Options, Report, Run
+from n3ic.exporters.nfp import blob, placement, runner
+from n3ic.exporters.nfp.estimate import calibration, estimate, paper_key
 from n3ic.inputs import UINT32_MAX
 from n3ic.model import BinaryModel
 from n3ic.names import comment, unique_identifiers

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 
-from n3ic.exporters.nfp import blob
-
 from n3ic.bits import word_count
 from n3ic.export import Device, Fit, Options, Placement, Problem
+from n3ic.exporters.nfp import blob
 from n3ic.model import BinaryModel
 
 MEMORIES = ("cls", "ctm", "imem", "emem")  # the fastest first

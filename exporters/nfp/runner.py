@@ -9,11 +9,11 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from n3ic.exporters.nfp.blob import build
 from numpy.typing import NDArray
 
 from n3ic.bits import Words, unpack, word_count
 from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.exporters.nfp.blob import build
 from n3ic.model import BinaryModel, Trace
 
 STRICT = (

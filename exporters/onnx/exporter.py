@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from n3ic.exporters.onnx import graph
 from numpy.typing import NDArray
 
 from n3ic.bits import Bits, Words, pack, unpack
 from n3ic.errors import VerifyError
 from n3ic.export import Exporter, Figure, Fit, Option, Options, Report, Run
+from n3ic.exporters.onnx import graph
 from n3ic.inputs import InputSpec
 from n3ic.model import BinaryModel, Connections, Trace
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from n3ic.errors import ModelError
 from n3ic.exporters.onnx import graph
 from n3ic.exporters.onnx.operators import (
     ELEMENTWISE,
@@ -33,8 +35,6 @@ from n3ic.exporters.onnx.signal import (
     product,
     xnor_popcount,
 )
-
-from n3ic.errors import ModelError
 from n3ic.inputs import MAX_INPUT_BITS, InputSpec
 from n3ic.model import BinaryModel
 

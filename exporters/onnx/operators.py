@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from n3ic.exporters.onnx.signal import MAX_CELLS, Array, Signal
 
 from n3ic.errors import ModelError
+from n3ic.exporters.onnx.signal import MAX_CELLS, Array, Signal
 
 Value = Signal | Array
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from n3ic.exporters.onnx.signal import Signal
 from numpy.typing import NDArray
 
 from n3ic.errors import ModelError
+from n3ic.exporters.onnx.signal import Signal
 from n3ic.model import OutputLayer
 
 _MAX_CLASSES = 256

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from n3ic.exporters.onnx import graph
-from n3ic.exporters.onnx.exporter import FILE, bits_of, file_report, ternary, write_readme
 
 from n3ic.bits import Words, unpack
 from n3ic.errors import ExportError, VerifyError
 from n3ic.export import Exporter, Fit, Option, Options, Problem, Report, Run
+from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx.exporter import FILE, bits_of, file_report, ternary, write_readme
 from n3ic.model import BinaryModel, Connections, HiddenLayer, Trace, classes_of, margins_of
 
 OPSETS = {"": 11, graph.QONNX_DOMAIN: 1}

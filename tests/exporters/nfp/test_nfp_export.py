@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from n3ic.exporters.nfp import EXPORTER
-from n3ic.exporters.nfp.blob import build
-from n3ic.exporters.nfp.exporter import MODELLED
 
 from n3ic.compare import first_difference
 from n3ic.errors import VerifyError
 from n3ic.export import Options
+from n3ic.exporters.nfp import EXPORTER
+from n3ic.exporters.nfp.blob import build
+from n3ic.exporters.nfp.exporter import MODELLED
 from n3ic.exporting import export, verify_directory
 from n3ic.inputs import Field, InputSpec
 from n3ic.model import BinaryModel, OutputLayer, random_model

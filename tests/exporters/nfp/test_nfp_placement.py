@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from n3ic.exporters.nfp import EXPORTER
 from n3ic.exporters.nfp.estimate import PAPER_SHAPES, calibration, estimate, paper_key
 from n3ic.exporters.nfp.placement import available, plan
-
 from n3ic.model import random_model
 
 

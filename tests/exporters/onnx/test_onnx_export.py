@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from n3ic.exporters.onnx import EXPORTER as ONNX
-from n3ic.exporters.onnx.importer import read
-from n3ic.exporters.qonnx import EXPORTER as QONNX
 
 from n3ic.compare import first_difference
 from n3ic.errors import VerifyError
+from n3ic.exporters.onnx import EXPORTER as ONNX
+from n3ic.exporters.onnx.importer import read
+from n3ic.exporters.qonnx import EXPORTER as QONNX
 from n3ic.exporting import export, verify_directory
 from n3ic.inputs import Field, InputSpec
 from n3ic.model import BinaryModel, OutputLayer, random_model

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from n3ic.exporters.onnx import EXPORTER
-from n3ic.exporters.onnx.importer import parse, read
 
 from n3ic.bits import pack
 from n3ic.errors import ModelError
+from n3ic.exporters.onnx import EXPORTER
+from n3ic.exporters.onnx.importer import parse, read
 from n3ic.model import random_model
 
 onnx = pytest.importorskip("onnx", reason="needs onnx")
