@@ -6,10 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from n3ic.exporters.netfpga import estimate, sequential, simulate, size, wrapper
-from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.render import render
-
 from n3ic.bits import Words
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
 from n3ic.export import (
@@ -24,6 +20,9 @@ from n3ic.export import (
     Report,
     Run,
 )
+from n3ic.exporters.netfpga import estimate, sequential, simulate, size, wrapper
+from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.render import render
 from n3ic.model import BinaryModel
 from n3ic.names import comment
 from n3ic.vectors import verification_vectors

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from n3ic.exporters.netfpga.core import Core
 from numpy.typing import NDArray
 
 from n3ic.bits import Bits, Words
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.export import Figure, Run
+from n3ic.exporters.netfpga.core import Core
 from n3ic.inputs import UINT32_MAX
 from n3ic.model import BinaryModel, Trace
 

@@ -20,10 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from n3ic.errors import MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.netfpga import simulate
 from n3ic.exporters.netfpga.core import Core
-
-from n3ic.errors import MissingDependencyError, N3icError, UsageError
 from n3ic.exporting import read_manifest
 from n3ic.model import BinaryModel
 

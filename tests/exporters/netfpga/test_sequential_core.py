@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from n3ic.exporters.netfpga import EXPORTER, sequential, simulate
-from n3ic.exporters.netfpga.core import Core
 
 from n3ic.bits import unpack
 from n3ic.compare import first_difference
 from n3ic.errors import ExportError, UsageError, VerifyError
+from n3ic.exporters.netfpga import EXPORTER, sequential, simulate
+from n3ic.exporters.netfpga.core import Core
 from n3ic.exporting import export, verify_directory
 from n3ic.inputs import Field, InputSpec
 from n3ic.model import BinaryModel, random_model

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from n3ic.exporters.netfpga.tap import VirtualNic, nic
 
 from n3ic.bits import pack
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
+from n3ic.exporters.netfpga.tap import VirtualNic, nic
 from n3ic.exporting import export
 from n3ic.model import random_model
 
