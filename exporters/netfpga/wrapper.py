@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.render import render
-
 from n3ic.errors import UsageError
 from n3ic.export import Option, Options
+from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.render import render
 from n3ic.model import BinaryModel
 from n3ic.names import comment
 

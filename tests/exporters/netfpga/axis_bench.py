@@ -10,11 +10,11 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
+
+from n3ic.bits import pack, unpack
 from n3ic.exporters.netfpga import EXPORTER, sequential
 from n3ic.exporters.netfpga.exporter import _plan
 from n3ic.exporters.netfpga.wrapper import packet_format
-
-from n3ic.bits import pack, unpack
 from n3ic.exporting import read_manifest
 from n3ic.model import BinaryModel
 
