@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from n3ic.bits import unpack
+from n3ic.errors import UsageError
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.simulate import run_core
 from n3ic.exporters.netfpga.unrolled.network import Network
 from n3ic.exporters.netfpga.unrolled.sites import pairs
-
-from n3ic.bits import unpack
-from n3ic.errors import UsageError
 from n3ic.inputs import InputSpec
 from n3ic.model import BinaryModel, HiddenLayer, OutputLayer, random_model
 from n3ic.vectors import verification_vectors
@@ -77,7 +77,7 @@ def test_tables_compute_the_model(shape, classes, density, seed, outputs):
 )
 def test_the_papers_shapes(shape, density):
     model = random_model(shape, np.random.default_rng(7), density=density)
-    check(model, "class", 3000)
+    check(model, "class", 1000)
 
 
 def model_of(weights, thresholds, last, bias=(0, 0)) -> BinaryModel:
