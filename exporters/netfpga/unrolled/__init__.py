@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.unrolled.network import Network, build, class_width, score_width
 from n3ic.exporters.netfpga.unrolled.schedule import Schedule, schedule
 from n3ic.exporters.netfpga.unrolled.verilog import core_text
-
-from n3ic.errors import UsageError
 from n3ic.model import BinaryModel
 
 OUTPUTS = ("class", "scores")
@@ -50,7 +50,7 @@ def generate(
 
 def write(
     model: BinaryModel, out: Path, *, pipeline: str | int = 1, outputs: str = "class"
-) -> dict[str, int | bool]:
+) -> dict[str, Any]:
     """Write the Verilog into ``out/rtl``.
 
     Returns:

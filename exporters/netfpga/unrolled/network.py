@@ -9,12 +9,12 @@ from itertools import combinations
 from math import gcd
 
 import numpy as np
+from numpy.typing import NDArray
+
 from n3ic.exporters.netfpga.unrolled.heap import Adder, Heap
 from n3ic.exporters.netfpga.unrolled.netlist import FALSE, TRUE, Netlist
 from n3ic.exporters.netfpga.unrolled.sites import pairs
 from n3ic.exporters.netfpga.unrolled.sums import Goal, Row, decide
-from numpy.typing import NDArray
-
 from n3ic.model import BinaryModel, Connections, HiddenLayer
 
 # Neurons that share cells, at most; the cheapest is taken, layer by layer.

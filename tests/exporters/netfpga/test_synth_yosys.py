@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from n3ic.errors import MissingDependencyError
 from n3ic.exporters.netfpga import synth, unrolled
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.estimate import estimate
 from n3ic.exporters.netfpga.synth import Resources, count
 from n3ic.exporters.netfpga.unrolled.sites import pairs
-
-from n3ic.errors import MissingDependencyError
 from n3ic.model import BinaryModel, random_model
 from n3ic.vectors import verification_vectors
 
