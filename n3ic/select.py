@@ -209,7 +209,7 @@ def boosted_cuts(
     """
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+        from threadpoolctl import threadpool_limits
     except ImportError as error:
         raise _missing() from error
     names, matrix = _table(columns, label)

@@ -73,25 +73,40 @@ def check(
     from n3ic.split import duplicate_share, protocols_of
 
     source = plugins.load("n3ic.datasets", name)
-    loaded = source.load(path)
-    balance = {c: int((loaded.label == i).sum()) for i, c in enumerate(loaded.classes)}
-    found = {
-        "name": loaded.name,
-        "rows": len(loaded),
-        "classes": balance,
-        "duplicate_share": duplicate_share(loaded),
-        "protocols": list(protocols_of(loaded)),
-        "sources": [asdict(s) for s in loaded.sources],
-    }
+    if hasattr(source, "check"):
+        found = asdict(source.check(path))
+    else:
+        loaded = source.load(path)
+        found = {
+            "name": loaded.name,
+            "rows": len(loaded),
+            "classes": {c: int((loaded.label == i).sum()) for i, c in enumerate(loaded.classes)},
+            "protocols": protocols_of(loaded),
+            "duplicate_share": duplicate_share(loaded),
+            "sources": [asdict(s) for s in loaded.sources],
+        }
     if json:
         print_json(found)
         return
-    for s in loaded.sources:
-        say(f"{s.path}: {s.identity}, {s.rows:,} rows, sha256 {s.sha256[:16]}...")
-    shares = ", ".join(f"{c} {n:,} ({n / len(loaded):.1%})" for c, n in balance.items())
-    say(f"{len(loaded):,} rows: {shares}")
-    say(f"{duplicate_share(loaded):.1%} of the rows repeat another")
-    say(f"protocols: {', '.join(protocols_of(loaded))}")
+    for s in found.pop("sources"):
+        say(f"{s['path']}: {s['identity']}, {s['rows']:,} rows, sha256 {s['sha256'][:16]}...")
+    problems = found.pop("problems", ())
+    for key, value in found.items():
+        say(f"{key.replace('_', ' ')}: {_words(value)}")
+    for problem in problems:
+        say(f"note: {problem}")
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k or '(none)'} {_words(v)}" for k, v in value.items()) or "none"
+    if isinstance(value, float):
+        return f"{value:.2%}"
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "not known" if value is None else str(value)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

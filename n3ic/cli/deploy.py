@@ -81,8 +81,11 @@ def export(
 ) -> None:
     """Export a model for a target, or for all of them; a wrong export is an error."""
     from n3ic import sets
+    from n3ic.exporting import exporter
 
     given = pairs(ctx.args)
+    if target != "all":
+        exporter(target)  # a mistyped target is said before a missing run
     source, models, metrics = sets.open_models(model)
     if model is None:
         note(f"model: {source}")

@@ -10,9 +10,13 @@ import typer
 
 from n3ic.cli import data, deploy, model, train
 from n3ic.cli.console import fail, note
-from n3ic.errors import N3icError, N3icWarning
+from n3ic.errors import MissingDependencyError, N3icError, N3icWarning
 
 INTERRUPTED = 130
+_STOPPED = "interrupted; nothing was left half-written"
+_EXTRAS = dict.fromkeys(
+    ("torch", "brevitas", "sklearn", "pandas", "matplotlib", "joblib", "threadpoolctl"), "train"
+) | dict.fromkeys(("onnx", "onnxruntime", "qonnx", "onnxoptimizer"), "onnx")
 
 app = typer.Typer(
     name="n3ic",
@@ -55,8 +59,15 @@ def main() -> None:
     except N3icError as error:
         fail(str(error))
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in _EXTRAS:
+            raise
+        extra = _EXTRAS[library]
+        fail(f"this needs {library}, which is not installed: pip install 'n3ic[{extra}]'")
+        sys.exit(MissingDependencyError.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        fail("interrupted; nothing was left half-written")
+        fail(_STOPPED)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # the reader of our output went away: as other Unix tools do, end quietly
@@ -65,6 +76,8 @@ def main() -> None:
     except typer.TyperException as error:
         fail(f"{error.format_message()} (n3ic --help lists what there is)")
         sys.exit(error.exit_code)
+    if code == INTERRUPTED:  # Typer turns Ctrl-C into this code
+        fail(_STOPPED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

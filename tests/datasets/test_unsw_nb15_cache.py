@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pytest
+
 from n3ic.datasets.unsw_nb15 import cache, loader
 from n3ic.datasets.unsw_nb15.loader import load_table
 from n3ic.datasets.unsw_nb15.reader import read_flows

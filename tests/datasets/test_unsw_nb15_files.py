@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from n3ic.datasets.unsw_nb15 import DATASET, SYNTHETIC
 from n3ic.datasets.unsw_nb15.catalogue import BY_NAME
 from n3ic.datasets.unsw_nb15.columns import (
@@ -24,7 +25,6 @@ from n3ic.datasets.unsw_nb15.columns import (
 from n3ic.datasets.unsw_nb15.loader import load_table
 from n3ic.datasets.unsw_nb15.reader import read_flows
 from n3ic.datasets.unsw_nb15.synthetic import generate_columns, to_csv
-
 from n3ic.errors import DataError, UsageError
 from n3ic.reading import Content
 

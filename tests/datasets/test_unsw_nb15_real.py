@@ -4,9 +4,9 @@ import lzma
 
 import numpy as np
 import pytest
+
 from n3ic.datasets.unsw_nb15 import DATASET
 from n3ic.datasets.unsw_nb15.official import PARTITIONS, identify
-
 from n3ic.reading import Content, read_contents
 from n3ic.split import duplicate_share
 

@@ -5,13 +5,13 @@ import sys
 
 import numpy as np
 import pytest
+
+from n3ic.dataset import DataSet, UseCase
 from n3ic.datasets.unsw_nb15 import DATASET, SYNTHETIC, USECASE
 from n3ic.datasets.unsw_nb15.behaviours import BEHAVIOURS
 from n3ic.datasets.unsw_nb15.catalogue import CATALOGUE, COLUMNS, DERIVED, NIC_COLUMNS
 from n3ic.datasets.unsw_nb15.columns import ATTACKS, NORMAL, PROTOCOLS, SERVICES
 from n3ic.datasets.unsw_nb15.synthetic import generate, generate_columns, to_csv, write_csv
-
-from n3ic.dataset import DataSet, UseCase
 from n3ic.errors import UsageError
 
 

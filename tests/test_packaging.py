@@ -1,0 +1,141 @@
+"""The distribution: what a wheel and an sdist hold, and types on the installed package."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib.metadata import distribution, entry_points
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def built(repository, tmp_path_factory):
+    """A folder with a wheel and an sdist, built from the files that git would check out."""
+    folder = tmp_path_factory.mktemp("dist")
+    source = folder / "source"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=repository,
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        if (repository / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((repository / name).read_bytes())
+    script = (
+        "import setuptools.build_meta as b\n"
+        f"b.build_wheel({str(folder)!r}); b.build_sdist({str(folder)!r})"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=source, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(built):
+    """The wheel, unpacked where nothing else is."""
+    site = built / "site"
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return site
+
+
+def test_the_wheel_holds_the_three_roots_and_their_files(installed):
+    for name in (
+        "n3ic/py.typed",
+        "n3ic/native/bnn.c",
+        "n3ic/datasets/unsw_nb15/card.md",
+        "n3ic/datasets/ns3_tomography/card.md",
+        "n3ic/exporters/nfp/device.toml",
+        "n3ic/exporters/p4/interpreter/grammar.lark",
+    ):
+        assert (installed / name).is_file(), name
+    assert list(installed.glob("n3ic/exporters/netfpga/rtl/*.v"))
+    assert not (installed / "datasets").exists()
+    assert not (installed / "exporters").exists()
+    assert not list(installed.rglob("__pycache__"))
+    size = sum(p.stat().st_size for p in installed.rglob("*") if p.is_file())
+    assert size < 20 << 20
+
+
+def test_the_sdist_builds_the_same_wheel(built, installed, tmp_path):
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    script = f"import setuptools.build_meta as b; b.build_wheel({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", script], cwd=source, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {n for n in archive.namelist() if "dist-info" not in n}
+    have = {
+        p.relative_to(installed).as_posix()
+        for p in installed.rglob("*")
+        if p.is_file() and "dist-info" not in p.as_posix()
+    }
+    assert names == have
+
+
+def test_the_strict_type_checker_passes_on_the_installed_package(installed, repository):
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", str(repository / "pyproject.toml"),
+         "-p", "n3ic"],
+        cwd=installed.parent,
+        env=os.environ | {"MYPYPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+
+
+def test_datasets_and_exporters_do_not_take_their_neighbours_names(tmp_path):
+    code = (
+        "import importlib.util, n3ic.datasets, n3ic.exporters\n"
+        "assert not importlib.util.find_spec('exporters')\n"
+        "spec = importlib.util.find_spec('datasets')\n"
+        "assert spec is None or 'n3ic' not in str(spec.origin)\n"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("group", ["n3ic.datasets", "n3ic.usecases", "n3ic.exporters"])
+def test_every_entry_point_loads_what_its_group_promises(group):
+    from n3ic.dataset import DataSet, UseCase
+    from n3ic.export import Exporter
+
+    kind = {"n3ic.datasets": DataSet, "n3ic.usecases": UseCase, "n3ic.exporters": Exporter}[group]
+    points = entry_points(group=group)
+    assert points
+    for point in points:
+        found = point.load()
+        assert isinstance(found, kind), point
+        assert found.name == point.name
+
+
+def test_the_plain_installation_needs_no_training_library():
+    needed = [
+        line.split(";")[0].split(">")[0].split("<")[0].split("=")[0].strip()
+        for line in distribution("n3ic").requires or []
+        if "extra ==" not in line
+    ]
+    assert set(needed) == {"jinja2", "lark", "numpy", "rich", "safetensors", "typer"}
+
+
+def test_exporters_never_import_training_libraries(tmp_path):
+    code = (
+        "import sys; from n3ic import plugins\n"
+        "for name in plugins.names('n3ic.exporters'):\n"
+        "    plugins.load('n3ic.exporters', name).device\n"
+        "heavy = {'torch', 'pandas', 'sklearn', 'brevitas', 'onnx', 'matplotlib'}\n"
+        "bad = heavy & set(sys.modules)\n"
+        "sys.exit(', '.join(sorted(bad)) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
