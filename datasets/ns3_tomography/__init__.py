@@ -11,14 +11,12 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from n3ic.datasets.ns3_tomography.recipes import RECIPES
-
 from n3ic.dataset import UseCase
+from n3ic.datasets.ns3_tomography.recipes import RECIPES
 from n3ic.export import Option
 
 if TYPE_CHECKING:
     from n3ic.datasets.ns3_tomography.table import TomographyTable
-
     from n3ic.pipeline import Result
     from n3ic.table import Feature, FlowTable
 
@@ -81,7 +79,6 @@ class Ns3Tomography:
             N3icError: the simulation failed, or the file cannot be written.
         """
         from n3ic.datasets.ns3_tomography.simulate import Simulation, generate
-
         from n3ic.errors import UsageError
 
         given = dict(options)
@@ -126,7 +123,7 @@ USECASE = Tomography(
     positive="congested",
     options=(
         Option("queue", "all, or a queue's number or name; several parted by commas", "all"),
-        Option("threshold", "full packets above which a queue is congested", 5.0, minimum=0.0),
+        Option("threshold", "full packets above which a queue is congested", 10.0, minimum=0.0),
         Option("shapes", "also train the paper's other shapes and draw its figure 16", False),
     ),
 )

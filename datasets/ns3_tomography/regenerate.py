@@ -6,7 +6,6 @@ import sys
 
 from n3ic.datasets.ns3_tomography import BUNDLED
 from n3ic.datasets.ns3_tomography.simulate import Simulation, generate
-
 from n3ic.errors import N3icError
 
 SIMULATION = Simulation(duration=60, seed=20220404)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from n3ic.datasets.ns3_tomography.table import TomographyTable, load
 from numpy.typing import NDArray
 
+from n3ic.datasets.ns3_tomography.table import TomographyTable, load
 from n3ic.errors import UsageError
 from n3ic.model import BinaryModel
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from n3ic.datasets.ns3_tomography.recipes import SHAPES
 from n3ic.datasets.ns3_tomography.table import TomographyTable
-
 from n3ic.files import write_atomic
 
 if TYPE_CHECKING:
@@ -200,7 +200,6 @@ def finish(
 ) -> dict[str, Any]:
     """Add to a run what tomography alone knows; see :meth:`n3ic.dataset.UseCase.finish`."""
     from n3ic.datasets.ns3_tomography.replay import heat_map, replay
-
     from n3ic.plots import save
 
     figures = [figures_of(queue, result) for queue, result in results.items()]

@@ -15,7 +15,6 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from n3ic.datasets.ns3_tomography.trace import SUFFIX, Trace, from_stream, join
-
 from n3ic.errors import DataError, MissingDependencyError, N3icError, UsageError
 
 MODULES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point")

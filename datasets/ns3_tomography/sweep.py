@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from n3ic.datasets.ns3_tomography.recipes import RECIPES, SHAPES
 from n3ic.datasets.ns3_tomography.report import QueueFigures, figures_of
 from n3ic.datasets.ns3_tomography.table import THRESHOLD, queue_tables
-
 from n3ic.errors import MissingDependencyError, N3icError
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from n3ic.datasets.ns3_tomography.trace import (
     MISSING,
     QUARTERS,
@@ -17,13 +19,11 @@ from n3ic.datasets.ns3_tomography.trace import (
     join,
     read,
 )
-from numpy.typing import NDArray
-
 from n3ic.errors import DataError, N3icWarning, UsageError
 from n3ic.table import Feature, FlowTable, SourceFile
 
 CLASSES = ("free", "congested")
-THRESHOLD = 5.0
+THRESHOLD = 10.0
 MIN_CLASS_ROWS = 50  # fewer rows of a class cannot be split, learned and tested
 
 

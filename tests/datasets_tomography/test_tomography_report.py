@@ -1,0 +1,98 @@
+"""Figures over the queues, the replay and the sweep."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from n3ic.bits import unpack
+from n3ic.datasets.ns3_tomography import DATASET, report
+from n3ic.datasets.ns3_tomography.replay import heat_map, replay
+from n3ic.datasets.ns3_tomography.sweep import sweep
+from n3ic.errors import MissingDependencyError, UsageError
+from n3ic.inputs import Field, InputSpec
+from n3ic.model import BinaryModel, OutputLayer
+from n3ic.recipe import Recipe, Training
+
+
+def figures(shape=(32, 16), accuracies=(0.9, 0.95, 0.91)):
+    return [
+        report.QueueFigures(f"q{i}", shape, a, 0.8, 0.85, a + 0.01, 676, 21632)
+        for i, a in enumerate(accuracies)
+    ]
+
+
+def detector(feature="owd_tor0", cut=50, classes=("free", "congested")):
+    """A network of one bit: congested where the delay reaches the cut."""
+    weights = np.array([[False], [True]])
+    spec = InputSpec((Field.thermometer(feature, [cut]),))
+    return BinaryModel(spec, (), OutputLayer(weights, bias=np.zeros(2, np.int32)), classes)
+
+
+def test_medians_and_table_5():
+    both = figures() + figures((64, 32), (0.8, 0.81, 0.99))
+    summary = report.summary(both)
+    assert summary["32-16"]["median_accuracy"] == 0.91
+    assert summary["64-32"]["median_accuracy"] == 0.81
+    assert summary["32-16"]["median_gain_over_majority"] == pytest.approx(0.06)
+    text = report.table5(both)
+    assert "| 32-16-2 | 21,632 B | 676 B | 92.0 % | **91.0 %** |" in text
+
+
+def test_box_plot_has_a_box_a_shape():
+    axes = report.box_figure(figures() + figures((64, 32))).axes[0]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["32-16-2", "64-32-2"]
+
+
+def test_probe_budgets_are_those_of_the_whole_set():
+    found = {(e["target"], e["link_gbps"]): e for e in report.probe_budget({"a": 2000, "b": 170e3})}
+    assert found["a", 40]["fits"]
+    assert found["a", 100]["set_us"] == 34
+    assert not found["a", 400]["fits"]
+    assert found["a", 400]["networks_in_budget"] == 12
+    assert not found["b", 40]["fits"]
+
+
+def test_replay_says_what_the_networks_say(tmp_path):
+    table = DATASET.load().rows(np.arange(200))
+    (tmp_path / "models").mkdir()
+    for queue, cut in (("tor1_agg0", 60), ("tor0_server0", 50)):
+        detector(cut=cut).save(tmp_path / "models" / f"{queue}.n3ic")
+    shown = replay(tmp_path, table)
+    assert shown.queues == ("tor0_server0", "tor1_agg0")
+    assert np.array_equal(shown.congested[:, 0], table.features["owd_tor0"] >= 50)
+    assert np.array_equal(shown.congested[:, 1], table.features["owd_tor0"] >= 60)
+    assert (shown.margins == 1).all()
+    figure = heat_map(shown, truth=~shown.congested)
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == list(shown.queues)
+    assert unpack(detector().encode(table.features), 1).shape == (200, 1)
+
+
+def test_replay_refuses_networks_of_another_use_case():
+    with pytest.raises(UsageError, match="benign, attack"):
+        replay({"x": detector(classes=("benign", "attack"))}, DATASET.load())
+
+
+def test_a_dask_address_without_distributed_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingDependencyError, match="pip install distributed"):
+        sweep(DATASET.load().rows(np.arange(3000)), queue="0", dask="tcp://127.0.0.1:1")
+
+
+def test_a_sweep_trains_every_combination():
+    recipe = Recipe("q", "quick", "quantile", 152, training=Training(epochs=10, batch_size=64))
+    told = []
+    entries = sweep(
+        DATASET.load().rows(np.arange(3000)),
+        recipe=recipe,
+        queue="0",
+        shapes=[(8,), (4, 4)],
+        thresholds=[5, 10],
+        jobs=1,
+        done=lambda n, of: told.append((n, of)),
+    )
+    assert [(e.threshold, e.figures.shape) for e in entries] == [
+        (5, (8,)), (5, (4, 4)), (10, (8,)), (10, (4, 4)),
+    ]  # fmt: skip
+    assert told[-1] == (4, 4)
+    assert all(0.5 < e.figures.accuracy <= 1 for e in entries)
