@@ -50,6 +50,7 @@ def library(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) 
 def export_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artefacts of a small network with both kinds of fields and awkward names."""
     from host_models import small_model
+
     from n3ic.exporters.host import EXPORTER
 
     directory = tmp_path_factory.mktemp("export")

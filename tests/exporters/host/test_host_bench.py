@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from n3ic.exporters.host import EXPORTER, bench
 
 from n3ic.bits import unpack
 from n3ic.errors import UsageError, VerifyError
+from n3ic.exporters.host import EXPORTER, bench
 from n3ic.model import random_model
 from n3ic.native.library import Library
 from n3ic.vectors import verification_vectors

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from host_models import flip, limits_at, put_word, small_model, weights_at, word
-from n3ic.exporters.host import EXPORTER
 
 from n3ic.compare import first_difference
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
+from n3ic.exporters.host import EXPORTER
 from n3ic.model import BinaryModel, random_model
 from n3ic.native import blob
 from n3ic.vectors import verification_vectors

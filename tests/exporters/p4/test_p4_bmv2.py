@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from n3ic.exporters.p4 import EXPORTER, bmv2, wire
 
 from n3ic.compare import first_difference
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
+from n3ic.exporters.p4 import EXPORTER, bmv2, wire
 from n3ic.model import BinaryModel, random_model
 from n3ic.vectors import verification_vectors
 

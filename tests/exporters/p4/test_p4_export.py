@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from n3ic.compare import first_difference
+from n3ic.errors import ExportError, UsageError, VerifyError
+from n3ic.export import Exporter
 from n3ic.exporters.p4 import EXPORTER as P4
 from n3ic.exporters.p4.execute import Program
 from n3ic.exporters.p4.exporter import hidden_widths, packet_format
 from n3ic.exporters.p4.packets import FIELD_BITS
 from n3ic.exporters.p4_netfpga import EXPORTER as NETFPGA
-
-from n3ic.compare import first_difference
-from n3ic.errors import ExportError, UsageError, VerifyError
-from n3ic.export import Exporter
 from n3ic.exporting import export, verify_directory
 from n3ic.inputs import InputSpec
 from n3ic.model import BinaryModel, HiddenLayer, OutputLayer, random_model

@@ -1,6 +1,7 @@
 """The interpreter of P4: what the language says, and what its compilers refuse."""
 
 import pytest
+
 from n3ic.exporters.p4.interpreter import Outcome, P4Error, Switch
 
 V1MODEL = """
