@@ -12,10 +12,10 @@ SHAPES: tuple[tuple[int, ...], ...] = ((32, 16), (64, 32), (128, 64))
 RECIPES: Mapping[str, Recipe] = {
     "default": Recipe(
         name="default",
-        summary="152 cuts of the delays that boosted trees choose for each queue; 128-64-2",
+        summary="152 cuts of the delays chosen for each queue by boosted trees, which also teach",
         encoding="boosted",
         bits=BITS,
-        training=Training(hidden=(128, 64)),
+        training=Training(hidden=(128, 64), distill=0.5, learning_rate=1e-2),
     ),
     "paper": Recipe(
         name="paper",

@@ -94,7 +94,7 @@ class Simulation:
         Raises:
             UsageError: an option is unknown, or its value is no number in range.
         """
-        kinds = {f.name: type(f.default) for f in fields(cls)}
+        kinds = {f.name: int if isinstance(f.default, int) else float for f in fields(cls)}
         values: dict[str, float | int] = {}
         for key, text in given.items():
             name = key.replace("-", "_")

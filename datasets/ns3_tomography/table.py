@@ -91,7 +91,7 @@ def from_trace(
         name=name,
         features={p: np.ascontiguousarray(columns[:, i]) for i, p in enumerate(trace.paths)},
         catalogue=catalogue(trace.header),
-        label=trace.congested(THRESHOLD).any(axis=1).astype(np.int64),
+        label=np.asarray(trace.congested(THRESHOLD).any(axis=1), dtype=np.int64),
         classes=CLASSES,
         synthetic=True,
         sha256=sha256,
