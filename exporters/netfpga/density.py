@@ -17,7 +17,6 @@ from n3ic.exporters.netfpga import synth, unrolled
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.estimate import estimate
 from n3ic.exporters.netfpga.synth import Resources
-
 from n3ic.model import BinaryModel
 from n3ic.plugins import load
 
