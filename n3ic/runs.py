@@ -142,10 +142,16 @@ def train_use_case(
         raise DataError(
             f"protocol {main!r} is not possible with {table.name}; it allows {', '.join(allowed)}"
         )
+    from n3ic.plots import write_plots
+
     with new_directory(target, replace=replace) as directory:
         every: dict[str, dict[str, Result]] = {}
         for which in (main, *(p for p in allowed if p != main)):
-            every[which] = _train_all(tasks, chosen, which, seed, name, jobs, watch)
+            # for many networks, the other protocols are reported without their baselines
+            beside = which == main or len(tasks) == 1
+            every[which] = _train_all(
+                tasks, chosen, which, seed, name, jobs, watch, with_baselines=beside
+            )
         results = every[main]
         repeated = [
             _train_all(tasks, chosen, main, s, name, jobs, watch, with_baselines=False)
@@ -172,13 +178,8 @@ def train_use_case(
             watch.stage("drawing")
         metrics |= case.finish(directory, table, results, own)
         for task, result in results.items():
-            from n3ic.plots import write_plots
-
-            write_plots(
-                directory / "plots" / path_component(task) if task else directory / "plots",
-                result,
-                table,
-            )
+            pictures = directory / "plots"
+            write_plots(pictures / path_component(task) if task else pictures, result, table)
         write_atomic(directory / METRICS, _json(metrics))
         write_atomic(directory / "report.md", summary_markdown(metrics, case.group))
     return Run(target, metrics, {task: target / path for task, path in models.items()})

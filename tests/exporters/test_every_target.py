@@ -1,0 +1,153 @@
+"""Every target computes exactly the scores of the network: for drawn networks, on every target.
+
+One test per claim: equality on all targets, and that a changed artefact is found on each of them.
+"""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from n3ic import plugins
+from n3ic.exporting import export, verify_directory
+from n3ic.model import BinaryModel, HiddenLayer, OutputLayer, random_model
+
+TARGETS = plugins.names("n3ic.exporters")
+
+# Building Verilog takes seconds a network, so that target draws fewer.
+EXAMPLES = {"netfpga": 3}
+
+SHAPES = st.lists(st.integers(1, 70), min_size=1, max_size=3).flatmap(
+    lambda head: st.integers(2, 4).map(lambda classes: (*head, classes))
+)
+
+
+def tied(model: BinaryModel) -> BinaryModel:
+    """The network with classes that always tie, but for their order."""
+    weights = np.tile(model.output.weights[:1], (len(model.classes), 1))
+    mask = model.output.mask
+    output = OutputLayer(
+        weights,
+        mask=None if mask is None else np.tile(mask[:1], (len(model.classes), 1)),
+        bias=np.zeros(len(model.classes), np.int32),
+    )
+    return BinaryModel(model.input, model.hidden, output, model.classes, "tied")
+
+
+def assert_equal(model, target, folder, vectors=60):
+    done = export(model, target, folder, verify=False, force=True)
+    result = verify_directory(done.path, vectors=vectors)
+    if result.missing:
+        pytest.skip(result.missing)
+    assert result.ok, str(result)
+    assert result.vectors >= vectors
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_drawn_networks_score_the_same(target, tmp_path_factory):
+    @settings(
+        max_examples=EXAMPLES.get(target, 8),
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(SHAPES, st.integers(0, 2**31), st.sampled_from([None, None, 0.5]), st.booleans())
+    def check(shape, seed, density, ties):
+        model = random_model(shape, np.random.default_rng(seed), density=density)
+        folder = tmp_path_factory.mktemp(target) / "out"
+        assert_equal(tied(model) if ties else model, target, folder)
+
+    check()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_edges_score_the_same(target, tmp_path):
+    """One layer alone, one neuron, thresholds 0 and K + 1, widths that are no whole words."""
+    rng = np.random.default_rng(3)
+    alone = random_model((33, 3), rng)
+    assert_equal(alone, target, tmp_path / "alone")
+    base = random_model((37, 1, 2), rng)
+    for threshold in (0, 38):
+        hidden = HiddenLayer(base.hidden[0].weights, thresholds=np.array([threshold]))
+        model = BinaryModel(base.input, (hidden,), base.output, base.classes)
+        assert_equal(model, target, tmp_path / f"threshold{threshold}")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_same_model_gives_the_same_bytes(target, tmp_path):
+    model = random_model((40, 8, 2), np.random.default_rng(0))
+    first = export(model, target, tmp_path / "a", verify=False).path
+    again = export(model, target, tmp_path / "b", verify=False).path
+    names = sorted(p.relative_to(first) for p in first.rglob("*") if p.is_file())
+    assert names == sorted(p.relative_to(again) for p in again.rglob("*") if p.is_file())
+    for name in names:
+        assert (first / name).read_bytes() == (again / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_hostile_names_stay_names(target, tmp_path):
+    """Names of features and classes never leave their place in code or paths."""
+    from n3ic.inputs import Field, InputSpec
+
+    base = random_model((40, 6, 2), np.random.default_rng(0), extremes=False)
+    names = ['*/ system("x"); /*', "../../x\n#include </etc/passwd>", "int"]
+    spec = InputSpec(
+        (
+            Field.thermometer(names[0], range(5, 25)),
+            Field.binary(names[1], 12),
+            Field.thermometer(names[0], range(3, 10)),  # the same feature twice, cut elsewhere
+            Field.binary(names[2], 1),
+        )
+    )
+    model = BinaryModel(spec, base.hidden, base.output, ('"); }', "`rm -rf`"), "*/ n")
+    done = export(model, target, tmp_path / "out", verify=False)
+    rng = np.random.default_rng(1)
+    rows = {name: rng.integers(0, 40, 30) for name in names}
+    result = verify_directory(done.path, vectors=40, rows=rows)
+    if result.missing:
+        pytest.skip(result.missing)
+    assert result.ok, str(result)
+    assert {p.name for p in tmp_path.iterdir()} == {"out"}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_reports_label_every_figure(target, tmp_path):
+    model = random_model((256, 32, 16, 2), np.random.default_rng(0), extremes=False)
+    done = export(model, target, tmp_path / "out", verify=False)
+    report = json.loads((done.path / "report.json").read_text())
+    assert report["figures"]
+    for figure in report["figures"]:
+        assert figure["kind"] in ("measured", "simulated", "estimated")
+        assert figure["source"]
+    page = (done.path / "README.md").read_text()
+    assert re.search(r"`n3ic verify|```", page), "a README names the next command"
+    if target == "nfp":
+        text = (done.path / "report.md").read_text()
+        assert "modelled syntax, not compiled by the vendor's compiler" in text
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_swapped_model_is_found(target, tmp_path):
+    """Artefacts of another network beside this model: the place is named."""
+    rng = np.random.default_rng(5)
+    model = random_model((40, 8, 5, 2), rng, extremes=False)
+    weights = model.hidden[0].weights.copy()
+    weights[3, 17] ^= True
+    changed = HiddenLayer(weights, thresholds=model.hidden[0].thresholds)
+    other = BinaryModel(
+        model.input, (changed, model.hidden[1]), model.output, model.classes, model.name
+    )
+    right = export(model, target, tmp_path / "right", verify=False).path
+    wrong = export(other, target, tmp_path / "wrong", verify=False).path
+    for name in ("model.n3ic", "manifest.json"):
+        (wrong / name).write_bytes((right / name).read_bytes())
+    result = verify_directory(wrong, vectors=400)
+    if result.missing:
+        pytest.skip(result.missing)
+    assert not result.ok
+    assert any("changed after the export" in f for f in result.failures)
+    assert any(re.search(r"layer 0, neuron 3\b", f) for f in result.failures), result.failures
