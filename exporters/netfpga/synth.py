@@ -36,6 +36,9 @@ SECONDS = 3600
 # Look-up tables that one memory cell of the Xilinx library takes.
 MEMORY_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
 TOP_FILE = "n3ic_core.v"
+MEMORY_FILE = "n3ic_memory.v"
+# The same memory as ECP5 primitives, with the output register where both families have it.
+ECP5_MEMORY = HERE / "sim" / "ecp5_memory.v"
 TAG_W = 16  # of a netlist, as the test bench has it
 
 
@@ -138,7 +141,8 @@ class Fmax:
 def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
     """Highest clock on a Lattice ECP5-85 (speed grade 6), the median over placement seeds.
 
-    No open place and route knows the Virtex-7; this one is no promise for it.
+    No open place and route knows the Virtex-7; this one is no promise for it. Block memories are
+    placed as primitives with their output register, which Yosys infers for the Virtex-7 alone.
 
     Raises:
         MissingDependencyError: Yosys or nextpnr is not installed.
@@ -156,7 +160,7 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
         _yosys(
             work,
             [
-                *_read(directory, core, work),
+                *_read(directory, core, work, {MEMORY_FILE: ECP5_MEMORY}),
                 f"read_verilog {defines}synth_harness.v",
                 "chparam " + " ".join(f"-set {k} {v}" for k, v in widths.items()) + " n3ic_fmax",
                 "synth_ecp5 -top n3ic_fmax -json ecp5.json",
@@ -272,10 +276,20 @@ def _core(directory: Path) -> Core:
     return Core(**{**data, "sources": tuple(data["sources"])})
 
 
-def _read(directory: Path, core: Core, work: Path) -> list[str]:
-    """Commands that read a core; its files are copied beside, where WebAssembly may look."""
+def _read(
+    directory: Path, core: Core, work: Path, instead: Mapping[str, Path] | None = None
+) -> list[str]:
+    """Commands that read a core; its files are copied beside, where WebAssembly may look.
+
+    Args:
+        directory: an export directory.
+        core: what it holds.
+        work: where the files go.
+        instead: files that stand in for those of a name.
+    """
     for index, source in enumerate(core.sources):
-        shutil.copy(directory / source, work / f"{index:02d}.v")
+        file = (instead or {}).get(Path(source).name, directory / source)
+        shutil.copy(file, work / f"{index:02d}.v")
     for path in sorted((directory / "mem").glob("*")):
         shutil.copy(path, work)
     # Blocks are read when their parameters are known: before, a memory's file is not.

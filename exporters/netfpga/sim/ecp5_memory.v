@@ -1,6 +1,6 @@
 // n3ic_memory as Lattice ECP5 primitives with the output register inside the block, which Yosys
 // does not place there by itself. For timing alone: the contents are zero.
-// Only block memories; the distributed ones are as in rtl/n3ic_memory.v.
+// Only block memories of up to 512 rows; others are as in rtl/n3ic_memory.v.
 module n3ic_memory #(
     parameter WORDS  = 8,
     parameter ADDR_W = 6,
@@ -71,6 +71,19 @@ module n3ic_memory #(
                     .DO1(rd_data[32*g+1]), .DO0(rd_data[32*g+0])
                 );
             end
+        end else if (BLOCK != 0) begin : g_deep
+            (* ram_style = "block", no_rw_check *)
+            reg [32*WORDS-1:0] rows [0:(1 << ADDR_W)-1];
+            reg [32*WORDS-1:0] read, read2;
+            integer i;
+            initial $readmemh(INIT, rows);
+            always @(posedge clk) begin
+                for (i = 0; i < WORDS; i = i + 1)
+                    if (wr_mask[i]) rows[wr_row][32*i +: 32] <= wr_data;
+                read  <= rows[rd_row];
+                read2 <= read;
+            end
+            assign rd_data = read2;
         end else begin : g_distributed
             (* ram_style = "distributed", no_rw_check *)
             reg [32*WORDS-1:0] rows [0:(1 << ADDR_W)-1];

@@ -3,6 +3,7 @@
 import itertools
 import os
 import random
+from dataclasses import dataclass
 from pathlib import Path
 
 import cocotb
@@ -11,7 +12,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
 
-from n3ic.bits import pack, unpack
+from n3ic.bits import Words, pack, unpack
 from n3ic.exporters.netfpga import EXPORTER, sequential
 from n3ic.exporters.netfpga.exporter import _plan
 from n3ic.exporters.netfpga.wrapper import packet_format
@@ -23,6 +24,8 @@ OTHER = Path(os.environ["N3IC_OTHER"])
 MODEL = BinaryModel.load(DIRECTORY / "model.n3ic")
 OPTIONS = EXPORTER.parse_options(read_manifest(DIRECTORY)["options"])
 FORM = packet_format(MODEL, OPTIONS)
+SIDE = OPTIONS["input"] == "side"
+WRITE_PORT = OPTIONS["style"] == "sequential"
 MACS = bytes.fromhex("020000000001020000000002")
 
 
@@ -48,9 +51,17 @@ def answer(model, words):
     return bytes.fromhex(MODEL.digest[:8]) + label.to_bytes(2, "big") + margin.to_bytes(4, "big")
 
 
+@dataclass
+class Asked:
+    """An input: its bytes as the side channel has them, and its words."""
+
+    field: bytes
+    words: Words
+
+
 def packet(rng, extra, *, match=True):
-    """A packet that asks, with ``extra`` bytes behind it, and the words of its input."""
-    field, words = random_input(rng)
+    """A packet that asks, with ``extra`` bytes behind it, and its input."""
+    asked = Asked(*random_input(rng))
     if FORM.udp:
         port = FORM.value if match else FORM.value ^ 1
         head = bytes.fromhex("080045000000000040004011") + bytes(10)
@@ -58,22 +69,22 @@ def packet(rng, extra, *, match=True):
     else:
         head = (FORM.value if match else FORM.value ^ 0x100).to_bytes(2, "big")
     body = MACS + head
-    body += bytes(max(0, FORM.offset - len(body)))
-    return body + field + rng.randbytes(extra), words
+    body += bytes(max(0, (FORM.need if SIDE else FORM.offset) - len(body)))
+    return body + (b"" if SIDE else asked.field) + rng.randbytes(extra), asked
 
 
-def expected(data, words, model=MODEL):
+def expected(data, asked, model=MODEL):
     """What must come back for a packet that asks."""
     out = bytearray(data)
     if FORM.in_packet:
-        out[FORM.result_at : FORM.result_at + 10] = answer(model, words)
+        out[FORM.result_at : FORM.result_at + 10] = answer(model, asked.words)
         if FORM.udp:
             out[40:42] = b"\0\0"
     return bytes(out)
 
 
 async def start(dut, rng, pauses):
-    """Clock, reset, and the two ends of the packet path."""
+    """Clock, reset, the two ends of the packet path, and the side channel where there is one."""
     cocotb.start_soon(Clock(dut.axis_aclk, 5, unit="ns").start())
     source = AxiStreamSource(
         AxiStreamBus.from_prefix(dut, "s_axis"),
@@ -87,8 +98,17 @@ async def start(dut, rng, pauses):
         dut.axis_resetn,
         reset_active_level=False,
     )
-    dut.wr_en.value = 0
-    dut.wr_swap.value = 0
+    side = None
+    if SIDE:
+        side = AxiStreamSource(
+            AxiStreamBus.from_prefix(dut, "s_side"),
+            dut.axis_aclk,
+            dut.axis_resetn,
+            reset_active_level=False,
+        )
+    if WRITE_PORT:
+        dut.wr_en.value = 0
+        dut.wr_swap.value = 0
     dut.axis_resetn.value = 0
     for _ in range(8):
         await RisingEdge(dut.axis_aclk)
@@ -98,42 +118,54 @@ async def start(dut, rng, pauses):
     if pauses:
         source.set_pause_generator(rng.random() < 0.4 for _ in itertools.count())
         sink.set_pause_generator(rng.random() < 0.4 for _ in itertools.count())
-    return source, sink
+        if side:
+            side.set_pause_generator(rng.random() < 0.4 for _ in itertools.count())
+    return source, sink, side
 
 
-async def run(dut, rng, pairs, pauses):
+async def ask(source, side, data, asked=None, **signals):
+    """Send a packet, and its input where that comes beside it."""
+    if side and asked:
+        await side.send(AxiStreamFrame(asked.field[::-1]))  # the first feature highest
+    await source.send(AxiStreamFrame(data, **signals))
+
+
+async def run(dut, rng, packets, pauses):
     """Send packets, and compare what comes back, in order."""
-    source, sink = await start(dut, rng, pauses)
-    for i, (sent, _) in enumerate(pairs):
-        await source.send(AxiStreamFrame(sent, tuser=i))
-    for i, (sent, wanted) in enumerate(pairs):
+    source, sink, side = await start(dut, rng, pauses)
+    for i, (sent, asked) in enumerate(packets):
+        await ask(source, side, sent, asked, tuser=i)
+    for i, (sent, asked) in enumerate(packets):
+        wanted = expected(sent, asked) if asked else sent
         got = await sink.recv()
         assert bytes(got.tdata) == wanted, f"packet {i} of {len(sent)} bytes"
         user = got.tuser[0] if isinstance(got.tuser, list) else got.tuser
-        asked = FORM.in_packet and wanted != sent
         result = 0
         if FORM.in_tuser and asked:
-            label, margin = wanted[FORM.result_at + 4 :][:2], wanted[FORM.result_at + 6 :][:4]
+            written = answer(MODEL, asked.words)
+            label, margin = written[4:6], written[6:]
             result = 1 << 48 | int.from_bytes(margin, "big") << 16 | int.from_bytes(label, "big")
         assert user == result << 32 | i
 
 
 def mixed(rng, count):
-    """Packets that ask, that do not, that are too short, and long ones, in random order."""
-    pairs = []
+    """Packets that ask, that do not, that are too short, and long ones, in random order.
+
+    With each its input, None for those that do not ask.
+    """
+    packets = []
     for _ in range(count):
         kind = rng.randrange(5)
         if kind == 0:
             data, _ = packet(rng, rng.randrange(100), match=False)
-            pairs.append((data, data))
+            packets.append((data, None))
         elif kind == 1:  # too short by one byte or by many
             data, _ = packet(rng, 0)
             data = data[: rng.choice([FORM.need - 1, rng.randrange(1, FORM.need)])]
-            pairs.append((data, data))
+            packets.append((data, None))
         else:
-            data, words = packet(rng, rng.choice([0, 1, 31, 32, 33, rng.randrange(1500)]))
-            pairs.append((data, expected(data, words)))
-    return pairs
+            packets.append(packet(rng, rng.choice([0, 1, 31, 32, 33, rng.randrange(1500)])))
+    return packets
 
 
 @cocotb.test()
@@ -155,7 +187,7 @@ async def packets_that_do_not_ask_pass_at_full_rate(dut):
     """One beat a clock, once the first packet is through."""
     rng = random.Random(3)
     data = [packet(rng, 200, match=False)[0] for _ in range(30)]
-    source, sink = await start(dut, rng, False)
+    source, sink, _ = await start(dut, rng, False)
     for item in data:
         source.send_nowait(AxiStreamFrame(item))
     beats = clocks = 0
@@ -175,26 +207,26 @@ async def packets_that_do_not_ask_pass_at_full_rate(dut):
 async def malformed_keep(dut):
     """A frame that lacks a byte of the input, in the middle of a beat, passes untouched."""
     rng = random.Random(4)
-    source, sink = await start(dut, rng, True)
-    data, words = packet(rng, 40)
+    source, sink, side = await start(dut, rng, True)
+    data, asked = packet(rng, 40)
     keep = [1] * len(data)
     keep[FORM.need - 1] = 0
-    await source.send(AxiStreamFrame(data, tkeep=keep))
-    await source.send(AxiStreamFrame(data))
+    await ask(source, side, data, tkeep=keep)
+    await ask(source, side, data, asked)
     got = await sink.recv(compact=False)
     assert bytes(got.tdata)[: len(data)] == data
-    assert bytes((await sink.recv()).tdata) == expected(data, words)
+    assert bytes((await sink.recv()).tdata) == expected(data, asked)
 
 
-@cocotb.test()
+@cocotb.test(skip=not WRITE_PORT)
 async def weights_change_in_mid_stream(dut):
     """Every answer is wholly the old model's or wholly the new one's, with one switch."""
     rng = random.Random(5)
-    source, sink = await start(dut, rng, True)
+    source, sink, side = await start(dut, rng, True)
     other = BinaryModel.load(OTHER / "model.n3ic")
-    pairs = [packet(rng, 0) for _ in range(120)]
-    for data, _ in pairs:
-        await source.send(AxiStreamFrame(data))
+    packets = [packet(rng, 0) for _ in range(120)]
+    for data, asked in packets:
+        await ask(source, side, data, asked)
 
     async def update():
         for address, word in sequential.writes(other, _plan(MODEL, OPTIONS)):
@@ -216,15 +248,15 @@ async def weights_change_in_mid_stream(dut):
 
     task = cocotb.start_soon(update())
     old, new = [], []
-    for data, words in pairs:
+    for data, asked in packets:
         got = bytes((await sink.recv()).tdata)
-        old.append(got == expected(data, words))
-        new.append(got == expected(data, words, other))
+        old.append(got == expected(data, asked))
+        new.append(got == expected(data, asked, other))
         assert old[-1] or new[-1], "an answer of neither model"
     await task
     switch = old.index(False)
-    assert 0 < switch < len(pairs) - 10
+    assert 0 < switch < len(packets) - 10
     assert all(old[:switch])
     assert all(new[switch:])
     assert sum(o != n for o, n in zip(old, new, strict=True)) > 10
-    assert unpack(pairs[0][1], MODEL.input.n_bits).any()
+    assert unpack(packets[0][1].words, MODEL.input.n_bits).any()

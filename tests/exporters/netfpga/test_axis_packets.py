@@ -40,8 +40,9 @@ def small_model(seed: int, *, features: bool = False) -> BinaryModel:
     [
         {},
         {"input-stage": "features", "match": "udp", "result": "both", "modules": "2"},
+        {"style": "unrolled", "input": "side", "input-stage": "features", "result": "both"},
     ],
-    ids=["ethertype", "udp-features"],
+    ids=["ethertype", "udp-features", "side-features-unrolled"],
 )
 def test_packet_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
@@ -59,7 +60,10 @@ def test_packet_path(
             verify=False,
         )
     memory = tmp_path / "run"
-    shutil.copytree(tmp_path / "a" / "mem", memory)
+    if (tmp_path / "a" / "mem").is_dir():
+        shutil.copytree(tmp_path / "a" / "mem", memory)
+    else:
+        memory.mkdir()
     runner = get_runner("icarus")
     runner.build(
         sources=sorted((tmp_path / "a" / "rtl").glob("*.v")),
