@@ -18,6 +18,7 @@ from n3ic.files import new_directory, write_atomic
 from n3ic.model import BinaryModel
 from n3ic.names import path_component
 from n3ic.pipeline import Result, Stage, train
+from n3ic.plots import write_plots
 from n3ic.recipe import Recipe
 from n3ic.split import PROTOCOLS, Protocol, duplicate_share, protocols_of
 from n3ic.table import FlowTable
@@ -142,8 +143,6 @@ def train_use_case(
         raise DataError(
             f"protocol {main!r} is not possible with {table.name}; it allows {', '.join(allowed)}"
         )
-    from n3ic.plots import write_plots
-
     with new_directory(target, replace=replace) as directory:
         every: dict[str, dict[str, Result]] = {}
         for which in (main, *(p for p in allowed if p != main)):
