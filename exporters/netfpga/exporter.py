@@ -79,7 +79,7 @@ class NetfpgaExporter(Exporter):
     verify_options: ClassVar[tuple[Option, ...]] = (
         Option(
             "simulator",
-            "what runs the Verilog; auto: Verilator where it is found",
+            "what runs the Verilog; auto: the quicker one of those found",
             "auto",
             choices=("auto", "verilator", "icarus"),
         ),
@@ -255,6 +255,7 @@ class NetfpgaExporter(Exporter):
         return [
             Figure(f"{prefix}{name}", value, unit, used.kind, used.source, by_paper)
             for name, value, unit, by_paper in rows
+            if value is not None
         ]
 
 

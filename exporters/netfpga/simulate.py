@@ -27,6 +27,8 @@ SIM = Path(__file__).resolve().parent / "sim"
 TAG_W = 16
 ALONE = 8  # vectors that run one at a time, for the latency
 SHORT_RUN = 3_000_000  # vectors x weights that Icarus computes faster than a C++ build takes
+# The same in vectors for an unrolled core, whose C++ takes as long as its logic is large.
+SHORT_UNROLLED = 5_000
 _SHORT_ROWS = 20_000  # the same for the input stage
 BUILD_SECONDS = 1800
 RUN_SECONDS = 3600
@@ -123,9 +125,8 @@ def run_core(
         MissingDependencyError: no simulator is installed.
         VerifyError: the design does not build, stops, or loses the order.
     """
-    weights = sum(layer.weights.size for layer in model.layers)
-    chosen = choose(simulator, short=len(words) * weights <= SHORT_RUN)
     core = Core.load(directory, model)
+    chosen = choose(simulator, short=_short(core, model, len(words)))
     directory = directory.resolve()
     with tempfile.TemporaryDirectory(prefix="n3ic-sim-") as name:
         work = Path(name)
@@ -142,6 +143,13 @@ def run_core(
         call([*binary, *plus], cwd, RUN_SECONDS, f"the simulation ({version(chosen)})")
         lines = (work / "out.txt").read_text().splitlines()
     return _parse(lines, core, model, len(words), version(chosen))
+
+
+def _short(core: Core, model: BinaryModel, count: int) -> bool:
+    """Whether Icarus has run the vectors before Verilator's C++ is compiled."""
+    if core.style == "unrolled":
+        return count <= SHORT_UNROLLED
+    return count * sum(layer.weights.size for layer in model.layers) <= SHORT_RUN
 
 
 def run_features(

@@ -22,7 +22,7 @@ def resources(layout: Plan) -> Resources:
         lut_sites=round(SITES_OF_LUTS * luts),
         ffs=layout.modules * sum(_layer_ffs(p) for p in layout.layers),
         bram36=layout.modules * sum(p.bram36 for p in layout.layers),
-        carry=0,
+        carry=None,
         srls=0,
         source="structure of the blocks, constants fitted to Yosys 0.70",
         kind="estimated",

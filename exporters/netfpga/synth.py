@@ -53,7 +53,7 @@ class Resources:
             its own, as does a carry chain's input that no cell drives.
         ffs: flip-flops.
         bram36: block memories of 36 Kb; one of 18 Kb is half.
-        carry: CARRY4 cells.
+        carry: CARRY4 cells; None where nothing tells.
         srls: shift registers in look-up tables, counted in luts and lut_sites as well.
         source: what says so.
         kind: ``measured`` or ``estimated``.
@@ -63,7 +63,7 @@ class Resources:
     lut_sites: int
     ffs: int
     bram36: float
-    carry: int
+    carry: int | None
     srls: int
     source: str
     kind: FigureKind = "measured"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from n3ic.bits import unpack
 from n3ic.errors import UsageError
-from n3ic.exporters.netfpga import unrolled
+from n3ic.exporters.netfpga import simulate, unrolled
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.simulate import run_core
 from n3ic.exporters.netfpga.unrolled.network import Network
@@ -191,6 +192,16 @@ def test_verilog_computes_the_model(tmp_path, shape, density, pipeline, outputs)
         np.testing.assert_array_equal(got, wanted)
     assert seen.interval == 1
     assert seen.latency == unrolled.latency(model, **options)
+
+
+def test_short_runs_do_without_a_compiler(tmp_path):
+    model = random_model((5, 2), np.random.default_rng(1))
+    core = Core.load(export(model, tmp_path), model)
+    assert simulate._short(core, model, 5_000)
+    assert not simulate._short(core, model, 5_001)
+    sequential = replace(core, style="sequential")
+    assert simulate._short(sequential, model, 300_000)  # of ten weights
+    assert not simulate._short(sequential, model, 300_001)
 
 
 @pytest.mark.parametrize("define", ["", "-DN3IC_TRACE"])
