@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from n3ic.errors import UsageError
 
 Encoding = Literal["binary", "quantile", "boosted", "weighted"]
+ENCODINGS: tuple[str, ...] = get_args(Encoding)
 Ste = Literal["identity", "clip", "approx"]
 Loss = Literal["squared_hinge", "cross_entropy"]
 Optimizer = Literal["adam", "adamw", "sgd"]
@@ -111,6 +112,12 @@ class Recipe:
     field_bits: int = 16
     columns: tuple[str, ...] = ()
     training: Training = Training()
+
+    def __post_init__(self) -> None:
+        if self.encoding not in ENCODINGS:
+            raise UsageError(f"encoding must be {', '.join(ENCODINGS)}, got {self.encoding!r}")
+        if self.bits < 1 or self.features < 0 or not 1 <= self.field_bits <= 32:
+            raise UsageError("bits must be positive, features 0 or more, field_bits in 1..32")
 
     def with_options(self, given: Mapping[str, Any]) -> Recipe:
         """The recipe with some values replaced; names of :class:`Training` are reached too.

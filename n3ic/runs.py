@@ -162,7 +162,9 @@ def train_use_case(
             directory / "options.json",
             _json(
                 {
-                    "command": _command(name, data, main, seed, seeds),
+                    "command": _command(
+                        name, data, chosen.name, overrides or {}, own, main, seed, seeds
+                    ),
                     "use_case": name,
                     "recipe": chosen.to_dict(),
                     "options": dict(own),
@@ -180,7 +182,9 @@ def train_use_case(
             pictures = directory / "plots"
             write_plots(pictures / path_component(task) if task else pictures, result, table)
         write_atomic(directory / METRICS, _json(metrics))
-        write_atomic(directory / "report.md", summary_markdown(metrics, case.group))
+        write_atomic(
+            directory / "report.md", summary_markdown(metrics, case.group) + _links(directory)
+        )
     return Run(target, metrics, {task: target / path for task, path in models.items()})
 
 
@@ -281,11 +285,28 @@ def _target(out: str | Path | None, name: str, replace: bool) -> Path:
     return target
 
 
-def _command(name: str, data: str | Path | None, protocol: str, seed: int, seeds: int) -> list[str]:
-    out = ["n3ic", "train", name, "--protocol", protocol, "--seed", str(seed)]
+def _command(
+    name: str,
+    data: str | Path | None,
+    recipe: str,
+    overrides: Mapping[str, Any],
+    options: Mapping[str, OptionValue],
+    protocol: str,
+    seed: int,
+    seeds: int,
+) -> list[str]:
+    """The words of a command line that gives the same run."""
+    out = ["n3ic", "train", name, "--recipe", recipe]
     if data is not None:
         out += ["--data", str(data)]
-    return [*out, "--seeds", str(seeds)] if seeds > 1 else out
+    for key, value in {**overrides, **options}.items():
+        option = f"--{key.replace('_', '-')}"
+        if isinstance(value, bool) and key in overrides:
+            out.append(option if value else option.replace("--", "--no-", 1))
+        elif value is not None:
+            shown = ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+            out += [option, shown]
+    return [*out, "--protocol", protocol, "--seed", str(seed), "--seeds", str(seeds)]
 
 
 def _write_models(directory: Path, results: Mapping[str, Result]) -> dict[str, str]:
@@ -515,6 +536,13 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         *(f"| {name} | {size:,} |" for name, size in metrics["memory"].items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _links(directory: Path) -> str:
+    """The pictures and pages of a run itself, not those of each of its networks."""
+    pages = [f"- [{p.name}]({p.name})" for p in sorted(directory.glob("*.md"))]
+    pictures = [f"![{p.stem}](plots/{p.name})" for p in sorted((directory / "plots").glob("*.png"))]
+    return "".join(f"\n{line}\n" for line in (*pages, *pictures))
 
 
 def _row(name: str, m: Mapping[str, Any]) -> str:

@@ -43,6 +43,22 @@ def train(
         int, typer.Option(help="Report mean and deviation over so many seeds.", min=1)
     ] = 1,
     epochs: Annotated[int | None, typer.Option(help="Passes over the rows.", min=1)] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="How features become bits: binary, quantile, ...")
+    ] = None,
+    ste: Annotated[str | None, typer.Option(help="identity, clip or approx.")] = None,
+    batch_norm: Annotated[
+        bool | None, typer.Option("--batch-norm/--no-batch-norm", help="Thresholds are learnt.")
+    ] = None,
+    loss: Annotated[str | None, typer.Option(help="cross_entropy or squared_hinge.")] = None,
+    dropout: Annotated[float | None, typer.Option(help="Share of activations dropped.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="adam, adamw or sgd.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="The step at the start.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="constant or cosine.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Rows a step.", min=1)] = None,
+    patience: Annotated[
+        int | None, typer.Option(help="Stop after so many epochs without gain; 0: never.", min=0)
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/USE_CASE by default.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing run.")] = False,
     jobs: Annotated[
@@ -64,6 +80,16 @@ def train(
         "features": features,
         "density": density,
         "epochs": epochs,
+        "encoding": encoding,
+        "ste": ste,
+        "batch_norm": batch_norm,
+        "loss": loss,
+        "dropout": dropout,
+        "optimizer": optimizer,
+        "learning_rate": learning_rate,
+        "schedule": schedule,
+        "batch_size": batch_size,
+        "patience": patience,
     }
     with watching(quiet=json) as watch:
         run = runs.train_use_case(

@@ -109,6 +109,24 @@ def test_density_and_seeds(flows, tmp_path):
     assert metrics["memory"]["mask_bytes"] > 0
 
 
+def test_every_training_option_is_reached_and_the_command_repeats_the_run(flows, tmp_path):
+    n3ic(
+        "train", "anomaly", "--data", flows, "--epochs", 2, "--encoding", "quantile", "--bits", 64,
+        "--ste", "clip", "--no-batch-norm", "--loss", "squared_hinge", "--dropout", 0.1,
+        "--optimizer", "sgd", "--learning-rate", 0.02, "--schedule", "constant",
+        "--batch-size", 64, "--patience", 5, "--features", 9, "--hidden", "8", "--out", "a",
+        cwd=tmp_path,
+    )  # fmt: skip
+    options = json.loads((tmp_path / "a" / "options.json").read_text())
+    training = options["recipe"]["training"]
+    assert training["optimizer"] == "sgd"
+    assert training["batch_norm"] is False
+    assert options["recipe"]["encoding"] == "quantile"
+    n3ic(*options["command"][1:], "--out", "b", cwd=tmp_path)
+    model = (tmp_path / "a" / "model.n3ic").read_bytes()
+    assert (tmp_path / "b" / "model.n3ic").read_bytes() == model
+
+
 def test_a_second_run_gets_a_number_and_an_explicit_folder_is_kept(place, flows):
     n3ic("train", "anomaly", "--data", flows, "--epochs", 1, cwd=place)
     assert (place / "runs" / "anomaly-2" / "model.n3ic").is_file()
@@ -179,6 +197,8 @@ def test_bad_tables_are_named(tmp_path, text, message):
         (["train", "anomaly", "--data", "/nowhere"], 1, "/nowhere"),
         (["train", "anomaly", "--hidden", "a,b"], 2, "numbers such as 32,16"),
         (["train", "anomaly", "--density", "7"], 2, "density must be in (0, 1]"),
+        (["train", "anomaly", "--ste", "x"], 2, "ste must be identity, clip or approx"),
+        (["train", "anomaly", "--encoding", "x"], 2, "encoding must be binary"),
         (["train", "anomaly", "--queue", "3"], 2, "no option --queue"),
         (["inspect", "/nowhere"], 1, "cannot read the model /nowhere: No such file"),
         (["export", "--target", "nfpp"], 2, "did you mean 'nfp'?"),
