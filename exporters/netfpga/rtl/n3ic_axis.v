@@ -193,6 +193,7 @@ module n3ic_axis #(
     reg [127:0] user;
     integer k;
     always @* begin
+        k    = 0;
         data = beat_data;
         user = beat_user;
         if (desc_match && TO_PACKET != 0) begin
