@@ -49,8 +49,8 @@ def parse(data, **options):
     "data",
     [
         TEXT,
-        gzip.compress(TEXT),
-        gzip.compress(TEXT[:5]) + gzip.compress(TEXT[5:]),
+        gzip.compress(TEXT, mtime=0),
+        gzip.compress(TEXT[:5], mtime=0) + gzip.compress(TEXT[5:], mtime=0),
         lzma.compress(TEXT),
         lzma.compress(TEXT[:5]) + lzma.compress(TEXT[5:]),
         lzma.compress(TEXT) + bytes(8),
@@ -126,10 +126,10 @@ def tarred():
     [
         (b"", "the file is empty"),
         (b" \n\n", "the file is empty"),
-        (gzip.compress(b""), "the file is empty"),
+        (gzip.compress(b"", mtime=0), "the file is empty"),
         ("a,b\n".encode("utf-16"), "UTF-16"),
         (b"7z\xbc\xaf\x27\x1c", "7z archive"),
-        (gzip.compress(tarred()), "tar archive"),
+        (gzip.compress(tarred(), mtime=0), "tar archive"),
         (zipped({"[Content_Types].xml": b"<x/>"}), "office document"),
         (zipped({"readme.md": b"x"}), "no CSV file"),
         (zipped({}), "no CSV file"),
