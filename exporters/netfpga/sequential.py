@@ -32,6 +32,7 @@ BLOCKS = (
     "n3ic_tables",
 )
 _MAX_DISTRIBUTED_LUTS = 64  # a larger memory goes to block RAM
+_MAX_SIDE_LUTS = 32  # of thresholds: deeper ones would be read through too many multiplexers
 
 Packing = Literal["balanced", "full"]
 
@@ -123,15 +124,14 @@ class LayerPlan:
     @property
     def bram36(self) -> float:
         """Blocks of 36 Kib: half a block holds 512 words of a row's 32-bit column."""
-        if not self.block:
-            return 0.0
-        blocks = self.row_words * -(-(2 << self.row_w) // 512) / 2
-        return blocks * (2 if self.masked else 1)
+        blocks = self.row_words * -(-(2 << self.row_w) // 512) / 2 if self.block else 0.0
+        side = self.lanes * -(-(2 << self.group_w) // 512) / 2 if self.block_side else 0.0
+        return blocks * (2 if self.masked else 1) + side
 
     @property
     def block_side(self) -> bool:
         """Whether the thresholds or biases lie in block RAM."""
-        return distributed_luts(2 << self.group_w, self.lanes * self.count_w) > 128
+        return distributed_luts(2 << self.group_w, self.lanes * self.count_w) > _MAX_SIDE_LUTS
 
 
 def distributed_luts(depth: int, width: int) -> int:

@@ -119,6 +119,13 @@ def test_256_32_16_2_fits_four_blocks(tmp_path: Path) -> None:
     assert [p.lanes for p in full.layers] == [1, 8, 1]
 
 
+def test_deep_thresholds_lie_in_block_ram() -> None:
+    model = random_model((152, 128, 64, 2), np.random.default_rng(1))
+    layout = sequential.plan(model, packing="balanced", modules=1, tables=False)
+    assert [p.block_side for p in layout.layers] == [True, False, False]
+    assert [p.bram36 for p in layout.layers] == [3.0, 2.0, 0.0]  # five words a row, four, a few
+
+
 def test_memory_files_hold_the_weights(tmp_path: Path) -> None:
     model = write(tmp_path, (152, 20, 9, 2), {"packing": "full"})
     rows = (tmp_path / "mem" / "layer1_weights.mem").read_text().split()
