@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from n3ic.errors import UsageError
 from n3ic.export import Option
 from n3ic.split import Protocol as SplitProtocol
 from n3ic.table import Feature, FlowTable
 
 if TYPE_CHECKING:
+    from n3ic.model import BinaryModel
     from n3ic.pipeline import Result
     from n3ic.recipe import Recipe
 
@@ -100,3 +102,41 @@ class UseCase:
             Entries to add to ``metrics.json``.
         """
         return {}
+
+    def set_report(
+        self, summary: Mapping[str, Mapping[str, Any]]
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """What the use case says of its networks once they are exported together.
+
+        Args:
+            summary: figures of the set by target, as :func:`n3ic.sets.set_summary` gives them.
+
+        Returns:
+            Tables to add to ``set.json`` and ``set.md``: rows of equal keys, by title.
+        """
+        return {}
+
+    def replay(
+        self,
+        models: Mapping[str, BinaryModel],
+        metrics: Mapping[str, Any],
+        data: str | Path | None,
+        out: Path,
+        last: int | None = None,
+    ) -> Sequence[str]:
+        """Run a run's networks over recorded data, in its order, and draw what they say.
+
+        Args:
+            models: networks by task.
+            metrics: what the run's ``metrics.json`` holds.
+            data: files of the use case's data set; the embedded default where None.
+            out: picture or table to write, by its suffix.
+            last: how many rows from the end to run; all where None.
+
+        Returns:
+            Lines that say what came out.
+
+        Raises:
+            UsageError: the use case has no replay, or ``out`` has a suffix that it cannot write.
+        """
+        raise UsageError(f"{self.name} has no replay; n3ic predict classifies rows one by one")

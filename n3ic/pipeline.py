@@ -33,6 +33,7 @@ class Result:
     Attributes:
         model: the integer network.
         protocol: how the rows were split.
+        recipe: how the network was trained.
         test: figures on the test rows.
         validation: figures on the rows that chose the epoch.
         train_accuracy: accuracy on the training rows.
@@ -47,6 +48,7 @@ class Result:
 
     model: BinaryModel
     protocol: Protocol
+    recipe: Recipe
     test: Evaluation
     validation: Evaluation
     train_accuracy: float
@@ -202,6 +204,7 @@ def train(
         table,
         parts,
         protocol,
+        recipe,
         model,
         bits,
         trained.history,
@@ -252,6 +255,7 @@ def _result(
     table: FlowTable,
     parts: Split,
     protocol: Protocol,
+    recipe: Recipe,
     model: BinaryModel,
     bits: Bits,
     history: tuple[Epoch, ...],
@@ -280,6 +284,7 @@ def _result(
     return Result(
         model=model,
         protocol=protocol,
+        recipe=recipe,
         test=test,
         validation=figures(parts.validation, None),
         train_accuracy=float(trained_right.mean()),

@@ -16,9 +16,10 @@ from n3ic.exporting import Exported, export, exporter
 from n3ic.files import write_atomic
 from n3ic.model import BinaryModel
 from n3ic.names import path_component
-from n3ic.runs import METRICS, load_metrics, models_of, newest_run
+from n3ic.runs import METRICS, load_metrics, models_of, newest_run, use_case
 
 SET_REPORT = "set.json"
+SET_PAGE = "set.md"
 
 
 @dataclass(frozen=True)
@@ -183,11 +184,17 @@ def set_summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return out
 
 
-def write_set_report(outcomes: Sequence[Outcome]) -> Path | None:
+def write_set_report(
+    outcomes: Sequence[Outcome], metrics: Mapping[str, Any] | None = None
+) -> Path | None:
     """Write the figures of a set of several networks beside its folders.
 
+    Args:
+        outcomes: what became of each export.
+        metrics: of the run, whose use case may add tables of its own.
+
     Returns:
-        The file, or None where each target got a single network.
+        The page for people, ``set.json`` beside it; None where each target got a single network.
     """
     done = [o for o in outcomes if o.exported is not None]
     if len({o.item.task for o in outcomes}) < 2 or not done:
@@ -195,9 +202,69 @@ def write_set_report(outcomes: Sequence[Outcome]) -> Path | None:
     root = done[0].item.out.parent
     if len({o.item.target for o in outcomes}) > 1:
         root = root.parent
-    path = root / SET_REPORT
-    write_atomic(path, json.dumps(set_summary(outcomes), indent=2, sort_keys=True) + "\n")
-    return path
+    summary = set_summary(outcomes)
+    tables = _use_case_tables(summary, metrics)
+    data = {"targets": summary, "tables": tables}
+    write_atomic(root / SET_REPORT, json.dumps(data, indent=2, sort_keys=True) + "\n")
+    write_atomic(root / SET_PAGE, set_markdown(summary, tables))
+    return root / SET_PAGE
+
+
+def _use_case_tables(
+    summary: Mapping[str, Mapping[str, Any]], metrics: Mapping[str, Any] | None
+) -> dict[str, list[dict[str, Any]]]:
+    name = str((metrics or {}).get("use_case", ""))
+    if name not in plugins.names("n3ic.usecases"):
+        return {}
+    tables = use_case(name).set_report(summary)
+    return {title: [dict(row) for row in rows] for title, rows in tables.items()}
+
+
+def set_markdown(
+    summary: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> str:
+    """The figures of a set of several networks as a Markdown page.
+
+    Args:
+        summary: by target, as :func:`set_summary` gives them.
+        tables: rows of equal keys, by title.
+    """
+    lines = ["# Several networks on one device", ""]
+    lines += _markdown_table(
+        [
+            {
+                "target": target,
+                "networks": s["models"],
+                "refused": len(s["refused"]),
+                "memory": ", ".join(f"{m} {b:,} B" for m, b in s["memory_bytes"].items()),
+                "one after the other": None
+                if s["latency_ns"] is None
+                else f"{s['latency_ns'] / 1000:,.2f} us ({s['latency_kind']})",
+            }
+            for target, s in summary.items()
+        ]
+    )
+    for title, rows in tables.items():
+        lines += ["", f"## {title}", "", *_markdown_table(rows)]
+    refused = [f"- {target}: {text}" for target, s in summary.items() for text in s["refused"]]
+    if refused:
+        lines += ["", "## Refused", "", *refused]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not rows:
+        return ["No figures."]
+    lines = [f"| {' | '.join(rows[0])} |", f"|{'---|' * len(rows[0])}"]
+    return lines + [f"| {' | '.join(_cell(v) for v in row.values())} |" for row in rows]
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "not known"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,.2f}" if isinstance(value, float) else str(value)
 
 
 def report_all(

@@ -17,6 +17,7 @@ from n3ic.export import Option
 
 if TYPE_CHECKING:
     from n3ic.datasets.ns3_tomography.table import TomographyTable
+    from n3ic.model import BinaryModel
     from n3ic.pipeline import Result
     from n3ic.table import Feature, FlowTable
 
@@ -109,6 +110,29 @@ class Tomography(UseCase):
         from n3ic.datasets.ns3_tomography.report import finish
 
         return finish(directory, table, results, options)
+
+    def set_report(
+        self, summary: Mapping[str, Mapping[str, Any]]
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Whether each target answers before the next probes, at 40, 100 and 400 Gb/s."""
+        from n3ic.datasets.ns3_tomography.report import probe_budget
+
+        return {"Probe budgets (250, 100, 25 us at 40, 100, 400 Gb/s)": probe_budget(summary)}
+
+    def replay(
+        self,
+        models: Mapping[str, BinaryModel],
+        metrics: Mapping[str, Any],
+        data: str | Path | None,
+        out: Path,
+        last: int | None = None,
+    ) -> Sequence[str]:
+        """Which queues the networks find congested, interval by interval, beside the truth."""
+        from n3ic.datasets.ns3_tomography.replay import write_replay
+        from n3ic.datasets.ns3_tomography.table import THRESHOLD
+
+        threshold = float(metrics.get("threshold_packets", THRESHOLD))
+        return write_replay(models, DATASET.load(data), out, threshold, last)
 
 
 DATASET = Ns3Tomography()

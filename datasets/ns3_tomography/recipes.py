@@ -15,7 +15,7 @@ RECIPES: Mapping[str, Recipe] = {
         summary="152 cuts of the delays chosen for each queue by boosted trees, which also teach",
         encoding="boosted",
         bits=BITS,
-        training=Training(hidden=(128, 64), distill=0.5, learning_rate=1e-2),
+        training=Training(hidden=(128, 64), distill=0.5, learning_rate=1e-2, epochs=20),
     ),
     "paper": Recipe(
         name="paper",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.datasets.ns3_tomography.table import TomographyTable, load
+from n3ic.datasets.ns3_tomography.trace import QUARTERS
 from n3ic.errors import UsageError
+from n3ic.files import write_atomic
 from n3ic.model import BinaryModel
 
 if TYPE_CHECKING:
@@ -71,6 +75,66 @@ def replay(
         congested.append(seen.classes == model.classes.index(_POSITIVE))
         margins.append(seen.margins)
     return Replay(tuple(order), np.stack(congested, axis=1), np.stack(margins, axis=1))
+
+
+def write_replay(
+    models: Mapping[str, BinaryModel],
+    table: TomographyTable,
+    out: Path,
+    threshold: float,
+    last: int | None = None,
+) -> tuple[str, ...]:
+    """Replay a trace and write a heat map (``.png``) or a row an interval (``.csv``).
+
+    Args:
+        models: networks by queue.
+        table: a trace.
+        out: file to write.
+        threshold: full packets above which a queue is congested in truth.
+        last: how many intervals from the end; all where None.
+
+    Returns:
+        A line a queue: how often it was found congested, and how often that was right.
+
+    Raises:
+        UsageError: another suffix, or a network was not trained for congestion.
+    """
+    if out.suffix not in (".png", ".csv"):
+        raise UsageError(f"{out}: a replay writes a picture, .png, or a table, .csv")
+    if last is not None:
+        table = table.rows(np.arange(max(0, len(table) - last), len(table)))
+    shown = replay(models, table)
+    known = all(queue in table.occupancy for queue in shown.queues)
+    truth = congested_in_truth(table, shown.queues, threshold) if known else None
+    text = io.StringIO()
+    if out.suffix == ".csv":
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["interval", *shown.queues])
+        writer.writerows([i, *row] for i, row in enumerate(shown.congested.astype(int).tolist()))
+        write_atomic(out, text.getvalue())
+    else:
+        interval = float(table.trace_header["interval_ns"]) / 1e6
+        picture = io.BytesIO()
+        heat_map(shown, interval_ms=interval, truth=truth).savefig(
+            picture, format="png", dpi=120, metadata={"Software": None}
+        )
+        write_atomic(out, picture.getvalue())
+    lines = [f"{len(table):,} intervals, {len(shown.queues)} queues"]
+    for i, queue in enumerate(shown.queues):
+        found = shown.congested[:, i]
+        line = f"{queue}: congested in {found.mean():.1%} of the intervals"
+        if truth is not None:
+            right = (found == truth[:, i]).mean()
+            line += f", {truth[:, i].mean():.1%} in truth, {right:.1%} said right"
+        lines.append(line)
+    return tuple(lines)
+
+
+def congested_in_truth(
+    table: TomographyTable, queues: Sequence[str], threshold: float
+) -> NDArray[np.bool_]:
+    """Which queues held more than ``threshold`` full packets: bool array ``(rows, queues)``."""
+    return np.stack([table.occupancy[q] > threshold * QUARTERS for q in queues], axis=1)
 
 
 def heat_map(

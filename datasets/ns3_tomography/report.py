@@ -161,32 +161,34 @@ def box_figure(figures: Sequence[QueueFigures]) -> Figure:
     return figure
 
 
-def probe_budget(latency_ns: Mapping[str, float], networks: int = 17) -> list[dict[str, Any]]:
+def probe_budget(summary: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Whether a set of networks answers before the next probes, per target and link speed.
 
-    Networks run one after the other: the latency of the set is the sum.
+    Networks run one after the other: the latency of the set is the sum. A set of which a target
+    refused a network, or of which it has no latency, is not said to fit.
 
     Args:
-        latency_ns: latency of one inference per target, from its report; its kind (measured,
-            simulated, estimated) stays with the caller.
-        networks: how many networks a NIC runs, one a queue.
+        summary: figures of the set by target, as :func:`n3ic.sets.set_summary` gives them.
 
     Returns:
         One entry per target and link speed: ``target``, ``link_gbps``, ``budget_us``,
-        ``set_us``, ``fits``, and ``networks_in_budget``.
+        ``networks``, ``set_us`` and ``fits`` (None where not known), ``kind`` of the latency
+        (measured, simulated, estimated).
     """
     out = []
-    for target, latency in latency_ns.items():
+    for target, figures in summary.items():
+        latency = figures["latency_ns"]
+        whole = latency is not None and not figures["refused"]
         for link, budget in PROBE_BUDGETS_US.items():
-            whole = networks * latency / 1000
             out.append(
                 {
                     "target": target,
                     "link_gbps": link,
                     "budget_us": budget,
-                    "set_us": whole,
-                    "fits": whole <= budget,
-                    "networks_in_budget": int(budget * 1000 // latency) if latency > 0 else None,
+                    "networks": figures["models"],
+                    "set_us": None if latency is None else latency / 1000,
+                    "fits": latency / 1000 <= budget if whole else None,
+                    "kind": figures["latency_kind"],
                 }
             )
     return out
@@ -199,7 +201,7 @@ def finish(
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Add to a run what tomography alone knows; see :meth:`n3ic.dataset.UseCase.finish`."""
-    from n3ic.datasets.ns3_tomography.replay import heat_map, replay
+    from n3ic.datasets.ns3_tomography.replay import congested_in_truth, heat_map, replay
     from n3ic.plots import save
 
     figures = [figures_of(queue, result) for queue, result in results.items()]
@@ -213,7 +215,7 @@ def finish(
     if isinstance(table, TomographyTable):
         tail = table.rows(np.arange(max(0, len(table) - 500), len(table)))
         shown = replay(models, tail)
-        truth = _truth(tail, shown.queues, float(options["threshold"]))
+        truth = congested_in_truth(tail, shown.queues, float(options["threshold"]))
         interval = float(table.trace_header["interval_ns"]) / 1e6
         save(heat_map(shown, interval_ms=interval, truth=truth), plots, "congestion")
     write_atomic(directory / "table5.md", table5(figures))
@@ -224,30 +226,22 @@ def finish(
     }
 
 
-def _truth(table: TomographyTable, queues: Sequence[str], threshold: float) -> np.ndarray[Any, Any]:
-    from n3ic.datasets.ns3_tomography.trace import QUARTERS
-
-    return np.stack([table.occupancy[q] > threshold * QUARTERS for q in queues], axis=1)
-
-
 def _other_shapes(
     table: FlowTable, results: Mapping[str, Result], options: Mapping[str, Any]
 ) -> list[QueueFigures]:
     """Networks of the paper's other shapes, trained as the run's own were."""
-    from n3ic.datasets.ns3_tomography.recipes import RECIPES
     from n3ic.datasets.ns3_tomography.sweep import sweep
 
     first = next(iter(results.values()))
-    made = first.model.provenance
     return [
         entry.figures
         for entry in sweep(
             table,
-            recipe=RECIPES.get(made["recipe"], RECIPES["default"]),
+            recipe=first.recipe,
             queue=",".join(results),
             shapes=[s for s in SHAPES if s != first.model.shape[1:-1]],
             thresholds=[float(options["threshold"])],
-            seeds=[int(made["seed"])],
+            seeds=[int(first.model.provenance["seed"])],
             protocol=first.protocol,
             with_baselines=bool(first.baselines),
         )

@@ -102,7 +102,7 @@ def export(
     else:
         for d in done:
             say(str(d))
-    summary = sets.write_set_report(done)
+    summary = sets.write_set_report(done, metrics)
     if summary is not None and not json:
         say(f"set report: {summary}")
     refused = [d for d in done if d.error is not None]

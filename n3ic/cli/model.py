@@ -17,6 +17,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("inspect")(inspect)
     app.command("predict")(predict)
+    app.command("replay")(replay)
     app.command("import")(import_model)
 
 
@@ -176,6 +177,30 @@ def predict(
     writer.writerows(rows)
     write_atomic(out, text.getvalue())
     note(f"wrote {len(result.classes):,} rows to {out}")
+
+
+def replay(
+    data: Annotated[
+        Path | None, typer.Argument(help="Recorded data; the embedded default without it.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="Run; the newest run without it.")] = None,
+    out: Annotated[Path, typer.Option(help="Picture (.png) or table (.csv) to write.")] = Path(
+        "replay.png"
+    ),
+    last: Annotated[int | None, typer.Option(help="Only so many rows from the end.", min=1)] = None,
+) -> None:
+    """Run a run's networks over recorded data and draw what they say over time."""
+    from n3ic.model import BinaryModel
+    from n3ic.runs import load_metrics, models_of, newest_run, use_case
+
+    if model is None:
+        model = newest_run()
+        note(f"run: {model}")
+    metrics = load_metrics(model)
+    models = {task: BinaryModel.load(path) for task, path in models_of(model).items()}
+    for line in use_case(str(metrics["use_case"])).replay(models, metrics, data, out, last):
+        say(line)
+    say(f"wrote {out}")
 
 
 def import_model(

@@ -45,12 +45,20 @@ def test_box_plot_has_a_box_a_shape():
 
 
 def test_probe_budgets_are_those_of_the_whole_set():
-    found = {(e["target"], e["link_gbps"]): e for e in report.probe_budget({"a": 2000, "b": 170e3})}
-    assert found["a", 40]["fits"]
+    def of(latency_ns, refused=()):
+        kind = None if latency_ns is None else "estimated"
+        return {
+            "models": 17, "refused": refused, "latency_ns": latency_ns, "latency_kind": kind
+        }  # fmt: skip
+
+    summary = {"a": of(34e3), "b": of(2.9e6), "c": of(None), "d": of(10.0, ["too large"])}
+    found = {(e["target"], e["link_gbps"]): e for e in report.probe_budget(summary)}
+    assert found["a", 40]["fits"] is True
     assert found["a", 100]["set_us"] == 34
-    assert not found["a", 400]["fits"]
-    assert found["a", 400]["networks_in_budget"] == 12
-    assert not found["b", 40]["fits"]
+    assert found["a", 400]["fits"] is False
+    assert found["b", 40]["fits"] is False
+    assert found["c", 40]["fits"] is None
+    assert found["d", 40]["fits"] is None
 
 
 def test_replay_says_what_the_networks_say(tmp_path):
