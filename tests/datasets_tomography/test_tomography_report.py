@@ -1,13 +1,15 @@
 """Figures over the queues, the replay and the sweep."""
 
+import json
 import sys
 
 import numpy as np
 import pytest
 
+from n3ic import sets
 from n3ic.bits import unpack
 from n3ic.datasets.ns3_tomography import DATASET, report
-from n3ic.datasets.ns3_tomography.replay import heat_map, replay
+from n3ic.datasets.ns3_tomography.replay import heat_map, replay, write_replay
 from n3ic.datasets.ns3_tomography.sweep import sweep
 from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.inputs import Field, InputSpec
@@ -59,6 +61,35 @@ def test_probe_budgets_are_those_of_the_whole_set():
     assert found["b", 40]["fits"] is False
     assert found["c", 40]["fits"] is None
     assert found["d", 40]["fits"] is None
+
+
+def test_a_set_is_exported_with_its_probe_budgets(tmp_path):
+    models = {"tor0_server0": detector(), "tor1_agg0": detector(cut=60)}
+    plan = sets.export_plan(tmp_path, models, "nfp", tmp_path / "out", {})
+    done = [sets.export_item(item, verify=False) for item in plan]
+    page = sets.write_set_report(done, {"use_case": "tomography"})
+    assert "## Probe budgets" in page.read_text()
+    data = json.loads((tmp_path / "out" / "set.json").read_text())
+    (rows,) = data["tables"].values()
+    assert [r["link_gbps"] for r in rows] == [40, 100, 400]
+    assert data["targets"]["nfp"]["models"] == 2
+    assert rows[0]["set_us"] == data["targets"]["nfp"]["latency_ns"] / 1000
+
+
+@pytest.mark.parametrize("name", ["heat.png", "heat.csv"])
+def test_a_replay_is_written(tmp_path, name):
+    table = DATASET.load()
+    lines = write_replay({"tor1_agg0": detector()}, table, tmp_path / name, 10.0, last=20)
+    truth = (table.occupancy["tor1_agg0"][-20:] > 40).mean()
+    assert lines[0] == "20 intervals, 1 queues"
+    assert f"{truth:.1%} in truth" in lines[1]
+    written = (tmp_path / name).read_bytes()
+    assert written.startswith(b"\x89PNG" if name.endswith("png") else b"interval,tor1_agg0\n")
+
+
+def test_a_replay_refuses_other_files(tmp_path):
+    with pytest.raises(UsageError, match=r"\.csv"):
+        write_replay({}, DATASET.load(), tmp_path / "x.pdf", 10.0)
 
 
 def test_replay_says_what_the_networks_say(tmp_path):
