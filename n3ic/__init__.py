@@ -1,7 +1,8 @@
 """n3ic trains binary neural networks on network traffic and deploys them in network cards.
 
 Every target computes exactly the scores of the trained network, and
-:func:`n3ic.exporting.verify_directory` proves it. See the tutorial in ``docs/`` for the way from labelled flows to a NIC.
+:func:`n3ic.exporting.verify_directory` proves it. See the tutorial in ``docs/`` for the way from
+labelled flows to a NIC.
 """
 
 from __future__ import annotations

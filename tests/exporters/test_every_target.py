@@ -124,7 +124,8 @@ def test_reports_label_every_figure(target, tmp_path):
         assert figure["kind"] in ("measured", "simulated", "estimated")
         assert figure["source"]
     page = (done.path / "README.md").read_text()
-    assert re.search(r"`n3ic verify|```", page), "a README names the next command"
+    command = r"`n3ic verify|^```|^    \S"  # in line, fenced, or indented
+    assert re.search(command, page, re.MULTILINE), "a README names the next command"
     if target == "nfp":
         text = (done.path / "report.md").read_text()
         assert "modelled syntax, not compiled by the vendor's compiler" in text
