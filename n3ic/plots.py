@@ -125,6 +125,6 @@ def feature_figure(result: Result, title: str) -> Figure:
     axes.set_xscale("log")
     axes.set_xlabel("chi-squared on the training rows (grey: no input bits)")
     axes.tick_params(axis="y", labelsize="small")
-    axes.margins(x=0.15)
+    axes.margins(x=0.15, y=0.01)
     axes.set_title(f"Features\n{title}")
     return figure

@@ -158,10 +158,14 @@ def _metrics_of(metrics: Mapping[str, Any] | None, task: str) -> Mapping[str, An
 def set_summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Memory and latency of several networks on each target, together.
 
+    Each network fits by itself; ``memory_exceeded`` names the memories that all of them together
+    overflow.
+
     Latencies add up, as the networks run one after the other; throughput is of whole sets.
     """
     out: dict[str, Any] = {}
     for target in dict.fromkeys(o.item.target for o in outcomes):
+        capacity = {m.name: m.bytes for m in exporter(target).device.memories}
         of_target = [o for o in outcomes if o.item.target == target]
         done = [o.exported for o in of_target if o.exported is not None]
         memory: dict[str, int] = {}
@@ -178,6 +182,9 @@ def set_summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
             "models": len(done),
             "refused": [str(o.error) for o in of_target if o.error is not None],
             "memory_bytes": memory,
+            "memory_exceeded": sorted(
+                m for m, used in memory.items() if 0 < capacity.get(m, 0) < used
+            ),
             "latency_ns": sum(v for v, _ in latency) if len(latency) == len(done) > 0 else None,
             "latency_kind": latency[0][1] if latency else None,
         }
@@ -236,7 +243,10 @@ def set_markdown(
                 "target": target,
                 "networks": s["models"],
                 "refused": len(s["refused"]),
-                "memory": ", ".join(f"{m} {b:,} B" for m, b in s["memory_bytes"].items()),
+                "memory": ", ".join(
+                    f"{m} {b:,} B" + (" (too much together)" if m in s["memory_exceeded"] else "")
+                    for m, b in s["memory_bytes"].items()
+                ),
                 "one after the other": None
                 if s["latency_ns"] is None
                 else f"{s['latency_ns'] / 1000:,.2f} us ({s['latency_kind']})",
