@@ -133,10 +133,11 @@ def _workers(jobs: int | None, dask: str | None) -> Iterator[None]:
             yield
         return
     try:
-        from distributed import Client  # type: ignore[import-not-found,unused-ignore]
+        from distributed import Client
     except ImportError as error:
         raise MissingDependencyError(
-            "a sweep on a Dask cluster needs distributed; install it with: pip install distributed"
+            "a sweep on a Dask cluster needs distributed; install it with: "
+            "pip install 'n3ic[cluster]'"
         ) from error
     try:
         client = Client(dask, timeout="10s")
