@@ -114,7 +114,7 @@ def test_replay_refuses_networks_of_another_use_case():
 
 def test_a_dask_address_without_distributed_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(MissingDependencyError, match="pip install distributed"):
+    with pytest.raises(MissingDependencyError, match=r"needs distributed.*n3ic\[cluster\]"):
         sweep(DATASET.load().rows(np.arange(3000)), queue="0", dask="tcp://127.0.0.1:1")
 
 
