@@ -24,7 +24,7 @@ from n3ic.bits import Words
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.export import FigureKind
 from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.simulate import Observed, Simulator, run_core
+from n3ic.exporters.netfpga.simulate import Observed, Simulator, call, run_core
 from n3ic.exporters.netfpga.unrolled.sites import pairs
 from n3ic.model import BinaryModel
 
@@ -167,13 +167,14 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
             ],
         )
         for seed in range(1, seeds + 1):
-            log = _call(
+            log = call(
                 [
                     _tool(NEXTPNR), "--85k", "--package", "CABGA756", "--speed", "6",
                     "--json", "ecp5.json", "--seed", str(seed), "--freq", "250",
                     "--lpf-allow-unconstrained", "--timing-allow-fail",
                 ],
                 work,
+                SECONDS,
                 "nextpnr-ecp5",
             )  # fmt: skip
             clocks = re.findall(r"Max frequency for clock[^:]*: ([0-9.]+) MHz", log)
@@ -300,7 +301,7 @@ def _read(
 
 
 def _yosys(work: Path, commands: Sequence[str]) -> None:
-    _call([_tool(YOSYS), "-q", "-p", "; ".join(commands)], work, "Yosys")
+    call([_tool(YOSYS), "-q", "-p", "; ".join(commands)], work, SECONDS, "Yosys")
 
 
 def _tool(name: str) -> str:
@@ -322,23 +323,3 @@ def _tool(name: str) -> str:
 
 def _hint(name: str) -> str:
     return f"pip install {name}=={PINS[name]}"
-
-
-def _call(command: Sequence[str], cwd: Path, what: str) -> str:
-    try:
-        done = subprocess.run(
-            list(command),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise VerifyError(f"{what} took more than {SECONDS} s") from error
-    if done.returncode:
-        raise VerifyError(f"{what} failed ({done.returncode}):\n{done.stdout[-2000:]}")
-    return done.stdout
