@@ -44,8 +44,8 @@ def write_atomic(path: str | Path, data: bytes | str) -> None:
 def new_directory(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
     """A temporary directory that becomes ``path`` when the block ends well.
 
-    On any error, Ctrl-C included, the temporary directory is removed and what stood at
-    ``path`` before is untouched.
+    On any error, Ctrl-C included, the temporary directory is removed, parents that were made for
+    it too, and what stood at ``path`` before is untouched.
 
     Args:
         path: the directory to make.
@@ -59,6 +59,7 @@ def new_directory(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
     if target.exists() and (not replace or not target.is_dir()):
         hint = "choose another name, or remove it first" if not replace else "it is no directory"
         raise UsageError(f"{target} exists: {hint}")
+    absent = [p for p in target.absolute().parents if not p.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
@@ -82,6 +83,9 @@ def new_directory(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
         raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        for parent in absent:
+            with suppress(OSError):
+                parent.rmdir()  # one that was made above and holds nothing
 
 
 def sha256_file(path: str | Path) -> str:

@@ -222,23 +222,52 @@ def test_damaged_models_are_one_line(tmp_path, place):
     assert "m.n3ic: not an n3ic model, or damaged" in done.stderr
 
 
-def test_ctrl_c_leaves_no_half_written_run(tmp_path):
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["anomaly", "--epochs", "100000"], "training the binary network"),
+        (["tomography", "--epochs", "100000", "--jobs", "2"], "training 68 networks"),
+    ],
+)
+def test_ctrl_c_leaves_no_half_written_run_and_no_process(tmp_path, words, line):
     process = subprocess.Popen(
-        [*N3IC, "train", "anomaly", "--epochs", "100000"],
+        [*N3IC, "train", *words],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # a terminal, too, signals the whole group
+        # a shell's background jobs ignore the signal, and their children inherit that
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr is not None
-    for line in process.stderr:
-        if "training the binary network" in line:
+    for told in process.stderr:
+        if line in told:
             break
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
+    time.sleep(3)
+    os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted" in err
-    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+    assert "Traceback" not in err
+    assert list(tmp_path.rglob("*")) == []
+    assert not running_in_group(process.pid)
+
+
+def running_in_group(group):
+    """Processes of a process group that are not dead, waited for a little."""
+    for _ in range(50):
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
+            except OSError:
+                continue  # it ended meanwhile
+            if int(of) == group and state != "Z":
+                found.append(stat.parent.name)
+        if not found:
+            break
+        time.sleep(0.1)
+    return found
 
 
 def test_a_closed_pipe_ends_quietly(place, flows):
