@@ -9,8 +9,9 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -238,7 +239,31 @@ def simulate(simulation: Simulation, note: Note | None = None) -> Trace:
         N3icError: the program failed.
     """
     with ExitStack() as stack:
-        executable = program(stack, note)
+        return _run(program(stack, note), simulation, note, _Running())
+
+
+class _Running:
+    """Programs that run in threads, so that all of them can be ended."""
+
+    def __init__(self) -> None:
+        self._processes: list[subprocess.Popen[str]] = []
+        self._ended = False
+
+    def add(self, process: subprocess.Popen[str]) -> None:
+        """Count a program in; it ends at once where the others have been ended."""
+        self._processes.append(process)
+        if self._ended:
+            process.kill()
+
+    def end(self) -> None:
+        """End every program, those that are yet to be added too."""
+        self._ended = True
+        for process in self._processes:
+            process.kill()
+
+
+def _run(executable: Path, simulation: Simulation, note: Note | None, running: _Running) -> Trace:
+    with ExitStack() as stack:
         output = stack.enter_context(tempfile.TemporaryFile(prefix="n3ic-ns3-"))
         process = stack.enter_context(
             subprocess.Popen(
@@ -251,6 +276,7 @@ def simulate(simulation: Simulation, note: Note | None = None) -> Trace:
         )
         # Runs before Popen's own exit, which waits: without this, Ctrl-C would leave a child.
         stack.callback(process.kill)
+        running.add(process)
         complaints = _follow(process, note)
         if process.wait():
             raise N3icError(
@@ -293,6 +319,7 @@ def generate(
     out: str | Path | None = None,
     *,
     runs: int = 1,
+    jobs: int | None = None,
     note: Note | None = None,
 ) -> Path:
     """Simulate and write a trace file, whole or not at all.
@@ -302,6 +329,8 @@ def generate(
         out: the file to write; ``tomography.tomo.xz`` where None.
         runs: how many independent runs to join, of ``duration`` each: substreams ``run``,
             ``run + 1`` and so on of the seed.
+        jobs: how many of them run at once; as many as there are cores if None. The trace is the
+            same.
         note: called with lines about the progress.
 
     Raises:
@@ -309,17 +338,40 @@ def generate(
         UsageError: an option is out of range, or the file cannot stand there.
         N3icError: the program failed, or the file cannot be written.
     """
-    from dataclasses import replace
-
     simulation = simulation or Simulation()
     if runs < 1:
         raise UsageError(f"--runs: expected 1 or more, got {runs}")
     target = Path(out) if out is not None else Path(f"tomography{SUFFIX}")
     if target.is_dir() or not target.absolute().parent.is_dir():
         raise UsageError(f"{target}: name a file in an existing folder")
-    traces = []
-    for i in range(runs):
-        if note and runs > 1:
-            note(f"run {i + 1} of {runs}")
-        traces.append(simulate(replace(simulation, run=simulation.run + i), note))
+    traces = _simulate_runs(
+        [replace(simulation, run=simulation.run + i) for i in range(runs)],
+        jobs or os.cpu_count() or 1,
+        note,
+    )
     return join(traces).save(target)
+
+
+def _simulate_runs(runs: list[Simulation], jobs: int, note: Note | None) -> list[Trace]:
+    """Traces of several simulations, ``jobs`` at a time; none goes on once one has failed."""
+    with ExitStack() as stack:
+        executable = program(stack, note)
+        running = _Running()
+        pool = stack.enter_context(ThreadPoolExecutor(min(jobs, len(runs))))
+
+        def one(run: Simulation) -> Trace:
+            def tell(text: str) -> None:
+                if note:
+                    note(f"run {run.run}: {text}" if len(runs) > 1 else text)
+
+            return _run(executable, run, tell, running)
+
+        futures = [pool.submit(one, run) for run in runs]
+        try:
+            for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+                future.result()
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            running.end()
+            raise

@@ -70,6 +70,35 @@ def test_an_interrupt_ends_the_program_and_leaves_nothing(tmp_path, monkeypatch)
     assert [p.name for p in tmp_path.iterdir()] == ["tool"]
 
 
+def test_one_failing_run_ends_the_others_and_leaves_nothing(tmp_path, monkeypatch):
+    body = 'case "$*" in *--run=2*) sleep 1; echo broken >&2; exit 2;; esac; exec sleep 600'
+    stand_in(tmp_path, monkeypatch, body)
+    started = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        simulate.subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1]
+    )
+    with pytest.raises(N3icError, match="broken"):
+        simulate.generate(Simulation(duration=1), tmp_path / "a.tomo.xz", runs=3, jobs=2)
+    assert all(process.returncode for process in started)
+    assert [p.name for p in tmp_path.iterdir()] == ["tool"]
+
+
+@pytest.mark.parametrize("option", ["runs", "jobs"])
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5"])
+def test_counts_are_whole_numbers(tmp_path, option, value):
+    with pytest.raises(UsageError, match=f"--{option}"):
+        DATASET.generate_file(tmp_path / "a.tomo.xz", {option: value})
+
+
+@needs_ns3
+def test_runs_side_by_side_are_those_one_after_the_other(tmp_path):
+    short = Simulation(duration=0.2, warmup=0.1)
+    one = simulate.generate(short, tmp_path / "1.tomo.xz", runs=3, jobs=1)
+    two = simulate.generate(short, tmp_path / "2.tomo.xz", runs=3, jobs=3)
+    assert one.read_bytes() == two.read_bytes()
+
+
 @needs_ns3
 def test_the_same_seed_gives_the_bundled_trace(tmp_path, monkeypatch):
     header = DATASET.load().trace_header
@@ -85,7 +114,7 @@ def test_the_same_seed_gives_the_bundled_trace(tmp_path, monkeypatch):
     start = header["runs"][0]["rows"]
     rows = slice(start, start + len(made))
     assert len(made) == 100
-    assert np.array_equal(made.delays, bundled.matrix(list(bundled.features))[rows])
+    assert np.array_equal(made.delays, bundled.matrix([p["name"] for p in header["paths"]])[rows])
     occupancy = np.stack([v[rows] for v in bundled.occupancy.values()], axis=1)
     assert np.array_equal(made.occupancy, occupancy)
     same = {"paths", "queues", "link_mbps", "load", "incast", "queue_bytes", "seed", "interval_ns"}
