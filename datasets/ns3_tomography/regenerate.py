@@ -8,7 +8,7 @@ from n3ic.datasets.ns3_tomography import BUNDLED
 from n3ic.datasets.ns3_tomography.simulate import Simulation, generate
 from n3ic.errors import N3icError
 
-SIMULATION = Simulation(duration=60, seed=20220404)
+SIMULATION = Simulation(duration=60, seed=20261121)
 RUNS = 5
 
 

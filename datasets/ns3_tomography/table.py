@@ -24,6 +24,7 @@ from n3ic.table import Feature, FlowTable, SourceFile
 
 CLASSES = ("free", "congested")
 THRESHOLD = 10.0
+LEAST = "least_"  # how the names of derived features begin; those of the delays: owd_
 MIN_CLASS_ROWS = 50  # fewer rows of a class cannot be split, learned and tested
 
 
@@ -55,23 +56,50 @@ class TomographyTable(FlowTable):
 
 
 def catalogue(header: Mapping[str, Any]) -> tuple[Feature, ...]:
-    """What the features of a trace mean: one one-way delay a path."""
+    """What the features of a trace mean: a one-way delay a path, and the least through a queue."""
     unit_us = header["delay_unit_ns"] / 1000
-    return tuple(
-        Feature(
-            name=path["name"],
-            meaning=f"one-way delay of server {path['server']}'s probe to server 0 through "
-            f"{', '.join(q.split('_')[0] for q in path['path'])}; {MISSING} where it had not "
-            "arrived when its interval ended",
+
+    def feature(name: str, meaning: str, reason: str) -> Feature:
+        return Feature(
+            name=name,
+            meaning=f"{meaning}; {MISSING} where none had arrived when the interval ended",
             source_unit="us",
             unit=f"x {unit_us:g} us",
             scale=1 / unit_us,
             bits=8,
             nic=True,
-            nic_reason="the NIC subtracts the sender's time in the probe from its own clock",
+            nic_reason=reason,
+        )
+
+    delays = tuple(
+        feature(
+            path["name"],
+            f"one-way delay of server {path['server']}'s probe to server 0 through "
+            f"{', '.join(q.split('_')[0] for q in path['path'])}",
+            "the NIC subtracts the sender's time in the probe from its own clock",
         )
         for path in header["paths"]
     )
+    least = tuple(
+        feature(
+            f"{LEAST}{queue}",
+            f"least one-way delay of the {len(paths)} probes that cross the queue {queue}",
+            "the NIC keeps a running minimum as the probes arrive",
+        )
+        for queue, paths in shared_queues(header).items()
+    )
+    return delays + least
+
+
+def shared_queues(header: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Queues that several probes cross, with the numbers of these probes' paths.
+
+    The least of their delays is what a full queue cannot leave small: whatever else they meet,
+    all of them have waited in it.
+    """
+    paths = [path["path"] for path in header["paths"]]
+    crossing = {q: [i for i, path in enumerate(paths) if q in path] for q in header["queues"]}
+    return {queue: ids for queue, ids in crossing.items() if len(ids) > 1}
 
 
 def from_trace(
@@ -87,9 +115,12 @@ def from_trace(
     """
     columns = trace.delays.astype(np.int64)
     occupancy = trace.occupancy.astype(np.int64)
+    features = {p: np.ascontiguousarray(columns[:, i]) for i, p in enumerate(trace.paths)}
+    for queue, ids in shared_queues(trace.header).items():
+        features[f"{LEAST}{queue}"] = columns[:, ids].min(axis=1)
     return TomographyTable(
         name=name,
-        features={p: np.ascontiguousarray(columns[:, i]) for i, p in enumerate(trace.paths)},
+        features=features,
         catalogue=catalogue(trace.header),
         label=np.asarray(trace.congested(THRESHOLD).any(axis=1), dtype=np.int64),
         classes=CLASSES,

@@ -13,6 +13,7 @@ from n3ic.datasets.ns3_tomography import BUNDLED, DATASET, USECASE
 from n3ic.datasets.ns3_tomography import trace as traces
 from n3ic.datasets.ns3_tomography.table import load, queue_tables
 from n3ic.errors import DataError, N3icWarning, UsageError
+from n3ic.pipeline import choose_input
 from n3ic.split import split
 
 
@@ -141,7 +142,7 @@ def test_other_link_speeds_have_their_own_unit(tmp_path):
 
 def test_the_bundled_trace_is_the_one_of_the_card(table):
     assert len(table) == 30_000
-    assert len(table.features) == 19
+    assert len([n for n in table.features if n.startswith("owd_")]) == 19
     assert len(table.queues) == 17
     assert table.sha256 in DATASET.card
     assert BUNDLED in DATASET.card
@@ -156,6 +157,24 @@ def test_every_path_is_distinct_and_covers_the_queues(table):
     others = [tuple(p["path"]) for p in table.trace_header["other_probes"]]
     assert len(others) == 12
     assert set(others) <= set(paths)
+
+
+def test_the_least_delay_through_a_queue_is_a_feature_where_several_probes_cross_it(table):
+    paths = {p["name"]: p["path"] for p in table.trace_header["paths"]}
+    crossing = {q: [n for n, path in paths.items() if q in path] for q in table.queues}
+    shared = {q: names for q, names in crossing.items() if len(names) > 1}
+    assert set(table.features) - set(paths) == {f"least_{q}" for q in shared}
+    assert len(crossing["tor0_server0"]) == 19
+    for queue, names in shared.items():
+        least = table.matrix(names).min(axis=1)
+        assert np.array_equal(table.features[f"least_{queue}"], least)
+
+
+def test_the_papers_recipe_reads_the_19_delays_as_they_are(table):
+    (queue,) = queue_tables(table, "0").values()
+    spec, _ = choose_input(queue, USECASE.recipes["paper"])
+    assert [f.feature for f in spec.fields] == [n for n in table.features if n.startswith("owd_")]
+    assert spec.n_bits == 152
 
 
 def test_the_test_rows_of_the_time_split_are_a_run_of_their_own(table):
