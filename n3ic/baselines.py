@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from n3ic.bits import Bits
 
 TREE_DEPTHS = (3, 6, 9)
-BOOSTING_ROUNDS = 200
 
 
 class Classifier(Protocol):
@@ -42,39 +41,20 @@ class Rows:
     label: NDArray[np.int64]
 
 
-def boosting(train: Rows, seed: int) -> Classifier:
-    """Gradient-boosted trees on the integer columns, fitted."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    trees = HistGradientBoostingClassifier(
-        max_iter=BOOSTING_ROUNDS, early_stopping=False, random_state=seed
-    )
-    fitted: Classifier = trees.fit(train.columns, train.label)
-    return fitted
-
-
-def baselines(
-    train: Rows,
-    validation: Rows,
-    test: Rows,
-    n_classes: int,
-    hidden: tuple[int, ...],
-    seed: int,
-    boosted: Classifier | None = None,
+def shapeless_baselines(
+    train: Rows, test: Rows, n_classes: int, seed: int, boosted: Classifier
 ) -> Iterator[Prediction]:
-    """Predictions on the test rows of every baseline, one after the other.
+    """Predictions on the test rows of the baselines that have no neurons, one after the other.
 
-    They are the majority class, decision trees of depth 3, 6 and 9 and the float MLP of the
-    same shape on the network's input bits, and gradient-boosted trees on the integer columns.
+    They are the majority class, decision trees of depth 3, 6 and 9 on the network's input bits,
+    and gradient-boosted trees on the integer columns.
 
     Args:
         train: rows to fit.
-        validation: rows that choose the float MLP's epoch.
         test: rows to predict.
         n_classes: number of classes.
-        hidden: neurons of the float MLP's hidden layers.
         seed: of every baseline.
-        boosted: boosted trees that are fitted already.
+        boosted: boosted trees, fitted to the integer columns of the training rows.
     """
     from sklearn.tree import DecisionTreeClassifier
 
@@ -84,10 +64,8 @@ def baselines(
         tree = DecisionTreeClassifier(max_depth=depth, random_state=seed)
         tree.fit(train.bits, train.label)
         yield _prediction(f"tree_depth_{depth}", tree.predict_proba(test.bits), tree, n_classes)
-    model = boosted or boosting(train, seed)
-    odds = model.predict_proba(test.columns)
-    yield _prediction("hist_gradient_boosting", odds, model, n_classes)
-    yield _float_mlp(train, validation, test, n_classes, hidden, seed)
+    odds = boosted.predict_proba(test.columns)
+    yield _prediction("hist_gradient_boosting", odds, boosted, n_classes)
 
 
 def class_probabilities(
@@ -106,9 +84,19 @@ def _prediction(
     return Prediction(name, scores.argmax(axis=1).astype(np.int64), scores)
 
 
-def _float_mlp(
+def float_mlp(
     train: Rows, validation: Rows, test: Rows, n_classes: int, hidden: tuple[int, ...], seed: int
 ) -> Prediction:
+    """Prediction on the test rows of the float MLP of a shape, on the network's input bits.
+
+    Args:
+        train: rows to fit.
+        validation: rows that choose the epoch.
+        test: rows to predict.
+        n_classes: number of classes.
+        hidden: neurons of the hidden layers.
+        seed: of the weights and the shuffling.
+    """
     from n3ic.train.floating import fit_float_mlp
 
     scores = fit_float_mlp(

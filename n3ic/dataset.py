@@ -83,12 +83,24 @@ class UseCase:
         """
         return {"": table}
 
+    def shapes(self, options: Mapping[str, Any]) -> Sequence[tuple[int, ...]]:
+        """Hidden layers of the networks that a run compares with its own; none by default.
+
+        Args:
+            options: the use case's own options, checked.
+
+        Raises:
+            UsageError: the options name no shapes.
+        """
+        return ()
+
     def finish(
         self,
         directory: Path,
         table: FlowTable,
         results: Mapping[str, Result],
         options: Mapping[str, Any],
+        compared: Mapping[tuple[int, ...], Mapping[str, Result]],
     ) -> Mapping[str, Any]:
         """Add what the use case alone knows to a run: pictures, tables, figures.
 
@@ -97,6 +109,7 @@ class UseCase:
             table: what was trained on.
             results: result of each task.
             options: the use case's own options.
+            compared: results of each task for the other shapes, see :meth:`shapes`.
 
         Returns:
             Entries to add to ``metrics.json``.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,14 +13,16 @@ from numpy.typing import NDArray
 from n3ic.bits import Bits, pack
 from n3ic.errors import ModelError, UsageError
 from n3ic.evaluate import Evaluation, evaluate
-from n3ic.inputs import Field, InputSpec
+from n3ic.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model import BinaryModel
 from n3ic.recipe import Recipe
 from n3ic.split import Protocol, Split, split, twins
 from n3ic.table import FlowTable
 
 if TYPE_CHECKING:
-    from n3ic.baselines import Prediction
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    from n3ic.baselines import Prediction, Rows
     from n3ic.train.fit import Epoch, Progress
     from n3ic.train.network import BinaryMLP
 
@@ -61,8 +64,29 @@ class Result:
     rows: Mapping[str, int]
 
 
+def candidates(table: FlowTable, recipe: Recipe) -> tuple[str, ...]:
+    """The features that a recipe chooses from.
+
+    Raises:
+        UsageError: a column does not exist.
+    """
+    if not recipe.columns:
+        return table.usable
+    names: list[str] = []
+    for pattern in recipe.columns:
+        found = [n for n in table.features if fnmatchcase(n, pattern)]
+        if not found:
+            raise UsageError(f"{table.name} has no column {pattern}")
+        names += found
+    return tuple(dict.fromkeys(names))
+
+
 def choose_input(
-    table: FlowTable, recipe: Recipe, *, seed: int = 0
+    table: FlowTable,
+    recipe: Recipe,
+    *,
+    seed: int = 0,
+    trees: HistGradientBoostingClassifier | None = None,
 ) -> tuple[InputSpec, dict[str, float]]:
     """Choose the input bits on a table of training rows.
 
@@ -70,6 +94,7 @@ def choose_input(
         table: training rows only.
         recipe: which columns, how many features and bits, and how they are cut.
         seed: of the boosted trees.
+        trees: boosted trees that are fitted to all of the recipe's columns already.
 
     Returns:
         The spec, and the chi-squared statistic of every candidate feature.
@@ -79,16 +104,13 @@ def choose_input(
     """
     from n3ic import select
 
-    names = recipe.columns or table.usable
-    unknown = [n for n in names if n not in table.features]
-    if unknown:
-        raise UsageError(f"{table.name} has no column {', '.join(unknown)}")
-    columns = {n: table.features[n] for n in names}
+    columns = {n: table.features[n] for n in candidates(table, recipe)}
     catalogue = {f.name: f for f in table.catalogue}
     scores = select.chi2_scores(columns, table.label)
     if recipe.features:
         kept = select.chi2_features(columns, table.label, recipe.features)
         columns = {n: columns[n] for n in kept}
+        trees = None  # those saw columns that are gone
     fields: tuple[Field, ...]
     if recipe.encoding == "binary":
         fields = select.binary_fields(tuple(columns), recipe.field_bits, catalogue=catalogue)
@@ -101,11 +123,12 @@ def choose_input(
             recipe.bits,
             hidden=recipe.training.hidden,
             seed=seed,
+            trees=trees,
             catalogue=catalogue,
         )
     else:
         fields = select.boosted_fields(
-            columns, table.label, recipe.bits, seed=seed, catalogue=catalogue
+            columns, table.label, recipe.bits, seed=seed, trees=trees, catalogue=catalogue
         )
     spec = InputSpec(fields)
     if spec.n_bits > recipe.bits:
@@ -114,6 +137,97 @@ def choose_input(
             f"more than the budget of {recipe.bits}; take fewer features or more bits"
         )
     return spec, scores
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Rows split and encoded, and what networks of every shape on them share.
+
+    Attributes:
+        table: what is trained on.
+        parts: its split.
+        protocol: how it was split.
+        seed: of everything random.
+        spec: the input bits.
+        feature_scores: chi-squared statistic of each candidate feature on the training rows.
+        bits: of all rows, bool of shape ``(rows, inputs)``.
+        train: rows to train on.
+        validation: rows to choose with.
+        test: rows to evaluate on once.
+        teacher: class probabilities of the training rows from boosted trees; None where the
+            recipe distils from none.
+        others: predictions of the baselines that have no shape.
+    """
+
+    table: FlowTable
+    parts: Split
+    protocol: Protocol
+    seed: int
+    spec: InputSpec
+    feature_scores: Mapping[str, float]
+    bits: Bits = field(repr=False)
+    train: Rows = field(repr=False)
+    validation: Rows = field(repr=False)
+    test: Rows = field(repr=False)
+    teacher: NDArray[np.float64] | None = field(repr=False)
+    others: tuple[Prediction, ...] = field(repr=False)
+
+
+def prepare(
+    table: FlowTable,
+    recipe: Recipe,
+    *,
+    protocol: Protocol,
+    seed: int,
+    with_baselines: bool,
+    say: Stage,
+) -> Prepared:
+    """Split a table and choose its input bits; see :func:`train`."""
+    from n3ic.baselines import Rows, class_probabilities, shapeless_baselines
+    from n3ic.select import boosted_trees
+
+    parts = split(table, protocol, seed)
+    n_classes = len(table.classes)
+    absent = set(range(n_classes)) - set(table.label[parts.train].tolist())
+    if len(absent) > n_classes - 2:
+        raise UsageError(f"{table.name}: the training rows have fewer than two classes")
+    names = candidates(table, recipe)
+    trees = None
+    if with_baselines or recipe.training.distill:
+        say("training boosted trees")
+        own = {n: table.features[n][parts.train] for n in names}
+        trees = boosted_trees(own, table.label[parts.train], seed=seed)
+    say("choosing input bits")
+    spec, scores = choose_input(table.rows(parts.train), recipe, seed=seed, trees=trees)
+    bits = spec.encode(table.features)
+    columns = np.clip(table.matrix(names), 0, UINT32_MAX)
+
+    def rows(index: NDArray[np.int64]) -> Rows:
+        return Rows(bits[index], columns[index], table.label[index])
+
+    train_rows, test = rows(parts.train), rows(parts.test)
+    teacher = None
+    if trees is not None and recipe.training.distill:
+        teacher = class_probabilities(trees.predict_proba(train_rows.columns), trees, n_classes)
+    others = []
+    if with_baselines and trees is not None:
+        for other in shapeless_baselines(train_rows, test, n_classes, seed, trees):
+            say(f"baseline: {other.name}")
+            others.append(other)
+    return Prepared(
+        table,
+        parts,
+        protocol,
+        seed,
+        spec,
+        scores,
+        bits,
+        train_rows,
+        rows(parts.validation),
+        test,
+        teacher,
+        tuple(others),
+    )
 
 
 def train(
@@ -143,77 +257,107 @@ def train(
         DataError: the table cannot be split that way.
         UsageError: the recipe does not fit the table.
     """
-    from n3ic.baselines import Rows, baselines, boosting, class_probabilities
+    (result,) = train_shapes(
+        table,
+        recipe,
+        [recipe.training.hidden],
+        protocol=protocol,
+        seed=seed,
+        name=name,
+        with_baselines=with_baselines,
+        progress=progress,
+        stage=stage,
+    )
+    return result
+
+
+def train_shapes(
+    table: FlowTable,
+    recipe: Recipe,
+    shapes: Sequence[tuple[int, ...]],
+    *,
+    protocol: Protocol = "random",
+    seed: int = 0,
+    name: str = "model",
+    with_baselines: bool = True,
+    progress: Progress | None = None,
+    stage: Stage | None = None,
+) -> Iterator[Result]:
+    """Train networks of several shapes on the same rows, one after the other.
+
+    Rows, input bits and the baselines that have no shape are shared, so that this takes less
+    than :func:`train` for each; the results are the same.
+
+    Args:
+        table: labelled flows.
+        recipe: everything else that decides the networks.
+        shapes: neurons of the hidden layers of each network.
+        protocol: how the rows are split.
+        seed: of the split, the choice of bits, and the training.
+        name: the models' name.
+        with_baselines: whether the baselines are trained, too.
+        progress: called after every epoch.
+        stage: called with a line about each step.
+
+    Raises:
+        DataError: the table cannot be split that way.
+        UsageError: the recipe does not fit the table.
+    """
+    say = stage or (lambda _: None)
+    prepared: Prepared | None = None
+    for hidden in shapes:
+        own = recipe.with_options({"hidden": tuple(hidden)})
+        if prepared is None or recipe.encoding == "weighted":  # weighted bits are for a shape
+            prepared = prepare(
+                table, own, protocol=protocol, seed=seed, with_baselines=with_baselines, say=say
+            )
+        yield _train(prepared, own, name, with_baselines, progress, say)
+
+
+def _train(
+    prepared: Prepared,
+    recipe: Recipe,
+    name: str,
+    with_baselines: bool,
+    progress: Progress | None,
+    say: Stage,
+) -> Result:
+    from n3ic.baselines import float_mlp
     from n3ic.train.fit import fit_network
     from n3ic.train.fold import fold
 
-    say = stage or (lambda _: None)
-    parts = split(table, protocol, seed)
-    n_classes = len(table.classes)
-    absent = set(range(n_classes)) - set(table.label[parts.train].tolist())
-    if len(absent) > n_classes - 2:
-        raise UsageError(f"{table.name}: the training rows have fewer than two classes")
-    say("choosing input bits")
-    spec, scores = choose_input(table.rows(parts.train), recipe, seed=seed)
-    bits = spec.encode(table.features)
-    columns = table.matrix(recipe.columns or table.usable)
-
-    def rows(index: NDArray[np.int64]) -> Rows:
-        return Rows(bits[index], columns[index], table.label[index])
-
-    train_rows, held, test = rows(parts.train), rows(parts.validation), rows(parts.test)
-    boosted = teacher = None
-    if with_baselines or recipe.training.distill:
-        say("training boosted trees")
-        boosted = boosting(train_rows, seed)
-        if recipe.training.distill:
-            odds = boosted.predict_proba(train_rows.columns)
-            teacher = class_probabilities(odds, boosted, n_classes)
+    rows, held, seed = prepared.train, prepared.validation, prepared.seed
+    n_classes = len(prepared.table.classes)
     say("training the binary network")
     trained = fit_network(
-        train_rows.bits,
-        train_rows.label,
+        rows.bits,
+        rows.label,
         n_classes,
         recipe.training,
         seed=seed,
         validation=(held.bits, held.label),
-        teacher=teacher,
+        teacher=prepared.teacher,
         progress=progress,
     )
     model = fold(
         trained.network,
-        spec,
-        table.classes,
+        prepared.spec,
+        prepared.table.classes,
         name=name,
-        provenance=_provenance(table, recipe, protocol, seed),
+        provenance=_provenance(prepared.table, recipe, prepared.protocol, seed),
     )
     say("comparing the folded network with the trained one")
-    check_fold(trained.network, model, bits)
+    check_fold(trained.network, model, prepared.bits)
     if recipe.training.polish:
         from n3ic.train.polish import polish
 
         say("polishing the integer network")
-        model = polish(
-            model,
-            pack(train_rows.bits),
-            train_rows.label,
-            rounds=recipe.training.polish,
-            seed=seed,
-        )
-    return _result(
-        table,
-        parts,
-        protocol,
-        recipe,
-        model,
-        bits,
-        trained.history,
-        scores,
-        baselines(train_rows, held, test, n_classes, recipe.training.hidden, seed, boosted)
-        if with_baselines
-        else (),
-        say,
-    )
+        model = polish(model, pack(rows.bits), rows.label, rounds=recipe.training.polish, seed=seed)
+    others = list(prepared.others)
+    if with_baselines:
+        say("baseline: float_mlp")
+        others.append(float_mlp(rows, held, prepared.test, n_classes, recipe.training.hidden, seed))
+    return _result(prepared, recipe, model, trained.history, others)
 
 
 def check_fold(network: BinaryMLP, model: BinaryModel, bits: Bits) -> None:
@@ -252,17 +396,13 @@ def _provenance(table: FlowTable, recipe: Recipe, protocol: str, seed: int) -> d
 
 
 def _result(
-    table: FlowTable,
-    parts: Split,
-    protocol: Protocol,
+    prepared: Prepared,
     recipe: Recipe,
     model: BinaryModel,
-    bits: Bits,
     history: tuple[Epoch, ...],
-    feature_scores: Mapping[str, float],
-    others: Iterable[Prediction],
-    say: Stage,
+    others: Sequence[Prediction],
 ) -> Result:
+    table, parts, bits = prepared.table, prepared.parts, prepared.bits
     twin = twins(table, parts.train, parts.test)
     n_classes = len(table.classes)
     label = table.label[parts.test]
@@ -274,24 +414,22 @@ def _result(
 
     test = figures(parts.test, ~twin)
     kept = {"binary": model.scores(pack(bits[parts.test])).astype(np.float64)}
-    beside = {}
-    for other in others:
-        say(f"baseline: {other.name}")
-        beside[other.name] = evaluate(label, other.predicted, other.scores, n_classes, unseen=~twin)
-        if other.scores is not None:
-            kept[other.name] = other.scores
+    kept |= {other.name: other.scores for other in others if other.scores is not None}
     trained_right = model.trace(pack(bits[parts.train])).classes == table.label[parts.train]
     return Result(
         model=model,
-        protocol=protocol,
+        protocol=prepared.protocol,
         recipe=recipe,
         test=test,
         validation=figures(parts.validation, None),
         train_accuracy=float(trained_right.mean()),
         twin_share=float(twin.mean()),
-        baselines=beside,
+        baselines={
+            other.name: evaluate(label, other.predicted, other.scores, n_classes, unseen=~twin)
+            for other in others
+        },
         history=history,
-        feature_scores=feature_scores,
+        feature_scores=prepared.feature_scores,
         test_label=label,
         test_scores=kept,
         rows={

@@ -99,8 +99,8 @@ class Recipe:
         bits: total budget of input bits.
         features: how many features chi-squared keeps; 0 for all of the columns.
         field_bits: bits of one ``binary`` field.
-        columns: the features to choose from; empty for all that a NIC can compute and that do
-            not leak the capture set-up.
+        columns: the features to choose from, or patterns such as ``owd_*``; empty for all that
+            a NIC can compute and that do not leak the capture set-up.
         training: how the network is trained.
     """
 

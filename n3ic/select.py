@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,14 @@ from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.table import Feature
 
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
 __all__ = [
     "binary_fields",
     "boosted_cuts",
     "boosted_fields",
+    "boosted_trees",
     "chi2_features",
     "chi2_scores",
     "quantile_fields",
@@ -187,15 +192,15 @@ def _quantile_cuts(column: NDArray[np.int64], count: int) -> list[int]:
     return sorted(chosen)
 
 
-def boosted_cuts(
+def boosted_trees(
     columns: Columns,
     label: NDArray[np.int64],
     *,
     rounds: int = 200,
     leaves: int = 31,
     seed: int = 0,
-) -> dict[Cut, float]:
-    """Cuts that gradient-boosted trees split at, with the loss that each saved in total.
+) -> HistGradientBoostingClassifier:
+    """Gradient-boosted trees, fitted to integer columns; the same on any number of cores.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
@@ -203,27 +208,36 @@ def boosted_cuts(
         rounds: boosting rounds.
         leaves: largest number of leaves a tree.
         seed: seed of the boosting.
-
-    Returns:
-        Gain per cut ``(feature, value)``, ``value >= cut`` being the right branch.
     """
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier
         from threadpoolctl import threadpool_limits
     except ImportError as error:
         raise _missing() from error
-    names, matrix = _table(columns, label)
-    model = HistGradientBoostingClassifier(
+    _, matrix = _table(columns, label)
+    trees = HistGradientBoostingClassifier(
         max_iter=rounds, max_leaf_nodes=leaves, early_stopping=False, random_state=seed
     )
     # One thread: parallel sums of floats would make the cuts depend on the number of cores.
     with threadpool_limits(1):
-        model.fit(np.clip(matrix, 0, UINT32_MAX), label)
+        return trees.fit(np.clip(matrix, 0, UINT32_MAX), label)
+
+
+def boosted_cuts(names: Sequence[str], trees: HistGradientBoostingClassifier) -> dict[Cut, float]:
+    """Cuts that gradient-boosted trees split at, with the loss that each saved in total.
+
+    Args:
+        names: the features that the trees were fitted to, in that order.
+        trees: see :func:`boosted_trees`.
+
+    Returns:
+        Gain per cut ``(feature, value)``, ``value >= cut`` being the right branch.
+    """
     gains: dict[Cut, float] = {}
     # scikit-learn keeps the trees of this estimator in `_predictors` alone: one list a round,
     # one tree a class, each with its nodes as a record array.
-    for trees in model._predictors:
-        for tree in trees:
+    for round_ in trees._predictors:
+        for tree in round_:
             for node in tree.nodes:
                 threshold = float(node["num_threshold"])
                 if node["is_leaf"] or not math.isfinite(threshold):
@@ -239,9 +253,8 @@ def boosted_fields(
     label: NDArray[np.int64],
     bits: int,
     *,
-    rounds: int = 200,
-    leaves: int = 31,
     seed: int = 0,
+    trees: HistGradientBoostingClassifier | None = None,
     catalogue: Mapping[str, Feature] | None = None,
 ) -> tuple[Field, ...]:
     """Thermometer fields of the ``bits`` cuts that serve gradient-boosted trees best.
@@ -250,9 +263,8 @@ def boosted_fields(
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
         label: class index of each row, shape ``(rows,)``.
         bits: total bit budget.
-        rounds: boosting rounds.
-        leaves: largest number of leaves a tree.
         seed: seed of the boosting.
+        trees: those of :func:`boosted_trees` on these columns, where they are fitted already.
         catalogue: what the features mean, for their units.
 
     Returns:
@@ -261,7 +273,7 @@ def boosted_fields(
     """
     if bits < 1:
         raise UsageError(f"{bits} input bits asked for; take at least 1")
-    gains = boosted_cuts(columns, label, rounds=rounds, leaves=leaves, seed=seed)
+    gains = boosted_cuts(tuple(columns), trees or boosted_trees(columns, label, seed=seed))
     chosen = sorted(gains, key=lambda cut: (-gains[cut], cut))[:bits]
     if len(chosen) < bits:
         chosen += _spare_cuts(columns, chosen, bits - len(chosen))
@@ -277,6 +289,7 @@ def weighted_fields(
     candidates: int = 384,
     most_copies: int = 16,
     seed: int = 0,
+    trees: HistGradientBoostingClassifier | None = None,
     catalogue: Mapping[str, Feature] | None = None,
 ) -> tuple[Field, ...]:
     """Thermometer fields of boosted cuts, each cut there as often as it earns.
@@ -294,13 +307,14 @@ def weighted_fields(
         candidates: how many cuts to choose from.
         most_copies: most bits of one cut.
         seed: seed of the boosting and of the network.
+        trees: those of :func:`boosted_trees` on these columns, where they are fitted already.
         catalogue: what the features mean, for their units.
 
     Returns:
         Fields of ``bits`` bits in total. The first field of a feature has each of its cuts
         once; further fields of it have the cuts that are there again.
     """
-    fields = boosted_fields(columns, label, candidates, seed=seed, catalogue=catalogue)
+    fields = boosted_fields(columns, label, candidates, seed=seed, trees=trees, catalogue=catalogue)
     if not fields:
         return ()
     try:

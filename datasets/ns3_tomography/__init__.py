@@ -70,8 +70,8 @@ class Ns3Tomography:
 
         Args:
             out: the file to write; ``tomography.tomo.xz`` where None.
-            options: options of :class:`~n3ic.datasets.ns3_tomography.simulate.Simulation` and
-                ``runs``, as text.
+            options: options of :class:`~n3ic.datasets.ns3_tomography.simulate.Simulation`,
+                ``runs`` and ``jobs``, as text.
             note: called with lines about the progress.
 
         Raises:
@@ -83,10 +83,15 @@ class Ns3Tomography:
         from n3ic.errors import UsageError
 
         given = dict(options)
-        runs = given.pop("runs", "1")
-        if not runs.isdecimal():
-            raise UsageError(f"--runs: {runs!r} is not a whole number")
-        return generate(Simulation.from_text(given), out, runs=int(runs), note=note)
+        counts: dict[str, int | None] = {"runs": 1, "jobs": None}
+        for name in counts:
+            if name in given:
+                text = given.pop(name)
+                if not text.isdecimal() or int(text) < 1:
+                    raise UsageError(f"--{name}: {text!r} is not a whole number above 0")
+                counts[name] = int(text)
+        simulation = Simulation.from_text(given)
+        return generate(simulation, out, runs=counts["runs"] or 1, jobs=counts["jobs"], note=note)
 
 
 @dataclass(frozen=True)
@@ -99,17 +104,24 @@ class Tomography(UseCase):
 
         return queue_tables(table, str(options["queue"]), float(options["threshold"]))
 
+    def shapes(self, options: Mapping[str, Any]) -> Sequence[tuple[int, ...]]:
+        """The paper's three shapes, or those that were asked for."""
+        from n3ic.datasets.ns3_tomography.recipes import shapes_from_text
+
+        return shapes_from_text(str(options["shapes"]))
+
     def finish(
         self,
         directory: Path,
         table: FlowTable,
         results: Mapping[str, Result],
         options: Mapping[str, Any],
+        compared: Mapping[tuple[int, ...], Mapping[str, Result]],
     ) -> Mapping[str, Any]:
         """The box plot over the queues, the table of shapes, and the heat map of the test rows."""
         from n3ic.datasets.ns3_tomography.report import finish
 
-        return finish(directory, table, results, options)
+        return finish(directory, table, results, options, compared)
 
     def set_report(
         self, summary: Mapping[str, Mapping[str, Any]]
@@ -148,6 +160,6 @@ USECASE = Tomography(
     options=(
         Option("queue", "all, or a queue's number or name; several parted by commas", "all"),
         Option("threshold", "full packets above which a queue is congested", 10.0, minimum=0.0),
-        Option("shapes", "also train the paper's other shapes and draw its figure 16", False),
+        Option("shapes", "shapes to compare: paper, own (none beside), or 32-16,64-32", "paper"),
     ),
 )

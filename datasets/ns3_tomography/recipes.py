@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from n3ic.errors import UsageError
 from n3ic.recipe import Recipe, Training
 
 BITS = 152  # 19 delays of 8 bits
 SHAPES: tuple[tuple[int, ...], ...] = ((32, 16), (64, 32), (128, 64))
+
+
+def shapes_from_text(text: str) -> tuple[tuple[int, ...], ...]:
+    """Shapes that ``paper``, ``own`` (none) or a list as ``32-16,64-32`` stands for.
+
+    Raises:
+        UsageError: the text is none of these.
+    """
+    word = text.strip()
+    if word in ("paper", "own"):
+        return SHAPES if word == "paper" else ()
+    parts = [tuple(part.strip().split("-")) for part in word.split(",")]
+    if not all(n.isdecimal() and 0 < int(n) <= 65536 for part in parts for n in part):
+        raise UsageError(
+            f"--shapes: expected paper, own or hidden layers as 32-16,64-32, got {text!r}"
+        )
+    return tuple(dict.fromkeys(tuple(int(n) for n in part) for part in parts))
+
 
 RECIPES: Mapping[str, Recipe] = {
     "default": Recipe(
@@ -23,6 +42,7 @@ RECIPES: Mapping[str, Recipe] = {
         encoding="binary",
         bits=BITS,
         field_bits=8,
+        columns=("owd_*",),
         training=Training(
             hidden=(128, 64),
             ste="clip",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from n3ic.datasets.ns3_tomography.recipes import SHAPES
 from n3ic.datasets.ns3_tomography.table import TomographyTable
 from n3ic.files import write_atomic
 
@@ -199,15 +198,16 @@ def finish(
     table: FlowTable,
     results: Mapping[str, Result],
     options: Mapping[str, Any],
+    compared: Mapping[tuple[int, ...], Mapping[str, Result]],
 ) -> dict[str, Any]:
     """Add to a run what tomography alone knows; see :meth:`n3ic.dataset.UseCase.finish`."""
     from n3ic.datasets.ns3_tomography.replay import congested_in_truth, heat_map, replay
     from n3ic.plots import save
 
-    figures = [figures_of(queue, result) for queue, result in results.items()]
-    if options.get("shapes"):
-        figures += _other_shapes(table, results, options)
-        figures.sort(key=lambda f: f.shape)
+    figures = sorted(
+        (figures_of(queue, r) for of in (results, *compared.values()) for queue, r in of.items()),
+        key=lambda f: f.shape,
+    )
     plots = directory / "plots"
     plots.mkdir(exist_ok=True)
     save(box_figure(figures), plots, "queues")
@@ -224,25 +224,3 @@ def finish(
         "shapes": summary(figures),
         "probe_budget_us": {f"{link} Gb/s": us for link, us in PROBE_BUDGETS_US.items()},
     }
-
-
-def _other_shapes(
-    table: FlowTable, results: Mapping[str, Result], options: Mapping[str, Any]
-) -> list[QueueFigures]:
-    """Networks of the paper's other shapes, trained as the run's own were."""
-    from n3ic.datasets.ns3_tomography.sweep import sweep
-
-    first = next(iter(results.values()))
-    return [
-        entry.figures
-        for entry in sweep(
-            table,
-            recipe=first.recipe,
-            queue=",".join(results),
-            shapes=[s for s in SHAPES if s != first.model.shape[1:-1]],
-            thresholds=[float(options["threshold"])],
-            seeds=[int(first.model.provenance["seed"])],
-            protocol=first.protocol,
-            with_baselines=bool(first.baselines),
-        )
-    ]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from n3ic.datasets.ns3_tomography.recipes import RECIPES, SHAPES
 from n3ic.datasets.ns3_tomography.report import QueueFigures, figures_of
 from n3ic.datasets.ns3_tomography.table import THRESHOLD, queue_tables
-from n3ic.errors import MissingDependencyError, N3icError
+from n3ic.parallel import each
 
 if TYPE_CHECKING:
     from n3ic.recipe import Recipe
@@ -63,85 +61,48 @@ def sweep(
         done: called with the number of finished networks and of all.
 
     Returns:
-        One entry a network, in the order of thresholds, queues, shapes and seeds.
+        One entry a network, in the order of thresholds, queues, seeds and shapes.
 
     Raises:
         MissingDependencyError: ``dask`` is given and distributed is not installed.
         N3icError: the scheduler cannot be reached.
         UsageError: a queue does not exist or cannot be learned.
     """
-    from joblib import Parallel, delayed
-
     recipe = recipe or RECIPES["default"]
+    shapes = [tuple(shape) for shape in shapes]
     plan = [
-        (
-            i,
-            name,
-            tab,
-            replace(recipe, training=replace(recipe.training, hidden=tuple(shape))),
-            t,
-            s,
-        )
-        for i, (t, name, tab, shape, s) in enumerate(
-            (t, name, tab, shape, s)
-            for t in thresholds
-            for name, tab in queue_tables(table, queue, t).items()
-            for shape in shapes
-            for s in seeds
-        )
+        (name, labelled, recipe, shapes, t, s, protocol, with_baselines)
+        for t in thresholds
+        for name, labelled in queue_tables(table, queue, t).items()
+        for s in seeds
     ]
-    found: dict[int, Entry] = {}
-    with _workers(jobs, dask):
-        parallel = Parallel(return_as="generator" if dask else "generator_unordered")
-        for i, entry in parallel(delayed(_one)(*item, protocol, with_baselines) for item in plan):
-            found[i] = entry
-            if done:
-                done(len(found), len(plan))
-    return [found[i] for i in range(len(plan))]
+    found: dict[int, list[Entry]] = {}
+    for i, entries in each(_train_one, plan, jobs=jobs, dask=dask):
+        found[i] = entries
+        if done:
+            done(len(found) * len(shapes), len(plan) * len(shapes))
+    return [entry for i in range(len(plan)) for entry in found[i]]
 
 
-def _one(
-    index: int,
+def _train_one(
     queue: str,
     table: FlowTable,
     recipe: Recipe,
+    shapes: Sequence[tuple[int, ...]],
     threshold: float,
     seed: int,
     protocol: Protocol,
     with_baselines: bool,
-) -> tuple[int, Entry]:
-    from n3ic.pipeline import train
+) -> list[Entry]:
+    from n3ic.pipeline import train_shapes
 
-    result = train(
+    results = train_shapes(
         table,
         recipe,
+        shapes,
         protocol=protocol,
         seed=seed,
         name=f"tomography-{queue}",
         with_baselines=with_baselines,
     )
-    return index, Entry(threshold, seed, figures_of(queue, result))
-
-
-@contextmanager
-def _workers(jobs: int | None, dask: str | None) -> Iterator[None]:
-    from joblib import parallel_config
-
-    if dask is None:
-        count = jobs or os.cpu_count() or 1
-        with parallel_config("loky", n_jobs=count, inner_max_num_threads=1):
-            yield
-        return
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise MissingDependencyError(
-            "a sweep on a Dask cluster needs distributed; install it with: "
-            "pip install 'n3ic[cluster]'"
-        ) from error
-    try:
-        client = Client(dask, timeout="10s")
-    except (OSError, ValueError, TimeoutError) as error:
-        raise N3icError(f"no Dask scheduler answers at {dask}: {error}") from error
-    with client, parallel_config("dask"):
-        yield
+    return [Entry(threshold, seed, figures_of(queue, result)) for result in results]

@@ -13,7 +13,7 @@ from n3ic.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from n3ic.runs import Watch
+    from n3ic.plan import Watch
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -92,7 +92,7 @@ def pairs(arguments: Sequence[str]) -> dict[str, str]:
 @contextmanager
 def watching(quiet: bool) -> Iterator[Watch]:
     """A progress bar on standard error for the length of a training."""
-    from n3ic.runs import Watch
+    from n3ic.plan import Watch
 
     screen = console(stderr=True)
     if quiet:

@@ -27,8 +27,9 @@ def inspect(
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Print a model's layers, bits and bytes."""
+    from n3ic.metrics import memory_of
     from n3ic.model import BinaryModel
-    from n3ic.runs import memory_of, models_of
+    from n3ic.runs import models_of
 
     found = models_of(model)
     if json:

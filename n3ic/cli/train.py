@@ -64,6 +64,9 @@ def train(
     jobs: Annotated[
         int | None, typer.Option(help="Networks trained at once; all cores by default.", min=1)
     ] = None,
+    dask: Annotated[
+        str | None, typer.Option(help="Train on the workers of this Dask scheduler.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
     """Train a binary network and write a run: model, metrics, pictures."""
@@ -104,6 +107,7 @@ def train(
             out=out,
             replace=replace,
             jobs=jobs,
+            dask=dask,
             watch=watch,
         )
     if json:
@@ -120,10 +124,10 @@ def train(
 
 def show(metrics: Any, group: str) -> None:
     """Print a run's figures beside its baselines."""
-    kind = "synthetic" if metrics["data"]["synthetic"] else "real"
+    origin = "synthetic" if metrics["data"]["synthetic"] else "real"
     title = (
         f"{metrics['use_case']}, recipe {metrics['recipe']}, {metrics['protocol']} split of "
-        f"{metrics['data']['rows']:,} rows ({metrics['data']['name']}, {kind})"
+        f"{metrics['data']['rows']:,} rows ({metrics['data']['name']}, {origin})"
     )
     if group and group in metrics:
         table(
@@ -161,9 +165,14 @@ def show(metrics: Any, group: str) -> None:
             for name, m in metrics["baselines"].items()
         ]
         table(title, ["test rows", "accuracy", "without twins", "macro F1", "FPR", "ROC AUC"], rows)
-        for name, m in metrics["protocols"].items():
-            if name != metrics["protocol"]:
-                say(f"{name} split: accuracy {percent(m['test']['accuracy'])}")
+    kind = "median accuracy" if group and group in metrics else "accuracy"
+    for name, m in metrics["protocols"].items():
+        if name != metrics["protocol"]:
+            test = m["test"]
+            say(
+                f"{name} split: {kind} {percent(test['accuracy'])}, "
+                f"macro F1 {percent(test['macro_f1'])}"
+            )
     spread = metrics.get("seeds")
     if spread:
         a = spread["test"]["accuracy"]

@@ -13,6 +13,7 @@ from n3ic.select import (
     binary_fields,
     boosted_cuts,
     boosted_fields,
+    boosted_trees,
     chi2_features,
     chi2_scores,
     quantile_fields,
@@ -102,7 +103,7 @@ def test_quantile_cuts_share_the_rows_equally() -> None:
 def test_boosted_cuts_find_where_the_label_changes() -> None:
     pytest.importorskip("sklearn")
     columns, label = _flows()
-    gains = boosted_cuts(columns, label, rounds=5)
+    gains = boosted_cuts(tuple(columns), boosted_trees(columns, label, rounds=5))
     best = sorted(gains, key=lambda cut: -gains[cut])[:2]
     assert {feature for feature, _ in best} == {"size"}
     near = sorted(cut for _, cut in best)
@@ -112,28 +113,30 @@ def test_boosted_cuts_find_where_the_label_changes() -> None:
 def test_boosted_fields_fill_the_budget_and_repeat_themselves() -> None:
     pytest.importorskip("sklearn")
     columns, label = _flows()
-    fields = boosted_fields(columns, label, 300, rounds=3, catalogue=CATALOGUE)
+    trees = boosted_trees(columns, label, rounds=3)
+    fields = boosted_fields(columns, label, 300, trees=trees, catalogue=CATALOGUE)
     spec = InputSpec(fields)
     assert spec.n_bits == 300
     assert len({f.feature for f in fields}) == len(fields)
-    assert fields == boosted_fields(columns, label, 300, rounds=3, catalogue=CATALOGUE)
+    again = boosted_trees(columns, label, rounds=3)
+    assert fields == boosted_fields(columns, label, 300, trees=again, catalogue=CATALOGUE)
 
 
 def test_boosted_fields_give_fewer_bits_where_values_are_few() -> None:
     pytest.importorskip("sklearn")
     flag = np.tile(np.arange(4, dtype=np.int64), 100)
-    fields = boosted_fields({"flag": flag}, (flag > 1).astype(np.int64), 16, rounds=2)
+    fields = boosted_fields({"flag": flag}, (flag > 1).astype(np.int64), 16)
     assert [f.cuts for f in fields] == [(1, 2, 3)]
 
 
 def test_a_cut_means_at_least() -> None:
     pytest.importorskip("sklearn")
     value = np.repeat(np.array([3, 4, 5, 6], dtype=np.int64), 100)
-    (field,) = boosted_fields({"v": value}, (value >= 5).astype(np.int64), 1, rounds=1)
+    (field,) = boosted_fields({"v": value}, (value >= 5).astype(np.int64), 1)
     assert field.cuts == (5,)
 
 
-@pytest.mark.parametrize("call", [lambda c: quantile_fields(c, 4), lambda c: boosted_cuts(c, L)])
+@pytest.mark.parametrize("call", [lambda c: quantile_fields(c, 4), lambda c: boosted_trees(c, L)])
 def test_nothing_to_choose_from_is_an_error(call: object) -> None:
     pytest.importorskip("sklearn")
     with pytest.raises(UsageError):

@@ -1,0 +1,133 @@
+"""What a run trains, and its trainings side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from n3ic.pipeline import Result, Stage, train_shapes
+from n3ic.recipe import Recipe
+from n3ic.split import Protocol
+from n3ic.table import FlowTable
+
+if TYPE_CHECKING:
+    from n3ic.train.fit import Progress
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is told while training goes on; each may be None.
+
+    Attributes:
+        epoch: called after every epoch.
+        stage: called with a line about each step.
+        task: called for each network that is done with its task's name, and how many there are.
+    """
+
+    epoch: Progress | None = None
+    stage: Stage | None = None
+    task: Callable[[str, int], None] | None = None
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Trainings on the same rows, which are done together.
+
+    Attributes:
+        task: one of the use case's tables.
+        protocol: how its rows are split.
+        seed: of everything random.
+        shapes: neurons of the hidden layers of each network.
+        with_baselines: whether the baselines are trained, too.
+    """
+
+    task: str
+    protocol: Protocol
+    seed: int
+    shapes: tuple[tuple[int, ...], ...]
+    with_baselines: bool
+
+
+def plan_units(
+    tasks: Iterable[str],
+    allowed: Sequence[Protocol],
+    main: Protocol,
+    seeds: Sequence[int],
+    own: tuple[int, ...],
+    others: tuple[tuple[int, ...], ...],
+) -> list[Unit]:
+    """What a run trains: the longest first, so that no core is left with it at the end."""
+    names = list(tasks)
+    units = [Unit(task, main, seeds[0], (own, *others), True) for task in names]
+    # for many networks, the other protocols are reported without their baselines
+    units += [
+        Unit(task, which, seeds[0], (own,), len(names) == 1)
+        for which in allowed
+        if which != main
+        for task in names
+    ]
+    return units + [Unit(task, main, s, (own,), False) for s in seeds[1:] for task in names]
+
+
+Found = dict[tuple[str, str, int], dict[tuple[int, ...], Result]]
+
+
+def train_units(
+    plan: Sequence[Unit],
+    tasks: Mapping[str, FlowTable],
+    recipe: Recipe,
+    name: str,
+    watch: Watch,
+    *,
+    jobs: int | None,
+    dask: str | None,
+) -> Found:
+    """Results by task, protocol and seed, then by shape."""
+
+    def call(unit: Unit) -> tuple[FlowTable, Recipe, Unit, str]:
+        return tasks[unit.task], recipe, unit, f"{name}-{unit.task}" if unit.task else name
+
+    out: Found = {}
+    if len(tasks) == 1 and dask is None:
+        for unit in plan:
+            out[unit.task, unit.protocol, unit.seed] = _train_unit(
+                *call(unit), progress=watch.epoch, stage=watch.stage
+            )
+        return out
+    from n3ic.parallel import each
+
+    networks = sum(len(unit.shapes) for unit in plan)
+    if watch.stage:
+        protocols = " and ".join(dict.fromkeys(unit.protocol for unit in plan))
+        watch.stage(f"training {networks} networks ({protocols} split)")
+    for i, results in each(_train_unit, map(call, plan), jobs=jobs, dask=dask):
+        unit = plan[i]
+        out[unit.task, unit.protocol, unit.seed] = results
+        if watch.task:
+            for _ in results:
+                watch.task(unit.task, networks)
+    return out
+
+
+def _train_unit(
+    table: FlowTable,
+    recipe: Recipe,
+    unit: Unit,
+    name: str,
+    *,
+    progress: Progress | None = None,
+    stage: Stage | None = None,
+) -> dict[tuple[int, ...], Result]:
+    results = train_shapes(
+        table,
+        recipe,
+        unit.shapes,
+        protocol=unit.protocol,
+        seed=unit.seed,
+        name=name,
+        with_baselines=unit.with_baselines,
+        progress=progress,
+        stage=stage,
+    )
+    return dict(zip(unit.shapes, results, strict=True))
