@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -239,18 +240,22 @@ def test_ctrl_c_leaves_no_half_written_run_and_no_process(tmp_path, words, line)
         # a shell's background jobs ignore the signal, and their children inherit that
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    assert process.stderr is not None
-    for told in process.stderr:
-        if line in told:
-            break
-    time.sleep(3)
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "interrupted" in err
-    assert "Traceback" not in err
-    assert list(tmp_path.rglob("*")) == []
-    assert not running_in_group(process.pid)
+    try:
+        assert process.stderr is not None
+        for told in process.stderr:
+            if line in told:
+                break
+        time.sleep(3)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "interrupted" in err
+        assert "Traceback" not in err
+        assert list(tmp_path.rglob("*")) == []
+        assert not running_in_group(process.pid)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def running_in_group(group):
