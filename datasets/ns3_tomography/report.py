@@ -133,30 +133,27 @@ def box_figure(figures: Sequence[QueueFigures]) -> Figure:
     own = [[100 * f.accuracy for f in figures if f.shape == shape] for shape in shapes]
     places = range(1, len(shapes) + 1)
     axes.boxplot(own, positions=list(places), widths=0.5)
-    for place, shape in zip(places, shapes, strict=True):
-        majority = float(np.median([f.majority for f in figures if f.shape == shape]))
+    medians = summary(figures)
+    for place, m in zip(places, medians.values(), strict=True):
         axes.plot(
-            [place - 0.35, place + 0.35],
-            [100 * majority] * 2,
-            linestyle=":",
-            color="grey",
-            label="median of the majority class" if place == 1 else None,
-        )
-        paper = PAPER_ACCURACY.get(shape)
-        if paper:
-            axes.plot(
-                [place],
-                [100 * paper[1]],
-                marker="x",
-                color="red",
-                linestyle="",
-                label="median in the paper" if place == 1 else None,
-            )
+            [place - 0.35, place + 0.35], [100 * m["median_majority"]] * 2, ":", color="grey",
+            label="majority class (median)",
+        )  # fmt: skip
+        for key, marker, colour, label in (
+            ("median_float_mlp", "D", "tab:green", "float MLP (median)"),
+            ("paper_binary", "x", "tab:red", "binary in the paper (median)"),
+        ):
+            if m[key] is not None:
+                axes.plot([place], [100 * m[key]], marker, color=colour, markersize=5, label=label)
     axes.set_xticks(list(places), ["-".join(map(str, (*s, 2))) for s in shapes])
     axes.set_xlabel("neurons")
     axes.set_ylabel("test accuracy of a queue, %")
     axes.set_title(f"{len(own[0])} queues simulated in ns-3")
-    axes.legend(loc="lower right", fontsize="small")
+    handles, labels = axes.get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    figure.legend(
+        unique.values(), unique.keys(), loc="outside lower center", ncols=3, fontsize="small"
+    )
     return figure
 
 
