@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,8 @@ from n3ic.model import BinaryModel, Trace
 OptionValue = str | int | float | bool
 Options = Mapping[str, OptionValue]
 FigureKind = Literal["measured", "simulated", "estimated"]
+_KINDS: tuple[FigureKind, ...] = ("measured", "simulated", "estimated")  # the surest first
+_NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6}
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,41 @@ class Report:
 
 
 @dataclass(frozen=True, eq=False)
+class Member:
+    """One of several networks that are to share a device, as it was exported alone."""
+
+    model: BinaryModel
+    options: Options
+    fit: Fit
+    report: Report
+
+    def value(self, name: str) -> float | None:
+        """The value of a figure of its report; None where it has none."""
+        return next((f.value for f in self.report.figures if f.name == name), None)
+
+
+@dataclass(frozen=True)
+class Together:
+    """How several networks share a device.
+
+    Attributes:
+        way: how they run, in words.
+        memory: bytes that all of them take of each memory.
+        resources: what all of them take besides memory, by the name of the figure.
+        latency_ns: from their input to the last answer; None where a network has no latency.
+        latency_kind: whether that comes from measured, simulated or estimated figures.
+        problems: why they do not fit together; empty if they do.
+    """
+
+    way: str
+    memory: Mapping[str, int]
+    resources: Mapping[str, float]
+    latency_ns: float | None
+    latency_kind: FigureKind | None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
 class Run:
     """What an executor computed, and what was seen of its speed.
 
@@ -305,6 +342,27 @@ class Exporter(ABC):
         """Run the artefacts' input stage on integer features; None where it has none."""
         return None
 
+    def together(self, members: Sequence[Member]) -> Together:
+        """How several networks share the device: one after the other, if nothing else is known.
+
+        Args:
+            members: one or more networks, each of which fits alone.
+        """
+        memory = summed_memory(members)
+        sizes = {m.name: m.bytes for m in self.device.memories}
+        latency, kind = latency_of(members, sum)
+        return Together(
+            "one after the other",
+            memory,
+            {},
+            latency,
+            kind,
+            too_much(
+                {f"bytes of {name}": used for name, used in memory.items()},
+                {f"bytes of {name}": size for name, size in sizes.items()},
+            ),
+        )
+
     def read(self, path: Path) -> BinaryModel:
         """Import a network of this target's format.
 
@@ -352,6 +410,43 @@ class Exporter(ABC):
         }
 
 
+def summed_memory(members: Sequence[Member]) -> dict[str, int]:
+    """Bytes that networks take of each memory, added up."""
+    memory: dict[str, int] = {}
+    for member in members:
+        for part in member.fit.placements:
+            memory[part.memory] = memory.get(part.memory, 0) + part.bytes
+    return memory
+
+
+def too_much(needs: Mapping[str, float], room: Mapping[str, float]) -> tuple[str, ...]:
+    """What is needed beyond the room there is, in words; what has no room named is not bounded."""
+    return tuple(
+        f"{amount:,.0f} {name}, there is room for {room[name]:,.0f}"
+        for name, amount in needs.items()
+        if amount > room.get(name, amount)
+    )
+
+
+def latency_of(
+    members: Sequence[Member], combine: Callable[[list[float]], float]
+) -> tuple[float | None, FigureKind | None]:
+    """Latency of networks in nanoseconds, combined by ``sum`` or ``max``, and of which kind.
+
+    Returns:
+        None twice where a network has no latency. The kind is the least certain one.
+    """
+    found = [
+        (f.value * _NANOSECONDS[f.unit], f.kind)
+        for member in members
+        for f in member.report.figures
+        if f.name == "latency" and f.unit in _NANOSECONDS
+    ]
+    if len(found) != len(members):
+        return None, None
+    return combine([value for value, _ in found]), max((k for _, k in found), key=_KINDS.index)
+
+
 def _parse_bool(text: OptionValue) -> bool:
     if isinstance(text, bool):
         return text
@@ -370,6 +465,7 @@ __all__ = [
     "Exporter",
     "Figure",
     "Fit",
+    "Member",
     "Memory",
     "Option",
     "OptionValue",
@@ -378,4 +474,5 @@ __all__ = [
     "Problem",
     "Report",
     "Run",
+    "Together",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from n3ic import plugins
 from n3ic.errors import ExportError, N3icError, UsageError
-from n3ic.export import OptionValue
+from n3ic.export import Member, OptionValue
 from n3ic.exporting import Exported, export, exporter
 from n3ic.files import write_atomic
 from n3ic.model import BinaryModel
@@ -156,37 +157,30 @@ def _metrics_of(metrics: Mapping[str, Any] | None, task: str) -> Mapping[str, An
 
 
 def set_summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Memory and latency of several networks on each target, together.
+    """How several networks share each target's device.
 
-    Each network fits by itself; ``memory_exceeded`` names the memories that all of them together
-    overflow.
-
-    Latencies add up, as the networks run one after the other; throughput is of whole sets.
+    Returns:
+        By target: ``networks``, ``refused`` (the reason and how many networks it refused), and
+        what :class:`~n3ic.export.Together` says of the others, None where there are none.
     """
     out: dict[str, Any] = {}
-    for target in dict.fromkeys(o.item.target for o in outcomes):
-        capacity = {m.name: m.bytes for m in exporter(target).device.memories}
-        of_target = [o for o in outcomes if o.item.target == target]
-        done = [o.exported for o in of_target if o.exported is not None]
-        memory: dict[str, int] = {}
-        for e in done:
-            for p in e.fit.placements:
-                memory[p.memory] = memory.get(p.memory, 0) + p.bytes
-        latency = [
-            (f.value * {"ns": 1, "us": 1e3, "ms": 1e6}[f.unit], f.kind)
-            for e in done
-            for f in e.report.figures
-            if f.name == "latency" and f.unit in ("ns", "us", "ms")
+    for name in dict.fromkeys(o.item.target for o in outcomes):
+        target = exporter(name)
+        of_target = [o for o in outcomes if o.item.target == name]
+        members = [
+            Member(
+                o.item.model,
+                target.parse_options(o.item.options),
+                o.exported.fit,
+                o.exported.report,
+            )
+            for o in of_target
+            if o.exported is not None
         ]
-        out[target] = {
-            "models": len(done),
-            "refused": [str(o.error) for o in of_target if o.error is not None],
-            "memory_bytes": memory,
-            "memory_exceeded": sorted(
-                m for m, used in memory.items() if 0 < capacity.get(m, 0) < used
-            ),
-            "latency_ns": sum(v for v, _ in latency) if len(latency) == len(done) > 0 else None,
-            "latency_kind": latency[0][1] if latency else None,
+        out[name] = {
+            "networks": len(members),
+            "refused": dict(Counter(str(o.error) for o in of_target if o.error is not None)),
+            "together": asdict(target.together(members)) if members else None,
         }
     return out
 
@@ -237,29 +231,51 @@ def set_markdown(
         tables: rows of equal keys, by title.
     """
     lines = ["# Several networks on one device", ""]
-    lines += _markdown_table(
-        [
-            {
-                "target": target,
-                "networks": s["models"],
-                "refused": len(s["refused"]),
-                "memory": ", ".join(
-                    f"{m} {b:,} B" + (" (too much together)" if m in s["memory_exceeded"] else "")
-                    for m, b in s["memory_bytes"].items()
-                ),
-                "one after the other": None
-                if s["latency_ns"] is None
-                else f"{s['latency_ns'] / 1000:,.2f} us ({s['latency_kind']})",
-            }
-            for target, s in summary.items()
-        ]
-    )
+    lines += _markdown_table([_set_row(target, s) for target, s in summary.items()])
     for title, rows in tables.items():
         lines += ["", f"## {title}", "", *_markdown_table(rows)]
-    refused = [f"- {target}: {text}" for target, s in summary.items() for text in s["refused"]]
-    if refused:
-        lines += ["", "## Refused", "", *refused]
+    for title, found in (
+        ("Does not fit together", _too_much(summary)),
+        ("Refused", _refused(summary)),
+    ):
+        if found:
+            lines += ["", f"## {title}", "", *(f"- {line}" for line in found)]
     return "\n".join(lines) + "\n"
+
+
+def _set_row(target: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+    row = {"target": target, "networks": figures["networks"]}
+    together = figures["together"]
+    if together is None:
+        return row | dict.fromkeys(("how they run", "they take", "latency", "fit together"))
+    taken = [f"{name} {size:,} B" for name, size in together["memory"].items()]
+    taken += [f"{name} {amount:,.0f}" for name, amount in together["resources"].items()]
+    latency = together["latency_ns"]
+    return row | {
+        "how they run": together["way"],
+        "they take": ", ".join(taken) or None,
+        "latency": None
+        if latency is None
+        else f"{latency / 1000:,.2f} us ({together['latency_kind']})",
+        "fit together": not together["problems"],
+    }
+
+
+def _too_much(summary: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{target}: {problem}"
+        for target, s in summary.items()
+        if s["together"]
+        for problem in s["together"]["problems"]
+    ]
+
+
+def _refused(summary: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{target}, {count} networks: {reason}"
+        for target, s in summary.items()
+        for reason, count in s["refused"].items()
+    ]
 
 
 def _markdown_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:

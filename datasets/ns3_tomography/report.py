@@ -160,33 +160,32 @@ def box_figure(figures: Sequence[QueueFigures]) -> Figure:
 def probe_budget(summary: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Whether a set of networks answers before the next probes, per target and link speed.
 
-    Networks run one after the other: the latency of the set is the sum. A set of which a target
-    refused a network, or of which it has no latency, is not said to fit.
+    A set of which a target refused a network, or of which it has no latency, is not said to fit;
+    one that the device cannot hold does not.
 
     Args:
         summary: figures of the set by target, as :func:`n3ic.sets.set_summary` gives them.
 
     Returns:
-        One entry per target and link speed: ``target``, ``link_gbps``, ``budget_us``,
-        ``networks``, ``set_us`` and ``fits`` (None where not known), ``kind`` of the latency
-        (measured, simulated, estimated).
+        One row a target: ``target``, ``networks``, ``set_us`` and its ``kind`` (measured,
+        simulated, estimated), and for each link speed, ``40 Gb/s`` and so on, whether the set
+        answers in time (None where not known).
     """
     out = []
     for target, figures in summary.items():
-        latency = figures["latency_ns"]
-        whole = latency is not None and not figures["refused"]
+        together = figures["together"] or {"latency_ns": None, "latency_kind": None, "problems": ()}
+        latency = together["latency_ns"]
+        known = latency is not None and not figures["refused"]
+        row = {
+            "target": target,
+            "networks": figures["networks"],
+            "set_us": None if latency is None else latency / 1000,
+            "kind": together["latency_kind"],
+        }
         for link, budget in PROBE_BUDGETS_US.items():
-            out.append(
-                {
-                    "target": target,
-                    "link_gbps": link,
-                    "budget_us": budget,
-                    "networks": figures["models"],
-                    "set_us": None if latency is None else latency / 1000,
-                    "fits": latency / 1000 <= budget if whole else None,
-                    "kind": figures["latency_kind"],
-                }
-            )
+            fits = known and latency / 1000 <= budget and not together["problems"]
+            row[f"{link} Gb/s"] = fits if known else None
+        out.append(row)
     return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +18,7 @@ from n3ic.export import (
     Exporter,
     Figure,
     Fit,
+    Member,
     Option,
     Options,
     OptionValue,
@@ -25,6 +26,10 @@ from n3ic.export import (
     Problem,
     Report,
     Run,
+    Together,
+    latency_of,
+    summed_memory,
+    too_much,
 )
 from n3ic.exporters.host.estimate import estimate, memory_of
 from n3ic.exporters.host.machine import cpu_name
@@ -70,6 +75,18 @@ class HostExporter(Exporter):
             Placement(part, memory.name, size) for part, size in sizes.items() if size
         )
         return Fit(placements, tuple(problems))
+
+    def together(self, members: Sequence[Member]) -> Together:
+        """One after the other on one core, from the fastest memory that holds all of them."""
+        total = sum(summed_memory(members).values())
+        sizes = {m.name: m.bytes for m in self.device.memories}
+        memory = next((name for name, size in sizes.items() if total <= size), list(sizes)[-1])
+        latency, kind = latency_of(members, sum)
+        way = f"one after the other on one core, weights in {memory.upper()}"
+        problems = too_much(
+            {"bytes of main memory": total}, {"bytes of main memory": sizes[memory]}
+        )
+        return Together(way, {memory: total}, {}, latency, kind, problems)
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write ``bnn.h``, ``bnn.c``, ``bnn_exec.c``, ``Makefile``, ``weights.bin``, README.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -12,6 +12,7 @@ from n3ic.export import (
     Exporter,
     Figure,
     Fit,
+    Member,
     Option,
     Options,
     OptionValue,
@@ -19,6 +20,10 @@ from n3ic.export import (
     Problem,
     Report,
     Run,
+    Together,
+    latency_of,
+    summed_memory,
+    too_much,
 )
 from n3ic.exporters.netfpga import estimate, sequential, simulate, size, wrapper
 from n3ic.exporters.netfpga.core import Core
@@ -123,6 +128,28 @@ class NetfpgaExporter(Exporter):
                 Problem(f"about {sites:,} LUTs, {room:,.0f} are free beside the reference NIC")
             )
         return Fit(tuple(placements), tuple(problems))
+
+    def together(self, members: Sequence[Member]) -> Together:
+        """Side by side, each on cores of its own, beside the reference NIC."""
+        limits = self.device.limits
+        resources = {
+            name: sum(member.value(name) or 0 for member in members)
+            for name in ("lut_sites", "ff", "bram36")
+        }
+        room = {
+            "lut_sites": limits["lut"] - limits["reference_lut"],
+            "ff": limits["ff"],
+            "bram36": limits["bram36"] - limits["reference_bram36"],
+        }
+        latency, kind = latency_of(members, max)
+        return Together(
+            "side by side, each on a core of its own",
+            summed_memory(members),
+            resources,
+            latency,
+            kind,
+            too_much(resources, room),
+        )
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write Verilog, memory files and README."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -90,6 +91,27 @@ def threads_per_island(p: Plan, device: Device) -> int:
     if p.mode == "data":
         return min(-(-p.threads // int(limits["islands"])), mes * int(limits["threads_per_me"]))
     return min(p.executors, mes * p.executors_per_me)
+
+
+def spread(sizes: Sequence[int], room: int, islands: int) -> tuple[int, ...] | None:
+    """Networks an island, the largest first into the first island that has room for it.
+
+    Args:
+        sizes: bytes of each network's blob.
+        room: bytes for weights in the CLS of an island.
+        islands: how many there are.
+
+    Returns:
+        Networks of each island that has any; None where they do not all find room.
+    """
+    left, count = [room] * islands, [0] * islands
+    for size in sorted(sizes, reverse=True):
+        island = next((i for i in range(islands) if left[i] >= size), None)
+        if island is None:
+            return None
+        left[island] -= size
+        count[island] += 1
+    return tuple(c for c in count if c)
 
 
 def available(p: Plan, device: Device) -> int:

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from n3ic.bits import Words
 from n3ic.errors import ExportError
-from n3ic.export import Exporter, Figure, Fit, Option, Options, Problem, Report, Run
+from n3ic.export import (
+    Exporter,
+    Figure,
+    Fit,
+    Member,
+    Option,
+    Options,
+    Problem,
+    Report,
+    Run,
+    Together,
+    latency_of,
+    summed_memory,
+    too_much,
+)
 from n3ic.exporters.p4.exporter import (
     COMMON_OPTIONS,
     PROGRAM,
@@ -81,6 +96,23 @@ class P4NetfpgaExporter(Exporter):
             what: paper[f"reference_{what}"] + (paper[what] - paper[f"reference_{what}"]) * ratio
             for what in ("luts", "brams")
         }
+
+    def together(self, members: Sequence[Member]) -> Together:
+        """One after the other in one pipeline, beside the reference NIC."""
+        limits, paper = self.device.limits, self.device.paper
+        resources = {}
+        for name, figure in (("luts", "resources.lut"), ("brams", "resources.bram")):
+            nic = paper[f"reference_{name}"]  # each network's figure has the NIC in it
+            resources[name] = nic + sum((m.value(figure) or nic) - nic for m in members)
+        latency, kind = latency_of(members, sum)
+        return Together(
+            "one after the other in one pipeline",
+            summed_memory(members),
+            resources,
+            latency,
+            kind,
+            too_much(resources, limits),
+        )
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write the program and the README."""

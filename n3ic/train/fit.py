@@ -19,6 +19,7 @@ from n3ic.recipe import Training
 from n3ic.train.network import BinaryMLP
 
 _EVAL_ROWS = 16_384
+_LEAST_STEPS, _LEAST_BATCH = 32, 16  # few rows get more steps, of batches that batch norm can bear
 _PRUNE_FROM, _PRUNE_TO = 0.1, 0.6  # share of the epochs over which connections are removed
 
 
@@ -99,7 +100,7 @@ def _run(
 ) -> Trained:
     network = BinaryMLP(x.shape[1], n_classes, config)
     optimizer = _optimizer(network, config)
-    batch = min(config.batch_size, len(x))
+    batch = max(min(config.batch_size, len(x) // _LEAST_STEPS), min(_LEAST_BATCH, len(x)))
     steps = config.epochs * math.ceil(len(x) / batch)
     scheduler = (
         torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)

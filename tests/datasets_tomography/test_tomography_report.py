@@ -47,20 +47,27 @@ def test_box_plot_has_a_box_a_shape():
 
 
 def test_probe_budgets_are_those_of_the_whole_set():
-    def of(latency_ns, refused=()):
-        kind = None if latency_ns is None else "estimated"
-        return {
-            "models": 17, "refused": refused, "latency_ns": latency_ns, "latency_kind": kind
-        }  # fmt: skip
+    def of(latency_ns, refused=None, problems=()):
+        together = {
+            "latency_ns": latency_ns,
+            "latency_kind": None if latency_ns is None else "estimated",
+            "problems": problems,
+        }
+        return {"networks": 17, "refused": refused or {}, "together": together}
 
-    summary = {"a": of(34e3), "b": of(2.9e6), "c": of(None), "d": of(10.0, ["too large"])}
-    found = {(e["target"], e["link_gbps"]): e for e in report.probe_budget(summary)}
-    assert found["a", 40]["fits"] is True
-    assert found["a", 100]["set_us"] == 34
-    assert found["a", 400]["fits"] is False
-    assert found["b", 40]["fits"] is False
-    assert found["c", 40]["fits"] is None
-    assert found["d", 40]["fits"] is None
+    summary = {
+        "a": of(34e3), "b": of(2.9e6), "c": of(None), "d": of(10.0, {"too large": 1}),
+        "e": of(10.0, problems=("too much",)),
+        "f": {"networks": 0, "refused": {"too large": 17}, "together": None},
+    }  # fmt: skip
+    found = {row["target"]: row for row in report.probe_budget(summary)}
+    links = ("40 Gb/s", "100 Gb/s", "400 Gb/s")
+    assert [found["a"][link] for link in links] == [True, True, False]
+    assert found["a"]["set_us"] == 34
+    assert [found["b"][link] for link in links] == [False] * 3
+    assert [found["e"][link] for link in links] == [False] * 3
+    for unknown in "cdf":
+        assert [found[unknown][link] for link in links] == [None] * 3
 
 
 def test_a_set_is_exported_with_its_probe_budgets(tmp_path):
@@ -71,9 +78,10 @@ def test_a_set_is_exported_with_its_probe_budgets(tmp_path):
     assert "## Probe budgets" in page.read_text()
     data = json.loads((tmp_path / "out" / "set.json").read_text())
     (rows,) = data["tables"].values()
-    assert [r["link_gbps"] for r in rows] == [40, 100, 400]
-    assert data["targets"]["nfp"]["models"] == 2
-    assert rows[0]["set_us"] == data["targets"]["nfp"]["latency_ns"] / 1000
+    assert [r["target"] for r in rows] == ["nfp"]
+    assert rows[0]["40 Gb/s"] is True
+    assert data["targets"]["nfp"]["networks"] == 2
+    assert rows[0]["set_us"] == data["targets"]["nfp"]["together"]["latency_ns"] / 1000
 
 
 @pytest.mark.parametrize("name", ["heat.png", "heat.csv"])

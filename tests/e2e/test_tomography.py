@@ -97,7 +97,7 @@ def test_a_replay_is_drawn_and_told(place):
 def test_the_networks_are_exported_together(place):
     n3ic("export", "-t", "host", "--out", "nic", cwd=place)
     data = json.loads((place / "nic" / "set.json").read_text())
-    assert data["targets"]["host"]["models"] == 2
+    assert data["targets"]["host"]["networks"] == 2
     assert {"tor0_server0", "tor1_agg0"} == {
         p.name for p in (place / "nic").iterdir() if p.is_dir()
     }
