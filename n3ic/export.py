@@ -209,6 +209,14 @@ class Member:
         """The value of a figure of its report; None where it has none."""
         return next((f.value for f in self.report.figures if f.name == name), None)
 
+    @property
+    def latency(self) -> tuple[float, FigureKind] | None:
+        """Latency in nanoseconds, and its kind; None where the report has none."""
+        for figure in self.report.figures:
+            if figure.name == "latency" and figure.unit in _NANOSECONDS:
+                return figure.value * _NANOSECONDS[figure.unit], figure.kind
+        return None
+
 
 @dataclass(frozen=True)
 class Together:
@@ -436,15 +444,11 @@ def latency_of(
     Returns:
         None twice where a network has no latency. The kind is the least certain one.
     """
-    found = [
-        (f.value * _NANOSECONDS[f.unit], f.kind)
-        for member in members
-        for f in member.report.figures
-        if f.name == "latency" and f.unit in _NANOSECONDS
-    ]
-    if len(found) != len(members):
+    found = [member.latency for member in members]
+    known = [each for each in found if each is not None]
+    if len(known) != len(found):
         return None, None
-    return combine([value for value, _ in found]), max((k for _, k in found), key=_KINDS.index)
+    return combine([value for value, _ in known]), max((k for _, k in known), key=_KINDS.index)
 
 
 def _parse_bool(text: OptionValue) -> bool:

@@ -74,7 +74,8 @@ def candidates(table: FlowTable, recipe: Recipe) -> tuple[str, ...]:
         return table.usable
     names: list[str] = []
     for pattern in recipe.columns:
-        found = [n for n in table.features if fnmatchcase(n, pattern)]
+        exact = pattern in table.features
+        found = [pattern] if exact else [n for n in table.features if fnmatchcase(n, pattern)]
         if not found:
             raise UsageError(f"{table.name} has no column {pattern}")
         names += found
