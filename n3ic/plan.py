@@ -22,12 +22,14 @@ class Watch:
     Attributes:
         epoch: called after every epoch.
         stage: called with a line about each step.
-        task: called for each network that is done with its task's name, and how many there are.
+        begin: called with a line about a step of several tasks, and how many they are.
+        task: called with the name of each of these tasks that is done.
     """
 
     epoch: Progress | None = None
     stage: Stage | None = None
-    task: Callable[[str, int], None] | None = None
+    begin: Callable[[str, int], None] | None = None
+    task: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,15 +100,15 @@ def train_units(
     from n3ic.parallel import each
 
     networks = sum(len(unit.shapes) for unit in plan)
-    if watch.stage:
+    if watch.begin:
         protocols = " and ".join(dict.fromkeys(unit.protocol for unit in plan))
-        watch.stage(f"training {networks} networks ({protocols} split)")
+        watch.begin(f"training {networks} networks ({protocols} split)", networks)
     for i, results in each(_train_unit, map(call, plan), jobs=jobs, dask=dask):
         unit = plan[i]
         out[unit.task, unit.protocol, unit.seed] = results
         if watch.task:
             for _ in results:
-                watch.task(unit.task, networks)
+                watch.task(unit.task)
     return out
 
 

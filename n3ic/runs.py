@@ -164,14 +164,14 @@ def train_use_case(
                 }
             ),
         )
-        if watch.stage:
-            watch.stage("drawing")
+        if watch.begin:
+            watch.begin("drawing", len(results))
         metrics |= case.finish(directory, table, results, own, compared)
         for task, result in results.items():
             pictures = directory / "plots"
             write_plots(pictures / path_component(task) if task else pictures, result, table)
             if watch.task:
-                watch.task(task, len(results))
+                watch.task(task)
         write_atomic(directory / METRICS, _json(metrics))
         write_atomic(
             directory / "report.md", summary_markdown(metrics, case.group) + _links(directory)

@@ -99,7 +99,7 @@ def watching(quiet: bool) -> Iterator[Watch]:
         yield Watch()
         return
     if not screen.is_terminal:
-        yield Watch(stage=note)
+        yield Watch(stage=note, begin=lambda text, _: note(text))
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -114,8 +114,11 @@ def watching(quiet: bool) -> Iterator[Watch]:
     ) as progress:
         bar = progress.add_task("starting", total=1, figure="")
 
+        def begin(text: str, count: int) -> None:
+            progress.reset(bar, total=count, description=text, figure="")
+
         def stage(text: str) -> None:
-            progress.reset(bar, total=1, description=text, figure="")
+            begin(text, 1)
 
         def epoch(entry: Any, count: int) -> None:
             progress.update(
@@ -126,10 +129,10 @@ def watching(quiet: bool) -> Iterator[Watch]:
                 figure=f"validation {entry.validation_accuracy:.2%}",
             )
 
-        def task(name: str, count: int) -> None:
-            progress.update(bar, advance=1, total=count, figure=name)
+        def task(name: str) -> None:
+            progress.update(bar, advance=1, figure=name)
 
-        yield Watch(epoch=epoch, stage=stage, task=task)
+        yield Watch(epoch=epoch, stage=stage, begin=begin, task=task)
 
 
 @contextmanager
