@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from n3ic.errors import UsageError
-from n3ic.export import Option
+from n3ic.export import Option, OptionValue
 from n3ic.split import Protocol as SplitProtocol
 from n3ic.table import Feature, FlowTable
 
@@ -42,6 +42,35 @@ class DataSet(Protocol):
 
         Raises:
             DataError: the files are not what they should be; names file, line and column.
+        """
+
+
+@runtime_checkable
+class Generator(Protocol):
+    """What a data set offers beside, if it can make files of its own."""
+
+    summary: str
+
+    @property
+    def generator_options(self) -> tuple[Option, ...]:
+        """Options of ``n3ic data generate``."""
+
+    def generate_file(
+        self,
+        out: str | Path | None,
+        options: Mapping[str, OptionValue],
+        note: Callable[[str], object] | None = None,
+    ) -> Path:
+        """Make a file that the data set reads.
+
+        Args:
+            out: the file to write; a name of the data set's own where None.
+            options: values of :attr:`generator_options` or what was typed, by name.
+            note: called with lines about the progress.
+
+        Raises:
+            UsageError: an option is unknown or has a value it cannot have.
+            N3icError: it cannot be made; says why.
         """
 
 

@@ -407,15 +407,29 @@ class Exporter(ABC):
         Raises:
             UsageError: an option is unknown or has a value it cannot have.
         """
-        known = {o.name: o for o in (*self.options, *(self.verify_options if verify else ()))}
-        for name in given:
-            if name not in known:
-                listed = ", ".join(f"--{n}" for n in known) or "none"
-                raise UsageError(f"target {self.name} has no option --{name}; it has {listed}")
-        return {
-            name: option.parse(given[name]) if name in given else option.default
-            for name, option in known.items()
-        }
+        known = (*self.options, *(self.verify_options if verify else ()))
+        return parse_options(known, given, f"target {self.name}")
+
+
+def parse_options(
+    known: Sequence[Option], given: Mapping[str, OptionValue], owner: str
+) -> dict[str, OptionValue]:
+    """Defaults and what was given, checked.
+
+    Args:
+        known: the options that there are.
+        given: values or what was typed, by name.
+        owner: whose options they are, for the error.
+
+    Raises:
+        UsageError: an option is unknown or has a value it cannot have.
+    """
+    names = [option.name for option in known]
+    for name in given:
+        if name not in names:
+            listed = ", ".join(f"--{n}" for n in names) or "none of its own"
+            raise UsageError(f"{owner} has no option --{name}; it has {listed}")
+    return {o.name: o.parse(given[o.name]) if o.name in given else o.default for o in known}
 
 
 def summed_memory(members: Sequence[Member]) -> dict[str, int]:
@@ -479,4 +493,5 @@ __all__ = [
     "Report",
     "Run",
     "Together",
+    "parse_options",
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from n3ic import __version__, plugins
 from n3ic.errors import DataError, UsageError
-from n3ic.export import OptionValue
+from n3ic.export import OptionValue, parse_options
 from n3ic.files import new_directory, write_atomic
 from n3ic.metrics import metrics_of, summary_markdown
 from n3ic.names import path_component
@@ -110,7 +110,7 @@ def train_use_case(
         MissingDependencyError: ``dask`` is given and distributed is not installed.
     """
     case = use_case(name)
-    own = _own_options(case, options or {})
+    own = parse_options(case.options, options or {}, case.name)
     chosen = _recipe(case, recipe).with_options(overrides or {})
     if protocol is not None and protocol not in PROTOCOLS:
         raise UsageError(f"unknown protocol {protocol!r}; known: {', '.join(PROTOCOLS)}")
@@ -177,15 +177,6 @@ def train_use_case(
             directory / "report.md", summary_markdown(metrics, case.group) + _links(directory)
         )
     return Run(target, metrics, {task: target / path for task, path in models.items()})
-
-
-def _own_options(case: UseCase, given: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
-    known = {o.name: o for o in case.options}
-    for option in given:
-        if option not in known:
-            listed = ", ".join(f"--{o}" for o in known) or "none of its own"
-            raise UsageError(f"{case.name} has no option --{option}; it has {listed}")
-    return {n: o.parse(given[n]) if n in given else o.default for n, o in known.items()}
 
 
 def _recipe(case: UseCase, recipe: str | Recipe) -> Recipe:

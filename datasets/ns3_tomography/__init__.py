@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from n3ic.dataset import UseCase
 from n3ic.datasets.ns3_tomography.recipes import RECIPES
-from n3ic.export import Option
+from n3ic.export import Option, OptionValue, parse_options
 
 if TYPE_CHECKING:
     from n3ic.datasets.ns3_tomography.table import TomographyTable
@@ -60,18 +60,25 @@ class Ns3Tomography:
             table = load(bundled)
         return replace(table, sources=tuple(replace(s, path=BUNDLED) for s in table.sources))
 
+    @property
+    def generator_options(self) -> tuple[Option, ...]:
+        """Options of the simulation."""
+        from n3ic.datasets.ns3_tomography.simulate import OPTIONS
+
+        return OPTIONS
+
     def generate_file(
         self,
         out: str | Path | None,
-        options: Mapping[str, str],
+        options: Mapping[str, OptionValue],
         note: Callable[[str], object] | None = None,
     ) -> Path:
         """Simulate in ns-3 and write a trace.
 
         Args:
             out: the file to write; ``tomography.tomo.xz`` where None.
-            options: options of :class:`~n3ic.datasets.ns3_tomography.simulate.Simulation`,
-                ``runs`` and ``jobs``, as text.
+            options: those of :class:`~n3ic.datasets.ns3_tomography.simulate.Simulation`, dashes
+                in their names, and ``runs`` and ``jobs``.
             note: called with lines about the progress.
 
         Raises:
@@ -80,18 +87,11 @@ class Ns3Tomography:
             N3icError: the simulation failed, or the file cannot be written.
         """
         from n3ic.datasets.ns3_tomography.simulate import Simulation, generate
-        from n3ic.errors import UsageError
 
-        given = dict(options)
-        counts: dict[str, int | None] = {"runs": 1, "jobs": None}
-        for name in counts:
-            if name in given:
-                text = given.pop(name)
-                if not text.isdecimal() or int(text) < 1:
-                    raise UsageError(f"--{name}: {text!r} is not a whole number above 0")
-                counts[name] = int(text)
-        simulation = Simulation.from_text(given)
-        return generate(simulation, out, runs=counts["runs"] or 1, jobs=counts["jobs"], note=note)
+        values: dict[str, Any] = parse_options(self.generator_options, options, "the simulation")
+        runs, jobs = values.pop("runs"), values.pop("jobs")
+        simulation = Simulation(**{name.replace("-", "_"): v for name, v in values.items()})
+        return generate(simulation, out, runs=runs, jobs=jobs or None, note=note)
 
 
 @dataclass(frozen=True)

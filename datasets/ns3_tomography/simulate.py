@@ -8,15 +8,16 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from n3ic.datasets.ns3_tomography.trace import SUFFIX, Trace, from_stream, join
 from n3ic.errors import DataError, MissingDependencyError, N3icError, UsageError
+from n3ic.export import Option
 
 MODULES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point")
 PACKAGES = "libns3-dev g++ pkg-config"
@@ -88,26 +89,25 @@ class Simulation:
         """The options as the program takes them."""
         return [f"--{name.replace('_', '-')}={value!r}" for name, value in asdict(self).items()]
 
-    @classmethod
-    def from_text(cls, given: Mapping[str, str]) -> Simulation:
-        """Options from what was typed, dashes or underscores in the names.
 
-        Raises:
-            UsageError: an option is unknown, or its value is no number in range.
-        """
-        kinds = {f.name: int if isinstance(f.default, int) else float for f in fields(cls)}
-        values: dict[str, float | int] = {}
-        for key, text in given.items():
-            name = key.replace("-", "_")
-            if name not in kinds:
-                listed = ", ".join(f"--{n.replace('_', '-')}" for n in kinds)
-                raise UsageError(f"the simulation has no option --{key}; it has {listed}")
-            try:
-                values[name] = kinds[name](text)
-            except ValueError as error:
-                kind = "a whole number" if kinds[name] is int else "a number"
-                raise UsageError(f"--{key}: {text!r} is not {kind}") from error
-        return cls(**values)  # type: ignore[arg-type]
+# Ranges are checked by Simulation, which knows how they hang together.
+OPTIONS = (
+    Option("duration", "seconds that are recorded", Simulation.duration),
+    Option("link", "speed of every link, Mb/s", Simulation.link),
+    Option("load", "mean offered load of the ToR uplinks, 0 to 2", Simulation.load),
+    Option("incast", "servers that answer a request at once", Simulation.incast),
+    Option("queue", "full packets that an output queue holds", Simulation.queue),
+    Option("size", "mean bytes of an answer", Simulation.size),
+    Option("other-pod", "share of the answers from the other pod", Simulation.other_pod),
+    Option("other-tor", "share from the other ToR of the pod", Simulation.other_tor),
+    Option("focus", "requests of the first server, relative to another's", Simulation.focus),
+    Option("interval", "ms between probes; 0: 10 at 100 Mb/s, in proportion", Simulation.interval),
+    Option("warmup", "seconds before the first record", Simulation.warmup),
+    Option("seed", "seed of ns-3's generator", Simulation.seed),
+    Option("run", "substream of the seed", Simulation.run),
+    Option("runs", "independent runs in one file", 1, minimum=1),
+    Option("jobs", "runs simulated at once; 0: as many as there are cores", 0, minimum=0),
+)
 
 
 def ns3_version() -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from n3ic.dataset import UseCase
 from n3ic.datasets.unsw_nb15.recipes import RECIPES
 from n3ic.errors import DataError, UsageError
+from n3ic.export import Option, OptionValue, parse_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -138,17 +139,27 @@ class UnswNb15Synthetic:
 
         return report(self.load(path))
 
+    @property
+    def generator_options(self) -> tuple[Option, ...]:
+        """How many flows, and of which seed."""
+        from n3ic.datasets.unsw_nb15 import synthetic
+
+        return (
+            Option("rows", "flows to make", synthetic.ROWS, minimum=1),
+            Option("seed", "seed of the generator", synthetic.SEED, minimum=0),
+        )
+
     def generate_file(
         self,
         out: str | Path | None,
-        options: Mapping[str, str],
+        options: Mapping[str, OptionValue],
         note: Callable[[str], object] | None = None,
     ) -> Path:
         """Write synthetic flows in the layout of the partition files.
 
         Args:
             out: the file to write; ``unsw-nb15-synthetic.csv`` where None.
-            options: ``rows`` and ``seed``, as text.
+            options: ``rows`` and ``seed``.
             note: called with a line about what is done.
 
         Raises:
@@ -157,14 +168,8 @@ class UnswNb15Synthetic:
         """
         from n3ic.datasets.unsw_nb15 import synthetic
 
-        unknown = set(options) - {"rows", "seed"}
-        if unknown:
-            raise UsageError(f"no option {', '.join(sorted(unknown))}; known: rows, seed")
-        try:
-            rows = int(options.get("rows", synthetic.ROWS))
-            seed = int(options.get("seed", synthetic.SEED))
-        except ValueError as error:
-            raise UsageError(f"rows and seed are whole numbers: {error}") from error
+        values = parse_options(self.generator_options, options, self.name)
+        rows, seed = int(values["rows"]), int(values["seed"])
         if note is not None:
             note(f"generating {rows:,} synthetic flows from seed {seed}")
         return synthetic.write_csv(out or f"{self.name}.csv", rows, seed)

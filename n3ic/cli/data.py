@@ -112,16 +112,29 @@ def _words(value: object) -> str:
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def generate(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="A data set or use case with a generator.")],
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A data set or use case; without it, the generators are listed."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="File to write.")] = None,
 ) -> None:
     """Generate flows or run a simulator, and write a file that n3ic reads."""
     from n3ic import plugins, runs
+    from n3ic.dataset import Generator
 
-    if name in plugins.names("n3ic.usecases") and name not in plugins.names("n3ic.datasets"):
+    sets = plugins.names("n3ic.datasets")
+    if name is None:
+        for listed in sets:
+            found = plugins.load("n3ic.datasets", listed)
+            if isinstance(found, Generator):
+                say(f"{listed}: {found.summary}")
+                for option in found.generator_options:
+                    say(f"  --{option.name:<12} {option.help} [{option.default}]")
+        return
+    if name in plugins.names("n3ic.usecases") and name not in sets:
         name = runs.use_case(name).default
     source = plugins.load("n3ic.datasets", name)
-    if not hasattr(source, "generate_file"):
+    if not isinstance(source, Generator):
         raise UsageError(f"the data set {name} has no generator")
     written = source.generate_file(out, pairs(ctx.args), note)
     say(f"wrote {written}")

@@ -21,7 +21,8 @@ def register(app: typer.Typer) -> None:
 def train(
     ctx: typer.Context,
     use_case: Annotated[
-        str | None, typer.Argument(help="anomaly, ...; without it, the use cases are listed.")
+        str | None,
+        typer.Argument(help="anomaly, ...; without it, they are listed with their own options."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Files or a folder; the embedded default without it.")
@@ -75,7 +76,11 @@ def train(
     if use_case is None:
         for name in plugins.names("n3ic.usecases"):
             case = runs.use_case(name)
-            say(f"{name:<16}{case.summary} (recipes: {', '.join(case.recipes)})")
+            say(f"{name}: {case.summary}")
+            for recipe_name, one in case.recipes.items():
+                say(f"  --recipe {recipe_name:<12} {one.summary}")
+            for option in case.options:
+                say(f"  --{option.name:<19} {option.help} [{option.default}]")
         return
     overrides: dict[str, Any] = {
         "hidden": _hidden(hidden),

@@ -27,9 +27,16 @@ needs_ns3 = pytest.mark.skipif(not has_ns3(), reason="needs libns3-dev, g++ and 
     [{"duration": "0"}, {"load": "x"}, {"incast": "1.5"}, {"other-pod": "0.9", "other-tor": "0.2"},
      {"speed": "3"}, {"seed": "0"}, {"duration": "nan"}],
 )  # fmt: skip
-def test_wrong_options_are_named(options):
+def test_wrong_options_are_named(options, tmp_path):
     with pytest.raises(UsageError, match=list(options)[-1].replace("-", "[-_]")):
-        Simulation.from_text(options)
+        DATASET.generate_file(tmp_path / "a.tomo.xz", options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_option_of_the_simulation_may_be_typed():
+    typed = {o.name.replace("-", "_"): o.default for o in DATASET.generator_options}
+    assert {"runs", "jobs"} <= set(typed)
+    assert {k: v for k, v in typed.items() if k not in ("runs", "jobs")} == vars(Simulation())
 
 
 def test_missing_tools_name_the_packages(monkeypatch, tmp_path):
@@ -85,7 +92,7 @@ def test_one_failing_run_ends_the_others_and_leaves_nothing(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("option", ["runs", "jobs"])
-@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5"])
+@pytest.mark.parametrize("value", ["-1", "many", "1.5"])
 def test_counts_are_whole_numbers(tmp_path, option, value):
     with pytest.raises(UsageError, match=f"--{option}"):
         DATASET.generate_file(tmp_path / "a.tomo.xz", {option: value})

@@ -311,6 +311,18 @@ def test_a_changed_weight_is_found(place):
     assert "n3ic_weights.h was changed after the export" in done.stdout
 
 
+def test_what_may_be_typed_is_listed(tmp_path):
+    listed = n3ic("train", cwd=tmp_path).stdout
+    for words in ("anomaly: ", "tomography: ", "--recipe paper", "--queue", "--shapes"):
+        assert words in listed
+    listed = n3ic("data", "generate", cwd=tmp_path).stdout
+    for words in ("unsw-nb15-synthetic: ", "--rows", "ns3-tomography: ", "--incast"):
+        assert words in listed
+    refused = n3ic("data", "generate", "unsw-nb15-synthetic", "--row", 3, cwd=tmp_path, expect=2)
+    assert "has no option --row; it has --rows, --seed" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_data_commands(flows, tmp_path):
     listed = n3ic("data", "list", cwd=tmp_path).stdout
     assert "unsw-nb15-synthetic" in listed
