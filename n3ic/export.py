@@ -441,6 +441,16 @@ def summed_memory(members: Sequence[Member]) -> dict[str, int]:
     return memory
 
 
+def summed_figures(members: Sequence[Member], names: Sequence[str]) -> dict[str, float]:
+    """Figures of networks added up by name; one that a network lacks is left out."""
+    found = {name: [member.value(name) for member in members] for name in names}
+    return {
+        name: sum(value for value in values if value is not None)
+        for name, values in found.items()
+        if None not in values
+    }
+
+
 def too_much(needs: Mapping[str, float], room: Mapping[str, float]) -> tuple[str, ...]:
     """What is needed beyond the room there is, in words; what has no room named is not bounded."""
     return tuple(
@@ -493,5 +503,9 @@ __all__ = [
     "Report",
     "Run",
     "Together",
+    "latency_of",
     "parse_options",
+    "summed_figures",
+    "summed_memory",
+    "too_much",
 ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from n3ic import plugins
 from n3ic.errors import ExportError, N3icError, UsageError
-from n3ic.export import Member, OptionValue
+from n3ic.export import Exporter, Member, OptionValue
 from n3ic.exporting import Exported, export, exporter
 from n3ic.files import write_atomic
 from n3ic.model import BinaryModel
@@ -180,9 +180,16 @@ def set_summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         out[name] = {
             "networks": len(members),
             "refused": dict(Counter(str(o.error) for o in of_target if o.error is not None)),
-            "together": asdict(target.together(members)) if members else None,
+            "together": _together(target, members) if members else None,
         }
     return out
+
+
+def _together(target: Exporter, members: Sequence[Member]) -> dict[str, Any]:
+    """What the target says of the set, and what it said of networks that were forced on it."""
+    found = asdict(target.together(members))
+    alone = [str(problem) for member in members for problem in member.fit.problems]
+    return found | {"problems": [*dict.fromkeys(alone), *found["problems"]]}
 
 
 def write_set_report(

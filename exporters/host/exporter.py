@@ -83,6 +83,8 @@ class HostExporter(Exporter):
         memory = next((name for name, size in sizes.items() if total <= size), list(sizes)[-1])
         latency, kind = latency_of(members, sum)
         way = f"one after the other on one core, weights in {memory.upper()}"
+        if memory != "l1d":
+            way += " (the latency is of weights in L1D)"
         problems = too_much(
             {"bytes of main memory": total}, {"bytes of main memory": sizes[memory]}
         )

@@ -22,6 +22,7 @@ from n3ic.export import (
     Run,
     Together,
     latency_of,
+    summed_figures,
     summed_memory,
     too_much,
 )
@@ -132,10 +133,7 @@ class NetfpgaExporter(Exporter):
     def together(self, members: Sequence[Member]) -> Together:
         """Side by side, each on cores of its own, beside the reference NIC."""
         limits = self.device.limits
-        resources = {
-            name: sum(member.value(name) or 0 for member in members)
-            for name in ("lut_sites", "ff", "bram36")
-        }
+        resources = summed_figures(members, ("lut_sites", "ff", "bram36"))
         room = {
             "lut_sites": limits["lut"] - limits["reference_lut"],
             "ff": limits["ff"],

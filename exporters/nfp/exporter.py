@@ -21,9 +21,8 @@ from n3ic.export import (
     Run,
     Together,
     latency_of,
-    too_much,
 )
-from n3ic.exporters.nfp import blob, placement, runner
+from n3ic.exporters.nfp import blob, placement, runner, sharing
 from n3ic.exporters.nfp.estimate import calibration, estimate, paper_key
 from n3ic.inputs import UINT32_MAX
 from n3ic.model import BinaryModel
@@ -74,46 +73,17 @@ class NfpExporter(Exporter):
         return placement.check(model, self._plan(model, options), self.device)
 
     def together(self, members: Sequence[Member]) -> Together:
-        """Side by side, a thread a network, the networks spread over the islands.
-
-        Threads and their state are there once, however many networks they run. Networks that a
-        chain of threads runs, or that are not of one mode and memory, take turns.
-        """
+        """Threads side by side, the networks spread over the islands; chains take turns."""
         plans = [self._plan(m.model, m.options) for m in members]
-        first = plans[0]
-        alike = {(p.mode, p.memory, p.state) for p in plans} == {
-            ("data", first.memory, first.state)
+        shared = sharing.share([m.model for m in members], plans, self.device)
+        of = {
+            mode: [m for m, p in zip(members, plans, strict=True) if p.mode == mode]
+            for mode in ("data", "model")
         }
-        if not alike:
-            return super().together(members)
-        sizes = [blob.build(m.model).size for m in members]
-        widest = max(plans, key=lambda p: p.state_bytes)
-        room = placement.available(widest, self.device)
-        islands = int(self.device.limits["islands"])
-        way = "side by side, a thread each"
-        problems: tuple[str, ...] = ()
-        if first.memory in ("cls", "ctm"):
-            places = placement.spread(sizes, room, islands)
-            if places is None:
-                problems = too_much(
-                    {f"bytes of {first.memory} in {islands} islands": sum(sizes)},
-                    {f"bytes of {first.memory} in {islands} islands": room * islands},
-                ) or (
-                    f"{len(sizes)} networks do not divide over {islands} islands of {room} bytes",
-                )
-            else:
-                way += f", {' + '.join(map(str, places))} networks in {len(places)} islands"
-        else:
-            name = f"bytes of {first.memory}"
-            problems = too_much({name: sum(sizes)}, {name: room})
-        memory = {first.memory: sum(sizes)}
-        if first.state == "cls":
-            held = islands * placement.state_bytes(widest, self.device)
-            memory["cls"] = memory.get("cls", 0) + held
-        if len(members) > first.threads:
-            problems += (f"{len(members)} networks, there are {first.threads} threads",)
-        latency, kind = latency_of(members, max)
-        return Together(way, memory, {}, latency, kind, problems)
+        ends = [latency_of(of[mode], c) for mode, c in (("data", max), ("model", sum)) if of[mode]]
+        known = [ns for ns, _ in ends if ns is not None]
+        latency, kind = (max(known), "estimated") if len(known) == len(ends) else (None, None)
+        return Together(shared.way, shared.memory, {}, latency, kind, shared.problems)
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write blob, headers, micro-C, Makefile and README."""

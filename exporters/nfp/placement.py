@@ -93,20 +93,21 @@ def threads_per_island(p: Plan, device: Device) -> int:
     return min(p.executors, mes * p.executors_per_me)
 
 
-def spread(sizes: Sequence[int], room: int, islands: int) -> tuple[int, ...] | None:
+def spread(sizes: Sequence[int], room: int, islands: int, threads: int) -> tuple[int, ...] | None:
     """Networks an island, the largest first into the first island that has room for it.
 
     Args:
         sizes: bytes of each network's blob.
-        room: bytes for weights in the CLS of an island.
+        room: bytes for weights in the memory of an island.
         islands: how many there are.
+        threads: of one island: a network needs one to itself.
 
     Returns:
         Networks of each island that has any; None where they do not all find room.
     """
     left, count = [room] * islands, [0] * islands
     for size in sorted(sizes, reverse=True):
-        island = next((i for i in range(islands) if left[i] >= size), None)
+        island = next((i for i in range(islands) if left[i] >= size and count[i] < threads), None)
         if island is None:
             return None
         left[island] -= size
@@ -152,7 +153,7 @@ def check(model: BinaryModel, p: Plan, device: Device) -> Fit:
     placements = [Placement(part, p.memory, size) for part, size in built.sections.items() if size]
     threads = _state_threads(p, device)
     placements.append(Placement(f"state of {threads} threads", p.state, state_bytes(p, device)))
-    placements.append(Placement("mailbox", "imem", _mailbox_bytes(model, p)))
+    placements.append(Placement("mailbox", "imem", mailbox_bytes(model, p)))
     return Fit(tuple(placements), _problems(model, p, device))
 
 
@@ -201,7 +202,8 @@ def _state_room(p: Plan, device: Device) -> int:
     return int(device.limits["lmem_bytes"] - device.limits["reserve_lmem"])
 
 
-def _mailbox_bytes(model: BinaryModel, p: Plan) -> int:
+def mailbox_bytes(model: BinaryModel, p: Plan) -> int:
+    """Bytes of the mailbox: a slot for each thread that takes questions."""
     asked = max(model.input.n_words, len(model.input.features))
     return 4 * p.slots * (3 + asked + len(model.classes))
 

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic.bits import Words
 from n3ic.errors import ExportError, UsageError, VerifyError
-from n3ic.export import Exporter, Figure, Fit, Option, Options, Placement, Problem, Report, Run
+from n3ic.export import (
+    Exporter,
+    Figure,
+    Fit,
+    Member,
+    Option,
+    Options,
+    Placement,
+    Problem,
+    Report,
+    Run,
+    Together,
+    latency_of,
+    summed_memory,
+    too_much,
+)
 from n3ic.exporters.p4.entries import (
     Entry,
     cli_commands,
@@ -164,6 +180,23 @@ class P4Exporter(Exporter):
     def _fits_shape(self, shape: tuple[int, ...]) -> bool:
         limits = self.device.limits
         return statements(shape) <= limits["statements"] and tables(shape) <= limits["tables"]
+
+    def together(self, members: Sequence[Member]) -> Together:
+        """One after the other in one program, which p4c must compile in minutes."""
+        shapes = [member.model.shape for member in members]
+        resources: dict[str, float] = {
+            "statements": sum(statements(shape) for shape in shapes),
+            "tables": sum(tables(shape) for shape in shapes),
+        }
+        latency, kind = latency_of(members, sum)
+        return Together(
+            "one after the other in one program",
+            summed_memory(members),
+            resources,
+            latency,
+            kind,
+            too_much(resources, self.device.limits),
+        )
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write the program, its entries in three formats, and the README."""

@@ -99,11 +99,7 @@ class P4NetfpgaExporter(Exporter):
 
     def together(self, members: Sequence[Member]) -> Together:
         """One after the other in one pipeline, beside the reference NIC."""
-        limits, paper = self.device.limits, self.device.paper
-        resources = {}
-        for name, figure in (("luts", "resources.lut"), ("brams", "resources.bram")):
-            nic = paper[f"reference_{name}"]  # each network's figure has the NIC in it
-            resources[name] = nic + sum((m.value(figure) or nic) - nic for m in members)
+        resources = self._resources(sum(operations(member.model) for member in members))
         latency, kind = latency_of(members, sum)
         return Together(
             "one after the other in one pipeline",
@@ -111,7 +107,7 @@ class P4NetfpgaExporter(Exporter):
             resources,
             latency,
             kind,
-            too_much(resources, limits),
+            too_much(resources, self.device.limits),
         )
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:

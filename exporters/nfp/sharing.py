@@ -1,0 +1,103 @@
+"""How several networks share an NFP: islands, threads and memories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from n3ic.export import Device, too_much
+from n3ic.exporters.nfp import blob, placement
+from n3ic.exporters.nfp.placement import Plan
+from n3ic.model import BinaryModel
+
+ISLAND_MEMORIES = ("cls", "ctm")  # every island has its own
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Several networks on one NFP.
+
+    Attributes:
+        way: how they run, in words.
+        memory: bytes of each memory that they and the threads' state take, over all islands.
+        problems: what there is not enough of; empty if there is.
+    """
+
+    way: str
+    memory: dict[str, int]
+    problems: tuple[str, ...]
+
+
+def share(models: Sequence[BinaryModel], plans: Sequence[Plan], device: Device) -> Sharing:
+    """Lay networks out together.
+
+    Networks of a thread each run side by side, on threads of the island whose memory holds their
+    weights; networks of a chain of threads take turns on one chain. Threads, their state and the
+    mailbox are there once, however many networks use them.
+
+    Args:
+        models: the networks.
+        plans: how each is laid out alone.
+        device: the NFP.
+    """
+    islands = int(device.limits["islands"])
+    sizes = [blob.build(model).size for model in models]
+    shared = _shared_bytes(models, plans, device)
+    memory: dict[str, int] = {}
+    for name, size in shared.items():
+        memory[name] = size * (islands if name in ISLAND_MEMORIES else 1)
+    words: list[str] = []
+    problems: list[str] = []
+    for mode, way in (
+        ("data", "side by side, a thread each"),
+        ("model", "one after the other in one chain of threads"),
+    ):
+        if any(p.mode == mode for p in plans):
+            words.append(way)
+    for name in dict.fromkeys(p.memory for p in plans):
+        own = [i for i, p in enumerate(plans) if p.memory == name]
+        bytes_here = [sizes[i] for i in own]
+        memory[name] = memory.get(name, 0) + sum(bytes_here)
+        room = _room(name, max(p.reserve for p in plans), shared.get(name, 0), device)
+        if name not in ISLAND_MEMORIES:
+            what = f"bytes of {name.upper()} for weights"
+            problems += too_much({what: sum(bytes_here)}, {what: room})
+            continue
+        data = [plans[i] for i in own if plans[i].mode == "data"]
+        threads = min((placement.threads_per_island(p, device) for p in data), default=len(own))
+        places = placement.spread(bytes_here, room, islands, threads)
+        if places is None:
+            problems.append(
+                f"{len(own)} networks of {sum(bytes_here):,} bytes in all do not fit {islands} "
+                f"islands of {room:,} bytes of {name.upper()} and {threads} threads each"
+            )
+        else:
+            plural = "" if len(places) == 1 else "s"
+            words.append(f"{' + '.join(map(str, places))} networks in {len(places)} island{plural}")
+    return Sharing(", ".join(words), memory, tuple(problems))
+
+
+def _shared_bytes(
+    models: Sequence[BinaryModel], plans: Sequence[Plan], device: Device
+) -> dict[str, int]:
+    """Bytes of state and mailbox by memory; of an island's where every island has its own.
+
+    Data-parallel threads and a chain are threads of their own, so both keep their state.
+    """
+    out: dict[str, int] = {}
+    for mode in ("data", "model"):
+        of_mode = [p for p in plans if p.mode == mode]
+        for name in {p.state for p in of_mode}:
+            most = max(placement.state_bytes(p, device) for p in of_mode if p.state == name)
+            out[name] = out.get(name, 0) + most
+    boxes = (placement.mailbox_bytes(m, p) for m, p in zip(models, plans, strict=True))
+    out["imem"] = out.get("imem", 0) + max(boxes)
+    return out
+
+
+def _room(name: str, cls_reserve: int, taken: int, device: Device) -> int:
+    """Bytes of a memory, of one island's where it has its own, that weights may take."""
+    dram = int(device.limits["emem_dram_bytes"])  # behind the cache that the device lists
+    size = dram if name == "emem" else device.memory(name).bytes
+    reserve = cls_reserve if name == "cls" else int(device.limits[f"reserve_{name}"])
+    return size - reserve - taken
