@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -30,7 +31,8 @@ def each(
             this machine's cores if None.
 
     Yields:
-        The number of a call, from 0, and what it returned, in the order in which they end.
+        The number of a call, from 0, and what it returned: in the order in which they end on this
+        machine, in the order of the calls on a cluster.
 
     Raises:
         MissingDependencyError: ``dask`` is given and distributed is not installed.
@@ -41,7 +43,25 @@ def each(
     with _workers(jobs, dask):
         # joblib's Dask backend gives results in the order of the calls only
         parallel = Parallel(return_as="generator" if dask else "generator_unordered")
-        yield from parallel(delayed(_numbered)(i, function, c) for i, c in enumerate(calls))
+        with _interrupts_held():
+            results = parallel(delayed(_numbered)(i, function, c) for i, c in enumerate(calls))
+        yield from results
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back while workers start, who inherit that: this process alone is to end them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing.resource_tracker import ensure_running
+
+    ensure_running()  # joblib would start it later, and that lets the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _numbered(number: int, function: Callable[..., T], arguments: Call) -> tuple[int, T]:

@@ -224,13 +224,16 @@ def test_damaged_models_are_one_line(tmp_path, place):
 
 
 @pytest.mark.parametrize(
-    ("words", "line"),
+    ("words", "line", "seconds"),
     [
-        (["anomaly", "--epochs", "100000"], "training the binary network"),
-        (["tomography", "--epochs", "100000", "--jobs", "2"], "training 68 networks"),
+        (["anomaly", "--epochs", "100000"], "training the binary network", 1.0),
+        # while workers start, while they import, and while they train
+        (["tomography", "--epochs", "100000", "--jobs", "2"], "training 68 networks", 0.0),
+        (["tomography", "--epochs", "100000", "--jobs", "2"], "training 68 networks", 0.6),
+        (["tomography", "--epochs", "100000", "--jobs", "2"], "training 68 networks", 8.0),
     ],
 )
-def test_ctrl_c_leaves_no_half_written_run_and_no_process(tmp_path, words, line):
+def test_ctrl_c_leaves_no_half_written_run_and_no_process(tmp_path, words, line, seconds):
     process = subprocess.Popen(
         [*N3IC, "train", *words],
         cwd=tmp_path,
@@ -245,7 +248,7 @@ def test_ctrl_c_leaves_no_half_written_run_and_no_process(tmp_path, words, line)
         for told in process.stderr:
             if line in told:
                 break
-        time.sleep(3)
+        time.sleep(seconds)
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
         assert process.returncode == 130
