@@ -60,12 +60,10 @@ def new_directory(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
         hint = "choose another name, or remove it first" if not replace else "it is no directory"
         raise UsageError(f"{target} exists: {hint}")
     absent = [p for p in target.absolute().parents if not p.exists()]
+    temporary: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-    except OSError as error:
-        raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
-    try:
         yield temporary
         temporary.chmod(0o777 & ~_umask())
         if target.exists():
@@ -82,7 +80,8 @@ def new_directory(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
     except OSError as error:
         raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
         for parent in absent:
             with suppress(OSError):
                 parent.rmdir()  # one that was made above and holds nothing

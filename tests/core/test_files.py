@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from n3ic import files
 from n3ic.errors import N3icError, UsageError
 from n3ic.files import new_directory, write_atomic
 
@@ -51,3 +52,20 @@ def test_a_file_in_the_way_is_named(tmp_path):
         raise AssertionError
     with pytest.raises(N3icError, match="cannot write"), new_directory(tmp_path / "f" / "below"):
         raise AssertionError
+
+
+def test_parents_that_were_made_go_again_where_the_directory_cannot_be_made(tmp_path, monkeypatch):
+    def refuse(**_):
+        raise OSError("no room")
+
+    monkeypatch.setattr(files.tempfile, "mkdtemp", refuse)
+    with pytest.raises(N3icError, match="no room"), new_directory(tmp_path / "a" / "b" / "c"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parents_that_hold_something_stay(tmp_path):
+    with pytest.raises(KeyboardInterrupt), new_directory(tmp_path / "a" / "b" / "c"):
+        (tmp_path / "a" / "other").write_text("mine")
+        raise KeyboardInterrupt
+    assert [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")] == ["a", "a/other"]
