@@ -34,7 +34,8 @@ class Training:
         learning_rate: the step at the start.
         schedule: ``constant``, or ``cosine`` down to zero over the epochs.
         epochs: passes over the training rows.
-        batch_size: rows a step; fewer, down to 16, where an epoch would have under 32 steps.
+        batch_size: rows a step; fewer, but not below 16, where an epoch would have under 32
+            steps.
         label_smoothing: share of the label that is spread over all classes (cross-entropy).
         distill: weight of the teacher's probabilities against the labels; 0 for no teacher.
         class_weight: ``none``, or ``balanced`` to weigh classes by the inverse of their share.

@@ -19,7 +19,7 @@ from n3ic.recipe import Training
 from n3ic.train.network import BinaryMLP
 
 _EVAL_ROWS = 16_384
-_LEAST_STEPS, _LEAST_BATCH = 32, 16  # few rows get more steps, of batches that batch norm can bear
+_LEAST_STEPS, _LEAST_BATCH = 32, 16
 _PRUNE_FROM, _PRUNE_TO = 0.1, 0.6  # share of the epochs over which connections are removed
 
 
@@ -88,6 +88,14 @@ def fit_network(
         return _run(x, y, weight, soft, held, n_classes, config, progress)
 
 
+def batch_rows(rows: int, wanted: int) -> int:
+    """Rows a step: as many as wanted, fewer where that leaves an epoch under 32 steps.
+
+    It never falls below 16 for that, which batch norm can bear.
+    """
+    return min(wanted, max(rows // _LEAST_STEPS, _LEAST_BATCH), rows)
+
+
 def _run(
     x: Tensor,
     y: Tensor,
@@ -100,7 +108,7 @@ def _run(
 ) -> Trained:
     network = BinaryMLP(x.shape[1], n_classes, config)
     optimizer = _optimizer(network, config)
-    batch = max(min(config.batch_size, len(x) // _LEAST_STEPS), min(_LEAST_BATCH, len(x)))
+    batch = batch_rows(len(x), config.batch_size)
     steps = config.epochs * math.ceil(len(x) / batch)
     scheduler = (
         torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from n3ic.bits import Bits
-from n3ic.train.fit import deterministic
+from n3ic.train.fit import batch_rows, deterministic
 
 EPOCHS = 30
 BATCH = 512
@@ -49,12 +49,13 @@ def fit_float_mlp(
             parts += [nn.Linear(a, b), nn.ReLU()]
         network = nn.Sequential(*parts, nn.Linear(widths[-1], n_classes))
         optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
-        steps = EPOCHS * -(-len(x) // BATCH)
+        batch = batch_rows(len(x), BATCH)
+        steps = EPOCHS * -(-len(x) // batch)
         scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
         held, held_label = _tensor(validation[0]), validation[1]
         best, kept = -1.0, copy.deepcopy(network.state_dict())
         for _ in range(EPOCHS):
-            for index in torch.randperm(len(x)).split(BATCH):
+            for index in torch.randperm(len(x)).split(batch):
                 loss = nn.functional.cross_entropy(network(x[index]), y[index])
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()

@@ -6,7 +6,7 @@ from n3ic.bits import pack
 from n3ic.errors import UsageError
 from n3ic.inputs import InputSpec
 from n3ic.recipe import Recipe, Training
-from n3ic.train.fit import fit_network
+from n3ic.train.fit import batch_rows, fit_network
 from n3ic.train.fold import fold
 
 
@@ -107,3 +107,20 @@ def test_recipes_are_checked(given, message):
 def test_recipe_options_reach_both_levels():
     recipe = Recipe("r", "").with_options({"bits": 64, "epochs": 3, "hidden": None})
     assert (recipe.bits, recipe.training.epochs, recipe.training.hidden) == (64, 3, (32, 16))
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted", "expected"),
+    [
+        (100_000, 512, 512),
+        (16_384, 512, 512),
+        (16_000, 512, 500),  # 32 steps
+        (720, 512, 22),
+        (300, 512, 16),  # batch norm bears no less
+        (10, 512, 10),
+        (2_000, 8, 8),  # as asked for
+        (2_000, 1, 1),
+    ],
+)
+def test_few_rows_get_smaller_batches_and_never_larger_ones(rows, wanted, expected):
+    assert batch_rows(rows, wanted) == expected
