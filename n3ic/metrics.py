@@ -99,8 +99,7 @@ def metrics_of(
                 },
             }
         return out
-    group = case.group or "tasks"
-    out[group] = {
+    out[case.group] = {
         task: _one(r)
         | {
             "model": {"shape": list(r.model.shape), "sha256": r.model.digest},

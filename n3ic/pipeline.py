@@ -155,9 +155,11 @@ class Prepared:
         train: rows to train on.
         validation: rows to choose with.
         test: rows to evaluate on once.
+        unseen: of each test row, whether no training row is equal to it: bool of shape ``(rows,)``.
         teacher: class probabilities of the training rows from boosted trees; None where the
             recipe distils from none.
-        others: predictions of the baselines that have no shape.
+        baselines: figures of the baselines that have no shape.
+        baseline_scores: their scores on the test rows, of those that have scores.
     """
 
     table: FlowTable
@@ -170,8 +172,10 @@ class Prepared:
     train: Rows = field(repr=False)
     validation: Rows = field(repr=False)
     test: Rows = field(repr=False)
+    unseen: NDArray[np.bool_] = field(repr=False)
     teacher: NDArray[np.float64] | None = field(repr=False)
-    others: tuple[Prediction, ...] = field(repr=False)
+    baselines: Mapping[str, Evaluation]
+    baseline_scores: Mapping[str, NDArray[np.float64]] = field(repr=False)
 
 
 def prepare(
@@ -183,7 +187,21 @@ def prepare(
     with_baselines: bool,
     say: Stage,
 ) -> Prepared:
-    """Split a table and choose its input bits; see :func:`train`."""
+    """Split a table, choose its input bits and train the baselines that have no shape.
+
+    Args:
+        table: labelled flows.
+        recipe: how bits are chosen; of the training, whether it distils, and for ``weighted`` bits
+            the hidden layers that they are for.
+        protocol: how the rows are split.
+        seed: of the split and of everything that is trained here.
+        with_baselines: whether baselines are trained.
+        say: called with a line about each step.
+
+    Raises:
+        DataError: the table cannot be split that way.
+        UsageError: the recipe does not fit the table, or its training rows have a single class.
+    """
     from n3ic.baselines import Rows, class_probabilities, shapeless_baselines
     from n3ic.select import boosted_trees
 
@@ -210,25 +228,37 @@ def prepare(
     teacher = None
     if trees is not None and recipe.training.distill:
         teacher = class_probabilities(trees.predict_proba(train_rows.columns), trees, n_classes)
-    others = []
+    unseen = ~twins(table, parts.train, parts.test)
+    figures: dict[str, Evaluation] = {}
+    scores_of: dict[str, NDArray[np.float64]] = {}
     if with_baselines and trees is not None:
         for other in shapeless_baselines(train_rows, test, n_classes, seed, trees):
             say(f"baseline: {other.name}")
-            others.append(other)
+            figures[other.name] = _figures_of(other, test.label, n_classes, unseen)
+            if other.scores is not None:
+                scores_of[other.name] = other.scores
     return Prepared(
-        table,
-        parts,
-        protocol,
-        seed,
-        spec,
-        scores,
-        bits,
-        train_rows,
-        rows(parts.validation),
-        test,
-        teacher,
-        tuple(others),
+        table=table,
+        parts=parts,
+        protocol=protocol,
+        seed=seed,
+        spec=spec,
+        feature_scores=scores,
+        bits=bits,
+        train=train_rows,
+        validation=rows(parts.validation),
+        test=test,
+        unseen=unseen,
+        teacher=teacher,
+        baselines=figures,
+        baseline_scores=scores_of,
     )
+
+
+def _figures_of(
+    other: Prediction, label: NDArray[np.int64], n_classes: int, unseen: NDArray[np.bool_]
+) -> Evaluation:
+    return evaluate(label, other.predicted, other.scores, n_classes, unseen=unseen)
 
 
 def train(
@@ -287,7 +317,8 @@ def train_shapes(
     """Train networks of several shapes on the same rows, one after the other.
 
     Rows, input bits and the baselines that have no shape are shared, so that this takes less
-    than :func:`train` for each; the results are the same.
+    than :func:`train` for each; the results are the same. ``weighted`` bits are chosen for a
+    shape: with them, nothing is shared.
 
     Args:
         table: labelled flows.
@@ -354,11 +385,11 @@ def _train(
 
         say("polishing the integer network")
         model = polish(model, pack(rows.bits), rows.label, rounds=recipe.training.polish, seed=seed)
-    others = list(prepared.others)
+    mlp = None
     if with_baselines:
         say("baseline: float_mlp")
-        others.append(float_mlp(rows, held, prepared.test, n_classes, recipe.training.hidden, seed))
-    return _result(prepared, recipe, model, trained.history, others)
+        mlp = float_mlp(rows, held, prepared.test, n_classes, recipe.training.hidden, seed)
+    return _result(prepared, recipe, model, trained.history, mlp)
 
 
 def check_fold(network: BinaryMLP, model: BinaryModel, bits: Bits) -> None:
@@ -401,41 +432,39 @@ def _result(
     recipe: Recipe,
     model: BinaryModel,
     history: tuple[Epoch, ...],
-    others: Sequence[Prediction],
+    mlp: Prediction | None,
 ) -> Result:
-    table, parts, bits = prepared.table, prepared.parts, prepared.bits
-    twin = twins(table, parts.train, parts.test)
+    table, parts, bits, unseen = prepared.table, prepared.parts, prepared.bits, prepared.unseen
     n_classes = len(table.classes)
     label = table.label[parts.test]
+    words = {name: pack(bits[index]) for name, index in vars(parts).items()}
 
-    def figures(index: NDArray[np.int64], unseen: NDArray[np.bool_] | None) -> Evaluation:
-        scores = model.scores(pack(bits[index])).astype(np.float64)
+    def figures(name: str, index: NDArray[np.int64], of: NDArray[np.bool_] | None) -> Evaluation:
+        scores = model.scores(words[name]).astype(np.float64)
         predicted = scores.argmax(axis=1).astype(np.int64)
-        return evaluate(table.label[index], predicted, scores, n_classes, unseen=unseen)
+        return evaluate(table.label[index], predicted, scores, n_classes, unseen=of)
 
-    test = figures(parts.test, ~twin)
-    kept = {"binary": model.scores(pack(bits[parts.test])).astype(np.float64)}
-    kept |= {other.name: other.scores for other in others if other.scores is not None}
-    trained_right = model.trace(pack(bits[parts.train])).classes == table.label[parts.train]
+    kept = {"binary": model.scores(words["test"]).astype(np.float64)} | dict(
+        prepared.baseline_scores
+    )
+    baselines = dict(prepared.baselines)
+    if mlp is not None:
+        baselines[mlp.name] = _figures_of(mlp, label, n_classes, unseen)
+        if mlp.scores is not None:
+            kept[mlp.name] = mlp.scores
+    trained_right = model.trace(words["train"]).classes == table.label[parts.train]
     return Result(
         model=model,
         protocol=prepared.protocol,
         recipe=recipe,
-        test=test,
-        validation=figures(parts.validation, None),
+        test=figures("test", parts.test, unseen),
+        validation=figures("validation", parts.validation, None),
         train_accuracy=float(trained_right.mean()),
-        twin_share=float(twin.mean()),
-        baselines={
-            other.name: evaluate(label, other.predicted, other.scores, n_classes, unseen=~twin)
-            for other in others
-        },
+        twin_share=float((~unseen).mean()),
+        baselines=baselines,
         history=history,
         feature_scores=prepared.feature_scores,
         test_label=label,
         test_scores=kept,
-        rows={
-            "train": len(parts.train),
-            "validation": len(parts.validation),
-            "test": len(parts.test),
-        },
+        rows={name: len(index) for name, index in vars(parts).items()},
     )

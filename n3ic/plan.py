@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from n3ic.errors import N3icError
 from n3ic.pipeline import Result, Stage, train_shapes
 from n3ic.recipe import Recipe
 from n3ic.split import Protocol
@@ -59,7 +60,16 @@ def plan_units(
     own: tuple[int, ...],
     others: tuple[tuple[int, ...], ...],
 ) -> list[Unit]:
-    """What a run trains: the longest first, so that no core is left with it at the end."""
+    """What a run trains: the longest first, so that no core is left with it at the end.
+
+    Args:
+        tasks: names of the use case's tables.
+        allowed: protocols that the data allow.
+        main: the one whose networks are kept.
+        seeds: the first for all protocols, the others for the main one.
+        own: hidden layers of the networks that are kept.
+        others: hidden layers that they are compared with.
+    """
     names = list(tasks)
     units = [Unit(task, main, seeds[0], (own, *others), True) for task in names]
     # for many networks, the other protocols are reported without their baselines
@@ -85,7 +95,23 @@ def train_units(
     jobs: int | None,
     dask: str | None,
 ) -> Found:
-    """Results by task, protocol and seed, then by shape."""
+    """Train all units.
+
+    Args:
+        plan: what is to be trained.
+        tasks: the tables by task.
+        recipe: how; its hidden layers are replaced by each unit's.
+        name: of the use case; it begins the models' names.
+        watch: what is told meanwhile.
+        jobs: units that are trained at once; all cores if None.
+        dask: address of a Dask scheduler whose workers train instead.
+
+    Returns:
+        Results by task, protocol and seed, then by hidden layers.
+
+    Raises:
+        N3icError: a unit cannot be trained; its task is named where there are several.
+    """
 
     def call(unit: Unit) -> tuple[FlowTable, Recipe, Unit, str]:
         return tasks[unit.task], recipe, unit, f"{name}-{unit.task}" if unit.task else name
@@ -132,4 +158,9 @@ def _train_unit(
         progress=progress,
         stage=stage,
     )
-    return dict(zip(unit.shapes, results, strict=True))
+    try:
+        return dict(zip(unit.shapes, results, strict=True))
+    except N3icError as error:
+        if not unit.task:
+            raise
+        raise type(error)(f"{unit.task}: {error}") from error

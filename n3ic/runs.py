@@ -122,6 +122,8 @@ def train_use_case(
     tasks = case.tasks(table, own)
     if not tasks:
         raise UsageError(f"{name}: the options leave no network to train")
+    if set(tasks) != {""} and not case.group:
+        raise UsageError(f"the use case {name} has several networks and no word for one (group)")
     allowed = protocols_of(table)
     main = protocol or (case.protocol if case.protocol in allowed else "random")
     if main not in allowed:

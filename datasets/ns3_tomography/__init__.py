@@ -118,7 +118,7 @@ class Tomography(UseCase):
         options: Mapping[str, Any],
         compared: Mapping[tuple[int, ...], Mapping[str, Result]],
     ) -> Mapping[str, Any]:
-        """The box plot over the queues, the table of shapes, and the heat map of the test rows."""
+        """The box plot over the queues, the table of shapes, a heat map of the last intervals."""
         from n3ic.datasets.ns3_tomography.report import finish
 
         return finish(directory, table, results, options, compared)
@@ -127,9 +127,10 @@ class Tomography(UseCase):
         self, summary: Mapping[str, Mapping[str, Any]]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Whether each target answers before the next probes, at 40, 100 and 400 Gb/s."""
-        from n3ic.datasets.ns3_tomography.report import probe_budget
+        from n3ic.datasets.ns3_tomography.report import PROBE_BUDGETS_US, probe_budget
 
-        return {"Probe budgets (250, 100, 25 us at 40, 100, 400 Gb/s)": probe_budget(summary)}
+        budgets = ", ".join(f"{us:g} us at {link} Gb/s" for link, us in PROBE_BUDGETS_US.items())
+        return {f"Probe budgets: {budgets}": probe_budget(summary)}
 
     def replay(
         self,

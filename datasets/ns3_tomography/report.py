@@ -37,7 +37,8 @@ class QueueFigures:
         shape: neurons of the hidden layers.
         accuracy: of the binary network.
         macro_f1: of the binary network.
-        majority: accuracy of always naming the commoner class of the training rows.
+        majority: accuracy of always naming the commoner class of the training rows; of the test
+            rows where no baselines were trained.
         float_mlp: accuracy of the float MLP of the same shape; None where it was not trained.
         weight_bytes: binary weights.
         float_weight_bytes: the same weights as float32.
@@ -74,14 +75,14 @@ def figures_of(queue: str, result: Result) -> QueueFigures:
 
 
 def summary(figures: Sequence[QueueFigures]) -> dict[str, dict[str, Any]]:
-    """Median, least and largest figures over the queues, per shape ``32-16``."""
+    """Median, least and largest figures over the queues, per shape ``32-16-2``."""
     out: dict[str, dict[str, Any]] = {}
     for shape in dict.fromkeys(f.shape for f in figures):
         own = [f for f in figures if f.shape == shape]
         accuracy = [f.accuracy for f in own]
         mlp = [f.float_mlp for f in own if f.float_mlp is not None]
         paper = PAPER_ACCURACY.get(shape)
-        out["-".join(map(str, shape))] = {
+        out[_shape_name(shape)] = {
             "queues": len(own),
             "median_accuracy": float(np.median(accuracy)),
             "min_accuracy": min(accuracy),
@@ -98,6 +99,11 @@ def summary(figures: Sequence[QueueFigures]) -> dict[str, dict[str, Any]]:
     return out
 
 
+def _shape_name(hidden: tuple[int, ...]) -> str:
+    """As the paper writes a shape: hidden layers, then the two classes."""
+    return "-".join(map(str, (*hidden, 2)))
+
+
 def table5(figures: Sequence[QueueFigures]) -> str:
     """The paper's table 5 for these networks, as Markdown, the paper's figures beside."""
     lines = [
@@ -107,7 +113,7 @@ def table5(figures: Sequence[QueueFigures]) -> str:
     ]
     for shape, m in summary(figures).items():
         lines.append(
-            f"| {shape}-2 | {m['float_weight_bytes']:,} B | {m['weight_bytes']:,} B "
+            f"| {shape} | {m['float_weight_bytes']:,} B | {m['weight_bytes']:,} B "
             f"| {_percent(m['median_float_mlp'])} | **{_percent(m['median_accuracy'])}** "
             f"| {_percent(m['median_macro_f1'])} | {_percent(m['median_majority'])} "
             f"| {_points(m['median_gain_over_majority'])} "
@@ -145,7 +151,7 @@ def box_figure(figures: Sequence[QueueFigures]) -> Figure:
         ):
             if m[key] is not None:
                 axes.plot([place], [100 * m[key]], marker, color=colour, markersize=5, label=label)
-    axes.set_xticks(list(places), ["-".join(map(str, (*s, 2))) for s in shapes])
+    axes.set_xticks(list(places), [_shape_name(shape) for shape in shapes])
     axes.set_xlabel("neurons")
     axes.set_ylabel("test accuracy of a queue, %")
     axes.set_title(f"{len(own[0])} queues simulated in ns-3")

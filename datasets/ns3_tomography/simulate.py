@@ -65,7 +65,8 @@ class Simulation:
     def __post_init__(self) -> None:
         def require(ok: bool, name: str, rule: str) -> None:
             if not ok:
-                raise UsageError(f"--{name}: expected {rule}, got {getattr(self, name)!r}")
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option}: expected {rule}, got {getattr(self, name)!r}")
 
         require(0 < self.duration <= 1e6, "duration", "seconds above 0")
         require(0 < self.link <= 1e6, "link", "Mb/s above 0")
@@ -77,7 +78,7 @@ class Simulation:
         require(
             self.other_tor >= 0 and 0 < self.other_pod + self.other_tor <= 1,
             "other_tor",
-            "a share that makes, with other_pod, more than 0 and at most 1",
+            "a share that makes, with --other-pod, more than 0 and at most 1",
         )
         require(0 <= self.focus <= 1000, "focus", "a factor in [0, 1000]")
         require(0 <= self.interval < 4000, "interval", "milliseconds in [0, 4000)")
@@ -335,12 +336,13 @@ def generate(
 
     Raises:
         MissingDependencyError: ns-3, the compiler or pkg-config is missing; names the packages.
-        UsageError: an option is out of range, or the file cannot stand there.
+        UsageError: an option or a count is out of range, or the file cannot stand there.
         N3icError: the program failed, or the file cannot be written.
     """
     simulation = simulation or Simulation()
-    if runs < 1:
-        raise UsageError(f"--runs: expected 1 or more, got {runs}")
+    for name, count in (("runs", runs), ("jobs", jobs)):
+        if count is not None and count < 1:
+            raise UsageError(f"--{name}: expected 1 or more, got {count}")
     target = Path(out) if out is not None else Path(f"tomography{SUFFIX}")
     if target.is_dir() or not target.absolute().parent.is_dir():
         raise UsageError(f"{target}: name a file in an existing folder")

@@ -20,6 +20,7 @@ from n3ic.datasets.ns3_tomography.trace import (
     read,
 )
 from n3ic.errors import DataError, N3icWarning, UsageError
+from n3ic.split import TIME_TEST_SHARE
 from n3ic.table import Feature, FlowTable, SourceFile
 
 CLASSES = ("free", "congested")
@@ -204,8 +205,9 @@ def queue_tables(
 ) -> dict[str, FlowTable]:
     """One table a queue, labelled by whether the queue holds more than the threshold.
 
-    A queue that is hardly ever, or nearly always, congested at this threshold cannot be learned;
-    it is left out with a warning, or refused where it was asked for by name.
+    A queue that is hardly ever, or nearly always, congested at this threshold, or before the rows
+    that the time split tests on, cannot be learned; it is left out with a warning, or refused
+    where it was asked for by name.
 
     Args:
         table: a table of this data set.
@@ -221,11 +223,12 @@ def queue_tables(
     out: dict[str, FlowTable] = {}
     for name in chosen:
         label = (table.occupancy[name] > threshold * QUARTERS).astype(np.int64)
-        positive = int(label.sum())
-        if min(positive, len(label) - positive) < MIN_CLASS_ROWS:
+        seen = label[: round((1 - TIME_TEST_SHARE) * len(label))]
+        positive = int(seen.sum())
+        if min(positive, len(seen) - positive) < MIN_CLASS_ROWS:
             text = (
-                f"queue {name} holds more than {threshold:g} packets in {positive:,} of "
-                f"{len(label):,} intervals; each class needs {MIN_CLASS_ROWS}: take another "
+                f"queue {name} holds more than {threshold:g} packets in {positive:,} of the first "
+                f"{len(seen):,} intervals; each class needs {MIN_CLASS_ROWS}: take another "
                 "--threshold or a longer trace"
             )
             if queue.strip() != "all":

@@ -34,9 +34,9 @@ def detector(feature="owd_tor0", cut=50, classes=("free", "congested")):
 def test_medians_and_table_5():
     both = figures() + figures((64, 32), (0.8, 0.81, 0.99))
     summary = report.summary(both)
-    assert summary["32-16"]["median_accuracy"] == 0.91
-    assert summary["64-32"]["median_accuracy"] == 0.81
-    assert summary["32-16"]["median_gain_over_majority"] == pytest.approx(0.06)
+    assert summary["32-16-2"]["median_accuracy"] == 0.91
+    assert summary["64-32-2"]["median_accuracy"] == 0.81
+    assert summary["32-16-2"]["median_gain_over_majority"] == pytest.approx(0.06)
     text = report.table5(both)
     assert "| 32-16-2 | 21,632 B | 676 B | 92.0 % | **91.0 %** |" in text
 

@@ -28,7 +28,7 @@ needs_ns3 = pytest.mark.skipif(not has_ns3(), reason="needs libns3-dev, g++ and 
      {"speed": "3"}, {"seed": "0"}, {"duration": "nan"}],
 )  # fmt: skip
 def test_wrong_options_are_named(options, tmp_path):
-    with pytest.raises(UsageError, match=list(options)[-1].replace("-", "[-_]")):
+    with pytest.raises(UsageError, match=f"--{list(options)[-1]}"):
         DATASET.generate_file(tmp_path / "a.tomo.xz", options)
     assert not list(tmp_path.iterdir())
 
@@ -96,6 +96,12 @@ def test_one_failing_run_ends_the_others_and_leaves_nothing(tmp_path, monkeypatc
 def test_counts_are_whole_numbers(tmp_path, option, value):
     with pytest.raises(UsageError, match=f"--{option}"):
         DATASET.generate_file(tmp_path / "a.tomo.xz", {option: value})
+
+
+@pytest.mark.parametrize("counts", [{"runs": 0}, {"runs": 2, "jobs": -1}, {"jobs": 0}])
+def test_counts_below_one_are_refused(tmp_path, counts):
+    with pytest.raises(UsageError, match=f"--{list(counts)[-1]}: expected 1 or more"):
+        simulate.generate(Simulation(), tmp_path / "a.tomo.xz", **counts)
 
 
 @needs_ns3

@@ -212,6 +212,14 @@ def test_queues_that_cannot_be_learned_are_left_out_with_a_word(table):
         queue_tables(kept, "tor1_agg0")
 
 
+def test_a_queue_that_fills_in_the_test_rows_alone_cannot_be_learned(table):
+    late = np.zeros(len(table), dtype=np.int64)
+    late[-3000:] = 100
+    kept = replace(table, occupancy=dict(table.occupancy) | {"tor1_agg0": late})
+    with pytest.raises(UsageError, match="tor1_agg0 holds more than 10 packets in 0 of the first"):
+        queue_tables(kept, "tor1_agg0")
+
+
 def test_rows_keep_the_occupancy(table):
     part = table.rows(np.arange(7))
     assert len(part) == 7

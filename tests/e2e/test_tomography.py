@@ -60,9 +60,9 @@ def test_a_run_holds_every_queue_beside_its_baselines(place):
 def test_the_shapes_that_were_asked_for_are_compared(place):
     run = place / "runs" / "tomography"
     shapes = json.loads((run / "metrics.json").read_text())["shapes"]
-    assert list(shapes) == ["16-8", "8", "8-8"]
+    assert list(shapes) == ["16-8-2", "8-2", "8-8-2"]
     assert {s["queues"] for s in shapes.values()} == {2}
-    assert shapes["8"]["weight_bytes"] == (152 * 8 + 8 * 2) // 8
+    assert shapes["8-2"]["weight_bytes"] == (152 * 8 + 8 * 2) // 8
     assert all(s["median_float_mlp"] > s["median_majority"] for s in shapes.values())
     page = (run / "table5.md").read_text()
     assert [line.split()[1] for line in page.splitlines()[2:]] == ["8-2", "8-8-2", "16-8-2"]
@@ -101,5 +101,8 @@ def test_the_networks_are_exported_together(place):
     assert {"tor0_server0", "tor1_agg0"} == {
         p.name for p in (place / "nic").iterdir() if p.is_dir()
     }
-    assert "250, 100, 25 us" in (place / "nic" / "set.md").read_text()
+    assert (
+        "250 us at 40 Gb/s, 100 us at 100 Gb/s, 25 us at 400 Gb/s"
+        in (place / "nic" / "set.md").read_text()
+    )
     assert "equal scores" in n3ic("verify", "nic/tor0_server0", cwd=place).stdout
