@@ -76,13 +76,13 @@ class NfpExporter(Exporter):
         """Threads side by side, the networks spread over the islands; chains take turns."""
         plans = [self._plan(m.model, m.options) for m in members]
         shared = sharing.share([m.model for m in members], plans, self.device)
-        of = {
-            mode: [m for m, p in zip(members, plans, strict=True) if p.mode == mode]
-            for mode in ("data", "model")
-        }
-        ends = [latency_of(of[mode], c) for mode, c in (("data", max), ("model", sum)) if of[mode]]
-        known = [ns for ns, _ in ends if ns is not None]
-        latency, kind = (max(known), "estimated") if len(known) == len(ends) else (None, None)
+        alone = [m for m, p in zip(members, plans, strict=True) if p.mode == "data"]
+        chained = [m for m, p in zip(members, plans, strict=True) if p.mode == "model"]
+        ends = [latency_of(alone, max)[0]] if alone else []
+        ends += [latency_of(chained, sum)[0]] if chained else []
+        known = [end for end in ends if end is not None]
+        latency = max(known) if len(known) == len(ends) else None
+        _, kind = latency_of(members, max)
         return Together(shared.way, shared.memory, {}, latency, kind, shared.problems)
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
