@@ -57,7 +57,11 @@ def new_directory(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
     """
     target = Path(path)
     if target.exists() and (not replace or not target.is_dir()):
-        hint = "choose another name, or remove it first" if not replace else "it is no directory"
+        hint = (
+            "choose another name, or replace it (--replace)"
+            if not replace
+            else "it is no directory"
+        )
         raise UsageError(f"{target} exists: {hint}")
     absent = [p for p in target.absolute().parents if not p.exists()]
     temporary: Path | None = None

@@ -67,7 +67,10 @@ def read_plain(path: str | Path, model: BinaryModel) -> Columns:
     contents = list(read_contents(path))
     if len(contents) != 1:
         raise DataError(f"{path}: one table expected, the archive holds {len(contents)}")
-    text = contents[0].data.decode("utf-8-sig")
+    try:
+        text = contents[0].data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: this is no table of text; a CSV file is expected") from error
     lines = csv.reader(text.splitlines())
     header = [name.strip() for name in next(lines, [])]
     missing = [f for f in model.input.features if f not in header]

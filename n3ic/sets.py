@@ -264,7 +264,7 @@ def _set_row(target: str, figures: Mapping[str, Any]) -> dict[str, Any]:
         "latency": None
         if latency is None
         else f"{latency / 1000:,.2f} us ({together['latency_kind']})",
-        "fit together": not together["problems"],
+        "fit together": not together["problems"] if taken else None,
     }
 
 

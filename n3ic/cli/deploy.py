@@ -66,7 +66,10 @@ def export(
     target: Annotated[str, typer.Option("--target", "-t", help="A target, or all.")],
     model: ModelOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write; exports/MODEL-TARGET by default.")
+        Path | None,
+        typer.Option(
+            help="Folder to write; exports/MODEL-TARGET by default, exports/MODEL/TARGET for all."
+        ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Write a model that does not fit; marked as such.")

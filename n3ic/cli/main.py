@@ -74,7 +74,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + 13)
     except typer.TyperException as error:
-        fail(f"{error.format_message()} (n3ic --help lists what there is)")
+        message = error.format_message()
+        if message:  # without a command, the help has been printed and there is none
+            fail(f"{message} (--help lists what there is)")
         sys.exit(error.exit_code)
     if code == INTERRUPTED:  # Typer turns Ctrl-C into this code
         fail(_STOPPED)

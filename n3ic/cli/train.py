@@ -123,7 +123,7 @@ def train(
         f"run: {run.path} ({', '.join(str(p) for p in list(run.models.values())[:1])}"
         f"{', ...' if len(run.models) > 1 else ''}, metrics.json, report.md, plots/)"
     )
-    if run.metrics["data"]["synthetic"]:
+    if run.metrics["data"]["synthetic"] and data is None:
         note("these are synthetic or simulated flows; --data PATH trains on your own")
 
 

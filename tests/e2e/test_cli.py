@@ -314,6 +314,20 @@ def test_a_changed_weight_is_found(place):
     assert "n3ic_weights.h was changed after the export" in done.stdout
 
 
+@pytest.mark.parametrize("words", [[], ["data"]])
+def test_no_command_shows_the_help_and_no_error(tmp_path, words):
+    done = n3ic(*words, cwd=tmp_path, expect=2)
+    assert "Usage: " in done.stdout + done.stderr
+    assert "error" not in done.stderr
+
+
+def test_flows_that_are_no_text_are_one_line(tmp_path, place):
+    (tmp_path / "flows.csv").write_bytes(b"sbytes,dur\n1,2\n\xff\xfe\n")
+    model = place / "runs" / "anomaly"
+    done = n3ic("predict", "--model", model, "flows.csv", cwd=tmp_path, expect=1)
+    assert "flows.csv: this is no table of text" in done.stderr
+
+
 def test_what_may_be_typed_is_listed(tmp_path):
     listed = n3ic("train", cwd=tmp_path).stdout
     for words in ("anomaly: ", "tomography: ", "--recipe paper", "--queue", "--shapes"):
