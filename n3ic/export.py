@@ -358,18 +358,11 @@ class Exporter(ABC):
         """
         memory = summed_memory(members)
         sizes = {m.name: m.bytes for m in self.device.memories}
-        latency, kind = latency_of(members, sum)
-        return Together(
-            "one after the other",
-            memory,
-            {},
-            latency,
-            kind,
-            too_much(
-                {f"bytes of {name}": used for name, used in memory.items()},
-                {f"bytes of {name}": size for name, size in sizes.items()},
-            ),
+        problems = too_much(
+            {f"bytes of {name}": used for name, used in memory.items()},
+            {f"bytes of {name}": size for name, size in sizes.items()},
         )
+        return together(members, "one after the other", sum, problems=problems)
 
     def read(self, path: Path) -> BinaryModel:
         """Import a network of this target's format.
@@ -441,6 +434,31 @@ def summed_memory(members: Sequence[Member]) -> dict[str, int]:
     return memory
 
 
+def together(
+    members: Sequence[Member],
+    way: str,
+    combine: Callable[[list[float]], float],
+    *,
+    memory: Mapping[str, int] | None = None,
+    resources: Mapping[str, float] | None = None,
+    problems: tuple[str, ...] = (),
+) -> Together:
+    """What an exporter says of several networks, from what it knows of them.
+
+    Args:
+        members: the networks.
+        way: how they run, in words.
+        combine: the latency of all from the latencies in the order of the networks: ``sum``
+            where they take turns, ``max`` where they run side by side.
+        memory: bytes of each memory; those of the networks added up if None.
+        resources: what they take besides; nothing if None.
+        problems: why they do not fit together.
+    """
+    latency, kind = _latency(members, combine)
+    used = summed_memory(members) if memory is None else memory
+    return Together(way, used, resources or {}, latency, kind, problems)
+
+
 def summed_figures(members: Sequence[Member], names: Sequence[str]) -> dict[str, float]:
     """Figures of networks added up by name; one that a network lacks is left out."""
     found = {name: [member.value(name) for member in members] for name in names}
@@ -460,14 +478,10 @@ def too_much(needs: Mapping[str, float], room: Mapping[str, float]) -> tuple[str
     )
 
 
-def latency_of(
+def _latency(
     members: Sequence[Member], combine: Callable[[list[float]], float]
 ) -> tuple[float | None, FigureKind | None]:
-    """Latency of networks in nanoseconds, combined by ``sum`` or ``max``, and of which kind.
-
-    Returns:
-        None twice where a network has no latency. The kind is the least certain one.
-    """
+    """Combined latency in nanoseconds and its least certain kind; None where one has none."""
     found = [member.latency for member in members]
     known = [each for each in found if each is not None]
     if len(known) != len(found):
@@ -503,9 +517,9 @@ __all__ = [
     "Report",
     "Run",
     "Together",
-    "latency_of",
     "parse_options",
     "summed_figures",
     "summed_memory",
+    "together",
     "too_much",
 ]

@@ -27,8 +27,8 @@ from n3ic.export import (
     Report,
     Run,
     Together,
-    latency_of,
     summed_memory,
+    together,
     too_much,
 )
 from n3ic.exporters.host.estimate import estimate, memory_of
@@ -81,14 +81,13 @@ class HostExporter(Exporter):
         total = sum(summed_memory(members).values())
         sizes = {m.name: m.bytes for m in self.device.memories}
         memory = next((name for name, size in sizes.items() if total <= size), list(sizes)[-1])
-        latency, kind = latency_of(members, sum)
         way = f"one after the other on one core, weights in {memory.upper()}"
         if memory != "l1d":
             way += " (the latency is of weights in L1D)"
         problems = too_much(
             {"bytes of main memory": total}, {"bytes of main memory": sizes[memory]}
         )
-        return Together(way, {memory: total}, {}, latency, kind, problems)
+        return together(members, way, sum, memory={memory: total}, problems=problems)
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write ``bnn.h``, ``bnn.c``, ``bnn_exec.c``, ``Makefile``, ``weights.bin``, README.

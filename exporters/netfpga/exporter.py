@@ -21,9 +21,8 @@ from n3ic.export import (
     Report,
     Run,
     Together,
-    latency_of,
     summed_figures,
-    summed_memory,
+    together,
     too_much,
 )
 from n3ic.exporters.netfpga import estimate, sequential, simulate, size, wrapper
@@ -139,14 +138,12 @@ class NetfpgaExporter(Exporter):
             "ff": limits["ff"],
             "bram36": limits["bram36"] - limits["reference_bram36"],
         }
-        latency, kind = latency_of(members, max)
-        return Together(
+        return together(
+            members,
             "side by side, each on a core of its own",
-            summed_memory(members),
-            resources,
-            latency,
-            kind,
-            too_much(resources, room),
+            max,
+            resources=resources,
+            problems=too_much(resources, room),
         )
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:

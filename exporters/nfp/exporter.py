@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ from n3ic.export import (
     Report,
     Run,
     Together,
-    latency_of,
+    together,
 )
 from n3ic.exporters.nfp import blob, placement, runner, sharing
 from n3ic.exporters.nfp.estimate import calibration, estimate, paper_key
@@ -76,14 +77,14 @@ class NfpExporter(Exporter):
         """Threads side by side, the networks spread over the islands; chains take turns."""
         plans = [self._plan(m.model, m.options) for m in members]
         shared = sharing.share([m.model for m in members], plans, self.device)
-        alone = [m for m, p in zip(members, plans, strict=True) if p.mode == "data"]
-        chained = [m for m, p in zip(members, plans, strict=True) if p.mode == "model"]
-        ends = [latency_of(alone, max)[0]] if alone else []
-        ends += [latency_of(chained, sum)[0]] if chained else []
-        known = [end for end in ends if end is not None]
-        latency = max(known) if len(known) == len(ends) else None
-        _, kind = latency_of(members, max)
-        return Together(shared.way, shared.memory, {}, latency, kind, shared.problems)
+        chained = [plan.mode == "model" for plan in plans]
+
+        def longest(latencies: list[float]) -> float:
+            return max(*latencies, sum(compress(latencies, chained)))
+
+        return together(
+            members, shared.way, longest, memory=shared.memory, problems=shared.problems
+        )
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write blob, headers, micro-C, Makefile and README."""

@@ -21,8 +21,7 @@ from n3ic.export import (
     Report,
     Run,
     Together,
-    latency_of,
-    summed_memory,
+    together,
     too_much,
 )
 from n3ic.exporters.p4.entries import (
@@ -188,14 +187,12 @@ class P4Exporter(Exporter):
             "statements": sum(statements(shape) for shape in shapes),
             "tables": sum(tables(shape) for shape in shapes),
         }
-        latency, kind = latency_of(members, sum)
-        return Together(
+        return together(
+            members,
             "one after the other in one program",
-            summed_memory(members),
-            resources,
-            latency,
-            kind,
-            too_much(resources, self.device.limits),
+            sum,
+            resources=resources,
+            problems=too_much(resources, self.device.limits),
         )
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:

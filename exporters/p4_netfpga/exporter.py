@@ -20,8 +20,7 @@ from n3ic.export import (
     Report,
     Run,
     Together,
-    latency_of,
-    summed_memory,
+    together,
     too_much,
 )
 from n3ic.exporters.p4.exporter import (
@@ -100,14 +99,12 @@ class P4NetfpgaExporter(Exporter):
     def together(self, members: Sequence[Member]) -> Together:
         """One after the other in one pipeline, beside the reference NIC."""
         resources = self._resources(sum(operations(member.model) for member in members))
-        latency, kind = latency_of(members, sum)
-        return Together(
+        return together(
+            members,
             "one after the other in one pipeline",
-            summed_memory(members),
-            resources,
-            latency,
-            kind,
-            too_much(resources, self.device.limits),
+            sum,
+            resources=resources,
+            problems=too_much(resources, self.device.limits),
         )
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
