@@ -437,29 +437,28 @@ def _result(
     table, parts, bits, unseen = prepared.table, prepared.parts, prepared.bits, prepared.unseen
     n_classes = len(table.classes)
     label = table.label[parts.test]
-    words = {name: pack(bits[index]) for name, index in vars(parts).items()}
+    scores = {
+        name: model.scores(pack(bits[index])).astype(np.float64)
+        for name, index in vars(parts).items()
+    }
+    predicted = {name: s.argmax(axis=1).astype(np.int64) for name, s in scores.items()}
 
     def figures(name: str, index: NDArray[np.int64], of: NDArray[np.bool_] | None) -> Evaluation:
-        scores = model.scores(words[name]).astype(np.float64)
-        predicted = scores.argmax(axis=1).astype(np.int64)
-        return evaluate(table.label[index], predicted, scores, n_classes, unseen=of)
+        return evaluate(table.label[index], predicted[name], scores[name], n_classes, unseen=of)
 
-    kept = {"binary": model.scores(words["test"]).astype(np.float64)} | dict(
-        prepared.baseline_scores
-    )
+    kept = {"binary": scores["test"]} | dict(prepared.baseline_scores)
     baselines = dict(prepared.baselines)
     if mlp is not None:
         baselines[mlp.name] = _figures_of(mlp, label, n_classes, unseen)
         if mlp.scores is not None:
             kept[mlp.name] = mlp.scores
-    trained_right = model.trace(words["train"]).classes == table.label[parts.train]
     return Result(
         model=model,
         protocol=prepared.protocol,
         recipe=recipe,
         test=figures("test", parts.test, unseen),
         validation=figures("validation", parts.validation, None),
-        train_accuracy=float(trained_right.mean()),
+        train_accuracy=float((predicted["train"] == table.label[parts.train]).mean()),
         twin_share=float((~unseen).mean()),
         baselines=baselines,
         history=history,
