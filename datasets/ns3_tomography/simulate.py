@@ -239,8 +239,8 @@ def simulate(simulation: Simulation, note: Note | None = None) -> Trace:
         MissingDependencyError: ns-3, the compiler or pkg-config is missing; names the packages.
         N3icError: the program failed.
     """
-    with ExitStack() as stack:
-        return _run(program(stack, note), simulation, note, _Running())
+    (trace,) = _simulate_runs([simulation], 1, note)
+    return trace
 
 
 class _Running:

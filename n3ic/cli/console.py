@@ -13,6 +13,7 @@ from n3ic.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from n3ic.export import Option
     from n3ic.plan import Watch
 
 
@@ -36,6 +37,12 @@ def note(text: str) -> None:
 def fail(text: str) -> None:
     """The line that tells why a command failed."""
     sys.stderr.write(f"n3ic: error: {text}\n")
+
+
+def list_options(options: Sequence[Option]) -> None:
+    """Options of a use case or a generator, a line each."""
+    for option in options:
+        say(f"  --{option.name:<19} {option.help} [{option.default}]")
 
 
 def print_json(data: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from n3ic.cli.console import note, pairs, print_json, say, table
+from n3ic.cli.console import list_options, note, pairs, print_json, say, table
 from n3ic.errors import UsageError
 
 app = typer.Typer(help="List, show, check and generate data sets.", no_args_is_help=True)
@@ -128,8 +128,7 @@ def generate(
             found = plugins.load("n3ic.datasets", listed)
             if isinstance(found, Generator):
                 say(f"{listed}: {found.summary}")
-                for option in found.generator_options:
-                    say(f"  --{option.name:<12} {option.help} [{option.default}]")
+                list_options(found.generator_options)
         return
     if name in plugins.names("n3ic.usecases") and name not in sets:
         name = runs.use_case(name).default

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from n3ic.cli.console import note, pairs, percent, print_json, say, table, watching
+from n3ic.cli.console import list_options, note, pairs, percent, print_json, say, table, watching
 from n3ic.errors import UsageError
 
 
@@ -79,8 +79,7 @@ def train(
             say(f"{name}: {case.summary}")
             for recipe_name, one in case.recipes.items():
                 say(f"  --recipe {recipe_name:<12} {one.summary}")
-            for option in case.options:
-                say(f"  --{option.name:<19} {option.help} [{option.default}]")
+            list_options(case.options)
         return
     overrides: dict[str, Any] = {
         "hidden": _hidden(hidden),
@@ -148,18 +147,7 @@ def show(metrics: Any, group: str) -> None:
                         for b in ("majority", "float_mlp", "hist_gradient_boosting")
                     ),
                 ]
-                for task, m in metrics[group].items()
-            ]
-            + [
-                [
-                    "median",
-                    percent(metrics["test"]["accuracy"]),
-                    percent(metrics["test"]["macro_f1"]),
-                    *(
-                        percent(metrics["baselines"].get(b, {}).get("accuracy"))
-                        for b in ("majority", "float_mlp", "hist_gradient_boosting")
-                    ),
-                ]
+                for task, m in {**metrics[group], "median": metrics}.items()
             ],
         )
     else:
