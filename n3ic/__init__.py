@@ -1,8 +1,8 @@
 """n3ic trains binary neural networks on network traffic and deploys them in network cards.
 
 Every target computes exactly the scores of the trained network, and
-:func:`n3ic.exporting.verify_directory` proves it. See the tutorial in ``docs/`` for the way from
-labelled flows to a NIC.
+:func:`n3ic.targets.verification.verify_directory` shows it. See the tutorial in ``docs/`` for
+the way from labelled flows to a NIC.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from n3ic.inputs import Field, InputSpec
-    from n3ic.model import BinaryModel, HiddenLayer, OutputLayer
-    from n3ic.table import Feature, FlowTable
+    from n3ic.data.table import Feature, FlowTable
+    from n3ic.model.inputs import Field, InputSpec
+    from n3ic.model.layers import HiddenLayer, OutputLayer
+    from n3ic.model.network import BinaryModel
 
 __version__ = "0.1.0"
 
 # Names are imported when first used: `n3ic --help` must not wait for numpy or PyTorch.
 _LAZY = {
-    "BinaryModel": "n3ic.model",
-    "Feature": "n3ic.table",
-    "Field": "n3ic.inputs",
-    "FlowTable": "n3ic.table",
-    "HiddenLayer": "n3ic.model",
-    "InputSpec": "n3ic.inputs",
-    "OutputLayer": "n3ic.model",
+    "BinaryModel": "n3ic.model.network",
+    "Feature": "n3ic.data.table",
+    "Field": "n3ic.model.inputs",
+    "FlowTable": "n3ic.data.table",
+    "HiddenLayer": "n3ic.model.layers",
+    "InputSpec": "n3ic.model.inputs",
+    "OutputLayer": "n3ic.model.layers",
 }
 
 __all__ = [

@@ -105,8 +105,9 @@ def test_datasets_and_exporters_do_not_take_their_neighbours_names(tmp_path):
 
 @pytest.mark.parametrize("group", ["n3ic.datasets", "n3ic.usecases", "n3ic.exporters"])
 def test_every_entry_point_loads_what_its_group_promises(group):
-    from n3ic.dataset import DataSet, UseCase
-    from n3ic.export import Exporter
+    from n3ic.data.dataset import DataSet
+    from n3ic.targets.base import Exporter
+    from n3ic.usecases.base import UseCase
 
     kind = {"n3ic.datasets": DataSet, "n3ic.usecases": UseCase, "n3ic.exporters": Exporter}[group]
     points = entry_points(group=group)

@@ -11,15 +11,15 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from n3ic.dataset import UseCase
 from n3ic.datasets.ns3_tomography.recipes import RECIPES
-from n3ic.export import Option, OptionValue, parse_options
+from n3ic.options import Option, OptionValue, parse_options
+from n3ic.usecases.base import UseCase
 
 if TYPE_CHECKING:
+    from n3ic.data.table import Feature, FlowTable
     from n3ic.datasets.ns3_tomography.table import TomographyTable
-    from n3ic.model import BinaryModel
-    from n3ic.pipeline import Result
-    from n3ic.table import Feature, FlowTable
+    from n3ic.model.network import BinaryModel
+    from n3ic.runs.experiment import Result
 
 __all__ = ["BUNDLED", "DATASET", "USECASE", "Tomography"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from n3ic.errors import UsageError
-from n3ic.recipe import Recipe, Training
+from n3ic.training.recipe import Recipe, Training
 
 BITS = 152  # 19 delays of 8 bits
 SHAPES: tuple[tuple[int, ...], ...] = ((32, 16), (64, 32), (128, 64))

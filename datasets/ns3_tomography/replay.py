@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from n3ic.datasets.ns3_tomography.table import TomographyTable, load
 from n3ic.datasets.ns3_tomography.trace import QUARTERS
 from n3ic.errors import UsageError
-from n3ic.files import write_atomic
-from n3ic.model import BinaryModel
+from n3ic.model.network import BinaryModel
+from n3ic.util.files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +54,7 @@ def replay(
         DataError: the file is no trace.
     """
     if isinstance(run, str | Path):
-        from n3ic.runs import models_of
+        from n3ic.runs.folder import models_of
 
         models = {queue: BinaryModel.load(path) for queue, path in models_of(run).items()}
     else:
@@ -71,7 +71,7 @@ def replay(
     congested, margins = [], []
     for queue in order:
         model = models[queue]
-        seen = model.trace(model.encode(table.features))
+        seen = model.infer(model.encode(table.features))
         congested.append(seen.classes == model.classes.index(_POSITIVE))
         margins.append(seen.margins)
     return Replay(tuple(order), np.stack(congested, axis=1), np.stack(margins, axis=1))
@@ -151,7 +151,7 @@ def heat_map(
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    from n3ic.plots import new_figure
+    from n3ic.runs.plots import new_figure
 
     states = shown.congested.astype(np.int64)
     names = ["free", "congested"]

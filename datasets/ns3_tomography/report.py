@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from n3ic.datasets.ns3_tomography.table import TomographyTable
-from n3ic.files import write_atomic
+from n3ic.util.files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from n3ic.evaluate import Evaluation
-    from n3ic.model import BinaryModel
-    from n3ic.pipeline import Result
-    from n3ic.table import FlowTable
+    from n3ic.data.table import FlowTable
+    from n3ic.evaluation.metrics import Evaluation
+    from n3ic.model.network import BinaryModel
+    from n3ic.runs.experiment import Result
 
 PAPER_ACCURACY: Mapping[tuple[int, ...], tuple[float, float]] = {
     # float and binary median accuracy, table 5 of the N3IC paper (its own, unpublished, trace)
@@ -132,7 +132,7 @@ def _points(value: float) -> str:
 
 def box_figure(figures: Sequence[QueueFigures]) -> Figure:
     """Box plot of the accuracies over the queues per shape, as the paper's figures 16 and 34."""
-    from n3ic.plots import new_figure
+    from n3ic.runs.plots import new_figure
 
     shapes = list(dict.fromkeys(f.shape for f in figures))
     figure, axes = new_figure(2.4 + 1.6 * len(shapes), 4.5)
@@ -170,7 +170,8 @@ def probe_budget(summary: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
     one that the device cannot hold does not.
 
     Args:
-        summary: figures of the set by target, as :func:`n3ic.sets.set_summary` gives them.
+        summary: figures of the set by target, as
+            :func:`~n3ic.targets.colocation_report.set_summary` gives them.
 
     Returns:
         One row a target: ``target``, ``networks``, ``set_us`` and its ``kind`` (measured,
@@ -202,9 +203,9 @@ def finish(
     options: Mapping[str, Any],
     compared: Mapping[tuple[int, ...], Mapping[str, Result]],
 ) -> dict[str, Any]:
-    """Add to a run what tomography alone knows; see :meth:`n3ic.dataset.UseCase.finish`."""
+    """Add to a run what tomography alone knows; see :meth:`n3ic.usecases.base.UseCase.finish`."""
     from n3ic.datasets.ns3_tomography.replay import congested_in_truth, heat_map, replay
-    from n3ic.plots import save
+    from n3ic.runs.plots import save
 
     figures = sorted(
         (figures_of(queue, r) for of in (results, *compared.values()) for queue, r in of.items()),

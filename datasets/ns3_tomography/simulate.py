@@ -17,7 +17,7 @@ from pathlib import Path
 
 from n3ic.datasets.ns3_tomography.trace import SUFFIX, Trace, from_stream, join
 from n3ic.errors import DataError, MissingDependencyError, N3icError, UsageError
-from n3ic.export import Option
+from n3ic.options import Option
 
 MODULES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point")
 PACKAGES = "libns3-dev g++ pkg-config"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from n3ic.datasets.ns3_tomography.recipes import RECIPES, SHAPES
 from n3ic.datasets.ns3_tomography.report import QueueFigures, figures_of
 from n3ic.datasets.ns3_tomography.table import THRESHOLD, queue_tables
-from n3ic.parallel import each
+from n3ic.runs.parallel import each
 
 if TYPE_CHECKING:
-    from n3ic.recipe import Recipe
-    from n3ic.split import Protocol
-    from n3ic.table import FlowTable
+    from n3ic.data.split import Protocol
+    from n3ic.data.table import FlowTable
+    from n3ic.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _train_one(
     protocol: Protocol,
     with_baselines: bool,
 ) -> list[Entry]:
-    from n3ic.pipeline import train_shapes
+    from n3ic.runs.experiment import train_shapes
 
     results = train_shapes(
         table,

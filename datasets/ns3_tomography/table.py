@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.split import TIME_TEST_SHARE
+from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.datasets.ns3_tomography.trace import (
     MISSING,
     QUARTERS,
@@ -20,8 +22,6 @@ from n3ic.datasets.ns3_tomography.trace import (
     read,
 )
 from n3ic.errors import DataError, N3icWarning, UsageError
-from n3ic.split import TIME_TEST_SHARE
-from n3ic.table import Feature, FlowTable, SourceFile
 
 CLASSES = ("free", "congested")
 THRESHOLD = 10.0

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import DataError
-from n3ic.files import write_atomic
+from n3ic.util.files import write_atomic
 
 MAGIC = b"n3ic-tomography 1\n"
 SUFFIX = ".tomo.xz"

@@ -8,17 +8,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from n3ic.dataset import UseCase
 from n3ic.datasets.unsw_nb15.recipes import RECIPES
 from n3ic.errors import DataError, UsageError
-from n3ic.export import Option, OptionValue, parse_options
+from n3ic.options import Option, OptionValue, parse_options
+from n3ic.usecases.base import UseCase
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from n3ic.data.table import Feature, FlowTable
     from n3ic.datasets.unsw_nb15.report import DataReport
-    from n3ic.table import Feature, FlowTable
 
 __all__ = ["DATASET", "SYNTHETIC", "USECASE"]
 

@@ -18,11 +18,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-import n3ic.inputs
-import n3ic.reading
+import n3ic.data.delimited
+import n3ic.data.files
+import n3ic.model.inputs
 from n3ic.datasets.unsw_nb15.reader import FlowFile
 from n3ic.errors import N3icError
-from n3ic.files import write_atomic
+from n3ic.util.files import write_atomic
 
 _FORMAT = 1
 
@@ -40,7 +41,10 @@ def loader_version() -> str:
     digest = hashlib.sha256(str(_FORMAT).encode())
     here = Path(__file__).parent
     code = (here / "reader.py", here / "columns.py", here / "catalogue.py", here / "cache.py")
-    for path in (*code, Path(n3ic.reading.__file__), Path(n3ic.inputs.__file__)):
+    for path in (
+        *code,
+        *(Path(m.__file__) for m in (n3ic.data.files, n3ic.data.delimited, n3ic.model.inputs)),
+    ):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from n3ic.data.table import Feature
 from n3ic.datasets.unsw_nb15.behaviours import BEHAVIOURS
 from n3ic.datasets.unsw_nb15.catalogue import COLUMNS, DERIVED
 from n3ic.datasets.unsw_nb15.official import PARTITIONS
-from n3ic.table import Feature
 
 
 def fill(card: str) -> str:

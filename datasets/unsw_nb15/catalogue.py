@@ -9,9 +9,9 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from n3ic.data.table import Feature
 from n3ic.datasets.unsw_nb15.columns import RAW_ONLY
-from n3ic.inputs import to_integer
-from n3ic.table import Feature
+from n3ic.model.inputs import to_integer
 
 Column = NDArray[np.int64]
 

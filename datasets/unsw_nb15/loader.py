@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.files import combined_sha256, find_tables, read_contents
+from n3ic.data.table import FlowTable, SourceFile
 from n3ic.datasets.unsw_nb15.cache import read_cached, write_cached
 from n3ic.datasets.unsw_nb15.catalogue import CATALOGUE, with_derived
 from n3ic.datasets.unsw_nb15.columns import CLASSES, NORMAL
 from n3ic.datasets.unsw_nb15.official import identify
 from n3ic.datasets.unsw_nb15.reader import FlowFile, NotFlowsError, read_flows
 from n3ic.errors import DataError
-from n3ic.reading import combined_sha256, find_tables, read_contents
-from n3ic.table import FlowTable, SourceFile
 
 REAL_NAME = "unsw-nb15"
 SYNTHETIC_NAME = "unsw-nb15-synthetic"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from n3ic.reading import Content
+from n3ic.data.files import Content
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.delimited import Sheet, check_header, open_sheet, parse_sheet, row_line
+from n3ic.data.files import Content, printable
 from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, COLUMNS, Column, to_units
 from n3ic.datasets.unsw_nb15.columns import (
     ATTACKS,
@@ -31,15 +33,6 @@ from n3ic.datasets.unsw_nb15.columns import (
 )
 from n3ic.datasets.unsw_nb15.official import NOT_FLOWS
 from n3ic.errors import DataError
-from n3ic.reading import (
-    Content,
-    Sheet,
-    check_header,
-    open_sheet,
-    parse_sheet,
-    printable,
-    row_line,
-)
 
 UNKNOWN = "Unknown"
 _IPV4 = re.compile(r"\d{1,3}(\.\d{1,3}){3}")

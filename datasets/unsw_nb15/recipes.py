@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, NIC_COLUMNS
-from n3ic.recipe import Recipe, Training
+from n3ic.training.recipe import Recipe, Training
 
 PAPER = Recipe(
     name="paper",

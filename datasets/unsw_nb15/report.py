@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.split import MIN_ROWS, protocols_of, split, twins
+from n3ic.data.table import FlowTable, SourceFile
 from n3ic.datasets.unsw_nb15.columns import SERVICES
 from n3ic.datasets.unsw_nb15.loader import load_table
-from n3ic.split import MIN_ROWS, protocols_of, split, twins
-from n3ic.table import FlowTable, SourceFile
 
 _FEW = 256
 _PORTS = {

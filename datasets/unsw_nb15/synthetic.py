@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.table import FlowTable, SourceFile
 from n3ic.datasets.unsw_nb15.behaviours import BEHAVIOURS, Behaviour, Spread
 from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, CATALOGUE, Column, to_units, with_derived
 from n3ic.datasets.unsw_nb15.columns import (
@@ -26,8 +27,7 @@ from n3ic.datasets.unsw_nb15.columns import (
     STATES,
 )
 from n3ic.errors import UsageError
-from n3ic.files import write_atomic
-from n3ic.table import FlowTable, SourceFile
+from n3ic.util.files import write_atomic
 
 NAME = "unsw-nb15-synthetic"
 ROWS = 20_000

@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.bits import unpack
-from n3ic.compare import first_difference
 from n3ic.errors import MissingDependencyError, VerifyError
-from n3ic.export import Bench
 from n3ic.exporters.host.machine import cpu_name
-from n3ic.model import BinaryModel
-from n3ic.native import blob, build
-from n3ic.native.library import Library, Network
-from n3ic.vectors import verification_vectors
+from n3ic.kernel.library import KernelNetwork, Library
+from n3ic.kernel.prediction import blob, build
+from n3ic.model.bits import unpack
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.difference import first_difference
+from n3ic.model.network import BinaryModel
+from n3ic.targets.figures import Bench
 
 BATCHES = (1, 1_000, 10_000)
 ROWS = 10_000
@@ -165,7 +165,7 @@ def _batches(rows: int) -> tuple[int, ...]:
 
 
 def _kernel(
-    library: Library, net: Network, name: str, words: NDArray[np.uint32], passes: int
+    library: Library, net: KernelNetwork, name: str, words: NDArray[np.uint32], passes: int
 ) -> Timing:
     timer = library.handle
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
@@ -319,7 +319,7 @@ def _sklearn(
     from sklearn.tree import DecisionTreeClassifier
 
     x = bits.astype(np.float32)
-    labels = model.trace(words).classes[-_TRAINING_ROWS:]
+    labels = model.infer(words).classes[-_TRAINING_ROWS:]
     if len(np.unique(labels)) < 2:
         labels = np.arange(len(labels)) % 2
     with _one_thread():

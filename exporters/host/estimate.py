@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from n3ic.export import Device
-from n3ic.model import BinaryModel
+from n3ic.model.network import BinaryModel
+from n3ic.targets.device import Device
 
 LANES = 16  # neurons in a 512-bit register
 # Clocks from an input in the cache to the layer's bits in a register: load and broadcast 7,

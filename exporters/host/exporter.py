@@ -11,32 +11,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from n3ic.bits import Words
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
-from n3ic.export import (
-    Bench,
-    Exporter,
-    Figure,
-    Fit,
-    Member,
-    Option,
-    Options,
-    OptionValue,
-    Placement,
-    Problem,
-    Report,
-    Run,
-    Together,
-    summed_memory,
-    together,
-    too_much,
-)
 from n3ic.exporters.host.estimate import estimate, memory_of
 from n3ic.exporters.host.machine import cpu_name
 from n3ic.exporters.host.sources import copy_sources, kernel_source, readme, weights_section
-from n3ic.model import BinaryModel, Trace
-from n3ic.native import blob, build
-from n3ic.native.library import KernelError, Library, Network
+from n3ic.kernel.library import KernelError, KernelNetwork, Library
+from n3ic.kernel.prediction import blob, build
+from n3ic.model.bits import Words
+from n3ic.model.network import BinaryModel, Inference
+from n3ic.options import Option, Options, OptionValue
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, summed_memory
+from n3ic.targets.device import Fit, Placement, Problem
+from n3ic.targets.figures import Bench, Figure, Report
 
 _REPEATS = 5  # timed passes over the vectors, the fastest counts
 
@@ -76,7 +63,7 @@ class HostExporter(Exporter):
         )
         return Fit(placements, tuple(problems))
 
-    def together(self, members: Sequence[Member]) -> Together:
+    def colocate(self, members: Sequence[Member]) -> CoLocation:
         """One after the other on one core, from the fastest memory that holds all of them."""
         total = sum(summed_memory(members).values())
         sizes = {m.name: m.bytes for m in self.device.memories}
@@ -84,10 +71,10 @@ class HostExporter(Exporter):
         way = f"one after the other on one core, weights in {memory.upper()}"
         if memory != "l1d":
             way += " (the latency is of weights in L1D)"
-        problems = too_much(
+        problems = over_budget(
             {"bytes of main memory": total}, {"bytes of main memory": sizes[memory]}
         )
-        return together(members, way, sum, memory={memory: total}, problems=problems)
+        return colocate(members, way, sum, memory={memory: total}, problems=problems)
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write ``bnn.h``, ``bnn.c``, ``bnn_exec.c``, ``Makefile``, ``weights.bin``, README.
@@ -104,7 +91,7 @@ class HostExporter(Exporter):
         except OSError as error:
             raise ExportError(f"cannot write {out}: {error.strerror or error}") from error
 
-    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
+    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Compile ``bnn.c`` and run every kernel of this CPU, and ``weights.bin`` too.
 
         Raises:
@@ -117,7 +104,7 @@ class HostExporter(Exporter):
             if wanted != "all" and wanted not in library.kernels:
                 known = ", ".join(library.kernels)
                 raise VerifyError(f"kernel {wanted!r} does not run here; these do: {known}")
-            first: Trace | None = None
+            first: Inference | None = None
             ran: list[str] = []
             figures = []
             source = (
@@ -140,7 +127,7 @@ class HostExporter(Exporter):
                 raise VerifyError(f"kernel {wanted} cannot run this network")
             loaded = _load(library, directory / "weights.bin", directory)
             _same(first, _trace(loaded, words, model, "weights.bin"), "bnn.c", "weights.bin")
-        return Run(first, f"{compiler}; kernels {', '.join(ran)}", tuple(figures))
+        return Execution(first, f"{compiler}; kernels {', '.join(ran)}", tuple(figures))
 
     def encode(
         self,
@@ -251,7 +238,7 @@ def _compiled(directory: Path) -> Iterator[tuple[Library, str]]:
         yield library, compiler.version
 
 
-def _load(library: Library, path: Path | None, directory: Path) -> Network:
+def _load(library: Library, path: Path | None, directory: Path) -> KernelNetwork:
     name = directory / "bnn.c" if path is None else path
     try:
         return library.baked() if path is None else library.load(path.read_bytes())
@@ -261,7 +248,7 @@ def _load(library: Library, path: Path | None, directory: Path) -> Network:
         raise VerifyError(f"{name.name}: {error}") from error
 
 
-def _trace(net: Network, words: Words, model: BinaryModel, where: str) -> Trace:
+def _trace(net: KernelNetwork, words: Words, model: BinaryModel, where: str) -> Inference:
     layers = (model.input.n_words, model.output.n_outputs)
     if (net.n_words, net.n_classes) != layers:
         raise VerifyError(f"{where}: another shape than {model.shape_text}")
@@ -273,7 +260,7 @@ def _trace(net: Network, words: Words, model: BinaryModel, where: str) -> Trace:
         raise VerifyError(f"{where}: {error}") from error
 
 
-def _same(a: Trace, b: Trace, a_name: str, b_name: str) -> None:
+def _same(a: Inference, b: Inference, a_name: str, b_name: str) -> None:
     """Refuse two traces that differ; names the first layer, neuron and vector.
 
     Raises:
@@ -295,7 +282,7 @@ def _same(a: Trace, b: Trace, a_name: str, b_name: str) -> None:
             )
 
 
-def _time(net: Network, words: Words) -> float:
+def _time(net: KernelNetwork, words: Words) -> float:
     """Nanoseconds an inference, the fastest of some passes."""
     best = float("inf")
     for _ in range(_REPEATS):

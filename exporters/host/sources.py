@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from n3ic.model import BinaryModel
-from n3ic.names import c_string
-from n3ic.native import build
+from n3ic.kernel.prediction import build
+from n3ic.model.network import BinaryModel
+from n3ic.targets.identifiers import c_string
 
 if TYPE_CHECKING:
     from jinja2 import Environment

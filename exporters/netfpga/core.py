@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from n3ic.errors import VerifyError
-from n3ic.model import BinaryModel
+from n3ic.model.network import BinaryModel
 
 FILE = "core.json"
 

@@ -17,7 +17,7 @@ from n3ic.exporters.netfpga import synth, unrolled
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.estimate import estimate
 from n3ic.exporters.netfpga.synth import Resources
-from n3ic.model import BinaryModel
+from n3ic.model.network import BinaryModel
 from n3ic.plugins import load
 
 DENSITIES = (1.0, 0.5, 0.25, 0.125)
@@ -70,7 +70,7 @@ def bench_density(
         DataError: the files are not what they should be.
         MissingDependencyError: Yosys is not installed.
     """
-    from n3ic.pipeline import train
+    from n3ic.runs.experiment import train
 
     case = load("n3ic.usecases", usecase)
     source = load("n3ic.datasets", case.default if data is None else case.dataset)

@@ -13,7 +13,7 @@ from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.synth import Resources
 from n3ic.exporters.netfpga.unrolled.netlist import TRUE
 from n3ic.exporters.netfpga.unrolled.sites import pairs
-from n3ic.model import BinaryModel
+from n3ic.model.network import BinaryModel
 
 SRL_MINIMUM = 3  # registers in a row, without a tap between them
 SRL_LENGTH = 32

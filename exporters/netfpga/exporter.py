@@ -6,31 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from n3ic.bits import Words
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
-from n3ic.export import (
-    Exporter,
-    Figure,
-    Fit,
-    Member,
-    Option,
-    Options,
-    OptionValue,
-    Placement,
-    Problem,
-    Report,
-    Run,
-    Together,
-    summed_figures,
-    together,
-    too_much,
-)
 from n3ic.exporters.netfpga import estimate, sequential, simulate, size, wrapper
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.render import render
-from n3ic.model import BinaryModel
-from n3ic.names import comment
-from n3ic.vectors import verification_vectors
+from n3ic.model.bits import Words
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.network import BinaryModel
+from n3ic.options import Option, Options, OptionValue
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, summed_figures
+from n3ic.targets.device import Fit, Placement, Problem
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.identifiers import comment
 
 if TYPE_CHECKING:
     from n3ic.exporters.netfpga import synth
@@ -129,7 +117,7 @@ class NetfpgaExporter(Exporter):
             )
         return Fit(tuple(placements), tuple(problems))
 
-    def together(self, members: Sequence[Member]) -> Together:
+    def colocate(self, members: Sequence[Member]) -> CoLocation:
         """Side by side, each on cores of its own, beside the reference NIC."""
         limits = self.device.limits
         resources = summed_figures(members, ("lut_sites", "ff", "bram36"))
@@ -138,12 +126,12 @@ class NetfpgaExporter(Exporter):
             "ff": limits["ff"],
             "bram36": limits["bram36"] - limits["reference_bram36"],
         }
-        return together(
+        return colocate(
             members,
             "side by side, each on a core of its own",
             max,
             resources=resources,
-            problems=too_much(resources, room),
+            problems=over_budget(resources, room),
         )
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
@@ -176,7 +164,7 @@ class NetfpgaExporter(Exporter):
         }
         (out / "README.md").write_text(render("README.md.j2", values))
 
-    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
+    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Simulate the Verilog on packed inputs; latency and rate are seen, not computed."""
         wanted = cast(simulate.Simulator, options.get("simulator", "auto"))
         seen = simulate.run_core(directory, model, words, wanted)
@@ -225,7 +213,7 @@ class NetfpgaExporter(Exporter):
         options: Mapping[str, OptionValue],
         say: Callable[[str], None],
     ) -> None:
-        """Run a virtual card between two TAP devices until Ctrl-C; see :mod:`.tap`.
+        """Execution a virtual card between two TAP devices until Ctrl-C; see :mod:`.tap`.
 
         Args:
             directory: an export directory of this target.

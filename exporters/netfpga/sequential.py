@@ -14,10 +14,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.bits import WORD_BITS, Words, word_count
 from n3ic.errors import ExportError
 from n3ic.exporters.netfpga.render import render
-from n3ic.model import BinaryModel, Connections, HiddenLayer
+from n3ic.model.bits import WORD_BITS, Words, word_count
+from n3ic.model.layers import Connections, HiddenLayer
+from n3ic.model.network import BinaryModel
 
 ROW_BITS = 256  # bits of a memory row, as in the paper
 BLOCKS = (

@@ -15,12 +15,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.bits import Bits, Words
 from n3ic.errors import MissingDependencyError, VerifyError
-from n3ic.export import Figure, Run
 from n3ic.exporters.netfpga.core import Core
-from n3ic.inputs import UINT32_MAX
-from n3ic.model import BinaryModel, Trace
+from n3ic.model.bits import Bits, Words
+from n3ic.model.inputs import UINT32_MAX
+from n3ic.model.network import BinaryModel, Inference
+from n3ic.targets.base import Execution
+from n3ic.targets.figures import Figure
 
 Simulator = Literal["auto", "verilator", "icarus"]
 SIM = Path(__file__).resolve().parent / "sim"
@@ -69,7 +70,7 @@ def version(simulator: Literal["verilator", "icarus"]) -> str:
 
 
 def call(command: Sequence[str], cwd: Path, seconds: int, what: str) -> str:
-    """Run a tool and return its output.
+    """Execution a tool and return its output.
 
     Raises:
         VerifyError: it failed or took too long; with the end of what it said.
@@ -98,13 +99,13 @@ class Observed:
     """What a simulation showed.
 
     Attributes:
-        trace: what the design computed.
+        inference: what the design computed.
         latency: clocks from an input's offer to its result, alone in the design.
         interval: clocks from result to result, inputs back to back; None for too few vectors.
         simulator: name and version of what ran.
     """
 
-    trace: Trace
+    inference: Inference
     latency: int
     interval: float | None
     simulator: str
@@ -113,7 +114,7 @@ class Observed:
 def run_core(
     directory: Path, model: BinaryModel, words: Words, simulator: Simulator = "auto"
 ) -> Observed:
-    """Run the core of an export directory on packed inputs.
+    """Execution the core of an export directory on packed inputs.
 
     Args:
         directory: an export directory; it is read and not changed.
@@ -158,7 +159,7 @@ def run_features(
     features: Mapping[str, Any],
     simulator: Simulator = "auto",
 ) -> Words:
-    """Run the input stage of an export directory on integer features.
+    """Execution the input stage of an export directory on integer features.
 
     Args:
         directory: an export directory with ``--input-stage features``.
@@ -262,7 +263,7 @@ def _parse(
         [int(f, 16) for f in column] for column in zip(*(r[2:] for r in results), strict=True)
     ]
     scores = _scores(columns[1], core)
-    trace = Trace(
+    trace = Inference(
         scores=scores,
         classes=np.array(columns[0], dtype=np.int64),
         margins=np.array(columns[2], dtype=np.int32),
@@ -300,9 +301,9 @@ def _interval(clocks: NDArray[np.int64]) -> float | None:
     return float((steady[-1] - steady[0]) / (len(steady) - 1))
 
 
-def as_run(seen: Observed, clock_mhz: float, paper: Mapping[str, float]) -> Run:
+def as_run(seen: Observed, clock_mhz: float, paper: Mapping[str, float]) -> Execution:
     """A run for the core of n3ic, with its simulated figures at a clock."""
-    source = f"{seen.simulator}, {len(seen.trace.classes)} vectors"
+    source = f"{seen.simulator}, {len(seen.inference.classes)} vectors"
     at = f"{source}, at {clock_mhz:g} MHz"
     latency_ns = seen.latency * 1000 / clock_mhz
     figures = [
@@ -315,4 +316,4 @@ def as_run(seen: Observed, clock_mhz: float, paper: Mapping[str, float]) -> Run:
             Figure("interval.clocks", seen.interval, "clock", "simulated", source),
             Figure("throughput", rate, "inference/s", "simulated", at, paper.get("throughput")),
         ]
-    return Run(seen.trace, seen.simulator, tuple(figures))
+    return Execution(seen.inference, seen.simulator, tuple(figures))

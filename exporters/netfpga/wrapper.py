@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import UsageError
-from n3ic.export import Option, Options
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.render import render
-from n3ic.model import BinaryModel
-from n3ic.names import comment
+from n3ic.model.network import BinaryModel
+from n3ic.options import Option, Options
+from n3ic.targets.identifiers import comment
 
 ETHERNET_BYTES = 14
 UDP_PAYLOAD = 42  # Ethernet, IPv4 without options, UDP

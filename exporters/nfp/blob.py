@@ -20,8 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from n3ic.bits import Words
-from n3ic.model import BinaryModel, Connections, HiddenLayer
+from n3ic.model.bits import Words
+from n3ic.model.layers import Connections, HiddenLayer
+from n3ic.model.network import BinaryModel
 
 MAGIC = 0x4349334E
 VERSION = 1

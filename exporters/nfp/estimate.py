@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from n3ic.export import Device
 from n3ic.exporters.nfp.blob import word_counts
+from n3ic.targets.device import Device
 
 PAPER_SHAPES = (
     ((256, 32, 16, 2), "data", "cls", 480),

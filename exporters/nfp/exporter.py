@@ -10,24 +10,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from n3ic.bits import Words, word_count
-from n3ic.export import (
-    Exporter,
-    Figure,
-    Fit,
-    Member,
-    Option,
-    Options,
-    Report,
-    Run,
-    Together,
-    together,
-)
 from n3ic.exporters.nfp import blob, placement, runner, sharing
 from n3ic.exporters.nfp.estimate import calibration, estimate, paper_key
-from n3ic.inputs import UINT32_MAX
-from n3ic.model import BinaryModel
-from n3ic.names import comment, unique_identifiers
+from n3ic.model.bits import Words, word_count
+from n3ic.model.inputs import UINT32_MAX
+from n3ic.model.network import BinaryModel
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.colocation import CoLocation, Member, colocate
+from n3ic.targets.device import Fit
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.identifiers import comment, unique_identifiers
 
 MODELLED = "modelled syntax, not compiled by the vendor's compiler"
 
@@ -73,7 +66,7 @@ class NfpExporter(Exporter):
         """Whether weights and threads fit the memories; see the base class."""
         return placement.check(model, self._plan(model, options), self.device)
 
-    def together(self, members: Sequence[Member]) -> Together:
+    def colocate(self, members: Sequence[Member]) -> CoLocation:
         """Threads side by side, the networks spread over the islands; chains take turns."""
         plans = [self._plan(m.model, m.options) for m in members]
         shared = sharing.share([m.model for m in members], plans, self.device)
@@ -82,7 +75,7 @@ class NfpExporter(Exporter):
         def longest(latencies: list[float]) -> float:
             return max(*latencies, sum(compress(latencies, chained)))
 
-        return together(
+        return colocate(
             members, shared.way, longest, memory=shared.memory, problems=shared.problems
         )
 
@@ -96,7 +89,7 @@ class NfpExporter(Exporter):
             self.folder / "micro_c", out, dirs_exist_ok=True, copy_function=shutil.copyfile
         )
         (out / "weights.bin").write_bytes(built.to_bytes())
-        environment = Environment(  # noqa: S701 - C and Markdown; names pass through n3ic.names
+        environment = Environment(  # noqa: S701 - C and Markdown; names pass through n3ic.targets.identifiers
             loader=FileSystemLoader(self.folder / "templates"),
             undefined=StrictUndefined,
             keep_trailing_newline=True,
@@ -106,12 +99,12 @@ class NfpExporter(Exporter):
             text = environment.get_template(f"{name}.j2").render(values)
             (out / name).write_text(text, encoding="ascii")
 
-    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
+    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Compile the micro-C with the host's compiler and run it on packed inputs."""
         path = runner.compiler()
         answers = runner.ask(directory, model, "bits", words)
         mode = self._plan(model, options).mode
-        return Run(
+        return Execution(
             runner.trace(model, answers),
             f"micro-C, {mode}-parallel, on the host ({runner.version(path)}); {MODELLED}",
         )
@@ -123,7 +116,7 @@ class NfpExporter(Exporter):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
-        """Run the micro-C's input stage; features become the device's 32-bit words first."""
+        """Execution the micro-C's input stage; features become the device's 32-bit words first."""
         columns = [
             np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX).astype(np.uint32)
             for name in model.input.features

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from n3ic.bits import word_count
-from n3ic.export import Device, Fit, Options, Placement, Problem
 from n3ic.exporters.nfp import blob
-from n3ic.model import BinaryModel
+from n3ic.model.bits import word_count
+from n3ic.model.network import BinaryModel
+from n3ic.options import Options
+from n3ic.targets.device import Device, Fit, Placement, Problem
 
 MEMORIES = ("cls", "ctm", "imem", "emem")  # the fastest first
 DISPATCHERS_PER_ME = 2  # paper, appendix A: "two of such threads per ME is enough"

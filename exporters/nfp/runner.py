@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.bits import Words, unpack, word_count
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.nfp.blob import build
-from n3ic.model import BinaryModel, Trace
+from n3ic.model.bits import Words, unpack, word_count
+from n3ic.model.network import BinaryModel, Inference
 
 STRICT = (
     *("-std=gnu90", "-O2", "-Wall", "-Wextra", "-Werror"),
@@ -83,7 +83,7 @@ def ask(directory: Path, model: BinaryModel, what: str, rows: Words) -> NDArray[
     return answers.reshape(len(rows), width)
 
 
-def trace(model: BinaryModel, answers: NDArray[np.uint32]) -> Trace:
+def trace(model: BinaryModel, answers: NDArray[np.uint32]) -> Inference:
     """The trace that a program's answers tell."""
     classes = len(model.classes)
     at = 2 + classes + model.input.n_words
@@ -92,7 +92,7 @@ def trace(model: BinaryModel, answers: NDArray[np.uint32]) -> Trace:
         end = at + word_count(layer.n_outputs)
         hidden.append(unpack(answers[:, at:end], layer.n_outputs))
         at = end
-    return Trace(
+    return Inference(
         scores=answers[:, 2 : 2 + classes].view(np.int32).copy(),
         classes=answers[:, 0].astype(np.int64),
         margins=answers[:, 1].view(np.int32).copy(),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from n3ic.export import Device, too_much
 from n3ic.exporters.nfp import blob, placement
 from n3ic.exporters.nfp.placement import Plan
-from n3ic.model import BinaryModel
+from n3ic.model.network import BinaryModel
+from n3ic.targets.colocation import over_budget
+from n3ic.targets.device import Device
 
 ISLAND_MEMORIES = ("cls", "ctm")  # every island has its own
 
@@ -61,7 +62,7 @@ def share(models: Sequence[BinaryModel], plans: Sequence[Plan], device: Device) 
         room = _room(name, max(p.reserve for p in plans), shared.get(name, 0), device)
         if name not in ISLAND_MEMORIES:
             what = f"bytes of {name.upper()} for weights"
-            problems += too_much({what: sum(bytes_here)}, {what: room})
+            problems += over_budget({what: sum(bytes_here)}, {what: room})
             continue
         data = [plans[i] for i in own if plans[i].mode == "data"]
         threads = min((placement.threads_per_island(p, device) for p in data), default=len(own))

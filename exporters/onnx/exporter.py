@@ -15,12 +15,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.bits import Bits, Words, pack, unpack
 from n3ic.errors import VerifyError
-from n3ic.export import Exporter, Figure, Fit, Option, Options, Report, Run
 from n3ic.exporters.onnx import graph
-from n3ic.inputs import InputSpec
-from n3ic.model import BinaryModel, Connections, Trace
+from n3ic.model.bits import Bits, Words, pack, unpack
+from n3ic.model.inputs import InputSpec
+from n3ic.model.layers import Connections
+from n3ic.model.network import BinaryModel, Inference
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.device import Fit
+from n3ic.targets.figures import Figure, Report
 
 FILE = "model.onnx"
 OPSET = 17
@@ -52,8 +56,8 @@ class OnnxExporter(Exporter):
         (out / FILE).write_bytes(graph.to_bytes(built))
         write_readme(self.folder, out, model, {"features": options["input"] == "features"})
 
-    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
-        """Run the graph in onnxruntime, with the hidden layers as further outputs."""
+    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
+        """Execution the graph in onnxruntime, with the hidden layers as further outputs."""
         hidden = [f"signs_{i + 1}" for i in range(len(model.hidden))]
         names = ["scores", "class", "margin", *hidden]
         whole = graph.read(directory / FILE)
@@ -63,8 +67,8 @@ class OnnxExporter(Exporter):
         for i, sign in enumerate(signs):
             if not np.isin(sign, (-1, 1)).all():
                 raise VerifyError(f"layer {i}: Sign gave something else than -1 or 1")
-        return Run(
-            Trace(scores, classes, margins, tuple(sign > 0 for sign in signs)),
+        return Execution(
+            Inference(scores, classes, margins, tuple(sign > 0 for sign in signs)),
             f"onnxruntime {graph.require('onnxruntime').__version__}",
         )
 
@@ -75,7 +79,7 @@ class OnnxExporter(Exporter):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
-        """Run the graph's input stage; None where the graph takes bits."""
+        """Execution the graph's input stage; None where the graph takes bits."""
         if options["input"] != "features":
             return None
         rows = np.stack(
@@ -248,9 +252,9 @@ def write_readme(folder: Path, out: Path, model: BinaryModel, values: dict[str, 
     """Write README.md from the target's template."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    from n3ic.names import comment
+    from n3ic.targets.identifiers import comment
 
-    environment = Environment(  # noqa: S701 - Markdown; names pass through n3ic.names
+    environment = Environment(  # noqa: S701 - Markdown; names pass through n3ic.targets.identifiers
         loader=FileSystemLoader(folder / "templates"),
         undefined=StrictUndefined,
         keep_trailing_newline=True,

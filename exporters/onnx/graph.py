@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import MissingDependencyError, VerifyError
-from n3ic.export import Fit, Problem
-from n3ic.model import BinaryModel
+from n3ic.model.network import BinaryModel
+from n3ic.targets.device import Fit, Problem
 
 IR_VERSION = 8  # old enough for every runtime of the last years
 QONNX_DOMAIN = "qonnx.custom_op.general"

@@ -35,8 +35,8 @@ from n3ic.exporters.onnx.signal import (
     product,
     xnor_popcount,
 )
-from n3ic.inputs import MAX_INPUT_BITS, InputSpec
-from n3ic.model import BinaryModel
+from n3ic.model.inputs import MAX_INPUT_BITS, InputSpec
+from n3ic.model.network import BinaryModel
 
 MAX_FILE_BYTES = 256 << 20
 MAX_NODES = 10_000

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import ModelError
 from n3ic.exporters.onnx.signal import Signal
-from n3ic.model import OutputLayer
+from n3ic.model.layers import OutputLayer
 
 _MAX_CLASSES = 256
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.bits import Bits
 from n3ic.errors import ModelError
-from n3ic.model import HiddenLayer
+from n3ic.model.bits import Bits
+from n3ic.model.layers import HiddenLayer
 
 MAX_CELLS = 1 << 26  # cells of one table, and of one constant
 _MAX_SIZES = 4096  # sizes of weights whose common unit is looked for

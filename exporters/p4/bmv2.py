@@ -1,4 +1,4 @@
-"""Run an exported program on the real thing: p4c-bm2-ss compiles it, simple_switch runs it.
+"""Execution an exported program on the real thing: p4c-bm2-ss compiles it, simple_switch runs it.
 
 The switch runs in a network namespace of its own, with two veth pairs whose other ends are in
 the same namespace, so that nothing of it is seen outside and nothing remains of it.
@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
-from n3ic.bits import Words
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
-from n3ic.export import Run
 from n3ic.exporters.p4 import wire
 from n3ic.exporters.p4.execute import INGRESS, Program, read_result
-from n3ic.model import Trace
+from n3ic.model.bits import Words
+from n3ic.model.network import Inference
+from n3ic.targets.base import Execution
 
 TOOLS = {
     "p4c-bm2-ss": "p4c (packages p4lang-p4c, or the image p4lang/p4c)",
@@ -70,7 +70,9 @@ def require() -> None:
         raise UsageError("--with-bmv2 makes a network namespace and raw sockets: run it as root")
 
 
-def run_bmv2(program: Program, words: Words, interpreted: Run, expected: list[bytes]) -> Run:
+def run_bmv2(
+    program: Program, words: Words, interpreted: Execution, expected: list[bytes]
+) -> Execution:
     """Send one packet an input through simple_switch and compare all bytes that come back.
 
     Args:
@@ -210,10 +212,10 @@ def _compare(
     program: Program,
     requests: list[bytes],
     answers: list[bytes],
-    interpreted: Run,
+    interpreted: Execution,
     expected: list[bytes],
-) -> Run:
-    trace = interpreted.trace
+) -> Execution:
+    trace = interpreted.inference
     scores = np.array(trace.scores)
     classes, margins = np.array(trace.classes), np.array(trace.margins)
     for row, request in enumerate(requests):
@@ -233,7 +235,7 @@ def _compare(
         if same_result and answers[row] != expected[row]:
             raise VerifyError(f"vector {row}: bytes of the packet differ from the interpreter's")
     executor = f"{tool_version('simple_switch')}, compiled by {tool_version('p4c-bm2-ss')}"
-    return Run(Trace(scores, classes, margins), executor)
+    return Execution(Inference(scores, classes, margins), executor)
 
 
 def tool_version(tool: str) -> str:

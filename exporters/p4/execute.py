@@ -1,4 +1,4 @@
-"""Run a generated program in the interpreter and read back what it computed."""
+"""Execution a generated program in the interpreter and read back what it computed."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from n3ic.bits import Bits, Words
 from n3ic.errors import VerifyError
-from n3ic.export import Run
 from n3ic.exporters.p4.interpreter import Outcome, Switch
 from n3ic.exporters.p4.interpreter.switch import FIELD_BITS
 from n3ic.exporters.p4.network import SCORE_BITS
 from n3ic.exporters.p4.packets import PacketFormat, Result, inputs_of
-from n3ic.model import Trace
+from n3ic.model.bits import Bits, Words
+from n3ic.model.network import Inference
+from n3ic.targets.base import Execution
 
 INGRESS = 1  # port 1 of bmv2; nf0 of the NetFPGA, whose ports are one bit each
 _SIGN = 1 << (SCORE_BITS - 1)
@@ -59,7 +59,7 @@ def tag(row: int) -> bytes:
     return b"n3ic" + row.to_bytes(4, "big")
 
 
-def run_interpreter(program: Program, words: Words) -> tuple[Run, list[bytes]]:
+def run_interpreter(program: Program, words: Words) -> tuple[Execution, list[bytes]]:
     """Send one packet an input through the program.
 
     Args:
@@ -99,7 +99,7 @@ def run_interpreter(program: Program, words: Words) -> tuple[Run, list[bytes]]:
     hidden = tuple(_unpack(v, n) for v, n in zip(values, program.hidden, strict=True))
     lark = importlib.metadata.version("lark")
     executor = f"n3ic P4 interpreter, {switch.architecture.name} (lark {lark})"
-    return Run(Trace(scores, classes, margins, hidden), executor), responses
+    return Execution(Inference(scores, classes, margins, hidden), executor), responses
 
 
 def read_result(packets: PacketFormat, request: bytes, response: bytes, row: int) -> Result:

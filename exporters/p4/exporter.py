@@ -7,23 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from n3ic.bits import Words
 from n3ic.errors import ExportError, UsageError, VerifyError
-from n3ic.export import (
-    Exporter,
-    Figure,
-    Fit,
-    Member,
-    Option,
-    Options,
-    Placement,
-    Problem,
-    Report,
-    Run,
-    Together,
-    together,
-    too_much,
-)
 from n3ic.exporters.p4.entries import (
     Entry,
     cli_commands,
@@ -43,8 +27,14 @@ from n3ic.exporters.p4.network import (
     tables,
 )
 from n3ic.exporters.p4.packets import FIELD_BITS, PacketFormat
-from n3ic.model import BinaryModel
-from n3ic.names import comment
+from n3ic.model.bits import Words
+from n3ic.model.network import BinaryModel
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget
+from n3ic.targets.device import Fit, Placement, Problem
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.identifiers import comment
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -180,19 +170,19 @@ class P4Exporter(Exporter):
         limits = self.device.limits
         return statements(shape) <= limits["statements"] and tables(shape) <= limits["tables"]
 
-    def together(self, members: Sequence[Member]) -> Together:
+    def colocate(self, members: Sequence[Member]) -> CoLocation:
         """One after the other in one program, which p4c must compile in minutes."""
         shapes = [member.model.shape for member in members]
         resources: dict[str, float] = {
             "statements": sum(statements(shape) for shape in shapes),
             "tables": sum(tables(shape) for shape in shapes),
         }
-        return together(
+        return colocate(
             members,
             "one after the other in one program",
             sum,
             resources=resources,
-            problems=too_much(resources, self.device.limits),
+            problems=over_budget(resources, self.device.limits),
         )
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
@@ -214,8 +204,8 @@ class P4Exporter(Exporter):
         for name, text in texts.items():
             (out / name).write_text(text, encoding="ascii", newline="\n")
 
-    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
-        """Run the program on packets: in the interpreter, and on bmv2 where asked for."""
+    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
+        """Execution the program on packets: in the interpreter, and on bmv2 where asked for."""
         from n3ic.exporters.p4.execute import Program, run_interpreter
 
         program = Program(

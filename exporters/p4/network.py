@@ -12,8 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from n3ic.bits import Bits
-from n3ic.model import BinaryModel, Connections, HiddenLayer
+from n3ic.model.bits import Bits
+from n3ic.model.layers import Connections, HiddenLayer
+from n3ic.model.network import BinaryModel
 
 SCORE_BITS = 32  # two's complement; |popcount + bias| < 2^25
 CLASS_BITS = 16

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.bits import Words, unpack
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.network import to_integer
+from n3ic.model.bits import Words, unpack
 
 ETHERNET_BYTES = 14
 IPV4, IPV6 = 0x0800, 0x86DD

@@ -7,22 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from n3ic.bits import Words
 from n3ic.errors import ExportError
-from n3ic.export import (
-    Exporter,
-    Figure,
-    Fit,
-    Member,
-    Option,
-    Options,
-    Problem,
-    Report,
-    Run,
-    Together,
-    together,
-    too_much,
-)
 from n3ic.exporters.p4.exporter import (
     COMMON_OPTIONS,
     PROGRAM,
@@ -36,7 +21,13 @@ from n3ic.exporters.p4.exporter import (
 )
 from n3ic.exporters.p4.limits import nearest_shape
 from n3ic.exporters.p4.network import PAPER_SHAPE, operations, plan, shape_operations
-from n3ic.model import BinaryModel
+from n3ic.model.bits import Words
+from n3ic.model.network import BinaryModel
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget
+from n3ic.targets.device import Fit, Problem
+from n3ic.targets.figures import Figure, Report
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -96,15 +87,15 @@ class P4NetfpgaExporter(Exporter):
             for what in ("luts", "brams")
         }
 
-    def together(self, members: Sequence[Member]) -> Together:
+    def colocate(self, members: Sequence[Member]) -> CoLocation:
         """One after the other in one pipeline, beside the reference NIC."""
         resources = self._resources(sum(operations(member.model) for member in members))
-        return together(
+        return colocate(
             members,
             "one after the other in one pipeline",
             sum,
             resources=resources,
-            problems=too_much(resources, self.device.limits),
+            problems=over_budget(resources, self.device.limits),
         )
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
@@ -118,8 +109,8 @@ class P4NetfpgaExporter(Exporter):
             text = self.templates.get_template(template).render(known)
             (out / name).write_text(text, encoding="ascii", newline="\n")
 
-    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
-        """Run the program on packets in the interpreter, under SimpleSumeSwitch's rules."""
+    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
+        """Execution the program on packets in the interpreter, under SimpleSumeSwitch's rules."""
         from n3ic.exporters.p4.execute import Program, run_interpreter
 
         program = Program(

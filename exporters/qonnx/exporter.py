@@ -12,12 +12,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from n3ic.bits import Words, unpack
 from n3ic.errors import ExportError, VerifyError
-from n3ic.export import Exporter, Fit, Option, Options, Problem, Report, Run
 from n3ic.exporters.onnx import graph
 from n3ic.exporters.onnx.exporter import FILE, bits_of, file_report, ternary, write_readme
-from n3ic.model import BinaryModel, Connections, HiddenLayer, Trace, classes_of, margins_of
+from n3ic.model.bits import Words, unpack
+from n3ic.model.layers import Connections, HiddenLayer
+from n3ic.model.network import BinaryModel, Inference, classes_of, margins_of
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.device import Fit, Problem
+from n3ic.targets.figures import Report
 
 OPSETS = {"": 11, graph.QONNX_DOMAIN: 1}
 _ROWS = 4096  # rows that the executor gets at once
@@ -60,8 +64,8 @@ class QonnxExporter(Exporter):
         (out / FILE).write_bytes(graph.to_bytes(built))
         write_readme(self.folder, out, model, {"bipolar": bipolar})
 
-    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Run:
-        """Run the graph in qonnx's executor and keep every layer's output."""
+    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
+        """Execution the graph in qonnx's executor and keep every layer's output."""
         executor = graph.require("qonnx.core.onnx_exec")
         wrapper = graph.require("qonnx.core.modelwrapper").ModelWrapper
         whole = graph.read(directory / FILE)
@@ -88,8 +92,8 @@ class QonnxExporter(Exporter):
         else:
             classes, hidden = others[0].reshape(-1).astype(np.int64), others[1:]
         version = graph.require("importlib.metadata").version("qonnx")
-        return Run(
-            Trace(
+        return Execution(
+            Inference(
                 integers,
                 classes,
                 margins_of(integers),

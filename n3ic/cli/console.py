@@ -13,8 +13,8 @@ from n3ic.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from n3ic.export import Option
-    from n3ic.plan import Watch
+    from n3ic.options import Option
+    from n3ic.runs.schedule import TrainingProgress
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -97,16 +97,16 @@ def pairs(arguments: Sequence[str]) -> dict[str, str]:
 
 
 @contextmanager
-def watching(quiet: bool) -> Iterator[Watch]:
+def watching(quiet: bool) -> Iterator[TrainingProgress]:
     """A progress bar on standard error for the length of a training."""
-    from n3ic.plan import Watch
+    from n3ic.runs.schedule import TrainingProgress
 
     screen = console(stderr=True)
     if quiet:
-        yield Watch()
+        yield TrainingProgress()
         return
     if not screen.is_terminal:
-        yield Watch(stage=note, begin=lambda text, _: note(text))
+        yield TrainingProgress(stage=note, begin=lambda text, _: note(text))
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -139,7 +139,7 @@ def watching(quiet: bool) -> Iterator[Watch]:
         def task(name: str) -> None:
             progress.update(bar, advance=1, figure=name)
 
-        yield Watch(epoch=epoch, stage=stage, begin=begin, task=task)
+        yield TrainingProgress(epoch=epoch, stage=stage, begin=begin, task=task)
 
 
 @contextmanager

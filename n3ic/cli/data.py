@@ -70,7 +70,7 @@ def check(
     from dataclasses import asdict
 
     from n3ic import plugins
-    from n3ic.split import duplicate_share, protocols_of
+    from n3ic.data.split import duplicate_share, protocols_of
 
     source = plugins.load("n3ic.datasets", name)
     if hasattr(source, "check"):
@@ -119,8 +119,9 @@ def generate(
     out: Annotated[Path | None, typer.Option(help="File to write.")] = None,
 ) -> None:
     """Generate flows or run a simulator, and write a file that n3ic reads."""
-    from n3ic import plugins, runs
-    from n3ic.dataset import Generator
+    from n3ic import plugins
+    from n3ic.data.dataset import Generator
+    from n3ic.usecases.base import use_case
 
     sets = plugins.names("n3ic.datasets")
     if name is None:
@@ -131,7 +132,7 @@ def generate(
                 list_options(found.generator_options)
         return
     if name in plugins.names("n3ic.usecases") and name not in sets:
-        name = runs.use_case(name).default
+        name = use_case(name).default
     source = plugins.load("n3ic.datasets", name)
     if not isinstance(source, Generator):
         raise UsageError(f"the data set {name} has no generator")

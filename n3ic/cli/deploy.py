@@ -34,7 +34,7 @@ def targets(
 ) -> None:
     """List the targets, or one target's options."""
     from n3ic import plugins
-    from n3ic.exporting import exporter
+    from n3ic.targets.base import exporter
 
     names = plugins.names("n3ic.exporters") if target is None else (target,)
     found = [exporter(name) for name in names]
@@ -83,21 +83,24 @@ def export(
     json: JsonFlag = False,
 ) -> None:
     """Export a model for a target, or for all of them; a wrong export is an error."""
-    from n3ic import sets
-    from n3ic.exporting import exporter
+    from n3ic.runs.folder import open_models
+    from n3ic.targets.base import exporter
+    from n3ic.targets.batch import export_item, export_plan
+    from n3ic.targets.colocation_report import write_set_report
+    from n3ic.usecases.base import set_tables
 
     given = pairs(ctx.args)
     if target != "all":
         exporter(target)  # a mistyped target is said before a missing run
-    source, models, metrics = sets.open_models(model)
+    source, models, metrics = open_models(model)
     if model is None:
         note(f"model: {source}")
     done = []
     with working(f"exporting for {target}") as progress:
-        for item in sets.export_plan(source, models, target, out, given):
+        for item in export_plan(source, models, target, out, given):
             progress(f"exporting for {item.target} {item.task}".rstrip())
             done.append(
-                sets.export_item(item, force=force, replace=replace, verify=check, metrics=metrics)
+                export_item(item, force=force, replace=replace, verify=check, metrics=metrics)
             )
     written = [d for d in done if d.exported is not None]
     if json:
@@ -105,7 +108,7 @@ def export(
     else:
         for d in done:
             say(str(d))
-    summary = sets.write_set_report(done, metrics)
+    summary = write_set_report(done, set_tables(metrics))
     if summary is not None and not json:
         say(f"set report: {summary}")
     refused = [d for d in done if d.error is not None]
@@ -126,9 +129,10 @@ def verify(
     json: JsonFlag = False,
 ) -> None:
     """Run an export's artefacts against its model; any difference is an error."""
-    from n3ic.exporting import MANIFEST, verify_directory
-    from n3ic.flows import read_features
-    from n3ic.model import BinaryModel
+    from n3ic.data.flows import read_features
+    from n3ic.model.network import BinaryModel
+    from n3ic.targets.manifest import MANIFEST
+    from n3ic.targets.verification import verify_directory
 
     folders = (
         [directory]
@@ -171,13 +175,14 @@ def report(
     json: JsonFlag = False,
 ) -> None:
     """Print one table over all targets: memory, latency, throughput, resources."""
-    from n3ic import sets
+    from n3ic.runs.folder import open_models
+    from n3ic.targets.batch import report_all
 
-    source, models, metrics = sets.open_models(run)
+    source, models, metrics = open_models(run)
     if run is None:
         note(f"run: {source}")
     with working("exporting to a temporary folder"):
-        found = sets.report_all(models, metrics)
+        found = report_all(models, metrics)
     if json:
         print_json(found)
         return
@@ -206,9 +211,10 @@ def bench(
     json: JsonFlag = False,
 ) -> None:
     """Measure a target beside its alternatives, in one run."""
-    from n3ic.exporting import exporter
-    from n3ic.model import BinaryModel, random_model
-    from n3ic.runs import models_of
+    from n3ic.model.network import BinaryModel
+    from n3ic.model.random_models import random_model
+    from n3ic.runs.folder import models_of
+    from n3ic.targets.base import exporter
 
     tool = exporter(target)
     if model is None:
@@ -234,7 +240,8 @@ def simulate(
     directory: Annotated[Path, typer.Argument(help="An export directory of that target.")],
 ) -> None:
     """Run a simulated card between real network interfaces, until Ctrl-C."""
-    from n3ic.exporting import exporter, read_manifest
+    from n3ic.targets.base import exporter
+    from n3ic.targets.manifest import read_manifest
 
     manifest = read_manifest(directory)
     if manifest["target"] != target:

@@ -27,9 +27,9 @@ def inspect(
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Print a model's layers, bits and bytes."""
-    from n3ic.metrics import memory_of
-    from n3ic.model import BinaryModel
-    from n3ic.runs import models_of
+    from n3ic.model.network import BinaryModel
+    from n3ic.runs.folder import models_of
+    from n3ic.runs.report import memory_of
 
     found = models_of(model)
     if json:
@@ -57,7 +57,8 @@ def inspect(
 
 
 def _summary(model: object, where: str) -> None:
-    from n3ic.model import BinaryModel, HiddenLayer
+    from n3ic.model.layers import HiddenLayer
+    from n3ic.model.network import BinaryModel
 
     assert isinstance(model, BinaryModel)  # noqa: S101
     rows = [
@@ -127,10 +128,11 @@ def predict(
     """Classify flows: class, margin and scores of each row."""
     import numpy as np
 
-    from n3ic.files import write_atomic
-    from n3ic.flows import read_features
-    from n3ic.model import BinaryModel
-    from n3ic.runs import models_of, newest_run
+    from n3ic.data.flows import read_features
+    from n3ic.kernel.prediction import predict as predict_words
+    from n3ic.model.network import BinaryModel
+    from n3ic.runs.folder import models_of, newest_run
+    from n3ic.util.files import write_atomic
 
     if model is None:
         model = newest_run()
@@ -142,7 +144,7 @@ def predict(
         )
     loaded = BinaryModel.load(found[task] if task in found else next(iter(found.values())))
     features = read_features(source, loaded, dataset)
-    result = loaded.predict(loaded.encode(features))
+    result = predict_words(loaded, loaded.encode(features))
     if json:
         counts = np.bincount(result.classes, minlength=len(loaded.classes))
         print_json(
@@ -191,8 +193,9 @@ def replay(
     last: Annotated[int | None, typer.Option(help="Only so many rows from the end.", min=1)] = None,
 ) -> None:
     """Run a run's networks over recorded data and draw what they say over time."""
-    from n3ic.model import BinaryModel
-    from n3ic.runs import load_metrics, models_of, newest_run, use_case
+    from n3ic.model.network import BinaryModel
+    from n3ic.runs.folder import load_metrics, models_of, newest_run
+    from n3ic.usecases.base import use_case
 
     if model is None:
         model = newest_run()
@@ -213,7 +216,7 @@ def import_model(
 ) -> None:
     """Turn a network of another format into a model, or say why it is not one."""
     from n3ic import plugins
-    from n3ic.exporting import exporter
+    from n3ic.targets.base import exporter
 
     if out.exists():
         raise UsageError(f"{out} exists: name another file with --out")

@@ -71,11 +71,13 @@ def train(
     json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
     """Train a binary network and write a run: model, metrics, pictures."""
-    from n3ic import plugins, runs
+    from n3ic import plugins
+    from n3ic.usecases.base import use_case as named
+    from n3ic.usecases.training import train_use_case
 
     if use_case is None:
         for name in plugins.names("n3ic.usecases"):
-            case = runs.use_case(name)
+            case = named(name)
             say(f"{name}: {case.summary}")
             for recipe_name, one in case.recipes.items():
                 say(f"  --recipe {recipe_name:<12} {one.summary}")
@@ -99,7 +101,7 @@ def train(
         "patience": patience,
     }
     with watching(quiet=json) as watch:
-        run = runs.train_use_case(
+        run = train_use_case(
             use_case,
             data=data,
             recipe=recipe,
@@ -117,7 +119,7 @@ def train(
     if json:
         print_json({**run.metrics, "path": str(run.path)})
         return
-    show(run.metrics, runs.use_case(use_case).group)
+    show(run.metrics, named(use_case).group)
     say(
         f"run: {run.path} ({', '.join(str(p) for p in list(run.models.values())[:1])}"
         f"{', ...' if len(run.models) > 1 else ''}, metrics.json, report.md, plots/)"

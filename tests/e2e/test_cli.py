@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from n3ic.model import BinaryModel, random_model
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
 
 N3IC = [sys.executable, "-m", "n3ic"]
 
@@ -154,7 +155,7 @@ def test_predictions_are_the_models(place, flows):
     from n3ic import plugins
 
     table = plugins.load("n3ic.datasets", "unsw-nb15-synthetic").load(flows)
-    trace = model.trace(model.encode(table.features))
+    trace = model.infer(model.encode(table.features))
     assert [r[1] for r in rows[1:]] == [model.classes[c] for c in trace.classes]
     assert [int(r[2]) for r in rows[1:]] == trace.margins.tolist()
     assert (trace.classes == table.label).mean() > 0.8
@@ -165,7 +166,7 @@ def test_a_plain_table_needs_no_data_set(place, tmp_path):
     model.save(tmp_path / "m.n3ic")
     (tmp_path / "t.csv").write_text("x1,other,x0\n7,a,4294967295\n0,b,3\n")
     done = n3ic("predict", "--model", "m.n3ic", "t.csv", cwd=tmp_path)
-    want = model.trace(model.encode({"x0": [4294967295, 3], "x1": [7, 0]}))
+    want = model.infer(model.encode({"x0": [4294967295, 3], "x1": [7, 0]}))
     got = [line.split(",") for line in done.stdout.splitlines()[1:]]
     assert [[int(v) for v in row[3:]] for row in got] == want.scores.tolist()
 

@@ -12,8 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from n3ic import plugins
-from n3ic.exporting import export, verify_directory
-from n3ic.model import BinaryModel, HiddenLayer, OutputLayer, random_model
+from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.targets.directory import export
+from n3ic.targets.verification import verify_directory
 
 TARGETS = plugins.names("n3ic.exporters")
 
@@ -91,7 +94,7 @@ def test_the_same_model_gives_the_same_bytes(target, tmp_path):
 @pytest.mark.parametrize("target", TARGETS)
 def test_hostile_names_stay_names(target, tmp_path):
     """Names of features and classes never leave their place in code or paths."""
-    from n3ic.inputs import Field, InputSpec
+    from n3ic.model.inputs import Field, InputSpec
 
     base = random_model((40, 6, 2), np.random.default_rng(0), extremes=False)
     names = ['*/ system("x"); /*', "../../x\n#include </etc/passwd>", "int"]

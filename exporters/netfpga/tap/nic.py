@@ -23,8 +23,8 @@ from typing import Self
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.netfpga import simulate
 from n3ic.exporters.netfpga.core import Core
-from n3ic.exporting import read_manifest
-from n3ic.model import BinaryModel
+from n3ic.model.network import BinaryModel
+from n3ic.targets.manifest import read_manifest
 
 TUN = Path("/dev/net/tun")
 _TUNSETIFF = 0x400454CA  # linux/if_tun.h

@@ -11,7 +11,7 @@ from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.unrolled.network import Network, build, class_width, score_width
 from n3ic.exporters.netfpga.unrolled.schedule import Schedule, schedule
 from n3ic.exporters.netfpga.unrolled.verilog import core_text
-from n3ic.model import BinaryModel
+from n3ic.model.network import BinaryModel
 
 OUTPUTS = ("class", "scores")
 FILE = "n3ic_core.v"

@@ -15,7 +15,8 @@ from n3ic.exporters.netfpga.unrolled.heap import Adder, Heap
 from n3ic.exporters.netfpga.unrolled.netlist import FALSE, TRUE, Netlist
 from n3ic.exporters.netfpga.unrolled.sites import pairs
 from n3ic.exporters.netfpga.unrolled.sums import Goal, Row, decide
-from n3ic.model import BinaryModel, Connections, HiddenLayer
+from n3ic.model.layers import Connections, HiddenLayer
+from n3ic.model.network import BinaryModel
 
 # Neurons that share cells, at most; the cheapest is taken, layer by layer.
 GROUP_SIZES = (8, 4, 2, 1)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from n3ic.inputs import Field, InputSpec
-from n3ic.model import BinaryModel, random_model
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
 
 CLASSES = ('good, "plain"', "*/ int x; /*\n`#`")
 

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from n3ic.bits import unpack
 from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.host import EXPORTER, bench
-from n3ic.model import random_model
-from n3ic.native.library import Library
-from n3ic.vectors import verification_vectors
+from n3ic.kernel.library import Library
+from n3ic.model.bits import unpack
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.random_models import random_model
 
 pytestmark = pytest.mark.usefixtures("quick_build")
 

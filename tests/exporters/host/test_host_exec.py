@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from host_models import CLASSES, small_model
 
-from n3ic.bits import Words
-from n3ic.model import random_model
-from n3ic.native import blob
-from n3ic.vectors import verification_vectors
+from n3ic.kernel.prediction import blob
+from n3ic.model.bits import Words
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.random_models import random_model
 
 MODEL = small_model()
 HEADER = 'size,"duration, us",rate,ttl,"a ""quoted"" one"'
@@ -42,7 +42,7 @@ def as_csv(values: dict[str, np.ndarray]) -> bytes:
 
 
 def check(out: str, words: Words) -> None:
-    want = MODEL.trace(words)
+    want = MODEL.infer(words)
     rows = list(csv.reader(io.StringIO(out)))
     assert rows[0] == ["class", "name", "margin", "score_0", "score_1"]
     assert [int(r[0]) for r in rows[1:]] == want.classes.tolist()

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from host_models import flip, limits_at, put_word, small_model, weights_at, word
 
-from n3ic.compare import first_difference
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.host import EXPORTER
-from n3ic.model import BinaryModel, random_model
-from n3ic.native import blob
-from n3ic.vectors import verification_vectors
+from n3ic.kernel.prediction import blob
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.difference import first_difference
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
 
 pytestmark = pytest.mark.usefixtures("quick_build")
 
@@ -62,9 +63,9 @@ def test_every_kernel_runs_and_agrees(
     directory = export(model, tmp_path / "out")
     words = verification_vectors(model, 300)
     outcome = EXPORTER.run(directory, model, OPTIONS, words)
-    assert first_difference(model, outcome.trace, words) is None
+    assert first_difference(model, outcome.inference, words) is None
     assert "portable" in outcome.executor
-    assert len(outcome.trace.hidden) == len(model.hidden)
+    assert len(outcome.inference.hidden) == len(model.hidden)
     assert {f.kind for f in outcome.figures} == {"measured"}
 
 
@@ -124,7 +125,7 @@ def test_a_wrong_kernel_is_found(
     vectors = verification_vectors(MODEL, 500)
     # The portable kernel and its like are wrong; the others still give the model's scores.
     try:
-        trace = EXPORTER.run(copy, MODEL, OPTIONS, vectors).trace
+        trace = EXPORTER.run(copy, MODEL, OPTIONS, vectors).inference
     except VerifyError as error:
         assert "differ" in str(error)
         assert words in str(error)

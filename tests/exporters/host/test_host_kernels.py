@@ -8,12 +8,14 @@ from host_models import small_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from n3ic.compare import first_difference
-from n3ic.inputs import Field, InputSpec
-from n3ic.model import BinaryModel, OutputLayer, random_model
-from n3ic.native import blob
-from n3ic.native.library import KernelError, Library
-from n3ic.vectors import verification_vectors
+from n3ic.kernel.library import KernelError, Library
+from n3ic.kernel.prediction import blob
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.difference import first_difference
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.layers import OutputLayer
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
 
 widths = st.one_of(
     st.integers(1, 70), st.sampled_from([31, 32, 33, 64, 96, 127, 128, 152, 255, 256, 257])
@@ -138,7 +140,7 @@ def test_single_calls_and_calls_from_features(library: Library, shape: tuple[int
     rows = np.random.default_rng(7).integers(0, 2**32, (700, len(model.input.features)))
     features = rows.astype(np.uint32)
     words = model.encode(dict(zip(model.input.features, rows.T, strict=True)))
-    want = model.trace(words)
+    want = model.infer(words)
     net = library.load(blob.dump(model))
     c, pointer = library.handle, ctypes.c_void_p
     c.bnn_infer.restype, c.bnn_infer.argtypes = ctypes.c_uint32, [pointer] * 3

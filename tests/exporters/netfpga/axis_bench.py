@@ -12,12 +12,12 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
 
-from n3ic.bits import Words, pack, unpack
 from n3ic.exporters.netfpga import EXPORTER, sequential
 from n3ic.exporters.netfpga.exporter import _plan
 from n3ic.exporters.netfpga.wrapper import packet_format
-from n3ic.exporting import read_manifest
-from n3ic.model import BinaryModel
+from n3ic.model.bits import Words, pack, unpack
+from n3ic.model.network import BinaryModel
+from n3ic.targets.manifest import read_manifest
 
 DIRECTORY = Path(os.environ["N3IC_EXPORT"])
 OTHER = Path(os.environ["N3IC_OTHER"])
@@ -46,7 +46,7 @@ def random_input(rng):
 
 def answer(model, words):
     """The ten bytes that the card writes, by the reference model."""
-    trace = model.trace(words)
+    trace = model.infer(words)
     label, margin = int(trace.classes[0]), int(trace.margins[0])
     return bytes.fromhex(MODEL.digest[:8]) + label.to_bytes(2, "big") + margin.to_bytes(4, "big")
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from n3ic.exporting import export
-from n3ic.inputs import Field, InputSpec
-from n3ic.model import BinaryModel, random_model
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.targets.directory import export
 
 HERE = Path(__file__).resolve().parent
 

@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from n3ic.bits import unpack
-from n3ic.compare import first_difference
 from n3ic.errors import ExportError, UsageError, VerifyError
 from n3ic.exporters.netfpga import EXPORTER, sequential, simulate
 from n3ic.exporters.netfpga.core import Core
-from n3ic.exporting import export, verify_directory
-from n3ic.inputs import Field, InputSpec
-from n3ic.model import BinaryModel, random_model
-from n3ic.vectors import verification_vectors
+from n3ic.model.bits import unpack
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.difference import first_difference
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.targets.directory import export
+from n3ic.targets.verification import verify_directory
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
 needs_verilator = pytest.mark.skipif(shutil.which("verilator") is None, reason="needs verilator")
@@ -52,12 +54,12 @@ def test_equal_to_the_model(
     model = write(tmp_path, shape, options)
     words = verification_vectors(model, 60)
     seen = simulate.run_core(tmp_path, model, words, "icarus")
-    assert first_difference(model, seen.trace, words) is None
-    assert len(seen.trace.hidden) == len(shape) - 2
-    reference = model.trace(words)
-    np.testing.assert_array_equal(seen.trace.scores, reference.scores)
-    np.testing.assert_array_equal(seen.trace.margins, reference.margins)
-    for got, wanted in zip(seen.trace.hidden, reference.hidden, strict=True):
+    assert first_difference(model, seen.inference, words) is None
+    assert len(seen.inference.hidden) == len(shape) - 2
+    reference = model.infer(words)
+    np.testing.assert_array_equal(seen.inference.scores, reference.scores)
+    np.testing.assert_array_equal(seen.inference.margins, reference.margins)
+    for got, wanted in zip(seen.inference.hidden, reference.hidden, strict=True):
         np.testing.assert_array_equal(got, wanted)
 
 
@@ -81,7 +83,7 @@ def test_verilator_says_the_same(tmp_path: Path) -> None:
     words = verification_vectors(model, 2000)
     seen = simulate.run_core(tmp_path, model, words, "verilator")
     assert "Verilator" in seen.simulator
-    assert first_difference(model, seen.trace, words) is None
+    assert first_difference(model, seen.inference, words) is None
 
 
 LINTED = [

@@ -16,8 +16,9 @@ from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.estimate import estimate
 from n3ic.exporters.netfpga.synth import Resources, count
 from n3ic.exporters.netfpga.unrolled.sites import pairs
-from n3ic.model import BinaryModel, random_model
-from n3ic.vectors import verification_vectors
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
 
 RECORDED = json.loads(Path(__file__).with_name("yosys_sizes.json").read_text())
 
@@ -94,12 +95,12 @@ def test_the_netlist_computes_the_model(tmp_path, outputs):
     directory = export(model, tmp_path, outputs=outputs)
     words = verification_vectors(model, 400)
     seen = synth.run_netlist(directory, model, words, "icarus")
-    truth = model.trace(words)
+    truth = model.infer(words)
     assert len(set(truth.classes)) == 2
-    np.testing.assert_array_equal(seen.trace.classes, truth.classes)
+    np.testing.assert_array_equal(seen.inference.classes, truth.classes)
     if outputs == "scores":
-        np.testing.assert_array_equal(seen.trace.scores, truth.scores)
-        np.testing.assert_array_equal(seen.trace.margins, truth.margins)
+        np.testing.assert_array_equal(seen.inference.scores, truth.scores)
+        np.testing.assert_array_equal(seen.inference.margins, truth.margins)
     assert seen.interval == 1
     assert seen.latency == unrolled.latency(model, outputs=outputs)
 

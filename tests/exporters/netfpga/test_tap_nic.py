@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from n3ic.bits import pack
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.netfpga.tap import VirtualNic, nic
-from n3ic.exporting import export
-from n3ic.model import random_model
+from n3ic.model.bits import pack
+from n3ic.model.random_models import random_model
+from n3ic.targets.directory import export
 
 PEER = Path(__file__).with_name("tap_peer.py")
 MACS = bytes.fromhex("020000000001020000000002")
@@ -69,7 +69,7 @@ def test_verdicts_come_back(card: tuple[VirtualNic, Path], tmp_path: Path) -> No
     model = random_model(SHAPE, np.random.default_rng(28), extremes=False)
     rng = np.random.default_rng(7)
     bits = rng.random((64, SHAPE[0])) < 0.5
-    trace = model.trace(pack(bits))
+    trace = model.infer(pack(bits))
     frames, wanted = [], []
     for i, row in enumerate(bits):
         value = sum(1 << k for k in np.flatnonzero(row).tolist())

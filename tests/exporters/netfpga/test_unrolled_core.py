@@ -13,16 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from n3ic.bits import unpack
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga import simulate, unrolled
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.simulate import run_core
 from n3ic.exporters.netfpga.unrolled.network import Network
 from n3ic.exporters.netfpga.unrolled.sites import pairs
-from n3ic.inputs import InputSpec
-from n3ic.model import BinaryModel, HiddenLayer, OutputLayer, random_model
-from n3ic.vectors import verification_vectors
+from n3ic.model.bits import unpack
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.inputs import InputSpec
+from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
 
 needs_icarus = pytest.mark.skipif(
     shutil.which("iverilog") is None, reason="needs Icarus Verilog (iverilog)"
@@ -47,7 +49,7 @@ def evaluate(network: Network, bits):
 def check(model: BinaryModel, outputs: str, vectors: int) -> None:
     network = unrolled.design(model, outputs=outputs).network
     words = verification_vectors(model, vectors)
-    truth = model.trace(words)
+    truth = model.infer(words)
     value = evaluate(network, unpack(words, model.input.n_bits))
     np.testing.assert_array_equal(value(network.classes), truth.classes)
     hidden = np.array([value([x]) for x in network.hidden]).reshape(-1, len(words))
@@ -184,11 +186,11 @@ def test_verilog_computes_the_model(tmp_path, shape, density, pipeline, outputs)
     options = {"pipeline": pipeline, "outputs": outputs}
     words = verification_vectors(model, 1000)
     seen = run_core(export(model, tmp_path, **options), model, words, "icarus")
-    truth = model.trace(words)
-    np.testing.assert_array_equal(seen.trace.classes, truth.classes)
-    np.testing.assert_array_equal(seen.trace.scores, truth.scores)
-    np.testing.assert_array_equal(seen.trace.margins, truth.margins)
-    for got, wanted in zip(seen.trace.hidden, truth.hidden, strict=True):
+    truth = model.infer(words)
+    np.testing.assert_array_equal(seen.inference.classes, truth.classes)
+    np.testing.assert_array_equal(seen.inference.scores, truth.scores)
+    np.testing.assert_array_equal(seen.inference.margins, truth.margins)
+    for got, wanted in zip(seen.inference.hidden, truth.hidden, strict=True):
         np.testing.assert_array_equal(got, wanted)
     assert seen.interval == 1
     assert seen.latency == unrolled.latency(model, **options)

@@ -14,16 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from n3ic.compare import first_difference
 from n3ic.errors import VerifyError
-from n3ic.export import Options
 from n3ic.exporters.nfp import EXPORTER
 from n3ic.exporters.nfp.blob import build
 from n3ic.exporters.nfp.exporter import MODELLED
-from n3ic.exporting import export, verify_directory
-from n3ic.inputs import Field, InputSpec
-from n3ic.model import BinaryModel, OutputLayer, random_model
-from n3ic.vectors import verification_vectors
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.difference import first_difference
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.layers import OutputLayer
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.options import Options
+from n3ic.targets.directory import export
+from n3ic.targets.verification import verify_directory
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("gcc") or shutil.which("clang")), reason="needs gcc or clang"
@@ -308,7 +311,7 @@ def test_the_folder_builds_as_its_readme_says(tmp_path):
         timeout=60,
     )
     answer = np.frombuffer(done.stdout, np.int32)
-    want = model.trace(np.zeros((1, 2), np.uint32))
+    want = model.infer(np.zeros((1, 2), np.uint32))
     assert answer[0] == want.classes[0]
     assert answer[2:4].tolist() == want.scores[0].tolist()
 
@@ -333,7 +336,7 @@ def test_a_data_plane_calls_the_network(tmp_path):
     command = ["gcc" if shutil.which("gcc") else "clang", "-Wall", "-Werror", "-o", str(program)]
     # A data plane has no mailbox to serve; the shim's signals are unused then.
     subprocess.run([*command, "-Wno-unused", str(tmp_path / "plane.c")], check=True, timeout=60)
-    want = model.trace(np.zeros((1, 2), np.uint32))
+    want = model.infer(np.zeros((1, 2), np.uint32))
     done = subprocess.run([str(program)], timeout=60, check=False)
     assert done.returncode == 16 * want.classes[0] + want.margins[0]
     assert out.is_dir()

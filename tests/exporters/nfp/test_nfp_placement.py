@@ -8,7 +8,7 @@ import pytest
 from n3ic.exporters.nfp import EXPORTER
 from n3ic.exporters.nfp.estimate import PAPER_SHAPES, calibration, estimate, paper_key
 from n3ic.exporters.nfp.placement import available, plan
-from n3ic.model import random_model
+from n3ic.model.random_models import random_model
 
 
 def planned(shape, density=None, **given):

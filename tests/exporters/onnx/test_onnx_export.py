@@ -12,15 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from n3ic.compare import first_difference
 from n3ic.errors import VerifyError
 from n3ic.exporters.onnx import EXPORTER as ONNX
 from n3ic.exporters.onnx.importer import read
 from n3ic.exporters.qonnx import EXPORTER as QONNX
-from n3ic.exporting import export, verify_directory
-from n3ic.inputs import Field, InputSpec
-from n3ic.model import BinaryModel, OutputLayer, random_model
-from n3ic.vectors import verification_vectors
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.difference import first_difference
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.layers import OutputLayer
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.targets.directory import export
+from n3ic.targets.verification import verify_directory
 
 onnx = pytest.importorskip("onnx", reason="needs onnx")
 runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
@@ -55,7 +58,7 @@ def write(target, model: BinaryModel, out: Path, **given: str) -> Path:
 def difference(target, model: BinaryModel, out: Path, count: int = 300, **given: str) -> str:
     words = verification_vectors(model, count)
     run = target.run(out, model, target.parse_options(given), words)
-    return str(first_difference(model, run.trace, words) or "")
+    return str(first_difference(model, run.inference, words) or "")
 
 
 def as_it_was(imported: BinaryModel, model: BinaryModel) -> bool:
@@ -171,7 +174,7 @@ def test_input_stage(tmp_path):
     session = runtime.InferenceSession(str(out / "model.onnx"))
     matrix = np.stack([rows[f] for f in model.input.features], axis=1).astype(np.int64)
     scores, classes, margins = session.run(None, {"features": matrix})
-    want = model.trace(model.encode(rows))
+    want = model.infer(model.encode(rows))
     assert np.array_equal(scores, want.scores)
     assert np.array_equal(classes, want.classes)
     assert np.array_equal(margins, want.margins)

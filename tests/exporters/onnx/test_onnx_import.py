@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from n3ic.bits import pack
 from n3ic.errors import ModelError
 from n3ic.exporters.onnx import EXPORTER
 from n3ic.exporters.onnx.importer import parse, read
-from n3ic.model import random_model
+from n3ic.model.bits import pack
+from n3ic.model.random_models import random_model
 
 onnx = pytest.importorskip("onnx", reason="needs onnx")
 runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
@@ -80,7 +80,7 @@ def decides_alike(g: Graph, rng, rows: int = 400) -> None:
     bits = rng.random((rows, g.width)) < rng.random((rows, 1))
     session = runtime.InferenceSession(g.bytes(), providers=["CPUExecutionProvider"])
     (scores,) = session.run([g.last], {"x": np.where(bits, 1, -1).astype(np.float32)})
-    assert np.array_equal(np.argmax(scores, axis=1), model.trace(pack(bits)).classes)
+    assert np.array_equal(np.argmax(scores, axis=1), model.infer(pack(bits)).classes)
 
 
 # --- graphs that are binary networks ----------------------------------------------------------

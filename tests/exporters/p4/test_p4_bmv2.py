@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from n3ic.compare import first_difference
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.p4 import EXPORTER, bmv2, wire
-from n3ic.model import BinaryModel, random_model
-from n3ic.vectors import verification_vectors
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.difference import first_difference
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
 
 FAKES = Path(__file__).parent / "fakes"
 ALL_TOOLS = ("p4c-bm2-ss", "simple_switch", "simple_switch_CLI")
@@ -72,8 +73,8 @@ def test_packets_cross_the_switch_and_nothing_remains(fakes: Path, exported) -> 
     before = namespaces()
     words = verification_vectors(model, 60)
     run = EXPORTER.run(out, model, options(), words)
-    assert first_difference(model, run.trace, words) is None
-    assert run.trace.hidden == ()
+    assert first_difference(model, run.inference, words) is None
+    assert run.inference.hidden == ()
     assert run.executor == "simple_switch 0.0.0-fake, compiled by p4c-bm2-ss 0.0.0-fake"
     assert namespaces() == before
 
@@ -84,7 +85,7 @@ def test_a_switch_that_computes_something_else_is_found(fakes, exported, monkeyp
     monkeypatch.setenv("N3IC_FAKE", "flip")
     words = verification_vectors(model, 5)
     run = EXPORTER.run(out, model, options(), words)
-    assert "class" in str(first_difference(model, run.trace, words))
+    assert "class" in str(first_difference(model, run.inference, words))
 
 
 @needs_namespaces

@@ -9,18 +9,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from n3ic.compare import first_difference
 from n3ic.errors import ExportError, UsageError, VerifyError
-from n3ic.export import Exporter
 from n3ic.exporters.p4 import EXPORTER as P4
 from n3ic.exporters.p4.execute import Program
 from n3ic.exporters.p4.exporter import hidden_widths, packet_format
 from n3ic.exporters.p4.packets import FIELD_BITS
 from n3ic.exporters.p4_netfpga import EXPORTER as NETFPGA
-from n3ic.exporting import export, verify_directory
-from n3ic.inputs import InputSpec
-from n3ic.model import BinaryModel, HiddenLayer, OutputLayer, random_model
-from n3ic.vectors import verification_vectors
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.difference import first_difference
+from n3ic.model.inputs import InputSpec
+from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.targets.base import Exporter
+from n3ic.targets.directory import export
+from n3ic.targets.verification import verify_directory
 
 BOTH = pytest.mark.parametrize("target", [P4, NETFPGA], ids=lambda t: t.name)
 
@@ -103,7 +106,7 @@ def test_every_tie_and_margin_is_the_reference_s(tmp_path: Path) -> None:
         changed = BinaryModel(InputSpec.raw(1), (), other, tuple("abcd"))
         for c, b in enumerate(bias):
             running.load(f"table_set_default l0_n{c}_bias l0_n{c}_add_bias {b % (1 << 32):#x}")
-        trace = changed.trace(words)
+        trace = changed.infer(words)
         for row, request in enumerate(program.requests(words)):
             result = program.packets.result(running.process(request, 1).packet)
             assert result.scores is not None
@@ -127,7 +130,7 @@ def test_weights_change_while_the_switch_runs(tmp_path: Path) -> None:
     for model, name in ((first, "first"), (second, "second")):
         running.load((tmp_path / name / "commands.txt").read_text())
         results = [packets.result(running.process(r, 1).packet) for r in program.requests(words)]
-        assert [r.class_id for r in results] == model.trace(words).classes.tolist()
+        assert [r.class_id for r in results] == model.infer(words).classes.tolist()
         assert {f"{r.model:08x}" for r in results} == {model.digest[:8]}
 
 

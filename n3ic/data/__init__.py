@@ -1,0 +1,1 @@
+"""Tables of flows: files, formats, splits, and what a data set is."""

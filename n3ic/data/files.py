@@ -1,0 +1,257 @@
+"""Data files: found, decompressed within bounds, and named in every complaint."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from n3ic.errors import DataError
+
+if TYPE_CHECKING:
+    pass
+
+MAX_BYTES = 512 << 20
+MAX_MEMBERS = 64
+MAX_FILES = 1000
+TABLE_SUFFIXES = (".csv", ".tsv", ".txt")
+PACKED_SUFFIXES = (".gz", ".xz", ".bz2", ".zip")
+_CHUNK = 1 << 20
+_XZ_MEMORY = 256 << 20
+_FOREIGN = {
+    b"7z\xbc\xaf": "a 7z archive",
+    b"\x28\xb5\x2f\xfd": "a zstd file",
+    b"Rar!": "a RAR archive",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+    b"SQLite": "an SQLite database",
+    b"PAR1": "a Parquet file",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"\xa1\xb2\xc3\xd4": "a packet capture",
+    b"\xd4\xc3\xb2\xa1": "a packet capture",
+    b"\x0a\x0d\x0d\x0a": "a packet capture",
+    b"%PDF": "a PDF",
+}
+
+
+@dataclass(frozen=True)
+class Content:
+    """The decompressed bytes of one text file, or of one member of a zip archive.
+
+    Attributes:
+        name: the path as given; ``archive.zip:member`` for a member.
+        data: the decompressed bytes.
+    """
+
+    name: str
+    data: bytes
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the bytes, in hexadecimal."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    @cached_property
+    def md5(self) -> str:
+        """MD5 of the bytes, for publishers that give no other digest."""
+        return hashlib.md5(self.data, usedforsecurity=False).hexdigest()
+
+
+def find_tables(paths: str | Path | Sequence[str | Path]) -> list[Path]:
+    """The files that ``paths`` names: files as given, folders by their table files, sorted.
+
+    Args:
+        paths: a file, a folder (searched with its subfolders), or several of them.
+
+    Raises:
+        DataError: a path does not exist, or a folder holds no table file.
+    """
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not given:
+        raise DataError("no file was given: name a file or a folder")
+    found: list[Path] = []
+    for path in map(Path, given):
+        try:
+            if path.is_dir():
+                inside = sorted(p for p in path.rglob("*") if _is_table(p))
+                if not inside:
+                    raise DataError(
+                        f"{path}: no table in this folder; expected files that end in "
+                        f"{', '.join(TABLE_SUFFIXES)}, plain or with {', '.join(PACKED_SUFFIXES)}"
+                    )
+                found += inside
+            elif path.is_file():
+                found.append(path)
+            elif path.exists():
+                raise DataError(f"{path}: neither a file nor a folder")
+            else:
+                raise DataError(f"{path}: no such file or folder")
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(found) > MAX_FILES:
+        raise DataError(f"{len(found)} files, at most {MAX_FILES} are read: name fewer")
+    return list(dict.fromkeys(found))
+
+
+def _is_table(path: Path) -> bool:
+    suffixes = [s.lower() for s in path.suffixes[-2:]]
+    if path.name.startswith(".") or not suffixes or not path.is_file():
+        return False
+    if suffixes[-1] == ".zip":
+        return True
+    if suffixes[-1] in PACKED_SUFFIXES:
+        return len(suffixes) == 2 and suffixes[0] in TABLE_SUFFIXES
+    return suffixes[-1] in TABLE_SUFFIXES
+
+
+def read_contents(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Content]:
+    """Decompress a file; its compression is known by its first bytes, never by its name.
+
+    Args:
+        path: plain text, gzip, xz, bzip2, or a zip archive of any of them but archives.
+        max_bytes: bound of the decompressed bytes, of all members together for a zip archive.
+
+    Yields:
+        One content, or one for each file in a zip archive.
+
+    Raises:
+        DataError: the file is empty, truncated, damaged, too large or of a foreign format.
+    """
+    name = str(path)
+    try:
+        with Path(path).open("rb") as stream:
+            head = stream.read(8)
+            stream.seek(0)
+            if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+                yield from _zip_members(name, stream, max_bytes)
+                return
+            data = _inflate(name, head, stream, max_bytes)
+    except OSError as error:
+        raise DataError(f"{name}: cannot be read: {error.strerror or error}") from error
+    yield Content(name, _checked(name, data))
+
+
+def _checked(name: str, data: bytes) -> bytes:
+    if not data.strip():
+        raise DataError(f"{name}: the file is empty")
+    for magic, what in _FOREIGN.items():
+        if data.startswith(magic):
+            raise DataError(f"{name}: this is {what}; expected a CSV file in UTF-8")
+    if data[257:262] == b"ustar":
+        raise DataError(f"{name}: this is a tar archive; unpack it and name the CSV files")
+    return data
+
+
+def _inflate(name: str, head: bytes, stream: IO[bytes], max_bytes: int) -> bytes:
+    if head.startswith(b"\xfd7zXZ\x00"):
+        pieces = _xz_pieces(stream)
+    elif head.startswith(b"\x1f\x8b"):
+        pieces = _pieces(gzip.GzipFile(fileobj=stream))
+    elif head.startswith(b"BZh"):
+        pieces = _pieces(bz2.BZ2File(stream))
+    else:
+        pieces = _pieces(stream)
+    return _bounded(name, pieces, max_bytes)
+
+
+def _bounded(name: str, pieces: Iterator[bytes], max_bytes: int) -> bytes:
+    out = bytearray()
+    try:
+        for piece in pieces:
+            out += piece
+            if len(out) > max_bytes:
+                raise DataError(
+                    f"{name}: more than {max_bytes:,} bytes decompressed; if this is a true "
+                    "data file, split it"
+                )
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        raise _damaged(name, error) from error
+    except OSError as error:
+        if error.errno is None:  # bz2 reports damage as an OSError without a number
+            raise _damaged(name, error) from error
+        raise
+    return bytes(out)
+
+
+def _damaged(name: str, error: Exception) -> DataError:
+    return DataError(
+        f"{name}: the archive is truncated or damaged ({error}); nothing was read from it: "
+        "fetch it again"
+    )
+
+
+def _pieces(stream: Any) -> Iterator[bytes]:
+    while piece := stream.read(_CHUNK):
+        yield piece
+
+
+def _xz_pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    # lzma.open has no bound of memory, and a hostile header may ask for 4 GiB
+    pending = stream.read(_CHUNK)
+    while pending.strip(b"\x00"):
+        decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+        while not decoder.eof:
+            if decoder.needs_input and not pending:
+                pending = stream.read(_CHUNK)
+                if not pending:
+                    raise EOFError("the end of the stream is missing")
+            yield decoder.decompress(pending, max_length=_CHUNK)
+            pending = b""
+        pending = decoder.unused_data or stream.read(_CHUNK)
+
+
+def _zip_members(name: str, stream: IO[bytes], max_bytes: int) -> Iterator[Content]:
+    # members are read into memory, never unpacked: their path names lead nowhere
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            members = [i for i in archive.infolist() if not i.is_dir()]
+            if any(m.filename == "[Content_Types].xml" for m in members):
+                raise DataError(f"{name}: this is an office document; save the table as CSV")
+            tables = [m for m in members if _is_table_name(m.filename)]
+            if not tables:
+                raise DataError(f"{name}: no CSV file in this archive")
+            if len(tables) > MAX_MEMBERS:
+                raise DataError(f"{name}: {len(tables)} files inside, at most {MAX_MEMBERS}")
+            left = max_bytes
+            for member in tables:
+                inner = f"{name}:{printable(member.filename)}"
+                if member.flag_bits & 1:
+                    raise DataError(f"{inner}: encrypted; unpack it with its password first")
+                with archive.open(member) as plain:
+                    data = _bounded(inner, _pieces(plain), left)
+                if data[:6] == b"\xfd7zXZ\x00" or data[:2] == b"\x1f\x8b" or data[:3] == b"BZh":
+                    data = _inflate(inner, data[:8], io.BytesIO(data), left)
+                left -= len(data)
+                yield Content(inner, _checked(inner, data))
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, UnicodeDecodeError) as error:
+        raise _damaged(name, error) from error
+
+
+def _is_table_name(member: str) -> bool:
+    base = member.replace("\\", "/").rsplit("/", 1)[-1].lower()
+    if base.startswith(".") or member.startswith("__MACOSX/"):
+        return False
+    for packed in (".gz", ".xz", ".bz2"):
+        base = base.removesuffix(packed)
+    return base.endswith(TABLE_SUFFIXES)
+
+
+def printable(text: str, limit: int = 60) -> str:
+    """Text from a file on one line of a message: control characters escaped, cut at ``limit``."""
+    safe = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: limit + 1])
+    return safe if len(text) <= limit else safe[:limit] + "..."
+
+
+def combined_sha256(digests: Mapping[str, str] | Sequence[str]) -> str:
+    """One digest for several files: of one file its own, of more the digest of theirs."""
+    parts = list(digests.values() if isinstance(digests, Mapping) else digests)
+    return parts[0] if len(parts) == 1 else hashlib.sha256("\n".join(parts).encode()).hexdigest()

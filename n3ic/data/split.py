@@ -1,0 +1,109 @@
+"""Splits of a table into rows to train on, to choose with, and to test once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.table import FlowTable
+from n3ic.errors import DataError
+
+SplitProtocol = Literal["random", "partition", "time"]
+PROTOCOLS: tuple[SplitProtocol, ...] = ("random", "partition", "time")
+TEST_SHARE = 0.1
+TIME_TEST_SHARE = 0.2
+VALIDATION_SHARE = 0.1
+MIN_ROWS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Row indices, int64, disjoint; test rows are looked at once."""
+
+    train: NDArray[np.int64]
+    validation: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+
+def protocols_of(table: FlowTable) -> tuple[SplitProtocol, ...]:
+    """The protocols that a table allows."""
+    out: list[SplitProtocol] = ["random"]
+    if table.partition is not None and {"train", "test"} <= set(np.unique(table.partition)):
+        out.append("partition")
+    if table.time_order:
+        out.append("time")
+    return tuple(out)
+
+
+def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
+    """Split a table.
+
+    Args:
+        table: the flows.
+        protocol: ``random`` tests on a stratified tenth; ``partition`` on the publisher's
+            test partition; ``time`` on the last fifth. The rows to choose with are a
+            stratified tenth of the rest, or its last tenth for ``time``.
+        seed: of the shuffling.
+
+    Raises:
+        DataError: the table is too small, lacks the partition or has no order in time.
+    """
+    if len(table) < MIN_ROWS:
+        raise DataError(f"{len(table)} rows are too few to train and test on; {MIN_ROWS} needed")
+    if protocol not in protocols_of(table):
+        need = {
+            "partition": "rows of the publisher's train and of its test partition",
+            "time": "rows in time order",
+            "random": "rows",
+        }[protocol]
+        raise DataError(
+            f"protocol {protocol!r} needs {need}, which {table.name} does not have; "
+            f"it allows {', '.join(protocols_of(table))}"
+        )
+    every = np.arange(len(table))
+    if protocol == "time":
+        cut = round(len(table) * (1 - TIME_TEST_SHARE))
+        hold = round(cut * (1 - VALIDATION_SHARE))
+        return Split(every[:hold], every[hold:cut], every[cut:])
+    if protocol == "partition":
+        assert table.partition is not None  # noqa: S101 - protocols_of said so
+        rest, test = every[table.partition == "train"], every[table.partition == "test"]
+    else:
+        rest, test = stratified(every, table.label, TEST_SHARE, seed)
+    train, validation = stratified(rest, table.label[rest], VALIDATION_SHARE, seed + 1)
+    return Split(train, validation, test)
+
+
+def stratified(
+    index: NDArray[np.int64], label: NDArray[np.int64], share: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Divide rows so that both parts hold the classes in equal shares, in row order.
+
+    Returns:
+        The larger and the smaller part, sorted.
+    """
+    rng = np.random.default_rng(seed)
+    taken = []
+    for c in np.unique(label):
+        rows = rng.permutation(index[label == c])
+        taken.append(rows[: round(len(rows) * share)])
+    small = np.sort(np.concatenate(taken))
+    return np.setdiff1d(index, small, assume_unique=True), small
+
+
+def twins(table: FlowTable, train: NDArray[np.int64], test: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which test rows are equal to some training row in every feature of the table."""
+    matrix = np.ascontiguousarray(table.matrix(tuple(table.features)))
+    rows = matrix.view([("", matrix.dtype)] * matrix.shape[1]).ravel()
+    seen = {r.tobytes() for r in rows[train]}
+    return np.fromiter((r.tobytes() in seen for r in rows[test]), dtype=np.bool_, count=len(test))
+
+
+def duplicate_share(table: FlowTable) -> float:
+    """Share of rows that repeat an earlier row, label included."""
+    matrix = np.column_stack([table.matrix(tuple(table.features)), table.label])
+    unique = {r.tobytes() for r in np.ascontiguousarray(matrix)}
+    return 1 - len(unique) / max(1, len(table))

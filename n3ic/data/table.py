@@ -1,0 +1,139 @@
+"""FlowTable: labelled traffic as integer features, and what its features mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.model.inputs import to_integer
+
+__all__ = ["Feature", "FlowTable", "SourceFile", "to_integer"]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column of a data set's catalogue.
+
+    Attributes:
+        name: the column's name.
+        meaning: what it measures, in a sentence.
+        source_unit: the unit in the files, such as ``s`` or ``bit/s``.
+        unit: the integer unit that n3ic keeps it in, such as ``us`` or ``kbit/s``.
+        scale: integer units in one source unit.
+        bits: bits that hold the integer, 1 to 32.
+        nic: whether a NIC can compute it from headers, times and counters.
+        nic_reason: why, or why not.
+        leaks: whether it tells the capture set-up (addresses, ports, times, TTL) apart.
+        leak_reason: how, where it does.
+    """
+
+    name: str
+    meaning: str
+    source_unit: str
+    unit: str
+    scale: float
+    bits: int
+    nic: bool
+    nic_reason: str
+    leaks: bool = False
+    leak_reason: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may be used without being asked for by name."""
+        return self.nic and not self.leaks
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file that a table was read from.
+
+    Attributes:
+        path: as given.
+        sha256: of the decompressed bytes.
+        rows: flows read from it.
+        identity: the official file that it is, or how it differs.
+    """
+
+    path: str
+    sha256: str
+    rows: int
+    identity: str
+
+
+@dataclass(frozen=True, eq=False)
+class FlowTable:
+    """Labelled flows as integers.
+
+    Attributes:
+        name: the data set's name, ``synthetic`` in it where it is.
+        features: int64 array of shape ``(rows,)`` per feature, in the catalogue's integer unit,
+            each value in ``0..2^32 - 1``.
+        catalogue: what the features mean, one entry per key of ``features``.
+        label: class index of each row, int64, shape ``(rows,)``.
+        classes: class names; for two classes the second is the positive one.
+        synthetic: whether a generator made the flows.
+        sha256: digest of the data, for the record.
+        category: finer label of each row, such as the attack category, or None.
+        partition: ``train``, ``test`` or ```` of each row, by the publisher's split, or None.
+        time_order: whether rows are in time order, so that a split by time makes sense.
+        sources: the files it came from.
+    """
+
+    name: str
+    features: Mapping[str, NDArray[np.int64]]
+    catalogue: tuple[Feature, ...]
+    label: NDArray[np.int64]
+    classes: tuple[str, ...]
+    synthetic: bool
+    sha256: str
+    category: NDArray[np.str_] | None = None
+    partition: NDArray[np.str_] | None = None
+    time_order: bool = False
+    sources: tuple[SourceFile, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        known = {f.name for f in self.catalogue}
+        if known != set(self.features):
+            raise ValueError(f"catalogue and features differ: {known ^ set(self.features)}")
+        rows = len(self.label)
+        for name, column in self.features.items():
+            if column.shape != (rows,) or column.dtype != np.int64:
+                raise ValueError(f"column {name}: expected int64 ({rows},), got {column.shape}")
+        if rows and not 0 <= self.label.min() <= self.label.max() < len(self.classes):
+            raise ValueError("a label is not the index of a class")
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def feature(self, name: str) -> Feature:
+        """The catalogue's entry of a feature."""
+        return next(f for f in self.catalogue if f.name == name)
+
+    @property
+    def usable(self) -> tuple[str, ...]:
+        """Features that a NIC can compute and that do not leak the capture set-up."""
+        return tuple(f.name for f in self.catalogue if f.usable)
+
+    def rows(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> FlowTable:
+        """The table of some rows, by index or by mask."""
+
+        def pick(column: NDArray[np.str_] | None) -> NDArray[np.str_] | None:
+            return None if column is None else column[index]
+
+        return replace(
+            self,
+            features={name: column[index] for name, column in self.features.items()},
+            label=self.label[index],
+            category=pick(self.category),
+            partition=pick(self.partition),
+        )
+
+    def matrix(self, names: tuple[str, ...] | list[str]) -> NDArray[np.int64]:
+        """Columns side by side: int64 array of shape ``(rows, len(names))``."""
+        if not names:
+            return np.empty((len(self), 0), dtype=np.int64)
+        return np.stack([self.features[name] for name in names], axis=1)

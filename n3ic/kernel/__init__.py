@@ -1,0 +1,1 @@
+"""Fast prediction: the compiled kernel and its fallback in numpy."""

@@ -1,0 +1,208 @@
+"""The compiled kernel, called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.model.bits import Words, unpack, word_count
+from n3ic.model.inputs import UINT32_MAX
+from n3ic.model.network import BinaryModel, Inference
+
+_U32 = np.ctypeslib.ndpointer(dtype=np.uint32, flags="C_CONTIGUOUS")
+_I32 = np.ctypeslib.ndpointer(dtype=np.int32, flags="C_CONTIGUOUS")
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "bnn_strerror": (ctypes.c_char_p, [ctypes.c_int]),
+    "bnn_load_blob": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]),
+    "bnn_free": (None, [ctypes.c_void_p]),
+    "bnn_inputs": (ctypes.c_uint32, [ctypes.c_void_p]),
+    "bnn_words": (ctypes.c_uint32, [ctypes.c_void_p]),
+    "bnn_features": (ctypes.c_uint32, [ctypes.c_void_p]),
+    "bnn_classes": (ctypes.c_uint32, [ctypes.c_void_p]),
+    "bnn_hidden_words": (ctypes.c_uint32, [ctypes.c_void_p]),
+    "bnn_class_name": (ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_uint32]),
+    "bnn_feature_name": (ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_uint32]),
+    "bnn_kernel_name": (ctypes.c_char_p, [ctypes.c_uint32]),
+    "bnn_kernel_supported": (ctypes.c_int, [ctypes.c_uint32]),
+    "bnn_use_kernel": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p]),
+    "bnn_kernel": (ctypes.c_char_p, [ctypes.c_void_p]),
+    "bnn_encode_batch": (None, [ctypes.c_void_p, _U32, ctypes.c_size_t, _U32]),
+    "bnn_infer_batch": (
+        None,
+        [ctypes.c_void_p, _U32, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p, _I32],
+    ),
+    "bnn_trace": (None, [ctypes.c_void_p, _U32, ctypes.c_size_t, _U32, _I32]),
+}
+
+
+class KernelError(Exception):
+    """The kernel refused weights or a kernel's name; its words."""
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """A shared library of the kernel, with or without weights of its own."""
+
+    handle: ctypes.CDLL
+
+    @classmethod
+    def open(cls, path: Path) -> Library:
+        """Load the library; whoever can write the file runs code here.
+
+        Raises:
+            OSError: it is no shared library of this platform.
+            AttributeError: it lacks a function of the kernel.
+        """
+        handle = ctypes.CDLL(str(path))
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(handle, name)
+            function.restype, function.argtypes = result, arguments
+        return cls(handle)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Names of the kernels that this CPU can run, the fastest last."""
+        names = []
+        index = 0
+        while name := self.handle.bnn_kernel_name(index):
+            if self.handle.bnn_kernel_supported(index):
+                names.append(name.decode("ascii"))
+            index += 1
+        return tuple(names)
+
+    def load(self, blob: bytes) -> KernelNetwork:
+        """A network from a blob.
+
+        Raises:
+            KernelError: the blob is not valid.
+        """
+        net = ctypes.c_void_p()
+        status = self.handle.bnn_load_blob(ctypes.byref(net), blob, len(blob))
+        return self._network(status, net)
+
+    def baked(self) -> KernelNetwork:
+        """The network whose weights are compiled in.
+
+        Raises:
+            KernelError: the weights are not valid, or there are none.
+        """
+        function = getattr(self.handle, "bnn_init", None)
+        if function is None:
+            raise KernelError("no weights are compiled into the library")
+        function.restype, function.argtypes = ctypes.c_int, [ctypes.c_void_p]
+        net = ctypes.c_void_p()
+        return self._network(function(ctypes.byref(net)), net)
+
+    def _network(self, status: int, net: ctypes.c_void_p) -> KernelNetwork:
+        if status:
+            raise KernelError(self.handle.bnn_strerror(status).decode("ascii"))
+        return KernelNetwork(self, net)
+
+
+class KernelNetwork:
+    """A network loaded into the kernel."""
+
+    def __init__(self, library: Library, net: ctypes.c_void_p) -> None:
+        self._c = library.handle
+        self._net = net
+        weakref.finalize(self, library.handle.bnn_free, net)
+        self.n_words = int(self._c.bnn_words(net))
+        self.n_features = int(self._c.bnn_features(net))
+        self.n_classes = int(self._c.bnn_classes(net))
+        self.hidden_words = int(self._c.bnn_hidden_words(net))
+
+    @property
+    def pointer(self) -> ctypes.c_void_p:
+        """The ``struct bnn *``, for other functions of the library; lives as long as this."""
+        return self._net
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel in use."""
+        name: bytes = self._c.bnn_kernel(self._net)
+        return name.decode("ascii")
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names."""
+        names = (self._c.bnn_class_name(self._net, i) for i in range(self.n_classes))
+        return tuple(name.decode("utf-8") for name in names)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Feature names, in the order that :meth:`encode` takes them."""
+        names = (self._c.bnn_feature_name(self._net, i) for i in range(self.n_features))
+        return tuple(name.decode("utf-8") for name in names)
+
+    def use_kernel(self, name: str) -> None:
+        """Take the kernel of that name.
+
+        Raises:
+            KernelError: there is none, or it cannot run this network on this CPU.
+        """
+        status = self._c.bnn_use_kernel(self._net, name.encode())
+        if status:
+            raise KernelError(self._c.bnn_strerror(status).decode("ascii"))
+
+    def scores(self, words: Words) -> NDArray[np.int32]:
+        """Scores of packed inputs: int32 array of shape ``(rows, classes)``."""
+        x = self._rows(words, self.n_words)
+        out = np.empty((len(x), self.n_classes), dtype=np.int32)
+        self._c.bnn_infer_batch(self._net, x, len(x), None, None, out)
+        return out
+
+    def classify(self, words: Words) -> Inference:
+        """Scores, classes and margins of packed inputs, all as the kernel gives them."""
+        x = self._rows(words, self.n_words)
+        classes = np.empty(len(x), dtype=np.uint32)
+        margins = np.empty(len(x), dtype=np.int32)
+        scores = np.empty((len(x), self.n_classes), dtype=np.int32)
+        self._c.bnn_infer_batch(
+            self._net, x, len(x), classes.ctypes.data, margins.ctypes.data, scores
+        )
+        return Inference(scores, classes.astype(np.int64), margins)
+
+    def trace(self, words: Words, model: BinaryModel) -> Inference:
+        """What the kernel computes, with hidden bits; ``model`` tells the layers' sizes alone.
+
+        Raises:
+            KernelError: the scores beside the hidden bits are not those of a plain call.
+        """
+        x = self._rows(words, self.n_words)
+        plain = self.classify(x)
+        scores = np.empty_like(plain.scores)
+        hidden = np.empty((len(x), max(1, self.hidden_words)), dtype=np.uint32)
+        self._c.bnn_trace(self._net, x, len(x), hidden, scores)
+        if not np.array_equal(scores, plain.scores):
+            raise KernelError("bnn_trace and bnn_infer_batch give different scores")
+        flat, start, bits = hidden.ravel(), 0, []
+        rows = flat[: len(x) * self.hidden_words].reshape(len(x), self.hidden_words)
+        for layer in model.hidden:
+            n = word_count(layer.n_outputs)
+            bits.append(unpack(rows[:, start : start + n], layer.n_outputs))
+            start += n
+        return Inference(plain.scores, plain.classes, plain.margins, tuple(bits))
+
+    def encode(self, features: Mapping[str, ArrayLike]) -> Words:
+        """Packed inputs of integer features; values outside 0..2^32-1 are clamped."""
+        columns = [
+            np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX)
+            for name in self.features
+        ]
+        rows = np.ascontiguousarray(np.stack(columns, axis=1).astype(np.uint32))
+        words = np.empty((len(rows), self.n_words), dtype=np.uint32)
+        self._c.bnn_encode_batch(self._net, rows, len(rows), words)
+        return words
+
+    @staticmethod
+    def _rows(words: Words, width: int) -> Words:
+        if words.ndim != 2 or words.shape[1] != width or words.dtype != np.uint32:
+            raise ValueError(f"uint32 (rows, {width}) expected, got {words.dtype} {words.shape}")
+        return np.ascontiguousarray(words)

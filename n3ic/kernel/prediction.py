@@ -1,0 +1,105 @@
+"""Fast prediction: the host target's C kernel, built once and cached for the user.
+
+Used where a C compiler is there; ``N3IC_NATIVE=0`` turns it off. The results are those of
+:meth:`n3ic.BinaryModel.scores`, which is plain numpy.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from functools import cache, lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.errors import N3icWarning
+from n3ic.kernel import blob, build
+from n3ic.kernel.library import KernelNetwork, Library
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.network import BinaryModel, Inference, classes_of, margins_of
+from n3ic.model.random_models import random_model
+
+__all__ = ["available", "predict", "scores"]
+
+
+def available() -> bool:
+    """Whether the compiled kernel is there; builds it on the first call."""
+    return os.environ.get("N3IC_NATIVE", "1") != "0" and _library() is not None
+
+
+def scores(model: BinaryModel, words: ArrayLike) -> NDArray[np.int32]:
+    """Integer scores of packed inputs, from the kernel where it is there, else from numpy.
+
+    Args:
+        model: the network.
+        words: packed inputs, uint32 array of shape ``(rows, n_words)``, pad bits 0.
+
+    Returns:
+        int32 array of shape ``(rows, classes)``; the same as ``model.scores(words)``.
+
+    Raises:
+        ModelError: the inputs are not packed inputs of this model.
+    """
+    if not available() or len(model.layers) > blob.MAX_LAYERS:
+        return model.scores(words)
+    checked = model._words(words)
+    return _network(model).scores(checked)
+
+
+def predict(model: BinaryModel, words: ArrayLike) -> Inference:
+    """Scores, classes and margins of packed inputs; see :func:`scores`."""
+    result = scores(model, words)
+    return Inference(result, classes_of(result), margins_of(result))
+
+
+@cache
+def _library() -> Library | None:
+    """The kernel, or None where it cannot be built; says why, once, unless there is no compiler."""
+    try:
+        try:
+            library = Library.open(build.cached_library())
+        except (build.UnsafeError, OSError):
+            library = _private()
+        _check(library)
+    except build.NoCompilerError:
+        return None
+    except (build.BuildError, OSError, AttributeError, RuntimeError) as error:
+        warnings.warn(
+            f"the compiled kernel is not used, prediction is slower: {error}",
+            N3icWarning,
+            stacklevel=4,
+        )
+        return None
+    return library
+
+
+def _private() -> Library:
+    """The kernel from a directory of this process alone, where there is no safe cache."""
+    compiler = build.find_compiler()
+    with tempfile.TemporaryDirectory(prefix="n3ic-") as directory:
+        # A log in that directory would be gone, so the compiler's words are the message.
+        out = Path(directory) / "bnn.so"
+        build.compile_shared(compiler, build.SOURCE, out)
+        return Library.open(out)
+
+
+def _check(library: Library) -> None:
+    """Refuse a kernel that a compiler got wrong.
+
+    Raises:
+        RuntimeError: it does not give the reference's scores.
+    """
+    model = random_model((70, 33, 9, 3), np.random.default_rng(0))
+    words = verification_vectors(model, 100)
+    if not np.array_equal(library.load(blob.dump(model)).scores(words), model.scores(words)):
+        raise RuntimeError("it does not compute the reference's scores")
+
+
+@lru_cache(maxsize=8)
+def _network(model: BinaryModel) -> KernelNetwork:
+    library = _library()
+    assert library is not None  # noqa: S101 - callers ask available() first
+    return library.load(blob.dump(model))

@@ -1,0 +1,1 @@
+"""The narrow waist: integer networks, their input bits and their file."""

@@ -1,0 +1,60 @@
+"""Inputs that verification runs: random ones, and those where executors go wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from n3ic.model.bits import Bits, Words, pack
+from n3ic.model.layers import Connections, HiddenLayer
+from n3ic.model.network import BinaryModel
+
+
+def verification_vectors(model: BinaryModel, count: int, seed: int = 0) -> Words:
+    """Boundary vectors of the model, then random ones, ``count`` in all or a few more.
+
+    Boundary vectors are all zeros, all ones, alternating bits, single bits, and for every
+    neuron of the first layer one input at its threshold and one just below it.
+
+    Returns:
+        Packed inputs, uint32 array of shape ``(rows, n_words)``.
+    """
+    rng = np.random.default_rng(seed)
+    boundary = boundary_vectors(model, rng)
+    n = model.input.n_bits
+    extra = max(0, count - len(boundary))
+    density = rng.random((extra, 1))  # popcounts far from the middle are reached, too
+    uniform = rng.random((extra, 1)) < 0.5
+    random = rng.random((extra, n)) < np.where(uniform, 0.5, density)
+    return pack(np.concatenate([boundary, random]))
+
+
+def boundary_vectors(model: BinaryModel, rng: np.random.Generator) -> Bits:
+    """Inputs on the edges: bool array of shape ``(rows, n_bits)``."""
+    n = model.input.n_bits
+    fixed = [
+        np.zeros((1, n), dtype=np.bool_),
+        np.ones((1, n), dtype=np.bool_),
+        np.arange(n)[None, :] % 2 == np.array([[0], [1]]),
+        np.eye(n, dtype=np.bool_)[[0, n - 1]],
+    ]
+    layer = model.layers[0]
+    if isinstance(layer, HiddenLayer):
+        for j in range(layer.n_outputs):
+            wanted = int(layer.thresholds[j])
+            fixed.extend(
+                reaching(layer, j, popcount, rng)[None, :]
+                for popcount in (wanted, wanted - 1)
+                if 0 <= popcount <= int(layer.fan_in[j])
+            )
+    return np.concatenate(fixed)
+
+
+def reaching(layer: Connections, neuron: int, popcount: int, rng: np.random.Generator) -> Bits:
+    """A random input on which a neuron counts exactly ``popcount`` agreements."""
+    n = layer.n_inputs
+    x = rng.random(n) < 0.5
+    counted = np.arange(n) if layer.mask is None else np.flatnonzero(layer.mask[neuron])
+    order = rng.permutation(counted)
+    x[order[:popcount]] = layer.weights[neuron, order[:popcount]]
+    x[order[popcount:]] = ~layer.weights[neuron, order[popcount:]]
+    return x

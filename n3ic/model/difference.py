@@ -1,0 +1,111 @@
+"""Find where an executor leaves the model: the vector, the layer, the neuron."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from n3ic.model.bits import Words
+from n3ic.model.layers import Connections, HiddenLayer
+from n3ic.model.network import BinaryModel, Inference
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first place where an executor computed something else than the model.
+
+    Attributes:
+        vector: index of the input vector.
+        layer: index of the layer; the last layer is that of the scores.
+        neuron: index of the neuron or class; -1 where classes or margins differ though the
+            scores are equal (the tie rule).
+        expected: what the model computes there.
+        got: what the executor computed.
+        vectors: on how many vectors anything differs.
+        text: all of that, in words.
+    """
+
+    vector: int
+    layer: int
+    neuron: int
+    expected: int
+    got: int
+    vectors: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def first_difference(model: BinaryModel, got: Inference, words: Words) -> Difference | None:
+    """Compare scores, classes, margins and, where told, hidden bits with the model's.
+
+    Args:
+        model: the reference.
+        got: what an executor computed on ``words``.
+        words: packed inputs, uint32 array of shape ``(rows, n_words)``.
+
+    Returns:
+        None where everything is equal.
+    """
+    want = model.infer(words)
+    if got.scores.shape != want.scores.shape:
+        return Difference(
+            0,
+            len(model.hidden),
+            -1,
+            want.scores.size,
+            got.scores.size,
+            len(words),
+            f"scores of shape {want.scores.shape} expected, got {got.scores.shape}",
+        )
+    differs = (
+        (got.scores != want.scores).any(axis=1)
+        | (got.classes != want.classes)
+        | (got.margins != want.margins)
+    )
+    for mine, theirs in zip(want.hidden, got.hidden, strict=False):
+        differs |= (mine != theirs).any(axis=1)
+    rows = np.flatnonzero(differs)
+    if not len(rows):
+        return None
+    row = int(rows[0])
+    count = f"{len(rows):,} of {len(words):,} vectors differ; first vector {row}"
+    x = words[row : row + 1]
+    for i, layer in enumerate(model.hidden):
+        if i < len(got.hidden):
+            wrong = np.flatnonzero(got.hidden[i][row] != want.hidden[i][row])
+            if len(wrong):
+                j = int(wrong[0])
+                expected, seen = int(want.hidden[i][row, j]), int(got.hidden[i][row, j])
+                text = (
+                    f"{count}, layer {i}, neuron {j}: expected {expected}, got {seen} "
+                    f"({_neuron(layer, j, x)})"
+                )
+                return Difference(row, i, j, expected, seen, len(rows), text)
+        x = layer.fire(x)
+    last = len(model.hidden)
+    wrong = np.flatnonzero(got.scores[row] != want.scores[row])
+    if len(wrong):
+        c = int(wrong[0])
+        expected, seen = int(want.scores[row, c]), int(got.scores[row, c])
+        name = model.classes[c]
+        text = f"{count}, layer {last}, class {c} ({name}): score {expected} expected, got {seen}"
+        return Difference(row, last, c, expected, seen, len(rows), text)
+    if got.classes[row] != want.classes[row]:
+        expected, seen = int(want.classes[row]), int(got.classes[row])
+        text = (
+            f"{count}: scores {want.scores[row].tolist()} give class {expected} "
+            f"(the lowest index wins a tie), got {seen}"
+        )
+        return Difference(row, last, -1, expected, seen, len(rows), text)
+    expected, seen = int(want.margins[row]), int(got.margins[row])
+    text = f"{count}: margin {expected} expected, got {seen}"
+    return Difference(row, last, -1, expected, seen, len(rows), text)
+
+
+def _neuron(layer: Connections, neuron: int, x: Words) -> str:
+    popcount = int(layer.popcounts(x)[0, neuron])
+    threshold = int(layer.thresholds[neuron]) if isinstance(layer, HiddenLayer) else 0
+    return f"popcount {popcount}, threshold {threshold}"

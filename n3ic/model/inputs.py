@@ -1,0 +1,254 @@
+"""InputSpec: how integer features become the input bits of a binary network.
+
+The same spec drives training, prediction, the feature extractor and every target's input
+stage. All of it is integer: a NIC compares integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.errors import ModelError
+from n3ic.model.bits import Bits, Words, pack, word_count
+
+UINT32_MAX = 2**32 - 1
+MAX_INPUT_BITS = 1 << 16
+
+Kind = Literal["binary", "thermometer"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One feature and the bits that it becomes.
+
+    Attributes:
+        feature: the feature's name in the data set's catalogue.
+        kind: ``binary`` (the bits of the clamped integer, least significant first) or
+            ``thermometer`` (bit ``k`` is ``value >= cuts[k]``).
+        width: number of bits.
+        clamp: largest integer value; what is above becomes ``clamp``, what is below 0 becomes 0.
+        cuts: strictly increasing integer cuts of a thermometer field, each in ``1..clamp``.
+        unit: the integer unit, such as ``us`` or ``byte``.
+        scale: integer units in one source unit (1e6 for seconds kept as microseconds).
+    """
+
+    feature: str
+    kind: Kind
+    width: int
+    clamp: int
+    cuts: tuple[int, ...] = ()
+    unit: str = ""
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        where = f"field {self.feature!r}"
+        if not isinstance(self.feature, str) or not self.feature or len(self.feature) > 256:
+            raise ModelError(f"{where}: a feature name has 1 to 256 characters")
+        if self.kind not in ("binary", "thermometer"):
+            raise ModelError(f"{where}: kind is 'binary' or 'thermometer', got {self.kind!r}")
+        if not 0 < self.clamp <= UINT32_MAX:
+            raise ModelError(f"{where}: clamp {self.clamp} is not in 1..2^32-1")
+        if not (np.isfinite(self.scale) and self.scale > 0):
+            raise ModelError(f"{where}: scale {self.scale} is not a positive number")
+        if self.kind == "binary":
+            if not 1 <= self.width <= 32:
+                raise ModelError(f"{where}: a binary field has 1 to 32 bits, got {self.width}")
+            if self.clamp >= 1 << self.width:
+                raise ModelError(f"{where}: clamp {self.clamp} does not fit {self.width} bits")
+            if self.cuts:
+                raise ModelError(f"{where}: a binary field has no cuts")
+        else:
+            if self.width != len(self.cuts) or not self.cuts:
+                raise ModelError(f"{where}: {len(self.cuts)} cuts for {self.width} bits")
+            if any(b <= a for a, b in zip((0, *self.cuts), self.cuts, strict=False)):
+                raise ModelError(f"{where}: cuts must be positive and strictly increasing")
+            if self.cuts[-1] > self.clamp:
+                raise ModelError(f"{where}: cut {self.cuts[-1]} is above the clamp {self.clamp}")
+
+    @classmethod
+    def binary(cls, feature: str, width: int, *, unit: str = "", scale: float = 1.0) -> Field:
+        """A field of ``width`` raw bits, clamped to what they hold."""
+        return cls(feature, "binary", width, (1 << width) - 1, (), unit, scale)
+
+    @classmethod
+    def thermometer(
+        cls, feature: str, cuts: Sequence[int], *, unit: str = "", scale: float = 1.0
+    ) -> Field:
+        """A field of one bit a cut: bit ``k`` is ``value >= cuts[k]``."""
+        ordered = tuple(int(c) for c in cuts)
+        clamp = ordered[-1] if ordered else 1
+        return cls(feature, "thermometer", len(ordered), clamp, ordered, unit, scale)
+
+    def encode(self, values: ArrayLike) -> Bits:
+        """Bits of integer values: int array of shape ``(rows,)`` to bool ``(rows, width)``."""
+        clamped = np.clip(np.asarray(values, dtype=np.int64), 0, self.clamp)
+        if self.kind == "thermometer":
+            return clamped[:, None] >= np.asarray(self.cuts, dtype=np.int64)
+        shifts = np.arange(self.width, dtype=np.int64)
+        return ((clamped[:, None] >> shifts) & 1).astype(np.bool_)
+
+    def explain(self, bit: int) -> str:
+        """What bit ``bit`` of this field says, in words."""
+        unit = f" {self.unit}" if self.unit else ""
+        if self.kind == "thermometer":
+            return f"{self.feature} >= {self.cuts[bit]:,}{unit}"
+        return f"bit {bit} of {self.feature} (in steps of {1 << bit:,}{unit})"
+
+    def integer(self, source: ArrayLike) -> NDArray[np.int64]:
+        """Integer units of values in source units; see :func:`to_integer`."""
+        return to_integer(source, self.scale)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        out: dict[str, Any] = {
+            "feature": self.feature,
+            "kind": self.kind,
+            "width": self.width,
+            "clamp": self.clamp,
+            "unit": self.unit,
+            "scale": self.scale,
+        }
+        if self.kind == "thermometer":
+            out["cuts"] = list(self.cuts)
+        return out
+
+
+def to_integer(source: ArrayLike, scale: float) -> NDArray[np.int64]:
+    """Values in source units as integers: rounded to nearest, and never a positive value to 0.
+
+    Args:
+        source: float or int array of finite values.
+        scale: integer units in one source unit.
+
+    Returns:
+        int64 array; negative values become 0, values above ``2^32 - 1`` become that.
+
+    Raises:
+        ValueError: a value is not finite.
+    """
+    values = np.asarray(source, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("values must be finite")
+    scaled = np.clip(np.rint(values * scale), 0, UINT32_MAX)
+    return np.where((values > 0) & (scaled == 0), 1.0, scaled).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """An ordered list of fields; the input bits are theirs, one field after the other."""
+
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        if not self.fields:
+            raise ModelError("an input needs at least one field")
+        if self.n_bits > MAX_INPUT_BITS:
+            raise ModelError(f"{self.n_bits} input bits, at most {MAX_INPUT_BITS} are supported")
+
+    @classmethod
+    def raw(cls, n_bits: int) -> InputSpec:
+        """A spec for bare bit vectors: fields ``x0``, ``x1``, ... of up to 32 binary bits."""
+        widths = [32] * (n_bits // 32) + ([n_bits % 32] if n_bits % 32 else [])
+        return cls(tuple(Field.binary(f"x{i}", w) for i, w in enumerate(widths)))
+
+    @cached_property
+    def n_bits(self) -> int:
+        """Number of input bits."""
+        return sum(f.width for f in self.fields)
+
+    @property
+    def n_words(self) -> int:
+        """Number of 32-bit words of a packed input."""
+        return word_count(self.n_bits)
+
+    @cached_property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features that are read, each once, in order of first use."""
+        return tuple(dict.fromkeys(f.feature for f in self.fields))
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Index of the first bit of each field."""
+        return tuple(int(o) for o in np.cumsum([0, *(f.width for f in self.fields)])[:-1])
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that the spec costs a target: four a cut (uint32); raw bits cost nothing."""
+        return 4 * sum(len(f.cuts) for f in self.fields)
+
+    def encode(self, values: Mapping[str, ArrayLike]) -> Bits:
+        """Bits of integer features.
+
+        Args:
+            values: integer array of shape ``(rows,)`` per feature, in the field's integer unit.
+
+        Returns:
+            bool array of shape ``(rows, n_bits)``.
+
+        Raises:
+            ModelError: a feature is missing.
+        """
+        missing = [f for f in self.features if f not in values]
+        if missing:
+            raise ModelError(f"the input needs the features {', '.join(missing)}")
+        rows = len(np.asarray(values[self.fields[0].feature]))
+        out = np.empty((rows, self.n_bits), dtype=np.bool_)
+        for start, f in zip(self.offsets, self.fields, strict=True):
+            out[:, start : start + f.width] = f.encode(values[f.feature])
+        return out
+
+    def encode_words(self, values: Mapping[str, ArrayLike]) -> Words:
+        """Packed bits of integer features: uint32 array of shape ``(rows, n_words)``."""
+        return pack(self.encode(values))
+
+    def explain(self, bit: int) -> str:
+        """What input bit ``bit`` says, in words.
+
+        Raises:
+            IndexError: there is no such bit.
+        """
+        if not 0 <= bit < self.n_bits:
+            raise IndexError(f"bit {bit} is not in 0..{self.n_bits - 1}")
+        index = int(np.searchsorted(self.offsets, bit, side="right")) - 1
+        return f"bit {bit}: {self.fields[index].explain(bit - self.offsets[index])}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"fields": [f.to_dict() for f in self.fields]}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> InputSpec:
+        """Read what :meth:`to_dict` wrote.
+
+        Raises:
+            ModelError: the data is not a spec.
+        """
+        try:
+            return cls(
+                tuple(
+                    Field(
+                        feature=_typed(f["feature"], str),
+                        kind=f["kind"],
+                        width=_typed(f["width"], int),
+                        clamp=_typed(f["clamp"], int),
+                        cuts=tuple(_typed(c, int) for c in f.get("cuts", ())),
+                        unit=_typed(f["unit"], str),
+                        scale=float(f["scale"]),
+                    )
+                    for f in data["fields"]
+                )
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelError(f"not an input spec: {error!r}") from error
+
+
+def _typed(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is not of type {kind.__name__}")
+    return value

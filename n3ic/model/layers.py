@@ -1,0 +1,162 @@
+"""Binary layers: packed weights, optional connection masks, thresholds and biases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.errors import ModelError
+from n3ic.model.bits import Bits, Words, pack, pad_mask, word_count
+
+if TYPE_CHECKING:
+    pass
+
+MAX_NEURONS = 1 << 16
+_CHUNK_CELLS = 1 << 22  # cells of the (rows, neurons, words) block that numpy holds at once
+
+
+def _frozen(array: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
+    out = np.array(array, dtype=dtype, order="C")
+    out.setflags(write=False)
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Connections:
+    """The weights of a layer and which of them count.
+
+    Attributes:
+        weights: bool array of shape ``(outputs, inputs)``; True is +1, False is -1.
+        mask: bool array of the same shape, or None where every connection counts. Weights of
+            absent connections are stored as 1, so equal networks have equal bytes.
+    """
+
+    weights: Bits
+    mask: Bits | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        weights = np.asarray(self.weights)
+        if weights.ndim != 2 or 0 in weights.shape:
+            raise ModelError(f"weights have shape (outputs, inputs), got {weights.shape}")
+        if max(weights.shape) > MAX_NEURONS:
+            raise ModelError(f"a layer has at most {MAX_NEURONS} inputs and outputs")
+        if not np.isin(weights, (0, 1)).all():
+            raise ModelError("weights are bits: 0 or 1")
+        bits = weights.astype(np.bool_)
+        if self.mask is not None:
+            mask = np.asarray(self.mask)
+            if mask.shape != weights.shape or not np.isin(mask, (0, 1)).all():
+                raise ModelError(f"a mask has bits of the weights' shape, got {mask.shape}")
+            object.__setattr__(self, "mask", _frozen(mask, np.bool_))
+            bits = bits | ~mask.astype(np.bool_)
+        object.__setattr__(self, "weights", _frozen(bits, np.bool_))
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of input bits, K."""
+        return int(self.weights.shape[1])
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of neurons."""
+        return int(self.weights.shape[0])
+
+    @property
+    def n_words(self) -> int:
+        """Number of 32-bit words of one neuron's weights."""
+        return word_count(self.n_inputs)
+
+    @cached_property
+    def fan_in(self) -> NDArray[np.int32]:
+        """Connections of each neuron: int32 array of shape ``(outputs,)``."""
+        if self.mask is None:
+            return _frozen(np.full(self.n_outputs, self.n_inputs), np.int32)
+        return _frozen(self.mask.sum(axis=1), np.int32)
+
+    @cached_property
+    def weight_words(self) -> Words:
+        """Packed weights, padded with 1: uint32 array of shape ``(outputs, n_words)``."""
+        return _frozen(pack(self.weights, pad=1), np.uint32)
+
+    @cached_property
+    def mask_words(self) -> Words:
+        """Packed mask, padded with 0; all real bits are 1 where there is no mask."""
+        if self.mask is None:
+            return _frozen(np.tile(pad_mask(self.n_inputs), (self.n_outputs, 1)), np.uint32)
+        return _frozen(pack(self.mask), np.uint32)
+
+    def popcounts(self, inputs: Words) -> NDArray[np.int32]:
+        """``popcount(XNOR(w, x) & mask)`` of every neuron on every row.
+
+        Args:
+            inputs: uint32 array of shape ``(rows, n_words)``, pad bits 0.
+
+        Returns:
+            int32 array of shape ``(rows, outputs)``.
+        """
+        mask = None if self.mask is None else self.mask_words
+        out = np.empty((len(inputs), self.n_outputs), dtype=np.int32)
+        step = max(1, _CHUNK_CELLS // (self.n_outputs * self.n_words))
+        for start in range(0, len(inputs), step):
+            block = ~(inputs[start : start + step, None, :] ^ self.weight_words)
+            if mask is not None:
+                block &= mask
+            out[start : start + step] = np.bitwise_count(block).sum(axis=2, dtype=np.int32)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenLayer(Connections):
+    """A layer whose neurons fire at a threshold.
+
+    Attributes:
+        thresholds: int32 array of shape ``(outputs,)``, each in ``0..fan_in + 1``; 0 always
+            fires and ``fan_in + 1`` never does.
+    """
+
+    thresholds: NDArray[np.int32] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        thresholds = np.asarray(self.thresholds)
+        if thresholds.shape != (self.n_outputs,) or thresholds.dtype.kind not in "iu":
+            raise ModelError(f"{self.n_outputs} integer thresholds expected")
+        wrong = np.flatnonzero((thresholds < 0) | (thresholds > self.fan_in + 1))
+        if wrong.size:
+            j = int(wrong[0])
+            raise ModelError(
+                f"neuron {j}: threshold {thresholds[j]} is not in 0..{self.fan_in[j] + 1}"
+            )
+        object.__setattr__(self, "thresholds", _frozen(thresholds, np.int32))
+
+    def fire(self, inputs: Words) -> Words:
+        """Packed output bits of packed input bits, pad bits 0."""
+        return pack(self.popcounts(inputs) >= self.thresholds)
+
+
+@dataclass(frozen=True, eq=False)
+class OutputLayer(Connections):
+    """The last layer: a score per class.
+
+    Attributes:
+        bias: int32 array of shape ``(classes,)``, added to the popcounts.
+    """
+
+    bias: NDArray[np.int32] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bias = np.asarray(self.bias)
+        if bias.shape != (self.n_outputs,) or bias.dtype.kind not in "iu":
+            raise ModelError(f"{self.n_outputs} integer biases expected")
+        if np.abs(bias.astype(np.int64)).max() >= 1 << 24:
+            raise ModelError("a bias is below 2^24 in size")
+        object.__setattr__(self, "bias", _frozen(bias, np.int32))
+
+    def scores(self, inputs: Words) -> NDArray[np.int32]:
+        """Scores of packed input bits: int32 array of shape ``(rows, classes)``."""
+        return self.popcounts(inputs) + self.bias

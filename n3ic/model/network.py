@@ -1,0 +1,242 @@
+"""BinaryModel: the frozen, integer-only description of a trained binary network.
+
+Training writes it; everything after reads only it. A hidden neuron fires iff
+``popcount(XNOR(w, x) & mask) >= threshold`` (paper, Algorithm 1, with a threshold a neuron);
+a class scores ``popcount(XNOR(w, x) & mask) + bias`` and the highest score wins, the lowest
+index on a tie.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.errors import ModelError
+from n3ic.model.bits import Bits, Words, pad_mask, unpack
+from n3ic.model.inputs import InputSpec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """What a network computed on some vectors, layer by layer.
+
+    Attributes:
+        scores: int32 array of shape ``(rows, classes)``.
+        classes: index of the winning class, shape ``(rows,)``.
+        margins: best score minus second best, int32, shape ``(rows,)``.
+        hidden: bool array of shape ``(rows, outputs)`` per hidden layer; empty where an
+            executor does not tell.
+    """
+
+    scores: NDArray[np.int32]
+    classes: NDArray[np.int64]
+    margins: NDArray[np.int32]
+    hidden: tuple[Bits, ...] = ()
+
+
+def classes_of(scores: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Index of the highest score of each row, the lowest index on a tie."""
+    return np.asarray(np.argmax(scores, axis=1), dtype=np.int64)
+
+
+def margins_of(scores: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Best minus second best score of each row."""
+    top = np.partition(scores, -2, axis=1)
+    return (top[:, -1] - top[:, -2]).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryModel:
+    """A binary network from packed input bits to integer scores.
+
+    Attributes:
+        input: how integer features become input bits.
+        hidden: the hidden layers, none or more.
+        output: the layer of class scores, two classes or more.
+        classes: name of each class.
+        name: what the model is for, such as ``anomaly``.
+        provenance: where it comes from (recipe, data, seed): text to text.
+    """
+
+    input: InputSpec
+    hidden: tuple[HiddenLayer, ...]
+    output: OutputLayer
+    classes: tuple[str, ...]
+    name: str = "model"
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        object.__setattr__(self, "classes", tuple(self.classes))
+        width, source = self.input.n_bits, "the input"
+        for i, layer in enumerate(self.layers):
+            if layer.n_inputs != width:
+                raise ModelError(
+                    f"layer {i} takes {layer.n_inputs} bits, but {source} gives {width}"
+                )
+            width, source = layer.n_outputs, f"layer {i}"
+        if len(self.classes) != self.output.n_outputs or len(self.classes) < 2:
+            raise ModelError(
+                f"{self.output.n_outputs} scores for {len(self.classes)} classes; "
+                "they must be as many, and at least two"
+            )
+        if len(set(self.classes)) != len(self.classes):
+            raise ModelError("class names must differ")
+        if any(not isinstance(c, str) or not 0 < len(c) <= 256 for c in self.classes):
+            raise ModelError("a class name has 1 to 256 characters")
+
+    @property
+    def layers(self) -> tuple[Connections, ...]:
+        """All layers in order, the output layer last."""
+        return (*self.hidden, self.output)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Input bits, then the neurons of each layer: ``(256, 32, 16, 2)``."""
+        return (self.input.n_bits, *(layer.n_outputs for layer in self.layers))
+
+    @property
+    def shape_text(self) -> str:
+        """The shape as people write it: ``256-32-16-2``."""
+        return "-".join(str(n) for n in self.shape)
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether any layer lacks some of its connections."""
+        return any(layer.mask is not None for layer in self.layers)
+
+    # --- inference -------------------------------------------------------------------------
+
+    def _words(self, words: ArrayLike) -> Words:
+        array = np.asarray(words)
+        if array.ndim != 2 or array.shape[1] != self.input.n_words:
+            raise ModelError(
+                f"packed inputs have shape (rows, {self.input.n_words}), got {array.shape}"
+            )
+        if array.dtype != np.uint32:
+            raise ModelError(f"packed inputs are uint32, got {array.dtype}")
+        if len(array) and (array[:, -1] & ~pad_mask(self.input.n_bits)[-1]).any():
+            raise ModelError("pad bits of packed inputs must be 0")
+        return np.ascontiguousarray(array)
+
+    def infer(self, words: ArrayLike) -> Inference:
+        """Run the network and keep every layer's output.
+
+        Args:
+            words: packed inputs, uint32 array of shape ``(rows, n_words)``, pad bits 0.
+
+        Raises:
+            ModelError: the inputs are not packed inputs of this model.
+        """
+        x = self._words(words)
+        hidden = []
+        for layer in self.hidden:
+            x = layer.fire(x)
+            hidden.append(unpack(x, layer.n_outputs))
+        scores = self.output.scores(x)
+        return Inference(scores, classes_of(scores), margins_of(scores), tuple(hidden))
+
+    def scores(self, words: ArrayLike) -> NDArray[np.int32]:
+        """Integer scores of packed inputs: int32 array of shape ``(rows, classes)``.
+
+        This is the reference that every target must reproduce; it is plain numpy.
+        """
+        x = self._words(words)
+        for layer in self.hidden:
+            x = layer.fire(x)
+        return self.output.scores(x)
+
+    def encode(self, features: Mapping[str, ArrayLike]) -> Words:
+        """Packed inputs of integer features; see :meth:`InputSpec.encode`."""
+        return self.input.encode_words(features)
+
+    # --- memory ----------------------------------------------------------------------------
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weight bits, as the paper counts them (Table 1): inputs x neurons / 8."""
+        return -(-sum(layer.weights.size for layer in self.layers) // 8)
+
+    @property
+    def float_weight_bytes(self) -> int:
+        """Bytes of the same weights as float32."""
+        return 4 * sum(layer.weights.size for layer in self.layers)
+
+    @property
+    def threshold_bytes(self) -> int:
+        """Bytes of thresholds and output biases at the smallest of 1, 2 or 4 bytes a layer.
+
+        Zero where they say nothing: thresholds of half the inputs everywhere (the paper's
+        network) and no bias.
+        """
+        total = 0
+        for layer in self.hidden:
+            if not np.array_equal(layer.thresholds, (layer.fan_in + 1) // 2):
+                total += layer.n_outputs * _bytes_for(int(layer.thresholds.max()))
+        if self.output.bias.any():
+            total += self.output.n_outputs * _bytes_for(2 * int(np.abs(self.output.bias).max()))
+        return total
+
+    @property
+    def mask_bytes(self) -> int:
+        """Bytes of the connection masks, one bit a connection of the layers that have one."""
+        return -(-sum(layer.weights.size for layer in self.layers if layer.mask is not None) // 8)
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of the input stage's cuts."""
+        return self.input.memory_bytes
+
+    # --- identity and files ----------------------------------------------------------------
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the model file's bytes."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BinaryModel) and self.to_bytes() == other.to_bytes()
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def to_bytes(self) -> bytes:
+        """The model file's bytes; the same model gives the same bytes."""
+        from n3ic.model import file
+
+        return file.dump(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model file, whole or not at all.
+
+        Raises:
+            ModelError: the file cannot be written.
+        """
+        from n3ic.model import file
+
+        file.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> BinaryModel:
+        """Read a model file.
+
+        Raises:
+            ModelError: the file is missing, damaged, foreign, or of a newer version.
+        """
+        from n3ic.model import file
+
+        return file.load(path)
+
+
+def _bytes_for(largest: int) -> int:
+    return 1 if largest < 1 << 8 else 2 if largest < 1 << 16 else 4

@@ -1,0 +1,89 @@
+"""Options that a target, a use case or a generator defines, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from n3ic.errors import UsageError
+
+OptionValue = str | int | float | bool
+Options = Mapping[str, OptionValue]
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a target, ``--name VALUE`` on the command line.
+
+    Attributes:
+        name: with dashes, as typed.
+        help: one line.
+        default: its value when not given; also fixes its type (str, int, float or bool).
+        choices: the allowed values of a str option; empty for any.
+        minimum: smallest allowed value of a number.
+        maximum: largest allowed value of a number.
+    """
+
+    name: str
+    help: str
+    default: OptionValue
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+
+    def parse(self, text: OptionValue) -> OptionValue:
+        """The option's value from what was typed.
+
+        Raises:
+            UsageError: the text is not such a value.
+        """
+        kind = type(self.default)
+        try:
+            if kind is bool:
+                value: OptionValue = _parse_bool(text)
+            elif kind is int and isinstance(text, str):
+                value = int(text, 0)
+            else:
+                value = kind(text)
+        except ValueError as error:
+            raise UsageError(f"--{self.name}: {text!r} is not of type {kind.__name__}") from error
+        if self.choices and value not in self.choices:
+            raise UsageError(f"--{self.name}: {text!r} is none of {', '.join(self.choices)}")
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if self.minimum is not None and value < self.minimum:
+                raise UsageError(f"--{self.name}: {value} is below {self.minimum:g}")
+            if self.maximum is not None and value > self.maximum:
+                raise UsageError(f"--{self.name}: {value} is above {self.maximum:g}")
+        return value
+
+
+def parse_options(
+    known: Sequence[Option], given: Mapping[str, OptionValue], owner: str
+) -> dict[str, OptionValue]:
+    """Defaults and what was given, checked.
+
+    Args:
+        known: the options that there are.
+        given: values or what was typed, by name.
+        owner: whose options they are, for the error.
+
+    Raises:
+        UsageError: an option is unknown or has a value it cannot have.
+    """
+    names = [option.name for option in known]
+    for name in given:
+        if name not in names:
+            listed = ", ".join(f"--{n}" for n in names) or "none of its own"
+            raise UsageError(f"{owner} has no option --{name}; it has {listed}")
+    return {o.name: o.parse(given[o.name]) if o.name in given else o.default for o in known}
+
+
+def _parse_bool(text: OptionValue) -> bool:
+    if isinstance(text, bool):
+        return text
+    lowered = str(text).lower()
+    if lowered in ("1", "true", "yes", "on", ""):
+        return True
+    if lowered in ("0", "false", "no", "off"):
+        return False
+    raise ValueError(text)

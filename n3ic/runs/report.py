@@ -1,0 +1,203 @@
+"""The figures of a run: as data for ``metrics.json`` and as a page for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from n3ic import __version__
+from n3ic.model.network import BinaryModel
+from n3ic.runs.experiment import Result
+from n3ic.training.recipe import Recipe
+from n3ic.data.split import SplitProtocol, duplicate_share
+from n3ic.data.table import FlowTable
+
+METRICS_VERSION = 1
+
+
+def _one(result: Result) -> dict[str, Any]:
+    return {
+        "test": result.test.to_dict(),
+        "validation": result.validation.to_dict(),
+        "train": {"accuracy": result.train_accuracy},
+        "baselines": {name: e.to_dict() for name, e in result.baselines.items()},
+        "rows": dict(result.rows),
+        "twin_share": result.twin_share,
+        "epochs": len(result.history),
+    }
+
+
+def memory_of(model: BinaryModel) -> dict[str, int]:
+    """Bytes of a model by kind, and of the same weights as float32."""
+    return {
+        "weight_bytes": model.weight_bytes,
+        "threshold_bytes": model.threshold_bytes,
+        "mask_bytes": model.mask_bytes,
+        "input_bytes": model.input_bytes,
+        "float_weight_bytes": model.float_weight_bytes,
+    }
+
+
+def metrics_of(
+    use_case: str,
+    group: str,
+    table: FlowTable,
+    recipe: Recipe,
+    main: SplitProtocol,
+    seed: int,
+    every: Mapping[str, Mapping[str, Result]],
+    repeated: Sequence[Mapping[str, Result]],
+) -> dict[str, Any]:
+    """What ``metrics.json`` holds, but for what the use case adds.
+
+    Args:
+        use_case: its name.
+        group: the word for one of its networks; empty for a single one.
+        table: what was trained on.
+        recipe: how.
+        main: the protocol whose networks are kept.
+        seed: the first seed.
+        every: results by protocol and task.
+        repeated: results of each further seed, by task.
+    """
+    results = every[main]
+    first = next(iter(results.values()))
+    out: dict[str, Any] = {
+        "version": METRICS_VERSION,
+        "use_case": use_case,
+        "recipe": recipe.name,
+        "protocol": main,
+        "seed": seed,
+        "tool": f"n3ic {__version__}",
+        "data": {
+            "name": table.name,
+            "synthetic": table.synthetic,
+            "sha256": table.sha256,
+            "rows": len(table),
+            "duplicate_share": duplicate_share(table),
+            "sources": [
+                {"path": s.path, "rows": s.rows, "identity": s.identity} for s in table.sources
+            ],
+        },
+    }
+    if set(results) == {""}:
+        out |= _one(first)
+        out["model"] = {"shape": list(first.model.shape), "sha256": first.model.digest}
+        out["memory"] = memory_of(first.model)
+        out["feature_scores"] = dict(first.feature_scores)
+        out["protocols"] = {p: _one(r[""]) for p, r in every.items()}
+        values = [r[""].test for r in (results, *repeated)]
+        if repeated:
+            out["seeds"] = {
+                "count": len(values),
+                "test": {
+                    key: _spread(getattr(v, key) for v in values)
+                    for key in ("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc")
+                },
+            }
+        return out
+    out[group] = {
+        task: _one(r)
+        | {
+            "model": {"shape": list(r.model.shape), "sha256": r.model.digest},
+            "memory": memory_of(r.model),
+        }
+        for task, r in results.items()
+    }
+    out["memory"] = {
+        key: sum(memory_of(r.model)[key] for r in results.values())
+        for key in memory_of(first.model)
+    }
+    out["test"] = _medians(results)
+    out["protocols"] = {p: {"test": _medians(r)} for p, r in every.items()}
+    out["baselines"] = {
+        name: {
+            key: float(np.median([getattr(r.baselines[name], key) for r in results.values()]))
+            for key in ("accuracy", "macro_f1")
+        }
+        for name in first.baselines
+    }
+    if repeated:
+        medians = [_medians(r) for r in (results, *repeated)]
+        out["seeds"] = {
+            "count": len(medians),
+            "test": {key: _spread(m[key] for m in medians) for key in medians[0]},
+        }
+    return out
+
+
+def _medians(results: Mapping[str, Result]) -> dict[str, float]:
+    return {
+        key: float(np.median([getattr(r.test, key) for r in results.values()]))
+        for key in ("accuracy", "macro_f1")
+    }
+
+
+def _spread(values: Iterable[float | None]) -> dict[str, Any]:
+    numbers = [float(v) for v in values if v is not None]
+    if not numbers:
+        return {"mean": None, "std": None, "values": []}
+    deviation = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0
+    return {"mean": float(np.mean(numbers)), "std": deviation, "values": numbers}
+
+
+def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
+    """The run's figures as a Markdown page."""
+    data = metrics["data"]
+    kind = " (synthetic)" if data["synthetic"] else ""
+    lines = [
+        f"# {metrics['use_case']}: recipe {metrics['recipe']}, {metrics['protocol']} split",
+        "",
+        f"Data: {data['name']}{kind}, {data['rows']:,} rows, "
+        f"{data['duplicate_share']:.1%} of them repeat another. Seed {metrics['seed']}.",
+        "",
+    ]
+    if group and group in metrics:
+        lines += [
+            f"| {group} | accuracy | macro F1 | majority | float MLP | boosting |",
+            "|---|---:|---:|---:|---:|---:|",
+        ]
+        rows = {**metrics[group], "**median**": metrics}
+        for task, m in rows.items():
+            beside = [
+                _percent(m["baselines"].get(n, {}).get("accuracy"))
+                for n in ("majority", "float_mlp", "hist_gradient_boosting")
+            ]
+            lines.append(
+                f"| {task} | {_percent(m['test']['accuracy'])} "
+                f"| {_percent(m['test']['macro_f1'])} | {' | '.join(beside)} |"
+            )
+        lines += ["", "| protocol | median accuracy | median macro F1 |", "|---|---:|---:|"]
+        lines += [
+            f"| {name} | {_percent(m['test']['accuracy'])} | {_percent(m['test']['macro_f1'])} |"
+            for name, m in metrics["protocols"].items()
+        ]
+        return "\n".join(lines) + "\n"
+    lines += [
+        "| classifier | accuracy | without twins | macro F1 | FPR | ROC AUC |",
+        "|---|---:|---:|---:|---:|---:|",
+        _row("**binary network**", metrics["test"]),
+        *(_row(name, m) for name, m in metrics["baselines"].items()),
+        "",
+        f"{metrics['twin_share']:.1%} of the test rows are equal to some training row.",
+        "",
+        "| protocol | accuracy | without twins | macro F1 | FPR | ROC AUC |",
+        "|---|---:|---:|---:|---:|---:|",
+        *(_row(name, m["test"]) for name, m in metrics["protocols"].items()),
+        "",
+        "| memory | bytes |",
+        "|---|---:|",
+        *(f"| {name} | {size:,} |" for name, size in metrics["memory"].items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(name: str, m: Mapping[str, Any]) -> str:
+    keys = ("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc")
+    return f"| {name} | {' | '.join(_percent(m.get(k)) for k in keys)} |"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"

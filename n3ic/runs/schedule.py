@@ -1,0 +1,166 @@
+"""What a run trains, and its trainings side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from n3ic.errors import N3icError
+from n3ic.runs.experiment import Result, StageCallback, train_shapes
+from n3ic.training.recipe import Recipe
+from n3ic.data.split import SplitProtocol
+from n3ic.data.table import FlowTable
+
+if TYPE_CHECKING:
+    from n3ic.training.fit import EpochCallback
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """What is told while training goes on; each may be None.
+
+    Attributes:
+        epoch: called after every epoch.
+        stage: called with a line about each step.
+        begin: called with a line about a step of several tasks, and how many they are.
+        task: called with the name of each of these tasks that is done.
+    """
+
+    epoch: EpochCallback | None = None
+    stage: StageCallback | None = None
+    begin: Callable[[str, int], None] | None = None
+    task: Callable[[str], None] | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """Trainings on the same rows, which are done together.
+
+    Attributes:
+        task: one of the use case's tables.
+        protocol: how its rows are split.
+        seed: of everything random.
+        shapes: neurons of the hidden layers of each network.
+        with_baselines: whether the baselines are trained, too.
+    """
+
+    task: str
+    protocol: SplitProtocol
+    seed: int
+    shapes: tuple[tuple[int, ...], ...]
+    with_baselines: bool
+
+
+def schedule(
+    tasks: Iterable[str],
+    allowed: Sequence[SplitProtocol],
+    main: SplitProtocol,
+    seeds: Sequence[int],
+    own: tuple[int, ...],
+    others: tuple[tuple[int, ...], ...],
+) -> list[Job]:
+    """What a run trains: the longest first, so that no core is left with it at the end.
+
+    Args:
+        tasks: names of the use case's tables.
+        allowed: protocols that the data allow.
+        main: the one whose networks are kept.
+        seeds: the first for all protocols, the others for the main one.
+        own: hidden layers of the networks that are kept.
+        others: hidden layers that they are compared with.
+    """
+    names = list(tasks)
+    units = [Job(task, main, seeds[0], (own, *others), True) for task in names]
+    # for many networks, the other protocols are reported without their baselines
+    units += [
+        Job(task, which, seeds[0], (own,), len(names) == 1)
+        for which in allowed
+        if which != main
+        for task in names
+    ]
+    return units + [Job(task, main, s, (own,), False) for s in seeds[1:] for task in names]
+
+
+Found = dict[tuple[str, str, int], dict[tuple[int, ...], Result]]
+
+
+def train_jobs(
+    plan: Sequence[Job],
+    tasks: Mapping[str, FlowTable],
+    recipe: Recipe,
+    name: str,
+    watch: TrainingProgress,
+    *,
+    jobs: int | None,
+    dask: str | None,
+) -> Found:
+    """Train all units.
+
+    Args:
+        plan: what is to be trained.
+        tasks: the tables by task.
+        recipe: how; its hidden layers are replaced by each unit's.
+        name: of the use case; it begins the models' names.
+        watch: what is told meanwhile.
+        jobs: units that are trained at once; all cores if None.
+        dask: address of a Dask scheduler whose workers train instead.
+
+    Returns:
+        Results by task, protocol and seed, then by hidden layers.
+
+    Raises:
+        N3icError: a unit cannot be trained; its task is named where there are several.
+    """
+
+    def call(unit: Job) -> tuple[FlowTable, Recipe, Job, str]:
+        return tasks[unit.task], recipe, unit, f"{name}-{unit.task}" if unit.task else name
+
+    out: Found = {}
+    if len(tasks) == 1 and dask is None:
+        for unit in plan:
+            out[unit.task, unit.protocol, unit.seed] = _train_job(
+                *call(unit), progress=watch.epoch, stage=watch.stage
+            )
+        return out
+    from n3ic.runs.parallel import each
+
+    networks = sum(len(unit.shapes) for unit in plan)
+    if watch.begin:
+        protocols = " and ".join(dict.fromkeys(unit.protocol for unit in plan))
+        watch.begin(f"training {networks} networks ({protocols} split)", networks)
+    for i, results in each(_train_job, map(call, plan), jobs=jobs, dask=dask):
+        unit = plan[i]
+        out[unit.task, unit.protocol, unit.seed] = results
+        if watch.task:
+            for _ in results:
+                watch.task(unit.task)
+    return out
+
+
+def _train_job(
+    table: FlowTable,
+    recipe: Recipe,
+    unit: Job,
+    name: str,
+    *,
+    progress: EpochCallback | None = None,
+    stage: StageCallback | None = None,
+) -> dict[tuple[int, ...], Result]:
+    results = train_shapes(
+        table,
+        recipe,
+        unit.shapes,
+        protocol=unit.protocol,
+        seed=unit.seed,
+        name=name,
+        with_baselines=unit.with_baselines,
+        progress=progress,
+        stage=stage,
+    )
+    try:
+        return dict(zip(unit.shapes, results, strict=True))
+    except N3icError as error:
+        if not unit.task:
+            raise
+        raise type(error)(f"{unit.task}: {error}") from error

@@ -1,0 +1,1 @@
+"""Targets: what an exporter is, export directories, verification, reports, co-location."""

@@ -1,0 +1,203 @@
+"""What a target is to the core.
+
+A target lives in ``n3ic.exporters`` and is an :class:`Exporter`; the core writes the directory
+around its artefacts, compares what they compute with the model, and words the errors.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from n3ic import plugins
+from n3ic.errors import (
+    UsageError,
+)
+from n3ic.model.bits import Words
+from n3ic.model.network import BinaryModel, Inference
+from n3ic.options import Option, Options, OptionValue, parse_options
+from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, summed_memory
+from n3ic.targets.decoding import Decoded
+from n3ic.targets.device import Device, Fit
+from n3ic.targets.figures import Bench, Figure, Report
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """What an executor computed, and what was seen of its speed.
+
+    Attributes:
+        inference: the scores and, where the executor tells, the hidden bits.
+        executor: what ran, such as ``gcc 12.2, AVX-512`` or ``p4 interpreter``.
+        figures: figures that the run gave (clocks, nanoseconds).
+    """
+
+    inference: Inference
+    executor: str
+    figures: tuple[Figure, ...] = field(default=())
+
+
+class Exporter(ABC):
+    """A target: how a BinaryModel becomes a program, and how that program is run here.
+
+    An entry point in the group ``n3ic.exporters`` names an instance. Subclasses keep a
+    ``device.toml`` and their templates beside their module, and import no PyTorch.
+
+    Attributes:
+        name: as in ``--target NAME``.
+        summary: one line for ``n3ic targets``.
+        options: what the export may be told.
+        verify_options: what the verification may be told.
+        vectors: how many random vectors ``verify`` runs by default.
+        quick_vectors: how many are run at export time.
+        reads: suffixes of the files that :meth:`read` imports; empty for none.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    options: ClassVar[tuple[Option, ...]] = ()
+    verify_options: ClassVar[tuple[Option, ...]] = ()
+    vectors: ClassVar[int] = 10_000
+    quick_vectors: ClassVar[int] = 500
+    reads: ClassVar[tuple[str, ...]] = ()
+
+    @cached_property
+    def folder(self) -> Path:
+        """The target's folder, where its templates and ``device.toml`` are."""
+        return Path(inspect.getfile(type(self))).resolve().parent
+
+    @cached_property
+    def device(self) -> Device:
+        """The device that is exported for."""
+        return Device.from_toml(self.folder / "device.toml")
+
+    @abstractmethod
+    def check(self, model: BinaryModel, options: Options) -> Fit:
+        """Whether the model fits the device: which layer, which memory, by how much."""
+
+    @abstractmethod
+    def write(self, model: BinaryModel, options: Options, out: Path) -> None:
+        """Write the artefacts into the empty directory ``out``.
+
+        Also writes ``README.md`` there, which tells the next command on the device. The core
+        adds ``model.n3ic``, ``report.json``, ``report.md`` and ``manifest.json``.
+
+        Raises:
+            ExportError: the model cannot be expressed for this target.
+        """
+
+    @abstractmethod
+    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
+        """Run the artefacts in ``directory`` on packed inputs, without changing the directory.
+
+        Must compute from the artefacts alone; ``model`` only tells shapes. ``options`` holds
+        the export's options and the verification's.
+
+        Args:
+            directory: an export directory of this target.
+            model: the model that it was made from.
+            options: as described.
+            words: packed inputs, uint32 array of shape ``(rows, n_words)``.
+
+        Raises:
+            MissingDependencyError: a tool that this needs is not installed; names it.
+            VerifyError: the artefacts do not build or run.
+        """
+
+    @abstractmethod
+    def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
+        """Memory, resources, latency and throughput of the artefacts in ``directory``."""
+
+    def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
+        """Read weights, masks, thresholds, biases and cuts back from the artefacts.
+
+        The reader shares no code with the writer. ``model`` tells the shape alone, where the
+        artefact does not.
+
+        Returns:
+            What each artefact that holds weights says; empty where none can be read back.
+
+        Raises:
+            VerifyError: an artefact cannot be read as what it should be.
+        """
+        return ()
+
+    def encode(
+        self,
+        directory: Path,
+        model: BinaryModel,
+        options: Options,
+        features: Mapping[str, Any],
+    ) -> Words | None:
+        """Run the artefacts' input stage on integer features; None where it has none."""
+        return None
+
+    def colocate(self, members: Sequence[Member]) -> CoLocation:
+        """How several networks share the device: one after the other, if nothing else is known.
+
+        Args:
+            members: one or more networks, each of which fits alone.
+        """
+        memory = summed_memory(members)
+        sizes = {m.name: m.bytes for m in self.device.memories}
+        problems = over_budget(
+            {f"bytes of {name}": used for name, used in memory.items()},
+            {f"bytes of {name}": size for name, size in sizes.items()},
+        )
+        return colocate(members, "one after the other", sum, problems=problems)
+
+    def read(self, path: Path) -> BinaryModel:
+        """Import a network of this target's format.
+
+        Raises:
+            UsageError: this target's format cannot be imported.
+            ModelError: the file is not a binary network; says why.
+        """
+        raise UsageError(f"networks cannot be imported from {self.name}")
+
+    def bench(self, model: BinaryModel, options: Mapping[str, OptionValue]) -> Bench:
+        """Measure the target beside its alternatives, after checking that all agree.
+
+        Raises:
+            UsageError: this target has no benchmark.
+        """
+        raise UsageError(f"target {self.name} has no benchmark here")
+
+    def simulate(
+        self,
+        directory: Path,
+        options: Mapping[str, OptionValue],
+        say: Callable[[str], None],
+    ) -> None:
+        """Execution a simulated card between network interfaces until interrupted.
+
+        Raises:
+            UsageError: this target has no simulated card.
+        """
+        raise UsageError(f"target {self.name} has no simulated card")
+
+    def parse_options(self, given: Mapping[str, OptionValue], *, verify: bool = False) -> Options:
+        """Defaults and what was given, checked.
+
+        Raises:
+            UsageError: an option is unknown or has a value it cannot have.
+        """
+        known = (*self.options, *(self.verify_options if verify else ()))
+        return parse_options(known, given, f"target {self.name}")
+
+
+def exporter(target: str) -> Exporter:
+    """The target of that name.
+
+    Raises:
+        UsageError: there is none; the text lists the targets.
+    """
+    found = plugins.load("n3ic.exporters", target)
+    if not isinstance(found, Exporter):
+        raise UsageError(f"the plug-in {target!r} is not an n3ic Exporter")
+    return found

@@ -1,0 +1,151 @@
+"""Several models or several targets at once: exports and reports for a run as a whole."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from n3ic import plugins
+from n3ic.errors import ExportError, N3icError, UsageError
+from n3ic.model.network import BinaryModel
+from n3ic.options import OptionValue
+from n3ic.targets.base import exporter
+from n3ic.targets.directory import Exported, export
+from n3ic.util.names import path_component
+
+
+@dataclass(frozen=True)
+class ExportItem:
+    """One export of a plan: a model, a target, a folder."""
+
+    model: BinaryModel
+    task: str
+    target: str
+    out: Path
+    options: Mapping[str, OptionValue]
+
+
+@dataclass(frozen=True)
+class ExportOutcome:
+    """What became of an item: an export, or the error that refused it."""
+
+    item: ExportItem
+    exported: Exported | None
+    error: N3icError | None
+
+    def __str__(self) -> str:
+        name = self.item.target + (f" {self.item.task}" if self.item.task else "")
+        if self.exported is None:
+            return f"{name}: refused: {self.error}"
+        checked = self.exported.verification
+        proof = "not verified" if checked is None else str(checked).partition(": ")[2]
+        forced = "" if self.exported.fit.ok else " (does not fit, forced)"
+        return f"{name}: {self.exported.path}{forced}: {proof}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        out: dict[str, Any] = {"target": self.item.target, "task": self.item.task}
+        if self.exported is None:
+            return out | {"error": str(self.error)}
+        checked = self.exported.verification
+        return out | {
+            "path": str(self.exported.path),
+            "fits": self.exported.fit.ok,
+            "verified": None if checked is None else checked.ok,
+            "figures": [asdict(f) for f in self.exported.report.figures],
+        }
+
+
+def export_plan(
+    source: Path,
+    models: Mapping[str, BinaryModel],
+    target: str,
+    out: str | Path | None,
+    options: Mapping[str, OptionValue],
+) -> list[ExportItem]:
+    """What to export where: a folder a target, and a folder a model in it if they are several.
+
+    Raises:
+        UsageError: an unknown target, or an option that no target knows.
+    """
+    targets = plugins.names("n3ic.exporters") if target == "all" else (target,)
+    known = {t: {o.name for o in exporter(t).options} for t in targets}
+    for name in options:
+        if not any(name in names for names in known.values()):
+            if target == "all":
+                raise UsageError(f"no target has an option --{name}; see n3ic targets NAME")
+            exporter(target).parse_options(options)
+    label = path_component(next(iter(models.values())).name if len(models) == 1 else source.name)
+    if out is not None:
+        root = Path(out)
+    elif target == "all":
+        root = Path("exports") / label
+    else:
+        root = Path("exports") / f"{label}-{target}"
+    plan = []
+    for t in targets:
+        base = root / t if target == "all" else root
+        own = {k: v for k, v in options.items() if k in known[t]}
+        for task, model in models.items():
+            folder = base / path_component(task) if len(models) > 1 else base
+            plan.append(ExportItem(model, task, t, folder, own))
+    return plan
+
+
+def export_item(
+    item: ExportItem,
+    *,
+    force: bool = False,
+    replace: bool = False,
+    verify: bool = True,
+    metrics: Mapping[str, Any] | None = None,
+) -> ExportOutcome:
+    """Export one item; a refusal is kept, so that the others go on."""
+    try:
+        done = export(
+            item.model,
+            item.target,
+            item.out,
+            options=item.options,
+            force=force,
+            replace=replace,
+            verify=verify,
+            metrics=_metrics_of(metrics, item.task),
+        )
+    except (ExportError, UsageError) as error:
+        return ExportOutcome(item, None, error)
+    return ExportOutcome(item, done, None)
+
+
+def _metrics_of(metrics: Mapping[str, Any] | None, task: str) -> Mapping[str, Any] | None:
+    """The part of a run's metrics that is about one of its networks."""
+    if metrics is None or not task:
+        return metrics
+    for value in metrics.values():
+        if isinstance(value, dict) and isinstance(value.get(task), dict):
+            own: dict[str, Any] = value[task]
+            return {"data": metrics.get("data", {})} | own
+    return metrics
+
+
+def report_all(
+    models: Mapping[str, BinaryModel], metrics: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Figures of every target for a run's models, without keeping the exports."""
+    out: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="n3ic-report-") as folder:
+        plan = export_plan(Path("run"), models, "all", folder, {})
+        for item in plan:
+            name = item.target + (f" {item.task}" if item.task else "")
+            result = export_item(item, verify=False, metrics=metrics)
+            if result.exported is None:
+                out[name] = {"error": str(result.error)}
+            else:
+                out[name] = {
+                    "figures": [asdict(f) for f in result.exported.report.figures],
+                    "notes": list(result.exported.report.notes),
+                }
+    return out

@@ -1,0 +1,118 @@
+"""Co-location: how several networks share one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from n3ic.model.network import BinaryModel
+from n3ic.options import Options
+from n3ic.targets.device import Fit
+from n3ic.targets.figures import KINDS, NANOSECONDS, FigureKind, Report
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One of several networks that are to share a device, as it was exported alone."""
+
+    model: BinaryModel
+    options: Options
+    fit: Fit
+    report: Report
+
+    def value(self, name: str) -> float | None:
+        """The value of a figure of its report; None where it has none."""
+        return next((f.value for f in self.report.figures if f.name == name), None)
+
+    @property
+    def latency(self) -> tuple[float, FigureKind] | None:
+        """Latency in nanoseconds, and its kind; None where the report has none."""
+        for figure in self.report.figures:
+            if figure.name == "latency" and figure.unit in NANOSECONDS:
+                return figure.value * NANOSECONDS[figure.unit], figure.kind
+        return None
+
+
+@dataclass(frozen=True)
+class CoLocation:
+    """How several networks share a device.
+
+    Attributes:
+        way: how they run, in words.
+        memory: bytes that all of them take of each memory.
+        resources: what all of them take besides memory, by the name of the figure.
+        latency_ns: from their input to the last answer; None where a network has no latency.
+        latency_kind: whether that comes from measured, simulated or estimated figures.
+        problems: why they do not fit together; empty if they do.
+    """
+
+    way: str
+    memory: Mapping[str, int]
+    resources: Mapping[str, float]
+    latency_ns: float | None
+    latency_kind: FigureKind | None
+    problems: tuple[str, ...] = ()
+
+
+def summed_memory(members: Sequence[Member]) -> dict[str, int]:
+    """Bytes that networks take of each memory, added up."""
+    memory: dict[str, int] = {}
+    for member in members:
+        for part in member.fit.placements:
+            memory[part.memory] = memory.get(part.memory, 0) + part.bytes
+    return memory
+
+
+def colocate(
+    members: Sequence[Member],
+    way: str,
+    combine: Callable[[list[float]], float],
+    *,
+    memory: Mapping[str, int] | None = None,
+    resources: Mapping[str, float] | None = None,
+    problems: tuple[str, ...] = (),
+) -> CoLocation:
+    """What an exporter says of several networks, from what it knows of them.
+
+    Args:
+        members: the networks.
+        way: how they run, in words.
+        combine: the latency of all from the latencies in the order of the networks: ``sum``
+            where they take turns, ``max`` where they run side by side.
+        memory: bytes of each memory; those of the networks added up if None.
+        resources: what they take besides; nothing if None.
+        problems: why they do not fit together.
+    """
+    latency, kind = _latency(members, combine)
+    used = summed_memory(members) if memory is None else memory
+    return CoLocation(way, used, resources or {}, latency, kind, problems)
+
+
+def summed_figures(members: Sequence[Member], names: Sequence[str]) -> dict[str, float]:
+    """Figures of networks added up by name; one that a network lacks is left out."""
+    found = {name: [member.value(name) for member in members] for name in names}
+    return {
+        name: sum(value for value in values if value is not None)
+        for name, values in found.items()
+        if None not in values
+    }
+
+
+def over_budget(needs: Mapping[str, float], room: Mapping[str, float]) -> tuple[str, ...]:
+    """What is needed beyond the room there is, in words; what has no room named is not bounded."""
+    return tuple(
+        f"{amount:,.0f} {name}, there is room for {room[name]:,.0f}"
+        for name, amount in needs.items()
+        if amount > room.get(name, amount)
+    )
+
+
+def _latency(
+    members: Sequence[Member], combine: Callable[[list[float]], float]
+) -> tuple[float | None, FigureKind | None]:
+    """Combined latency in nanoseconds and its least certain kind; None where one has none."""
+    found = [member.latency for member in members]
+    known = [each for each in found if each is not None]
+    if len(known) != len(found):
+        return None, None
+    return combine([value for value, _ in known]), max((k for _, k in known), key=KINDS.index)

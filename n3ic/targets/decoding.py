@@ -1,0 +1,106 @@
+"""Decoding: what an artefact holds, read back by a reader that shares no code with its writer.
+
+Vectors cannot decide every weight bit of a network; comparing the bits themselves can.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.model.bits import Bits
+from n3ic.model.layers import Connections
+from n3ic.model.network import BinaryModel
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedLayer:
+    """A layer as an artefact holds it.
+
+    Attributes:
+        weights: bool array of shape ``(outputs, inputs)``; where a mask says that there is no
+            connection, any value.
+        limits: thresholds of a hidden layer, biases of the output layer: int64 array of shape
+            ``(outputs,)``; None where the artefact does not hold them.
+        mask: which connections there are, bool array of the weights' shape; None for all.
+    """
+
+    weights: Bits
+    limits: NDArray[np.int64] | None
+    mask: Bits | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """What one artefact of an export holds.
+
+    Attributes:
+        artefact: its path in the export directory.
+        layers: every layer in order, the output layer last.
+        cuts: cuts of every field of the input in order, empty for a binary field; None where
+            the artefact holds no input stage.
+    """
+
+    artefact: str
+    layers: tuple[DecodedLayer, ...]
+    cuts: tuple[tuple[int, ...], ...] | None = None
+
+    @property
+    def weight_bits(self) -> int:
+        """Number of weight bits that were read back."""
+        return sum(int(layer.weights.size) for layer in self.layers)
+
+
+def decoding_difference(model: BinaryModel, decoded: Decoded) -> str:
+    """Where an artefact holds something else than the model; empty where it does not.
+
+    Weights of absent connections are not compared: they do not count.
+    """
+    where = decoded.artefact
+    if len(decoded.layers) != len(model.layers):
+        return f"{where}: {len(decoded.layers)} layers, the model has {len(model.layers)}"
+    limits = [*(layer.thresholds for layer in model.hidden), model.output.bias]
+    words = ["threshold"] * len(model.hidden) + ["bias"]
+    for i, (mine, theirs) in enumerate(zip(model.layers, decoded.layers, strict=True)):
+        found = _layer_difference(mine, theirs)
+        if found:
+            return f"{where}, layer {i}, {found}"
+        if theirs.limits is not None:
+            wrong = np.flatnonzero(np.asarray(theirs.limits) != limits[i])
+            if len(wrong):
+                j = int(wrong[0])
+                return (
+                    f"{where}, layer {i}, neuron {j}: {words[i]} {int(theirs.limits[j])}, "
+                    f"the model has {int(limits[i][j])}"
+                )
+    if decoded.cuts is not None:
+        cuts = tuple(f.cuts for f in model.input.fields)
+        if len(decoded.cuts) != len(cuts):
+            return f"{where}: {len(decoded.cuts)} input fields, the model has {len(cuts)}"
+        for field, own, other in zip(model.input.fields, cuts, decoded.cuts, strict=True):
+            if tuple(own) != tuple(other):
+                return f"{where}, input field {field.feature}: other cuts than the model's"
+    return ""
+
+
+def _layer_difference(mine: Connections, theirs: DecodedLayer) -> str:
+    if theirs.weights.shape != mine.weights.shape:
+        return f"shape {theirs.weights.shape}, the model has {mine.weights.shape}"
+    every = np.ones(mine.weights.shape, dtype=np.bool_)
+    present = every if mine.mask is None else mine.mask
+    held = every if theirs.mask is None else theirs.mask
+    wrong = np.argwhere(present != held)
+    if len(wrong):
+        j, k = (int(v) for v in wrong[0])
+        said = "a connection" if held[j, k] else "no connection"
+        return f"neuron {j}, input {k}: {said}, against the model's mask"
+    wrong = np.argwhere((theirs.weights != mine.weights) & present)
+    if len(wrong):
+        j, k = (int(v) for v in wrong[0])
+        return (
+            f"neuron {j}, input {k}: weight {int(theirs.weights[j, k])}, "
+            f"the model has {int(mine.weights[j, k])}"
+        )
+    return ""

@@ -1,0 +1,55 @@
+"""The figures of a target: each measured, simulated or estimated, with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+FigureKind = Literal["measured", "simulated", "estimated"]
+KINDS: tuple[FigureKind, ...] = ("measured", "simulated", "estimated")  # the surest first
+NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of a report.
+
+    Attributes:
+        name: what it is, in dotted lower case: ``memory.weights``, ``latency``, ``throughput``.
+        value: the number.
+        unit: its unit: ``byte``, ``ns``, ``inference/s``, ``LUT``.
+        kind: whether it was measured, simulated or estimated.
+        source: from what: a tool and its version, a formula and its inputs, a count.
+        paper: the paper's figure for the same, where it has one.
+    """
+
+    name: str
+    value: float
+    unit: str
+    kind: FigureKind
+    source: str
+    paper: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """A target's figures for one model, with remarks that a reader needs."""
+
+    figures: tuple[Figure, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a benchmark measured.
+
+    Attributes:
+        tables: title, column names and rows of text of each table.
+        notes: remarks that a reader needs.
+        data: the same as plain data for JSON.
+    """
+
+    tables: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]], ...]
+    notes: tuple[str, ...]
+    data: Mapping[str, Any]

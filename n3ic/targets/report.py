@@ -1,0 +1,84 @@
+"""The report of one export, as data and as a page for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from n3ic.model.network import BinaryModel
+from n3ic.targets.base import Exporter
+from n3ic.targets.device import Fit
+from n3ic.targets.figures import Report
+from n3ic.util.files import write_atomic
+from n3ic.util.json_text import json_text
+
+
+def accuracy_of(metrics: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The figures of a run's metrics that a target's report repeats."""
+    if not metrics:
+        return {}
+    test = metrics.get("test", {})
+    keep = ("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc", "rows")
+    out = {k: test[k] for k in keep if k in test}
+    data = metrics.get("data", {})
+    return out | {f"data_{k}": data[k] for k in ("name", "synthetic") if k in data}
+
+
+def write_report(
+    directory: Path,
+    tool: Exporter,
+    model: BinaryModel,
+    fit: Fit,
+    report: Report,
+    metrics: Mapping[str, Any] | None,
+) -> None:
+    """Write ``report.json`` and ``report.md`` into an export directory."""
+    accuracy = accuracy_of(metrics)
+    data = {
+        "target": tool.name,
+        "device": tool.device.name,
+        "model": {"name": model.name, "shape": list(model.shape), "sha256": model.digest},
+        "accuracy": accuracy,
+        "placements": [asdict(p) for p in fit.placements],
+        "problems": [asdict(p) for p in fit.problems],
+        "figures": [asdict(f) for f in report.figures],
+        "notes": list(report.notes),
+    }
+    write_atomic(directory / "report.json", json_text(data))
+    lines = [f"# {_md(model.name)} ({model.shape_text}) on {tool.device.name}", ""]
+    if accuracy:
+        shown = ", ".join(
+            f"{k} {v:.4f}" if isinstance(v, float) else f"{k} {_md(str(v))}"
+            for k, v in accuracy.items()
+        )
+        lines += [f"Accuracy of the run that it comes from: {shown}.", ""]
+    lines += [f"**Does not fit:** {_md(str(p))}" for p in fit.problems]
+    if fit.placements:
+        lines += ["## What lies where", "", "| part | memory | bytes |", "|---|---|---:|"]
+        lines += [f"| {_md(p.part)} | {p.memory} | {p.bytes:,} |" for p in fit.placements]
+        lines.append("")
+    lines += [
+        "## Figures",
+        "",
+        "| figure | value | unit | kind | paper | source |",
+        "|---|---:|---|---|---:|---|",
+    ]
+    lines += [
+        f"| {f.name} | {_number(f.value)} | {f.unit} | {f.kind} | "
+        f"{'' if f.paper is None else _number(f.paper)} | {_md(f.source)} |"
+        for f in report.figures
+    ]
+    lines += ["", *(f"- {_md(note)}" for note in report.notes)]
+    write_atomic(directory / "report.md", "\n".join(lines).rstrip() + "\n")
+
+
+def _number(value: float) -> str:
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.4g}"
+
+
+def _md(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())

@@ -1,0 +1,49 @@
+"""One renderer for the templates of every target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render(
+    folders: Path | tuple[Path, ...],
+    name: str,
+    values: Mapping[str, Any],
+    filters: Mapping[str, Callable[..., Any]] | None = None,
+) -> str:
+    """A template with its values filled in; a value that it names and does not get is an error.
+
+    Block tags take no line of their own and the last line end is kept. Nothing is escaped: what
+    comes from a model or a file goes through :mod:`n3ic.targets.identifiers` first.
+
+    Args:
+        folders: where the template and what it includes are looked for, the first first.
+        name: the template's file name.
+        values: what the template names.
+        filters: functions that the template may apply, by name.
+    """
+    environment = _environment(folders if isinstance(folders, tuple) else (folders,))
+    if filters:
+        environment = environment.overlay()
+        environment.filters = {**environment.filters, **filters}
+    return environment.get_template(name).render(**values)
+
+
+@cache
+def _environment(folders: tuple[Path, ...]) -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(folders),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - C, P4, Verilog and Markdown, no HTML
+    )

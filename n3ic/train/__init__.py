@@ -1,1 +1,0 @@
-"""Training of binarized MLPs: the Brevitas network, the exact fold, the estimator."""

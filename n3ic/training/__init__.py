@@ -1,0 +1,1 @@
+"""Training: recipes, the choice of input bits, the binarized MLP, folding, polishing, baselines."""

@@ -1,0 +1,110 @@
+"""Baselines on the same rows: what a binary network must be compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.model.bits import Bits
+
+TREE_DEPTHS = (3, 6, 9)
+
+
+class Classifier(Protocol):
+    """A fitted scikit-learn classifier."""
+
+    classes_: NDArray[np.int64]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Class probabilities."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """A baseline's output: class indices, and class probabilities where it has them."""
+
+    name: str
+    predicted: NDArray[np.int64]
+    scores: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows as baselines see them: bits, integer columns and labels."""
+
+    bits: Bits
+    columns: NDArray[np.int64]
+    label: NDArray[np.int64]
+
+
+def shapeless_baselines(
+    train: Rows, test: Rows, n_classes: int, seed: int, boosted: Classifier
+) -> Iterator[Prediction]:
+    """Predictions on the test rows of the baselines that have no neurons, one after the other.
+
+    They are the majority class, decision trees of depth 3, 6 and 9 on the network's input bits,
+    and gradient-boosted trees on the integer columns.
+
+    Args:
+        train: rows to fit.
+        test: rows to predict.
+        n_classes: number of classes.
+        seed: of every baseline.
+        boosted: boosted trees, fitted to the integer columns of the training rows.
+    """
+    from sklearn.tree import DecisionTreeClassifier
+
+    majority = int(np.bincount(train.label, minlength=n_classes).argmax())
+    yield Prediction("majority", np.full(len(test.label), majority, dtype=np.int64), None)
+    for depth in TREE_DEPTHS:
+        tree = DecisionTreeClassifier(max_depth=depth, random_state=seed)
+        tree.fit(train.bits, train.label)
+        yield _prediction(f"tree_depth_{depth}", tree.predict_proba(test.bits), tree, n_classes)
+    odds = boosted.predict_proba(test.columns)
+    yield _prediction("hist_gradient_boosting", odds, boosted, n_classes)
+
+
+def class_probabilities(
+    odds: NDArray[np.float64], model: Classifier, n_classes: int
+) -> NDArray[np.float64]:
+    """Probabilities of all classes, those that the training rows lack included."""
+    out = np.zeros((len(odds), n_classes))
+    out[:, model.classes_] = odds
+    return out
+
+
+def _prediction(
+    name: str, odds: NDArray[np.float64], model: Classifier, n_classes: int
+) -> Prediction:
+    scores = class_probabilities(odds, model, n_classes)
+    return Prediction(name, scores.argmax(axis=1).astype(np.int64), scores)
+
+
+def float_mlp(
+    train: Rows, validation: Rows, test: Rows, n_classes: int, hidden: tuple[int, ...], seed: int
+) -> Prediction:
+    """Prediction on the test rows of the float MLP of a shape, on the network's input bits.
+
+    Args:
+        train: rows to fit.
+        validation: rows that choose the epoch.
+        test: rows to predict.
+        n_classes: number of classes.
+        hidden: neurons of the hidden layers.
+        seed: of the weights and the shuffling.
+    """
+    from n3ic.training.float_mlp import fit_float_mlp
+
+    scores = fit_float_mlp(
+        (train.bits, train.label),
+        (validation.bits, validation.label),
+        test.bits,
+        n_classes,
+        hidden,
+        seed,
+    )
+    return Prediction("float_mlp", scores.argmax(axis=1).astype(np.int64), scores)

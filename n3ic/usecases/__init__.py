@@ -1,0 +1,1 @@
+"""Use cases: what is trained on which data by default."""

@@ -1,0 +1,1 @@
+"""Files, names, caches and text that every room uses."""

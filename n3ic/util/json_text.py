@@ -1,0 +1,11 @@
+"""JSON as n3ic writes it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def json_text(data: Any) -> str:
+    """Data as JSON with sorted keys, two spaces a level and a line end: equal data, equal text."""
+    return json.dumps(data, indent=2, sort_keys=True) + "\n"

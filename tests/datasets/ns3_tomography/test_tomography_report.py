@@ -1,0 +1,148 @@
+"""Figures over the queues, the replay and the sweep."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from n3ic.datasets.ns3_tomography import DATASET, report
+from n3ic.datasets.ns3_tomography.replay import heat_map, replay, write_replay
+from n3ic.datasets.ns3_tomography.sweep import sweep
+from n3ic.errors import MissingDependencyError, UsageError
+from n3ic.model.bits import unpack
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.layers import OutputLayer
+from n3ic.model.network import BinaryModel
+from n3ic.targets.batch import export_item, export_plan
+from n3ic.targets.colocation_report import write_set_report
+from n3ic.training.recipe import Recipe, Training
+from n3ic.usecases.base import set_tables
+
+
+def figures(shape=(32, 16), accuracies=(0.9, 0.95, 0.91)):
+    return [
+        report.QueueFigures(f"q{i}", shape, a, 0.8, 0.85, a + 0.01, 676, 21632)
+        for i, a in enumerate(accuracies)
+    ]
+
+
+def detector(feature="owd_tor0", cut=50, classes=("free", "congested")):
+    """A network of one bit: congested where the delay reaches the cut."""
+    weights = np.array([[False], [True]])
+    spec = InputSpec((Field.thermometer(feature, [cut]),))
+    return BinaryModel(spec, (), OutputLayer(weights, bias=np.zeros(2, np.int32)), classes)
+
+
+def test_medians_and_table_5():
+    both = figures() + figures((64, 32), (0.8, 0.81, 0.99))
+    summary = report.summary(both)
+    assert summary["32-16-2"]["median_accuracy"] == 0.91
+    assert summary["64-32-2"]["median_accuracy"] == 0.81
+    assert summary["32-16-2"]["median_gain_over_majority"] == pytest.approx(0.06)
+    text = report.table5(both)
+    assert "| 32-16-2 | 21,632 B | 676 B | 92.0 % | **91.0 %** |" in text
+
+
+def test_box_plot_has_a_box_a_shape():
+    axes = report.box_figure(figures() + figures((64, 32))).axes[0]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["32-16-2", "64-32-2"]
+
+
+def test_probe_budgets_are_those_of_the_whole_set():
+    def of(latency_ns, refused=None, problems=()):
+        together = {
+            "latency_ns": latency_ns,
+            "latency_kind": None if latency_ns is None else "estimated",
+            "problems": problems,
+        }
+        return {"networks": 17, "refused": refused or {}, "together": together}
+
+    summary = {
+        "a": of(34e3), "b": of(2.9e6), "c": of(None), "d": of(10.0, {"too large": 1}),
+        "e": of(10.0, problems=("too much",)),
+        "f": {"networks": 0, "refused": {"too large": 17}, "together": None},
+    }  # fmt: skip
+    found = {row["target"]: row for row in report.probe_budget(summary)}
+    links = ("40 Gb/s", "100 Gb/s", "400 Gb/s")
+    assert [found["a"][link] for link in links] == [True, True, False]
+    assert found["a"]["set_us"] == 34
+    assert [found["b"][link] for link in links] == [False] * 3
+    assert [found["e"][link] for link in links] == [False] * 3
+    for unknown in "cdf":
+        assert [found[unknown][link] for link in links] == [None] * 3
+
+
+def test_a_set_is_exported_with_its_probe_budgets(tmp_path):
+    models = {"tor0_server0": detector(), "tor1_agg0": detector(cut=60)}
+    plan = export_plan(tmp_path, models, "nfp", tmp_path / "out", {})
+    done = [export_item(item, verify=False) for item in plan]
+    page = write_set_report(done, set_tables({"use_case": "tomography"}))
+    assert "## Probe budgets" in page.read_text()
+    data = json.loads((tmp_path / "out" / "set.json").read_text())
+    (rows,) = data["tables"].values()
+    assert [r["target"] for r in rows] == ["nfp"]
+    assert rows[0]["40 Gb/s"] is True
+    assert data["targets"]["nfp"]["networks"] == 2
+    assert rows[0]["set_us"] == data["targets"]["nfp"]["together"]["latency_ns"] / 1000
+
+
+@pytest.mark.parametrize("name", ["heat.png", "heat.csv"])
+def test_a_replay_is_written(tmp_path, name):
+    table = DATASET.load()
+    lines = write_replay({"tor1_agg0": detector()}, table, tmp_path / name, 10.0, last=20)
+    truth = (table.occupancy["tor1_agg0"][-20:] > 40).mean()
+    assert lines[0] == "20 intervals, 1 queues"
+    assert f"{truth:.1%} in truth" in lines[1]
+    written = (tmp_path / name).read_bytes()
+    assert written.startswith(b"\x89PNG" if name.endswith("png") else b"interval,tor1_agg0\n")
+
+
+def test_a_replay_refuses_other_files(tmp_path):
+    with pytest.raises(UsageError, match=r"\.csv"):
+        write_replay({}, DATASET.load(), tmp_path / "x.pdf", 10.0)
+
+
+def test_replay_says_what_the_networks_say(tmp_path):
+    table = DATASET.load().rows(np.arange(200))
+    (tmp_path / "models").mkdir()
+    for queue, cut in (("tor1_agg0", 60), ("tor0_server0", 50)):
+        detector(cut=cut).save(tmp_path / "models" / f"{queue}.n3ic")
+    shown = replay(tmp_path, table)
+    assert shown.queues == ("tor0_server0", "tor1_agg0")
+    assert np.array_equal(shown.congested[:, 0], table.features["owd_tor0"] >= 50)
+    assert np.array_equal(shown.congested[:, 1], table.features["owd_tor0"] >= 60)
+    assert (shown.margins == 1).all()
+    figure = heat_map(shown, truth=~shown.congested)
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == list(shown.queues)
+    assert unpack(detector().encode(table.features), 1).shape == (200, 1)
+
+
+def test_replay_refuses_networks_of_another_use_case():
+    with pytest.raises(UsageError, match="benign, attack"):
+        replay({"x": detector(classes=("benign", "attack"))}, DATASET.load())
+
+
+def test_a_dask_address_without_distributed_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingDependencyError, match=r"needs distributed.*n3ic\[cluster\]"):
+        sweep(DATASET.load().rows(np.arange(3000)), queue="0", dask="tcp://127.0.0.1:1")
+
+
+def test_a_sweep_trains_every_combination():
+    recipe = Recipe("q", "quick", "quantile", 152, training=Training(epochs=10, batch_size=64))
+    told = []
+    entries = sweep(
+        DATASET.load().rows(np.arange(3000)),
+        recipe=recipe,
+        queue="0",
+        shapes=[(8,), (4, 4)],
+        thresholds=[5, 10],
+        jobs=1,
+        done=lambda n, of: told.append((n, of)),
+    )
+    assert [(e.threshold, e.figures.shape) for e in entries] == [
+        (5, (8,)), (5, (4, 4)), (10, (8,)), (10, (4, 4)),
+    ]  # fmt: skip
+    assert told[-1] == (4, 4)
+    assert all(0.5 < e.figures.accuracy <= 1 for e in entries)

@@ -1,0 +1,74 @@
+"""A sweep gives the same figures on this machine's cores and on a Dask cluster."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from n3ic.datasets.ns3_tomography import DATASET
+from n3ic.datasets.ns3_tomography.recipes import RECIPES
+from n3ic.datasets.ns3_tomography.sweep import sweep
+from n3ic.errors import N3icError
+from n3ic.usecases.training import train_use_case
+
+
+@pytest.fixture(scope="module")
+def work():
+    table = DATASET.load(None)
+    default = RECIPES["default"]
+    return {
+        "table": table.rows(np.arange(1500)),
+        "recipe": replace(
+            default, encoding="quantile", training=replace(default.training, epochs=1, distill=0.0)
+        ),
+        "queue": "0,5",
+        "shapes": ((8,), (16, 8)),
+    }
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """The address of a scheduler with a worker on this machine."""
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+    ) as found:
+        yield found.scheduler_address
+
+
+def test_a_dask_cluster_gives_the_same_figures(work, cluster):
+    seen = []
+    far = sweep(dask=cluster, done=lambda n, total: seen.append((n, total)), **work)
+    assert far == sweep(jobs=1, **work)
+    assert [e.figures.shape for e in far] == [(8,), (16, 8)] * 2
+    assert seen == [(2, 4), (4, 4)]
+
+
+def test_a_run_may_be_trained_on_a_dask_cluster(work, cluster, tmp_path):
+    runs = {
+        name: train_use_case(
+            "tomography",
+            table=work["table"],
+            recipe=work["recipe"],
+            options={"queue": work["queue"], "shapes": "8"},
+            overrides={"hidden": (16, 8)},
+            out=tmp_path / name,
+            **where,
+        )
+        for name, where in {"far": {"dask": cluster}, "here": {"jobs": 1}}.items()
+    }
+    assert runs["far"].metrics == runs["here"].metrics
+    assert len(runs["far"].models) == 2
+    for queue, path in runs["far"].models.items():
+        assert path.read_bytes() == runs["here"].models[queue].read_bytes()
+
+
+def test_a_scheduler_that_is_not_there_is_said(work, tmp_path):
+    pytest.importorskip("distributed", reason="distributed is not installed")
+    with pytest.raises(N3icError, match=r"127\.0\.0\.1:9"):
+        sweep(dask="tcp://127.0.0.1:9", **work)
+    with pytest.raises(N3icError, match=r"127\.0\.0\.1:9"):
+        train_use_case(
+            "tomography", table=work["table"], dask="tcp://127.0.0.1:9", out=tmp_path / "run"
+        )
+    assert list(tmp_path.iterdir()) == []

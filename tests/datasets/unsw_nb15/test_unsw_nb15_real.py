@@ -1,0 +1,165 @@
+"""The real files, where they are: identity, integers, and the figures of the data card."""
+
+import lzma
+
+import numpy as np
+import pytest
+
+from n3ic.data.files import Content, read_contents
+from n3ic.data.split import duplicate_share
+from n3ic.datasets.unsw_nb15 import DATASET
+from n3ic.datasets.unsw_nb15.official import PARTITIONS, identify
+
+TEST = PARTITIONS[1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(real_data):
+    return real_data / "unsw_nb15"
+
+
+@pytest.fixture(scope="module")
+def partition(folder):
+    return folder / "UNSW_NB15_testing-set.csv.xz"
+
+
+@pytest.fixture(scope="module")
+def table(partition):
+    return DATASET.load(partition)
+
+
+@pytest.fixture(scope="module")
+def raw(folder):
+    return DATASET.load(folder / "raw_layout" / "hfcatucuamba_3500.csv.xz")
+
+
+def test_official_test_partition_is_known_under_any_name(partition, table, tmp_path):
+    assert table.sources[0].identity == "official test partition, byte for byte"
+    assert table.sha256 == TEST.sha256
+    assert len(table) == TEST.rows
+    assert set(table.partition) == {"test"}
+    renamed = tmp_path / "UNSW_NB15_training-set.csv"
+    renamed.write_bytes(lzma.decompress(partition.read_bytes()))
+    found = DATASET.check(renamed)
+    assert found.partitions == {"test": TEST.rows}
+    assert found.categories == dict(TEST.categories)
+    assert any(
+        "named like the train partition, but it is the test one" in p for p in found.problems
+    )
+
+
+def test_reencoded_copy_is_known_by_rows_and_categories(partition):
+    (content,) = read_contents(partition)
+    crlf = Content("copy.csv", content.data.replace(b"\n", b"\r\n"))
+    identity, which = identify(crlf, "partition", TEST.rows, TEST.categories)
+    assert which == "test"
+    assert "other bytes than published" in identity
+    identity, which = identify(crlf, "partition", TEST.rows, {"Normal": TEST.rows})
+    assert which == ""
+    assert "not that file" in identity
+
+
+def test_figures_of_the_card(partition):
+    found = DATASET.check(partition)
+    card = DATASET.card
+    for figure, words in (
+        (found.duplicate_share, "{:.1%} of the rows repeat an earlier row"),
+        (duplicate_share(DATASET.load(partition)), "{:.1%} where the class alone"),
+        (found.twin_share, "{:.1%} of the test rows"),
+        (found.contradiction_share, "{:.3%} of the rows have the features"),
+        (found.one_column["sttl"], "gets {:.1%} of the rows"),
+        (found.one_column["dttl"], "{:.1%} for `dttl`"),
+        (found.one_column["ct_state_ttl"], "{:.1%} for `ct_state_ttl`"),
+        (found.rate_agreement, "in {:.1%} of the rows"),
+        (found.classes["attack"] / found.rows, 'always saying "attack": {:.1%}'),
+    ):
+        assert words.format(figure).replace("%", " %") in " ".join(card.split())
+    assert found.rows == TEST.rows
+
+
+def test_ports_give_the_service_as_the_card_says(folder):
+    found = DATASET.check(folder / "raw_layout")
+    assert found.rows == 13_500
+    assert found.rate_agreement == 1.0
+    assert f"{found.port_agreement:.1%}".replace("%", " %") in DATASET.card
+
+
+def test_every_value_fits_its_bits_unclamped(table, raw):
+    for t in (table, raw):
+        for feature in t.catalogue:
+            assert t.features[feature.name].max() < (1 << feature.bits) - (feature.bits > 8)
+
+
+def test_values_are_those_of_the_file(partition, table):
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    frame = pandas.read_csv(partition, encoding="utf-8-sig")
+    for feature in table.catalogue:
+        if feature.name not in frame or frame[feature.name].dtype.kind not in "if":
+            continue
+        source = frame[feature.name].to_numpy(dtype=np.float64)
+        values = table.features[feature.name]
+        near = np.abs(values - source * feature.scale) <= 0.5 + 1e-6
+        assert (near | ((source > 0) & (values == 1))).all(), feature.name
+        assert ((source > 0) == (values > 0)).all(), feature.name
+
+
+def test_folder_reads_the_partition_and_says_what_it_left_out(folder, table):
+    found = DATASET.load(folder)
+    assert found.sha256 == table.sha256
+    notes = [s.identity for s in found.sources if not s.rows]
+    assert sum(n.startswith("left out beside an official partition") for n in notes) == 3
+    assert sum(n.startswith("skipped") for n in notes) == 2
+
+
+def test_raw_rows_equal_the_partition_rows_of_the_same_flows(table, raw):
+    keys = ("stcpb", "dtcpb", "sbytes", "dbytes", "dur")
+
+    def index(t):
+        rows = zip(*(t.features[k].tolist() for k in keys), strict=True)
+        return {k: i for i, k in enumerate(rows) if k[0] and k[1]}
+
+    ours, theirs = index(raw), index(table)
+    shared = sorted(set(ours) & set(theirs))
+    assert len(shared) > 80
+    a, b = np.array([ours[k] for k in shared]), np.array([theirs[k] for k in shared])
+    for name in set(raw.features) & set(table.features) - {"rate"}:
+        np.testing.assert_array_equal(raw.features[name][a], table.features[name][b], err_msg=name)
+    np.testing.assert_allclose(raw.features["rate"][a], table.features["rate"][b], atol=1)
+    np.testing.assert_array_equal(raw.category[a], table.category[b])
+    assert {"Normal"} < set(raw.category)
+
+
+def test_raw_rows_without_header(folder, raw, tmp_path):
+    (content,) = read_contents(folder / "raw_layout" / "hfcatucuamba_3500.csv.xz")
+    assert b"0xc0a8" in content.data
+    bare = tmp_path / "UNSW-NB15_1.csv"
+    bare.write_bytes(content.data.split(b"\n", 1)[1])
+    again = DATASET.load(bare)
+    for name in raw.features:
+        np.testing.assert_array_equal(raw.features[name], again.features[name])
+    np.testing.assert_array_equal(raw.category, again.category)
+
+
+def test_recoded_categories_are_named_by_the_partition(folder, partition):
+    recoded = folder / "raw_layout" / "luna866_10000.csv.xz"
+    alone = DATASET.load(recoded)
+    assert "category 1" in set(alone.category)
+    both = DATASET.load([recoded, partition])
+    code = dict(zip(alone.category.tolist(), both.category[: len(alone)].tolist(), strict=True))
+    known = {"category 1": "Exploits", "category 4": "Generic", "category 6": "Fuzzers"}
+    assert {k: code[k] for k in known} == known
+    assert code["category 5"] == "category 5"
+
+
+def test_extract_of_the_train_partition_belongs_to_none(folder):
+    found = DATASET.check(folder / "UNSW_NB15_training-set.first-5000.csv.xz")
+    assert found.rows == 5000
+    assert found.partitions == {"": 5000}
+    assert any("all rows are normal" in p for p in found.problems)

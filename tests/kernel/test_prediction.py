@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import os
+import stat
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from n3ic.errors import ModelError, N3icWarning
+from n3ic.kernel import prediction
+from n3ic.kernel.prediction import build
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.random_models import random_model
+
+pytestmark = pytest.mark.usefixtures("quick_build")
+
+MODEL = random_model((70, 33, 9, 3), np.random.default_rng(4))
+WORDS = verification_vectors(MODEL, 100)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache of the test's own; nothing loaded before counts."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("N3IC_NATIVE", raising=False)
+    prediction._library.cache_clear()
+    prediction._network.cache_clear()
+    yield tmp_path / "cache" / "n3ic" / "native"
+    prediction._library.cache_clear()
+    prediction._network.cache_clear()
+
+
+def fake_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    script = folder / "fakecc"
+    script.write_text(f'#!/bin/sh\nif [ "$1" = --version ]; then echo fake 1.0; exit; fi\n{body}\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+
+
+def test_scores_are_the_references(compiler: object, own_cache: Path) -> None:
+    assert prediction.available()
+    assert np.array_equal(prediction.scores(MODEL, WORDS), MODEL.scores(WORDS))
+    got, want = prediction.predict(MODEL, WORDS), MODEL.infer(WORDS)
+    assert np.array_equal(got.classes, want.classes)
+    assert np.array_equal(got.margins, want.margins)
+    assert prediction.scores(MODEL, WORDS[:0]).shape == (0, 3)
+    strided = np.repeat(WORDS, 2, axis=0)[::2]
+    assert np.array_equal(prediction.scores(MODEL, strided), MODEL.scores(WORDS))
+
+
+def test_bad_inputs_are_the_same_errors(compiler: object) -> None:
+    with pytest.raises(ModelError, match="packed inputs have shape"):
+        prediction.scores(MODEL, WORDS[:, :2])
+    with pytest.raises(ModelError, match="uint32"):
+        prediction.scores(MODEL, WORDS.astype(np.int64))
+    with pytest.raises(ModelError, match="pad bits"):
+        prediction.scores(MODEL, WORDS | np.uint32(1 << 31))
+
+
+def test_built_once_where_only_the_user_can_write(
+    compiler: object, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert prediction.available()
+    assert stat.S_IMODE(own_cache.stat().st_mode) == 0o700
+    files = list(own_cache.iterdir())
+    assert len(files) == 1
+    assert build.is_safe_file(files[0])
+    assert not stat.S_IMODE(files[0].stat().st_mode) & 0o077
+
+    def refuse(*_: object) -> Path:
+        raise AssertionError("built again")
+
+    prediction._library.cache_clear()
+    monkeypatch.setattr(build, "build", refuse)
+    assert prediction.available()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o755])
+def test_a_cache_that_others_can_use_is_not_loaded(
+    compiler: object, own_cache: Path, mode: int
+) -> None:
+    own_cache.mkdir(parents=True)
+    own_cache.chmod(mode)
+    with pytest.raises(build.UnsafeError):
+        build.cached_library()
+    # Prediction still works, from a directory of its own.
+    assert prediction.available()
+    assert np.array_equal(prediction.scores(MODEL, WORDS), MODEL.scores(WORDS))
+    assert list(own_cache.iterdir()) == []
+
+
+def test_a_folder_above_that_others_can_write_is_not_used(
+    compiler: object, own_cache: Path
+) -> None:
+    own_cache.mkdir(parents=True, mode=0o700)
+    own_cache.parent.parent.chmod(0o777)
+    with pytest.raises(build.UnsafeError, match="somebody else"):
+        build.cached_library()
+
+
+def test_a_link_as_cache_is_not_used(compiler: object, own_cache: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    own_cache.parent.mkdir(parents=True, mode=0o700)
+    own_cache.symlink_to(elsewhere)
+    with pytest.raises(build.UnsafeError, match="not a directory"):
+        build.cached_library()
+
+
+@pytest.mark.parametrize("kind", ["writable", "link", "hard link", "directory"])
+def test_a_planted_library_is_replaced(
+    compiler: object, own_cache: Path, tmp_path: Path, kind: str
+) -> None:
+    target = build.safe_directory(own_cache) / build.file_name(build.find_compiler())
+    planted = tmp_path / "planted.so"
+    planted.write_bytes(b"not a library")
+    if kind == "link":
+        target.symlink_to(planted)
+    elif kind == "hard link":
+        os.link(planted, target)
+    elif kind == "directory":
+        target.mkdir()
+    else:
+        target.write_bytes(b"not a library")
+        target.chmod(0o666)
+    assert not build.is_safe_file(target)
+    assert prediction.available()
+    assert planted.read_bytes() == b"not a library"
+    assert np.array_equal(prediction.scores(MODEL, WORDS), MODEL.scores(WORDS))
+
+
+def test_the_name_changes_with_the_compiler() -> None:
+    a = build.file_name(build.Compiler(("cc",), "gcc 1"))
+    assert a == build.file_name(build.Compiler(("cc",), "gcc 1"))
+    assert a != build.file_name(build.Compiler(("cc",), "gcc 2"))
+    assert a != build.file_name(build.Compiler(("cc", "-m32"), "gcc 1"))
+
+
+def test_switched_off(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
+    monkeypatch.setenv("N3IC_NATIVE", "0")
+    assert not prediction.available()
+    assert np.array_equal(prediction.scores(MODEL, WORDS), MODEL.scores(WORDS))
+    assert not own_cache.exists()
+
+
+def test_no_compiler_is_silent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own_cache: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not prediction.available()
+        assert np.array_equal(prediction.scores(MODEL, WORDS), MODEL.scores(WORDS))
+
+
+def test_a_compiler_that_fails_is_told_with_its_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own_cache: Path
+) -> None:
+    fake_compiler(tmp_path, monkeypatch, "echo 'no such luck' >&2; exit 1")
+    with pytest.warns(N3icWarning, match=r"build\.log"):
+        assert not prediction.available()
+    assert "no such luck" in (own_cache / "build.log").read_text()
+    assert [p.name for p in own_cache.iterdir()] == ["build.log"]
+    assert np.array_equal(prediction.scores(MODEL, WORDS), MODEL.scores(WORDS))
+
+
+def test_a_compiler_that_makes_nonsense_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own_cache: Path
+) -> None:
+    fake_compiler(tmp_path, monkeypatch, "exit 0")
+    with pytest.warns(N3icWarning, match="not used"):
+        assert not prediction.available()
+    assert np.array_equal(prediction.scores(MODEL, WORDS), MODEL.scores(WORDS))
+
+
+def test_a_miscompiled_kernel_is_not_used(
+    compiler: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = build.SOURCE.read_text()
+    wrong = tmp_path / "src" / "bnn.c"
+    wrong.parent.mkdir()
+    (wrong.parent / "bnn.h").write_bytes(build.HEADER.read_bytes())
+    wrong.write_text(source.replace("limit[j] = (int32_t)bias;", "limit[j] = (int32_t)bias + 1;"))
+    monkeypatch.setattr(build, "SOURCE", wrong)
+    with pytest.warns(N3icWarning, match="reference"):
+        assert not prediction.available()

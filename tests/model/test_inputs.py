@@ -1,0 +1,103 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from n3ic.errors import ModelError
+from n3ic.model.inputs import UINT32_MAX, Field, InputSpec, to_integer
+
+
+def test_binary_field_clamps_and_counts_from_the_low_bit():
+    field = Field.binary("dur", 4, unit="us")
+    got = field.encode([-3, 0, 1, 6, 15, 16, 10**12])
+    values = (got * (1 << np.arange(4))).sum(axis=1)
+    assert values.tolist() == [0, 0, 1, 6, 15, 15, 15]
+
+
+def test_thermometer_bits_are_greater_or_equal():
+    field = Field.thermometer("sbytes", [10, 1460, UINT32_MAX], unit="byte")
+    got = field.encode([9, 10, 1459, 1460, UINT32_MAX - 1, UINT32_MAX, 10**15])
+    assert got.sum(axis=1).tolist() == [0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_bit_is_explained_in_words():
+    spec = InputSpec(
+        (Field.binary("dur", 5, unit="us"), Field.thermometer("sbytes", [40, 1460], unit="byte"))
+    )
+    assert spec.explain(6) == "bit 6: sbytes >= 1,460 byte"
+    assert spec.explain(3) == "bit 3: bit 3 of dur (in steps of 8 us)"
+    with pytest.raises(IndexError, match=r"bit 7 is not in 0\.\.6"):
+        spec.explain(7)
+
+
+@given(st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=30), st.integers(0, 2**31))
+def test_encoding_says_what_the_explanation_says(values, seed):
+    rng = np.random.default_rng(seed)
+    cuts = np.unique(rng.integers(1, UINT32_MAX, 7))
+    spec = InputSpec((Field.thermometer("a", cuts), Field.binary("b", 32), Field.binary("a", 3)))
+    bits = spec.encode({"a": values, "b": values})
+    for row, value in zip(bits, values, strict=True):
+        assert row[: len(cuts)].tolist() == [value >= c for c in cuts]
+        clamped = min(max(value, 0), UINT32_MAX)
+        middle = row[len(cuts) : len(cuts) + 32]
+        assert sum(1 << i for i in range(32) if middle[i]) == clamped
+        assert sum(1 << i for i in range(3) if row[-3 + i]) == min(max(value, 0), 7)
+
+
+def test_spec_survives_json():
+    spec = InputSpec((Field.thermometer("a", [1, 5], unit="us", scale=1e6), Field.binary("b", 3)))
+    assert InputSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+    assert spec.memory_bytes == 8
+    assert spec.features == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cuts": [5, 5], "width": 2}, "strictly increasing"),
+        ({"cuts": [0, 5], "width": 2}, "strictly increasing"),
+        ({"cuts": [1, 9], "width": 2, "clamp": 8}, "above the clamp"),
+        ({"cuts": [1], "width": 2}, "1 cuts for 2 bits"),
+        ({"kind": "float"}, "kind is"),
+        ({"clamp": 2**32}, "clamp"),
+        ({"scale": float("nan")}, "scale"),
+        ({"feature": 7}, "not an input spec"),
+        ({"width": True}, "not an input spec"),
+    ],
+)
+def test_damaged_specs_are_refused(change, message):
+    data = Field.thermometer("a", [1, 5]).to_dict() | change
+    with pytest.raises(ModelError, match=message):
+        InputSpec.from_dict({"fields": [data]})
+
+
+@pytest.mark.parametrize("data", [None, [], {}, {"fields": 3}, {"fields": [3]}, {"fields": []}])
+def test_foreign_specs_are_refused(data):
+    with pytest.raises(ModelError):
+        InputSpec.from_dict(data)
+
+
+def test_missing_feature_is_named():
+    with pytest.raises(ModelError, match="needs the features b"):
+        InputSpec((Field.binary("a", 1), Field.binary("b", 1))).encode({"a": [1]})
+
+
+def test_to_integer_never_loses_a_positive_value():
+    got = to_integer([0.0, 1e-9, 0.49, 0.5, 1.5, 2.5, -1.0, 1e30], 1.0)
+    assert got.tolist() == [0, 1, 1, 1, 2, 2, 0, UINT32_MAX]
+    assert to_integer([0.000011], 1e6).tolist() == [11]
+    with pytest.raises(ValueError, match="finite"):
+        to_integer([np.inf], 1.0)
+
+
+def test_raw_spec_passes_bits_through():
+    spec = InputSpec.raw(70)
+    bits = np.random.default_rng(0).random((9, 70)) < 0.5
+    weights = 1 << np.arange(32)
+    values = {
+        f"x{i}": (bits[:, 32 * i : 32 * i + 32] * weights[: min(32, 70 - 32 * i)]).sum(axis=1)
+        for i in range(3)
+    }
+    assert np.array_equal(spec.encode(values), bits)

@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from n3ic.errors import ModelError
+from n3ic.model.bits import pack
+from n3ic.model.inputs import InputSpec
+from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel, margins_of
+from n3ic.model.random_models import random_model
+
+SHAPES = st.lists(st.integers(1, 70), min_size=1, max_size=4).flatmap(
+    lambda head: st.integers(2, 5).map(lambda classes: (*head, classes))
+)
+
+
+def by_hand(model, bits):
+    """The definition, one neuron at a time, without any packing."""
+    x = bits
+    hidden = []
+    for layer in model.layers:
+        agree = np.zeros((len(x), layer.n_outputs), dtype=int)
+        for j in range(layer.n_outputs):
+            for i in range(layer.n_inputs):
+                if layer.mask is None or layer.mask[j, i]:
+                    agree[:, j] += x[:, i] == layer.weights[j, i]
+        if isinstance(layer, HiddenLayer):
+            x = agree >= layer.thresholds
+            hidden.append(x)
+        else:
+            return hidden, agree + layer.bias
+    raise AssertionError
+
+
+@settings(max_examples=40, deadline=None)
+@given(SHAPES, st.integers(0, 2**31), st.sampled_from([None, 0.3, 1.0]))
+def test_packed_inference_is_the_definition(shape, seed, density):
+    rng = np.random.default_rng(seed)
+    model = random_model(shape, rng, density=density)
+    bits = rng.random((17, shape[0])) < rng.random((17, 1))
+    hidden, scores = by_hand(model, bits)
+    trace = model.infer(pack(bits))
+    assert np.array_equal(trace.scores, scores)
+    assert len(trace.hidden) == len(hidden)
+    for got, want in zip(trace.hidden, hidden, strict=True):
+        assert np.array_equal(got, want)
+    assert np.array_equal(model.scores(pack(bits)), scores)
+    assert np.array_equal(model.predict(pack(bits)).scores, scores)
+    assert np.array_equal(trace.classes, [row.tolist().index(max(row)) for row in scores])
+    ordered = np.sort(scores, axis=1)
+    assert np.array_equal(trace.margins, ordered[:, -1] - ordered[:, -2])
+
+
+@pytest.mark.parametrize(
+    ("shape", "weights", "floats"),
+    [
+        ((256, 32, 16, 2), 1092, 34_944),
+        ((152, 32, 16, 2), 676, 21_632),
+        ((152, 64, 32, 2), 1480, 47_360),
+        ((152, 128, 64, 2), 3472, 111_104),
+    ],
+)
+def test_memory_is_the_papers_table_1_and_5(shape, weights, floats):
+    model = random_model(shape, np.random.default_rng(0))
+    assert model.weight_bytes == weights
+    assert model.float_weight_bytes == floats
+
+
+def test_the_papers_thresholds_cost_nothing():
+    rng = np.random.default_rng(0)
+    hidden = HiddenLayer(rng.random((9, 7)) < 0.5, thresholds=np.full(9, 4))
+    output = OutputLayer(rng.random((2, 9)) < 0.5, bias=np.zeros(2, np.int32))
+    paper = BinaryModel(InputSpec.raw(7), (hidden,), output, ("a", "b"))
+    assert paper.threshold_bytes == 0
+    moved = HiddenLayer(hidden.weights, thresholds=np.full(9, 5))
+    assert BinaryModel(InputSpec.raw(7), (moved,), output, ("a", "b")).threshold_bytes == 9
+
+
+def test_thresholds_0_and_k_plus_1_always_and_never_fire():
+    layer = HiddenLayer(np.ones((2, 5), bool), thresholds=np.array([0, 6]))
+    x = pack(np.random.default_rng(0).random((50, 5)) < 0.5)
+    assert set(layer.fire(x).ravel().tolist()) == {1}
+
+
+@pytest.mark.parametrize("threshold", [-1, 7])
+def test_thresholds_outside_are_refused(threshold):
+    with pytest.raises(ModelError, match=rf"neuron 0: threshold {threshold} is not in 0\.\.6"):
+        HiddenLayer(np.ones((1, 5), bool), thresholds=np.array([threshold]))
+
+
+def test_weights_of_absent_connections_do_not_matter():
+    mask = np.array([[True, False, True]])
+    a = HiddenLayer(np.array([[1, 0, 0]], bool), mask=mask, thresholds=np.array([1]))
+    b = HiddenLayer(np.array([[1, 1, 0]], bool), mask=mask, thresholds=np.array([1]))
+    assert np.array_equal(a.weight_words, b.weight_words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (np.zeros((2, 1), np.uint32), "shape"),
+        (np.zeros((2, 2), np.int64), "uint32"),
+        (np.full((2, 2), 0xFFFFFFFF, np.uint32), "pad bits"),
+        (np.zeros(2, np.uint32), "shape"),
+    ],
+)
+def test_inputs_that_are_not_packed_inputs_are_refused(words, message):
+    model = random_model((40, 3, 2), np.random.default_rng(0))
+    with pytest.raises(ModelError, match=message):
+        model.scores(words)
+
+
+def test_layers_must_chain():
+    rng = np.random.default_rng(0)
+    a = random_model((8, 4, 2), rng)
+    with pytest.raises(ModelError, match="layer 1 takes 4 bits, but layer 0 gives 5"):
+        BinaryModel(a.input, random_model((8, 5, 2), rng).hidden, a.output, ("a", "b"))
+    with pytest.raises(ModelError, match="layer 0 takes 8 bits, but the input gives 9"):
+        BinaryModel(InputSpec.raw(9), a.hidden, a.output, ("a", "b"))
+    with pytest.raises(ModelError, match="2 scores for 3 classes"):
+        BinaryModel(a.input, a.hidden, a.output, ("a", "b", "c"))
+    with pytest.raises(ModelError, match="differ"):
+        BinaryModel(a.input, a.hidden, a.output, ("a", "a"))
+
+
+def test_a_model_cannot_be_changed():
+    model = random_model((8, 4, 2), np.random.default_rng(0))
+    with pytest.raises(ValueError, match="read-only"):
+        model.hidden[0].weights[0, 0] = False
+
+
+def test_margin_of_a_tie_is_0():
+    assert margins_of(np.array([[3, 3, 1], [0, 5, 4]], np.int32)).tolist() == [0, 1]

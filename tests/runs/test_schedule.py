@@ -1,0 +1,67 @@
+"""What a run trains, and how its errors name what they are about."""
+
+import numpy as np
+import pytest
+
+from n3ic.usecases import training as usecase_training
+from n3ic.datasets.ns3_tomography import DATASET
+from n3ic.datasets.ns3_tomography.table import queue_tables
+from n3ic.errors import DataError, UsageError
+from n3ic.runs.schedule import Job, TrainingProgress, schedule, train_jobs
+from n3ic.training.recipe import Recipe, Training
+from n3ic.usecases.base import UseCase
+
+QUICK = Recipe("q", "quick", "quantile", 32, training=Training(hidden=(8,), epochs=1))
+
+
+def test_every_network_of_a_run_is_planned_once_the_longest_first():
+    plan = schedule(["a", "b"], ("random", "time"), "time", [3, 4], (8,), ((16,), (4,)))
+    assert plan == [
+        Job("a", "time", 3, ((8,), (16,), (4,)), True),
+        Job("b", "time", 3, ((8,), (16,), (4,)), True),
+        Job("a", "random", 3, ((8,),), False),
+        Job("b", "random", 3, ((8,),), False),
+        Job("a", "time", 4, ((8,),), False),
+        Job("b", "time", 4, ((8,),), False),
+    ]
+
+
+def test_a_single_network_has_its_baselines_under_every_protocol():
+    plan = schedule([""], ("random", "time"), "random", [0], (8,), ())
+    assert [unit.with_baselines for unit in plan] == [True, True]
+
+
+def tables():
+    return queue_tables(DATASET.load().rows(np.arange(2000)), "0,1")
+
+
+def test_what_is_told_counts_every_network():
+    told = []
+    watch = TrainingProgress(begin=lambda text, n: told.append(n), task=told.append)
+    plan = schedule(tables(), ("time",), "time", [0], (8,), ((4,),))
+    found = train_jobs(plan, tables(), QUICK, "x", watch, jobs=1, dask=None)
+    assert told[0] == 4
+    assert sorted(told[1:]) == ["tor0_server0"] * 2 + ["tor1_agg0"] * 2
+    assert {key: tuple(r) for key, r in found.items()} == {
+        ("tor0_server0", "time", 0): ((8,), (4,)),
+        ("tor1_agg0", "time", 0): ((8,), (4,)),
+    }
+
+
+def test_an_error_names_the_network():
+    plan = [Job("tor0_server0", "partition", 0, ((8,),), False)]
+    two = tables()
+    with pytest.raises(DataError, match=r"^tor0_server0: .*partition"):
+        train_jobs(plan, two, QUICK, "x", TrainingProgress(), jobs=1, dask=None)
+
+
+def test_several_networks_want_a_word_for_one(monkeypatch, tmp_path):
+    class Wordless(UseCase):
+        def tasks(self, table, options):
+            return {"a": table, "b": table}
+
+    case = Wordless("w", "no word", "d", "d", {"default": QUICK})
+    monkeypatch.setattr(usecase_training, "use_case", lambda name: case)
+    with pytest.raises(UsageError, match="no word for one"):
+        usecase_training.train_use_case("w", table=DATASET.load(), out=tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,237 @@
+"""The directory around an exporter, with an exporter that can be made to fail."""
+
+import json
+
+import numpy as np
+import pytest
+
+from n3ic import plugins
+from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError, VerifyError
+from n3ic.model.bits import pack
+from n3ic.model.boundary import boundary_vectors, verification_vectors
+from n3ic.model.difference import first_difference
+from n3ic.model.network import BinaryModel, Inference
+from n3ic.model.random_models import random_model
+from n3ic.options import Option
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.device import Device, Fit, Memory, Placement, Problem
+from n3ic.targets.directory import export
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.manifest import read_manifest
+from n3ic.targets.verification import verify_directory
+
+
+class Toy(Exporter):
+    """Writes the model file a second time and runs that."""
+
+    name = "toy"
+    summary = "a toy"
+    options = (
+        Option("limit", "largest model", 10_000, minimum=1),
+        Option("mode", "how", "good", choices=("good", "broken", "absent", "disk-full")),
+    )
+    verify_options = (Option("slow", "more", False),)
+    device = Device("a toy card", 1.0, (Memory("RAM", 10_000),), {}, {}, "invented")
+
+    def check(self, model, options):
+        missing = model.weight_bytes - options["limit"]
+        placement = Placement("weights", "RAM", model.weight_bytes)
+        if missing <= 0:
+            return Fit((placement,))
+        problem = Problem(f"layer 0 lacks {missing} bytes of RAM", 0, "RAM", missing, "8-2")
+        return Fit((placement,), (problem,))
+
+    def write(self, model, options, out):
+        if options["mode"] == "disk-full":
+            raise OSError(28, "No space left on device")
+        if options["mode"] == "broken":
+            bias = model.output.bias + np.arange(len(model.classes), dtype=np.int32)
+            model = BinaryModel(
+                model.input,
+                model.hidden,
+                type(model.output)(model.output.weights, mask=model.output.mask, bias=bias),
+                model.classes,
+            )
+        model.save(out / "artefact.bin")
+        (out / "sub").mkdir()
+        (out / "sub" / "README.md").write_text("next: nothing\n")
+
+    def run(self, directory, model, options, words):
+        if options["mode"] == "absent":
+            raise MissingDependencyError("toycc is not installed: apt-get install toycc")
+        return Execution(BinaryModel.load(directory / "artefact.bin").infer(words), "toy executor")
+
+    def report(self, model, options, directory):
+        size = (directory / "artefact.bin").stat().st_size
+        return Report(
+            (Figure("memory.file", size, "byte", "measured", "size | of <file>"),), ("n",)
+        )
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    tool = Toy()
+
+    def load(group, name):
+        if name != "toy":
+            raise UsageError(f"unknown target {name!r}")
+        return tool
+
+    monkeypatch.setattr(plugins, "load", load)
+    return tool
+
+
+@pytest.fixture
+def model():
+    return random_model((40, 9, 5, 3), np.random.default_rng(1))
+
+
+def test_an_export_describes_itself(tmp_path, toy, model):
+    done = export(model, "toy", tmp_path / "out", metrics={"test": {"accuracy": 0.5}})
+    assert done.verification.ok
+    files = {p.relative_to(done.path).as_posix() for p in done.path.rglob("*") if p.is_file()}
+    manifest = json.loads((done.path / "manifest.json").read_text())
+    assert set(manifest["files"]) == files - {"manifest.json"}
+    assert manifest["model"]["sha256"] == model.digest
+    assert manifest["options"] == {"limit": 10_000, "mode": "good"}
+    report = json.loads((done.path / "report.json").read_text())
+    assert report["accuracy"] == {"accuracy": 0.5}
+    assert report["figures"][0]["kind"] == "measured"
+    assert "size \\| of &lt;file>" in (done.path / "report.md").read_text()
+    again = export(model, "toy", tmp_path / "again", metrics={"test": {"accuracy": 0.5}})
+    for name in files:
+        assert (again.path / name).read_bytes() == (done.path / name).read_bytes()
+
+
+def test_a_wrong_export_never_appears(tmp_path, toy, model):
+    with pytest.raises(VerifyError, match=r"layer 2, class 1 \(class1\): score"):
+        export(model, "toy", tmp_path / "out", options={"mode": "broken"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_tool_is_said_and_the_export_kept(tmp_path, toy, model):
+    done = export(model, "toy", tmp_path / "out", options={"mode": "absent"})
+    assert not done.verification.ok
+    assert "toycc is not installed" in str(done.verification)
+
+
+def test_what_does_not_fit_is_refused_with_the_nearest_shape(tmp_path, toy, model):
+    with pytest.raises(ExportError, match=r"layer 0 lacks .* nearest shape that fits: 8-2"):
+        export(model, "toy", tmp_path / "out", options={"limit": 10})
+    done = export(model, "toy", tmp_path / "out", options={"limit": 10}, force=True)
+    manifest = read_manifest(done.path)
+    assert not manifest["fits"]
+    assert "lacks" in manifest["problems"][0]
+    assert "Does not fit" in (done.path / "report.md").read_text()
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path, toy, model):
+    export(model, "toy", tmp_path / "out")
+    before = (tmp_path / "out" / "manifest.json").read_bytes()
+    with pytest.raises(N3icError, match="No space left"):
+        export(model, "toy", tmp_path / "out", options={"mode": "disk-full"}, replace=True)
+    assert (tmp_path / "out" / "manifest.json").read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_existing_folders_are_kept(tmp_path, toy, model):
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(UsageError, match="exists"):
+        export(model, "toy", tmp_path / "mine")
+    with pytest.raises(UsageError, match="not an export directory"):
+        export(model, "toy", tmp_path / "mine", replace=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"nope": 1}, "has no option --nope; it has --limit, --mode"),
+        ({"limit": "x"}, "not of type int"),
+        ({"limit": "0"}, "below 1"),
+        ({"mode": "fast"}, "none of good, broken"),
+    ],
+)
+def test_options_are_checked(tmp_path, toy, model, options, message):
+    with pytest.raises(UsageError, match=message):
+        export(model, "toy", tmp_path / "out", options=options)
+
+
+def test_verify_names_changed_files_and_still_runs(tmp_path, toy, model):
+    path = export(model, "toy", tmp_path / "out").path
+    assert verify_directory(path, vectors=300).ok
+    assert json.loads((path / "verification.json").read_text())["ok"]
+    (path / "sub" / "README.md").write_text("changed")
+    (path / "report.md").unlink()
+    result = verify_directory(path)
+    assert result.failures == (
+        "report.md is missing",
+        "sub/README.md was changed after the export",
+    )
+    assert result.executor == "toy executor"
+
+
+def test_real_rows_run_too(tmp_path, toy, model):
+    path = export(model, "toy", tmp_path / "out").path
+    rng = np.random.default_rng(0)
+    rows = {f: rng.integers(0, 2**32, 50) for f in model.input.features}
+    result = verify_directory(path, vectors=100, rows=rows)
+    assert result.ok
+    assert result.rows == 50
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"format": "n3ic-export", "version": 9}',
+        '{"format": "n3ic-export", "version": 1, "target": "toy", "options": {}, '
+        '"files": {"../../etc/passwd": "x"}}',
+        '{"format": "n3ic-export", "version": 1, "target": 3, "options": {}, "files": {}}',
+    ],
+)
+def test_damaged_manifests_are_refused(tmp_path, toy, text):
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(ExportError):
+        verify_directory(tmp_path)
+
+
+def test_no_export_directory_is_said(tmp_path):
+    with pytest.raises(ExportError, match="is not an export directory"):
+        verify_directory(tmp_path / "none")
+
+
+def test_vectors_reach_every_first_layer_threshold(model):
+    bits = boundary_vectors(model, np.random.default_rng(0))
+    popcounts = model.hidden[0].popcounts(pack(bits))
+    for j, threshold in enumerate(model.hidden[0].thresholds):
+        wanted = {t for t in (threshold, threshold - 1) if 0 <= t <= model.hidden[0].fan_in[j]}
+        assert wanted <= set(popcounts[:, j].tolist())
+    words = verification_vectors(model, 500, seed=3)
+    assert len(words) == 500
+    assert np.array_equal(words, verification_vectors(model, 500, seed=3))
+
+
+def test_a_difference_is_named_by_layer_and_neuron(model):
+    words = verification_vectors(model, 200)
+    want = model.infer(words)
+    assert first_difference(model, want, words) is None
+    hidden = [h.copy() for h in want.hidden]
+    hidden[1][7, 2] = ~hidden[1][7, 2]
+    got = Inference(want.scores, want.classes, want.margins, tuple(hidden))
+    found = first_difference(model, got, words)
+    assert (found.vector, found.layer, found.neuron, found.vectors) == (7, 1, 2, 1)
+    assert f"threshold {model.hidden[1].thresholds[2]}" in found.text
+    scores = want.scores.copy()
+    scores[9, 1] += 1
+    found = first_difference(model, Inference(scores, want.classes, want.margins), words)
+    assert (found.vector, found.layer, found.neuron) == (9, 2, 1)
+    assert found.got == found.expected + 1
+    classes = (want.classes + 1) % 3
+    found = first_difference(model, Inference(want.scores, classes, want.margins), words)
+    assert "the lowest index wins a tie" in found.text
+    found = first_difference(model, Inference(want.scores, want.classes, want.margins + 1), words)
+    assert "margin" in found.text
+    found = first_difference(model, Inference(scores[:5], want.classes, want.margins), words)
+    assert "shape" in found.text
