@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.model.bits import Bits, pack
+from n3ic.data.split import Split, SplitProtocol, split, twins
+from n3ic.data.table import FlowTable
 from n3ic.errors import ModelError, UsageError
 from n3ic.evaluation.metrics import Evaluation, evaluate
+from n3ic.model.bits import Bits, pack
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.training.recipe import Recipe
-from n3ic.data.split import SplitProtocol, Split, split, twins
-from n3ic.data.table import FlowTable
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     from n3ic.training.baselines import Prediction, Rows
-    from n3ic.training.fit import Epoch, EpochCallback
     from n3ic.training.binary_mlp import BinaryMLP
+    from n3ic.training.fit import Epoch, EpochCallback
 
 StageCallback = Callable[[str], None]
 

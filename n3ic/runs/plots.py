@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from n3ic.runs.experiment import Result
     from n3ic.data.table import FlowTable
+    from n3ic.runs.experiment import Result
 
 _DPI = 120
 _ROC_POINTS = 400

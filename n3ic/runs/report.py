@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from n3ic import __version__
+from n3ic.data.split import SplitProtocol, duplicate_share
+from n3ic.data.table import FlowTable
 from n3ic.model.network import BinaryModel
 from n3ic.runs.experiment import Result
 from n3ic.training.recipe import Recipe
-from n3ic.data.split import SplitProtocol, duplicate_share
-from n3ic.data.table import FlowTable
 
 METRICS_VERSION = 1
 

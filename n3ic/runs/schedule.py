@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from n3ic.data.split import SplitProtocol
+from n3ic.data.table import FlowTable
 from n3ic.errors import N3icError
 from n3ic.runs.experiment import Result, StageCallback, train_shapes
 from n3ic.training.recipe import Recipe
-from n3ic.data.split import SplitProtocol
-from n3ic.data.table import FlowTable
 
 if TYPE_CHECKING:
     from n3ic.training.fit import EpochCallback

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from n3ic.usecases import training as usecase_training
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.datasets.ns3_tomography.table import queue_tables
 from n3ic.errors import DataError, UsageError
 from n3ic.runs.schedule import Job, TrainingProgress, schedule, train_jobs
 from n3ic.training.recipe import Recipe, Training
+from n3ic.usecases import training as usecase_training
 from n3ic.usecases.base import UseCase
 
 QUICK = Recipe("q", "quick", "quantile", 32, training=Training(hidden=(8,), epochs=1))

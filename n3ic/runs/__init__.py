@@ -1,0 +1,1 @@
+"""Runs: experiments, their schedule, their folder, report and pictures."""

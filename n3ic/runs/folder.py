@@ -1,0 +1,98 @@
+"""Run folders: the model, its metrics, the options that reproduce it, and pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import UsageError
+from n3ic.model.network import BinaryModel
+
+METRICS = "metrics.json"
+MODEL = "model.n3ic"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder.
+
+    Attributes:
+        path: the folder.
+        metrics: what ``metrics.json`` holds.
+        models: model files, by task; one unnamed for a use case of one network.
+    """
+
+    path: Path
+    metrics: Mapping[str, Any]
+    models: Mapping[str, Path]
+
+
+def load_metrics(run: str | Path) -> dict[str, Any]:
+    """The metrics of a run folder.
+
+    Raises:
+        UsageError: the folder is not a run.
+    """
+    path = Path(run) / METRICS
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{run} is not a run: {METRICS}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is damaged: {error}") from error
+    if not isinstance(data, dict) or "version" not in data:
+        raise UsageError(f"{path} is not the metrics of an n3ic run")
+    return data
+
+
+def newest_run(root: str | Path = "runs") -> Path:
+    """The run below ``root`` that was written last.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = [p for p in Path(root).glob(f"*/{METRICS}") if not p.parent.name.startswith(".")]
+    if not found:
+        raise UsageError(
+            f"there is no run below {root}/: train one (n3ic train anomaly) or name a --model"
+        )
+    return max(found, key=lambda p: (p.stat().st_mtime_ns, str(p))).parent
+
+
+def models_of(path: str | Path) -> dict[str, Path]:
+    """Model files of a run folder by task, or of one model file.
+
+    Raises:
+        UsageError: there is no model.
+    """
+    given = Path(path)
+    if not given.is_dir():
+        return {"": given}
+    if (given / MODEL).is_file():
+        return {"": given / MODEL}
+    several = {p.stem: p for p in sorted((given / "models").glob("*.n3ic"))}
+    if not several:
+        raise UsageError(f"{given} holds no model: expected {MODEL} or models/*.n3ic")
+    return several
+
+
+def open_models(
+    path: str | Path | None,
+) -> tuple[Path, dict[str, BinaryModel], dict[str, Any] | None]:
+    """The models of a run, or a model file, with the run's metrics where there are any.
+
+    Args:
+        path: a run folder or a model file; the newest run where None.
+
+    Raises:
+        UsageError: there is no run.
+        ModelError: a model is damaged.
+    """
+    source = newest_run() if path is None else Path(path)
+    models = {task: BinaryModel.load(p) for task, p in models_of(source).items()}
+    folder = source if source.is_dir() else source.parent
+    metrics = load_metrics(folder) if (folder / METRICS).is_file() else None
+    return source, models, metrics
