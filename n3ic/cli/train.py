@@ -73,6 +73,7 @@ def train(
     """Train a binary network and write a run: model, metrics, pictures."""
     from n3ic import plugins
     from n3ic.usecases.base import use_case as named
+    from n3ic.usecases.request import TrainRequest
     from n3ic.usecases.training import train_use_case
 
     if use_case is None:
@@ -100,22 +101,22 @@ def train(
         "batch_size": batch_size,
         "patience": patience,
     }
-    with watching(quiet=json) as watch:
-        run = train_use_case(
-            use_case,
-            data=data,
-            recipe=recipe,
-            overrides=overrides,
-            options=pairs(ctx.args),
-            protocol=protocol,
-            seed=seed,
-            seeds=seeds,
-            out=out,
-            replace=replace,
-            jobs=jobs,
-            dask=dask,
-            watch=watch,
-        )
+    request = TrainRequest(
+        use_case,
+        data=data,
+        recipe=recipe,
+        overrides=overrides,
+        options=pairs(ctx.args),
+        protocol=protocol,
+        seed=seed,
+        seeds=seeds,
+        out=out,
+        replace=replace,
+        jobs=jobs,
+        dask=dask,
+    )
+    with watching(quiet=json) as progress:
+        run = train_use_case(request, progress)
     if json:
         print_json({**run.metrics, "path": str(run.path)})
         return

@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from n3ic.training.fit import EpochCallback
 
 
+def _ignored(*_: object) -> None:
+    """Tell nobody."""
+
+
 @dataclass(frozen=True)
 class TrainingProgress:
-    """What is told while training goes on; each may be None.
+    """What is told while training goes on.
 
     Attributes:
         epoch: called after every epoch.
@@ -27,10 +31,10 @@ class TrainingProgress:
         task: called with the name of each of these tasks that is done.
     """
 
-    epoch: EpochCallback | None = None
-    stage: StageCallback | None = None
-    begin: Callable[[str, int], None] | None = None
-    task: Callable[[str], None] | None = None
+    epoch: EpochCallback = _ignored
+    stage: StageCallback = _ignored
+    begin: Callable[[str, int], None] = _ignored
+    task: Callable[[str], None] = _ignored
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,7 @@ class Job:
 
 def schedule(
     tasks: Iterable[str],
-    allowed: Sequence[SplitProtocol],
-    main: SplitProtocol,
+    protocols: Sequence[SplitProtocol],
     seeds: Sequence[int],
     own: tuple[int, ...],
     others: tuple[tuple[int, ...], ...],
@@ -64,20 +67,17 @@ def schedule(
 
     Args:
         tasks: names of the use case's tables.
-        allowed: protocols that the data allow.
-        main: the one whose networks are kept.
-        seeds: the first for all protocols, the others for the main one.
+        protocols: how rows are split; the networks of the first are kept.
+        seeds: the first for all protocols, the others for the first of these.
         own: hidden layers of the networks that are kept.
         others: hidden layers that they are compared with.
     """
     names = list(tasks)
+    main, *further = protocols
     units = [Job(task, main, seeds[0], (own, *others), True) for task in names]
     # for many networks, the other protocols are reported without their baselines
     units += [
-        Job(task, which, seeds[0], (own,), len(names) == 1)
-        for which in allowed
-        if which != main
-        for task in names
+        Job(task, which, seeds[0], (own,), len(names) == 1) for which in further for task in names
     ]
     return units + [Job(task, main, s, (own,), False) for s in seeds[1:] for task in names]
 
@@ -90,7 +90,7 @@ def train_jobs(
     tasks: Mapping[str, FlowTable],
     recipe: Recipe,
     name: str,
-    watch: TrainingProgress,
+    progress: TrainingProgress,
     *,
     jobs: int | None,
     dask: str | None,
@@ -102,7 +102,7 @@ def train_jobs(
         tasks: the tables by task.
         recipe: how; its hidden layers are replaced by each unit's.
         name: of the use case; it begins the models' names.
-        watch: what is told meanwhile.
+        progress: what is told meanwhile.
         jobs: units that are trained at once; all cores if None.
         dask: address of a Dask scheduler whose workers train instead.
 
@@ -120,21 +120,19 @@ def train_jobs(
     if len(tasks) == 1 and dask is None:
         for unit in plan:
             out[unit.task, unit.protocol, unit.seed] = _train_job(
-                *call(unit), progress=watch.epoch, stage=watch.stage
+                *call(unit), progress=progress.epoch, stage=progress.stage
             )
         return out
     from n3ic.runs.parallel import each
 
     networks = sum(len(unit.shapes) for unit in plan)
-    if watch.begin:
-        protocols = " and ".join(dict.fromkeys(unit.protocol for unit in plan))
-        watch.begin(f"training {networks} networks ({protocols} split)", networks)
+    protocols = " and ".join(dict.fromkeys(unit.protocol for unit in plan))
+    progress.begin(f"training {networks} networks ({protocols} split)", networks)
     for i, results in each(_train_job, map(call, plan), jobs=jobs, dask=dask):
         unit = plan[i]
         out[unit.task, unit.protocol, unit.seed] = results
-        if watch.task:
-            for _ in results:
-                watch.task(unit.task)
+        for _ in results:
+            progress.task(unit.task)
     return out
 
 

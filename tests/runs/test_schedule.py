@@ -10,12 +10,13 @@ from n3ic.runs.schedule import Job, TrainingProgress, schedule, train_jobs
 from n3ic.training.recipe import Recipe, Training
 from n3ic.usecases import training as usecase_training
 from n3ic.usecases.base import UseCase
+from n3ic.usecases.request import TrainRequest
 
 QUICK = Recipe("q", "quick", "quantile", 32, training=Training(hidden=(8,), epochs=1))
 
 
 def test_every_network_of_a_run_is_planned_once_the_longest_first():
-    plan = schedule(["a", "b"], ("random", "time"), "time", [3, 4], (8,), ((16,), (4,)))
+    plan = schedule(["a", "b"], ("time", "random"), [3, 4], (8,), ((16,), (4,)))
     assert plan == [
         Job("a", "time", 3, ((8,), (16,), (4,)), True),
         Job("b", "time", 3, ((8,), (16,), (4,)), True),
@@ -27,7 +28,7 @@ def test_every_network_of_a_run_is_planned_once_the_longest_first():
 
 
 def test_a_single_network_has_its_baselines_under_every_protocol():
-    plan = schedule([""], ("random", "time"), "random", [0], (8,), ())
+    plan = schedule([""], ("random", "time"), [0], (8,), ())
     assert [unit.with_baselines for unit in plan] == [True, True]
 
 
@@ -38,7 +39,7 @@ def tables():
 def test_what_is_told_counts_every_network():
     told = []
     watch = TrainingProgress(begin=lambda text, n: told.append(n), task=told.append)
-    plan = schedule(tables(), ("time",), "time", [0], (8,), ((4,),))
+    plan = schedule(tables(), ("time",), [0], (8,), ((4,),))
     found = train_jobs(plan, tables(), QUICK, "x", watch, jobs=1, dask=None)
     assert told[0] == 4
     assert sorted(told[1:]) == ["tor0_server0"] * 2 + ["tor1_agg0"] * 2
@@ -63,5 +64,7 @@ def test_several_networks_want_a_word_for_one(monkeypatch, tmp_path):
     case = Wordless("w", "no word", "d", "d", {"default": QUICK})
     monkeypatch.setattr(usecase_training, "use_case", lambda name: case)
     with pytest.raises(UsageError, match="no word for one"):
-        usecase_training.train_use_case("w", table=DATASET.load(), out=tmp_path / "run")
+        usecase_training.train_use_case(
+            TrainRequest("w", table=DATASET.load(), out=tmp_path / "run")
+        )
     assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,7 @@ from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.datasets.ns3_tomography.recipes import RECIPES
 from n3ic.datasets.ns3_tomography.sweep import sweep
 from n3ic.errors import N3icError
+from n3ic.usecases.request import TrainRequest
 from n3ic.usecases.training import train_use_case
 
 
@@ -47,13 +48,15 @@ def test_a_dask_cluster_gives_the_same_figures(work, cluster):
 def test_a_run_may_be_trained_on_a_dask_cluster(work, cluster, tmp_path):
     runs = {
         name: train_use_case(
-            "tomography",
-            table=work["table"],
-            recipe=work["recipe"],
-            options={"queue": work["queue"], "shapes": "8"},
-            overrides={"hidden": (16, 8)},
-            out=tmp_path / name,
-            **where,
+            TrainRequest(
+                "tomography",
+                table=work["table"],
+                recipe=work["recipe"],
+                options={"queue": work["queue"], "shapes": "8"},
+                overrides={"hidden": (16, 8)},
+                out=tmp_path / name,
+                **where,
+            )
         )
         for name, where in {"far": {"dask": cluster}, "here": {"jobs": 1}}.items()
     }
@@ -69,6 +72,11 @@ def test_a_scheduler_that_is_not_there_is_said(work, tmp_path):
         sweep(dask="tcp://127.0.0.1:9", **work)
     with pytest.raises(N3icError, match=r"127\.0\.0\.1:9"):
         train_use_case(
-            "tomography", table=work["table"], dask="tcp://127.0.0.1:9", out=tmp_path / "run"
+            TrainRequest(
+                "tomography",
+                table=work["table"],
+                dask="tcp://127.0.0.1:9",
+                out=tmp_path / "run",
+            )
         )
     assert list(tmp_path.iterdir()) == []

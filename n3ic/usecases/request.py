@@ -1,0 +1,134 @@
+"""What is asked of a training, and the command line that asks for it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from n3ic.data.split import PROTOCOLS, SplitProtocol
+from n3ic.data.table import FlowTable
+from n3ic.errors import UsageError
+from n3ic.options import OptionValue
+from n3ic.training.recipe import Recipe, Training
+from n3ic.usecases.base import UseCase
+
+_SEEDS = 2**32  # scikit-learn takes seeds of 32 bits
+
+
+@dataclass(frozen=True, eq=False)
+class TrainRequest:
+    """What is asked of :func:`~n3ic.usecases.training.train_use_case`.
+
+    Attributes:
+        use_case: its name, such as ``anomaly``.
+        data: files to train on; the embedded default where None.
+        table: a table that is loaded already, instead of ``data``.
+        recipe: a recipe of the use case by name, or one of your own.
+        overrides: values of the recipe that are replaced.
+        options: the use case's own options.
+        protocol: how the rows are split; the use case's default where None. The network of
+            this protocol is kept; the other protocols that the data allows are reported.
+        seed: of everything random.
+        seeds: how many seeds to report mean and deviation over, ``seed`` the first.
+        out: the run folder; ``runs/USE_CASE`` where None, numbered if that exists.
+        replace: replace ``out`` if it is a run already.
+        jobs: networks that are trained at once, for a use case of several; all cores if None.
+        dask: address of a Dask scheduler (``tcp://host:8786``) whose workers have n3ic installed
+            and train instead of this machine.
+
+    Raises:
+        UsageError: an unknown protocol, or a seed that is none.
+    """
+
+    use_case: str
+    data: str | Path | None = None
+    table: FlowTable | None = field(default=None, repr=False)
+    recipe: str | Recipe = "default"
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    protocol: SplitProtocol | None = None
+    seed: int = 0
+    seeds: int = 1
+    out: str | Path | None = None
+    replace: bool = False
+    jobs: int | None = None
+    dask: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.protocol is not None and self.protocol not in PROTOCOLS:
+            raise UsageError(f"unknown protocol {self.protocol!r}; known: {', '.join(PROTOCOLS)}")
+        if self.seeds < 1 or self.seed < 0 or self.seed + self.seeds >= _SEEDS:
+            raise UsageError(
+                f"seeds are whole numbers from 0 below {_SEEDS}, and at least one; "
+                f"got {self.seeds} from {self.seed}"
+            )
+
+    def chosen_recipe(self, case: UseCase) -> Recipe:
+        """The recipe with its replaced values.
+
+        Raises:
+            UsageError: the use case has no such recipe, or a value cannot be.
+        """
+        recipe = self.recipe
+        if not isinstance(recipe, Recipe):
+            if recipe not in case.recipes:
+                known = ", ".join(case.recipes)
+                raise UsageError(f"{case.name} has no recipe {recipe!r}; it has {known}")
+            recipe = case.recipes[recipe]
+        return recipe.with_options(self.overrides)
+
+
+def command_words(
+    request: TrainRequest,
+    case: UseCase,
+    recipe: Recipe,
+    options: Mapping[str, OptionValue],
+    protocol: SplitProtocol,
+) -> list[str] | None:
+    """The words of a command line that gives the same run.
+
+    Args:
+        request: what was asked for.
+        case: the use case.
+        recipe: the recipe that was trained with, see :meth:`TrainRequest.chosen_recipe`.
+        options: the use case's own options, defaults included.
+        protocol: the protocol whose networks are kept.
+
+    Returns:
+        ``n3ic train`` and its arguments; None where there is no such command line, since the
+        table was handed over in memory or the recipe's name is not one of the use case's.
+    """
+    if request.table is not None or recipe.name not in case.recipes:
+        return None
+    words = ["n3ic", "train", case.name, f"--recipe={recipe.name}"]
+    if request.data is not None:
+        words.append(f"--data={request.data}")
+    changed = dict(_changes(case.recipes[recipe.name], recipe))
+    words += [_word(name, value) for name, value in {**changed, **options}.items()]
+    return [
+        *words,
+        f"--protocol={protocol}",
+        f"--seed={request.seed}",
+        f"--seeds={request.seeds}",
+    ]
+
+
+def _changes(base: Recipe, recipe: Recipe) -> Iterator[tuple[str, Any]]:
+    """Names and values of the recipe, and of its training, that are not the base's."""
+    for old, new, kind in ((base, recipe, Recipe), (base.training, recipe.training, Training)):
+        for f in fields(kind):
+            if f.name not in ("summary", "training") and getattr(new, f.name) != getattr(
+                old, f.name
+            ):
+                yield f.name, getattr(new, f.name)
+
+
+def _word(name: str, value: Any) -> str:
+    """An option with its value; ``=`` also where the value begins with a dash or is empty."""
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{option}" if value else f"--no-{option}"
+    text = ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    return f"--{option}={text}"

@@ -1,0 +1,67 @@
+"""What is asked of a training, and the command that asks for it again."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from n3ic.datasets.ns3_tomography import DATASET
+from n3ic.errors import UsageError
+from n3ic.training.recipe import Recipe
+from n3ic.usecases.base import use_case
+from n3ic.usecases.request import TrainRequest, command_words
+
+
+def words(request):
+    case = use_case(request.use_case)
+    return command_words(request, case, request.chosen_recipe(case), request.options, "random")
+
+
+def test_every_changed_value_is_in_the_command():
+    request = TrainRequest(
+        "anomaly",
+        data="-flows.csv",
+        recipe="paper",
+        overrides={
+            "hidden": (16, 8),
+            "batch_norm": True,
+            "output_bias": False,
+            "columns": ("sbytes", "ct_*"),
+            "distill": 0.25,
+            "label_smoothing": 0.1,
+            "epochs": 20,
+            "bits": None,
+        },
+        options={"queue": "0,1"},
+        seed=3,
+        seeds=2,
+    )
+    assert words(request) == [
+        "n3ic", "train", "anomaly", "--recipe=paper", "--data=-flows.csv",
+        "--columns=sbytes,ct_*", "--hidden=16,8", "--batch-norm", "--label-smoothing=0.1",
+        "--distill=0.25", "--queue=0,1", "--protocol=random", "--seed=3", "--seeds=2",
+    ]  # fmt: skip
+
+
+def test_a_recipe_of_ones_own_is_told_by_what_differs():
+    own = replace(use_case("anomaly").recipes["default"], bits=64)
+    assert "--bits=64" in words(TrainRequest("anomaly", recipe=own))
+
+
+def test_what_no_command_line_can_say_has_no_command():
+    assert words(TrainRequest("anomaly", recipe=Recipe("mine", ""))) is None
+    table = DATASET.load().rows(np.arange(100))
+    assert words(TrainRequest("tomography", table=table)) is None
+
+
+@pytest.mark.parametrize("seeds", [{"seed": -1}, {"seed": 2**32}, {"seeds": 0}])
+def test_seeds_that_are_none_are_refused(seeds):
+    with pytest.raises(UsageError, match="seeds"):
+        TrainRequest("anomaly", **seeds)
+
+
+def test_an_unknown_protocol_and_recipe_are_refused():
+    with pytest.raises(UsageError, match="unknown protocol 'monthly'"):
+        TrainRequest("anomaly", protocol="monthly")
+    with pytest.raises(UsageError, match="has no recipe 'nope'; it has default"):
+        TrainRequest("anomaly", recipe="nope").chosen_recipe(use_case("anomaly"))
