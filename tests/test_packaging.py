@@ -54,7 +54,7 @@ def test_the_wheel_holds_the_three_roots_and_their_files(installed):
         "n3ic/exporters/p4/interpreter/grammar.lark",
     ):
         assert (installed / name).is_file(), name
-    assert list(installed.glob("n3ic/exporters/netfpga/rtl/*.v"))
+    assert list(installed.glob("n3ic/exporters/netfpga/*/rtl/*.v"))
     assert not (installed / "datasets").exists()
     assert not (installed / "exporters").exists()
     assert not list(installed.rglob("__pycache__"))

@@ -10,6 +10,14 @@ from n3ic.errors import VerifyError
 from n3ic.model.network import BinaryModel
 
 FILE = "core.json"
+SHARED_RTL = Path(__file__).resolve().parent / "rtl"  # of the executors and the packet path
+
+
+def copy_blocks(out: Path, *folders: Path) -> None:
+    """Copy the hand-written Verilog of folders into ``out/rtl``."""
+    (out / "rtl").mkdir(exist_ok=True)
+    for block in (path for folder in folders for path in sorted(folder.glob("*.v"))):
+        (out / "rtl" / block.name).write_bytes(block.read_bytes())
 
 
 @dataclass(frozen=True)

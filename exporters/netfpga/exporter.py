@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
-from n3ic.exporters.netfpga import estimate, sequential, simulate, size, wrapper
+from n3ic.exporters.netfpga import sequential, unrolled
 from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.render import render
+from n3ic.exporters.netfpga.packet import wrapper
+from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.sequential import size as sequential_size
+from n3ic.exporters.netfpga.tools import simulate, synth
+from n3ic.exporters.netfpga.unrolled import size as unrolled_size
 from n3ic.model.bits import Words
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.network import BinaryModel
@@ -19,9 +23,7 @@ from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, s
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import comment
-
-if TYPE_CHECKING:
-    from n3ic.exporters.netfpga import synth
+from n3ic.targets.templates import render
 
 _PAPER_SHAPE = (256, 32, 16, 2)
 _REPORT_VECTORS = 24
@@ -137,9 +139,11 @@ class NetfpgaExporter(Exporter):
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write Verilog, memory files and README."""
         if options["style"] == "sequential":
-            ports = sequential.write(model, _plan(model, options), out, self.folder / "rtl")
+            ports = sequential.write(model, _plan(model, options), out)
         else:
-            ports = _write_unrolled(model, options, out)
+            ports = unrolled.write(
+                model, out, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
+            )
         sources = sorted(p.relative_to(out).as_posix() for p in (out / "rtl").glob("n3ic_*.v"))
         core = Core(
             style=str(options["style"]),
@@ -149,7 +153,7 @@ class NetfpgaExporter(Exporter):
             **ports,
         )
         core.save(out)
-        wrapper.write(model, options, core, out, self.folder / "rtl")
+        wrapper.write(model, options, core, out)
         values = {
             "shape": model.shape_text,
             "name": comment(model.name),
@@ -162,7 +166,7 @@ class NetfpgaExporter(Exporter):
             "addr": _plan(model, options).address_map if core.write_port else None,
             "classes": [comment(c) for c in model.classes],
         }
-        (out / "README.md").write_text(render("README.md.j2", values))
+        (out / "README.md").write_text(render(self.folder, "README.md.j2", values))
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Simulate the Verilog on packed inputs; latency and rate are seen, not computed."""
@@ -186,8 +190,6 @@ class NetfpgaExporter(Exporter):
         resources = _estimate(model, options)
         figures += self._resources(model, resources)
         if options["synth"]:
-            from n3ic.exporters.netfpga import synth
-
             figures += self._resources(model, synth.synthesise(directory), prefix="yosys.")
             clock = synth.fmax_ecp5(directory)
             figures.append(Figure("fmax.ecp5", clock.mhz, "MHz", "measured", clock.source))
@@ -213,7 +215,7 @@ class NetfpgaExporter(Exporter):
         options: Mapping[str, OptionValue],
         say: Callable[[str], None],
     ) -> None:
-        """Execution a virtual card between two TAP devices until Ctrl-C; see :mod:`.tap`.
+        """Run a virtual card between two TAP devices until Ctrl-C; see :mod:`.packet.tap`.
 
         Args:
             directory: an export directory of this target.
@@ -226,7 +228,7 @@ class NetfpgaExporter(Exporter):
             MissingDependencyError: this machine lacks a tool or ``/dev/net/tun``.
             N3icError: this process is not root, or a device of that name exists.
         """
-        from n3ic.exporters.netfpga import tap
+        from n3ic.exporters.netfpga.packet import tap
 
         names = {"tap": "n3ic0", "peer": "n3ic1", "netns": ""}
         unknown = sorted(set(options) - set(names))
@@ -248,9 +250,7 @@ class NetfpgaExporter(Exporter):
         """The paper's figures, where they are about this shape."""
         return self.device.paper if model.shape == _PAPER_SHAPE else {}
 
-    def _resources(
-        self, model: BinaryModel, used: synth.Resources, prefix: str = ""
-    ) -> list[Figure]:
+    def _resources(self, model: BinaryModel, used: Resources, prefix: str = "") -> list[Figure]:
         """Figures of what a core takes, with its share of the device."""
         paper, limits = self._paper(model), self.device.limits
         rows = (
@@ -269,36 +269,16 @@ class NetfpgaExporter(Exporter):
         ]
 
 
-def _estimate(model: BinaryModel, options: Options) -> synth.Resources:
+def _estimate(model: BinaryModel, options: Options) -> Resources:
     """What the core takes, without a tool."""
     if options["style"] == "sequential":
-        return size.resources(_plan(model, options))
-    return estimate.estimate(
+        return sequential_size.resources(_plan(model, options))
+    return unrolled_size.estimate(
         model, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
     )
 
 
-def _write_unrolled(model: BinaryModel, options: Options, out: Path) -> dict[str, Any]:
-    """Write the unrolled core below ``out``; returns the widths of its ports."""
-    from n3ic.exporters.netfpga import unrolled
-
-    (out / "rtl").mkdir()
-    texts = unrolled.generate(
-        model, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
-    )
-    for name, text in texts.items():
-        (out / "rtl" / name).write_text(text)
-    return {
-        "class_w": unrolled.class_width(model),
-        "score_w": unrolled.score_width(model),
-        "trace_w": sum(layer.n_outputs for layer in model.hidden),
-        "write_port": False,
-        "wr_aw": 0,
-        "wr_dw": 0,
-    }
-
-
-def _plan(model: BinaryModel, options: Mapping[str, Any]) -> sequential.Plan:
+def _plan(model: BinaryModel, options: Mapping[str, Any]) -> sequential.SequentialLayout:
     return sequential.plan(
         model,
         packing=cast(sequential.Packing, options["packing"]),

@@ -8,23 +8,14 @@ from typing import Any
 from n3ic.exporters.netfpga.unrolled.netlist import TRUE, Netlist, Table
 from n3ic.exporters.netfpga.unrolled.network import Network
 from n3ic.exporters.netfpga.unrolled.schedule import Schedule
+from n3ic.targets.templates import render
 
 FOLDER = Path(__file__).resolve().parent
 
 
 def core_text(network: Network, plan: Schedule, *, shape: str) -> str:
     """The file ``n3ic_core.v``."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,  # noqa: S701 - Verilog, no HTML
-    )
-    return environment.get_template("n3ic_core.v.j2").render(_values(network, plan, shape))
+    return render(FOLDER, "n3ic_core.v.j2", _values(network, plan, shape))
 
 
 def _values(network: Network, plan: Schedule, shape: str) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """The simulation: its options, what is missing where, and that it makes the bundled trace."""
 
+import runpy
 import shutil
 import subprocess
 
 import numpy as np
 import pytest
 
-from n3ic.datasets.ns3_tomography import DATASET, regenerate, simulate
+from n3ic.datasets.ns3_tomography import DATASET, simulate
 from n3ic.datasets.ns3_tomography.simulate import Simulation
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
 
@@ -113,7 +114,8 @@ def test_runs_side_by_side_are_those_one_after_the_other(tmp_path):
 
 
 @needs_ns3
-def test_the_same_seed_gives_the_bundled_trace(tmp_path, monkeypatch):
+def test_the_same_seed_gives_the_bundled_trace(tmp_path, monkeypatch, repository):
+    script = runpy.run_path(str(repository / "scripts" / "regenerate_tomography.py"))
     header = DATASET.load().trace_header
     if simulate.ns3_version() != header["ns3"]:
         pytest.skip(f"needs libns3-dev {header['ns3']}, which made the bundled trace")
@@ -122,7 +124,7 @@ def test_the_same_seed_gives_the_bundled_trace(tmp_path, monkeypatch):
     seconds = 3.0
     bundled = DATASET.load()
     made = simulate.simulate(
-        Simulation(**{**vars(regenerate.SIMULATION), "duration": seconds, "run": 2})
+        Simulation(**{**vars(script["SIMULATION"]), "duration": seconds, "run": 2})
     )
     start = header["runs"][0]["rows"]
     rows = slice(start, start + len(made))

@@ -14,7 +14,7 @@ from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStream
 
 from n3ic.exporters.netfpga import EXPORTER, sequential
 from n3ic.exporters.netfpga.exporter import _plan
-from n3ic.exporters.netfpga.wrapper import packet_format
+from n3ic.exporters.netfpga.packet.wrapper import packet_format
 from n3ic.model.bits import Words, pack, unpack
 from n3ic.model.network import BinaryModel
 from n3ic.targets.manifest import read_manifest

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.errors import ExportError, UsageError, VerifyError
-from n3ic.exporters.netfpga import EXPORTER, sequential, simulate
+from n3ic.exporters.netfpga import EXPORTER, sequential
 from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.tools import simulate
 from n3ic.model.bits import unpack
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference

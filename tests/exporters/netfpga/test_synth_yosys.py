@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from n3ic.errors import MissingDependencyError
-from n3ic.exporters.netfpga import synth, unrolled
+from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.estimate import estimate
-from n3ic.exporters.netfpga.synth import Resources, count
+from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.tools import synth
+from n3ic.exporters.netfpga.tools.synth import count
 from n3ic.exporters.netfpga.unrolled.sites import pairs
+from n3ic.exporters.netfpga.unrolled.size import estimate
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
-from n3ic.exporters.netfpga.tap import VirtualNic, nic
+from n3ic.exporters.netfpga.packet import tap
+from n3ic.exporters.netfpga.packet.tap import VirtualNic
 from n3ic.model.bits import pack
 from n3ic.model.random_models import random_model
 from n3ic.targets.directory import export
@@ -23,10 +24,10 @@ SHAPE = (40, 8, 4, 3)
 
 def _can_run() -> str:
     try:
-        nic.require()
+        tap.require()
         name = f"n3t{os.getpid()}"
-        nic._ip("netns", "add", name)
-        nic._ip("netns", "del", name)
+        tap._ip("netns", "add", name)
+        tap._ip("netns", "del", name)
     except N3icError as error:
         return str(error)
     return ""
@@ -125,12 +126,12 @@ def test_names_are_checked(tmp_path: Path) -> None:
 def test_missing_things_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "verilator" else name)
     with pytest.raises(MissingDependencyError, match="apt install verilator"):
-        nic.require()
+        tap.require()
     monkeypatch.setattr(shutil, "which", lambda name: name)
-    monkeypatch.setattr(nic, "TUN", Path("/nowhere/tun"))
+    monkeypatch.setattr(tap, "TUN", Path("/nowhere/tun"))
     with pytest.raises(MissingDependencyError, match="modprobe tun"):
-        nic.require()
-    monkeypatch.setattr(nic, "TUN", Path("/"))
+        tap.require()
+    monkeypatch.setattr(tap, "TUN", Path("/"))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(N3icError, match="root"):
-        nic.require()
+        tap.require()

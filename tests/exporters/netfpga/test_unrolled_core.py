@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.errors import UsageError
-from n3ic.exporters.netfpga import simulate, unrolled
+from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.simulate import run_core
+from n3ic.exporters.netfpga.tools import simulate
+from n3ic.exporters.netfpga.tools.simulate import run_core
 from n3ic.exporters.netfpga.unrolled.network import Network
 from n3ic.exporters.netfpga.unrolled.sites import pairs
 from n3ic.model.bits import unpack

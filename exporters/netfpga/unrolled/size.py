@@ -10,7 +10,7 @@ from collections import defaultdict
 from itertools import pairwise
 
 from n3ic.exporters.netfpga import unrolled
-from n3ic.exporters.netfpga.synth import Resources
+from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.unrolled.netlist import TRUE
 from n3ic.exporters.netfpga.unrolled.sites import pairs
 from n3ic.model.network import BinaryModel

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import UsageError
-from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.render import render
+from n3ic.exporters.netfpga.core import SHARED_RTL, Core, copy_blocks
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options
 from n3ic.targets.identifiers import comment
+from n3ic.targets.templates import render
 
 ETHERNET_BYTES = 14
 UDP_PAYLOAD = 42  # Ethernet, IPv4 without options, UDP
 HEADER_BYTES = 12  # next type (2), model (4), class (2), margin (4); the P4 target's header
 RESULT_BYTES = 10  # model, class, margin
 MAX_OFFSET = 2048
-BLOCKS = ("n3ic_axis", "n3ic_fifo", "n3ic_packet_fifo")
+FOLDER = Path(__file__).resolve().parent
 
 OPTIONS = (
     Option(
@@ -125,13 +125,12 @@ def input_width(model: BinaryModel, options: Options) -> int:
     return model.input.n_bits
 
 
-def write(model: BinaryModel, options: Options, core: Core, out: Path, rtl: Path) -> None:
+def write(model: BinaryModel, options: Options, core: Core, out: Path) -> None:
     """Write the packet path and the input stage below ``out``."""
     form = packet_format(model, options)
     features = options["input-stage"] == "features"
     folder = out / "rtl"
-    for block in BLOCKS:
-        (folder / f"{block}.v").write_bytes((rtl / f"{block}.v").read_bytes())
+    copy_blocks(out, SHARED_RTL, FOLDER / "rtl")
     if features:
         (folder / "n3ic_features.v").write_text(features_text(model))
     values = {
@@ -149,7 +148,7 @@ def write(model: BinaryModel, options: Options, core: Core, out: Path, rtl: Path
         "result_at": form.result_at,
         "digest": model.digest[:8],
     }
-    (folder / "n3ic_top.v").write_text(render("n3ic_top.v.j2", values))
+    (folder / "n3ic_top.v").write_text(render(FOLDER, "n3ic_top.v.j2", values))
 
 
 def features_text(model: BinaryModel) -> str:
@@ -176,5 +175,5 @@ def features_text(model: BinaryModel) -> str:
         for i, (first, f) in enumerate(zip(spec.offsets, spec.fields, strict=True))
     ]
     return render(
-        "n3ic_features.v.j2", {"n_in": spec.n_bits, "features": features, "fields": fields}
+        FOLDER, "n3ic_features.v.j2", {"n_in": spec.n_bits, "features": features, "fields": fields}
     )

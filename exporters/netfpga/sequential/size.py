@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from n3ic.exporters.netfpga.sequential import LayerPlan, Plan, clog2, distributed_luts
-from n3ic.exporters.netfpga.synth import Resources
+from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.sequential.layout import (
+    LayerLayout,
+    SequentialLayout,
+    clog2,
+    distributed_luts,
+)
 
 TAG_BITS = 8
 # What is left beside counters, comparators and memories: fitted to Yosys on five shapes.
@@ -12,7 +17,7 @@ CORE_LUTS = 40
 SITES_OF_LUTS = 0.72  # two small tables share a site
 
 
-def resources(layout: Plan) -> Resources:
+def resources(layout: SequentialLayout) -> Resources:
     """What the executors of a layout take, estimated."""
     one = sum(_layer_luts(p, tables=layout.tables) for p in layout.layers) + 4 * layout.score_w
     tags = distributed_luts(1 << layout.depth_w, TAG_BITS)
@@ -29,7 +34,7 @@ def resources(layout: Plan) -> Resources:
     )
 
 
-def _layer_luts(p: LayerPlan, *, tables: bool) -> float:
+def _layer_luts(p: LayerLayout, *, tables: bool) -> float:
     memory = 0 if p.block else distributed_luts(2 << p.row_w, 32 * p.row_words)
     memory *= 2 if p.masked else 1
     side = 0 if p.block_side else p.lanes * distributed_luts(2 << p.group_w, p.count_w)
@@ -54,7 +59,7 @@ def _count(n: int) -> float:
     return 3 * groups + 3 * _count(groups) + 2 * clog2(groups + 1)
 
 
-def _layer_ffs(p: LayerPlan) -> int:
+def _layer_ffs(p: LayerLayout) -> int:
     groups = -(-p.part // 3)
     popcount = 4 * groups + 20
     return p.n + 2 * p.m + 2 * 32 * p.row_words + p.lanes * popcount + 60

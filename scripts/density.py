@@ -1,6 +1,7 @@
+#!/usr/bin/env python3
 """Accuracy against size: one network trained at several densities, and what each takes.
 
-``python -m n3ic.exporters.netfpga.density --data PATH`` prints the table as Markdown.
+``scripts/density.py --data PATH`` prints the table as Markdown.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from n3ic.exporters.netfpga import synth, unrolled
+from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.estimate import estimate
-from n3ic.exporters.netfpga.synth import Resources
+from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.tools import synth
+from n3ic.exporters.netfpga.unrolled.size import estimate
 from n3ic.model.network import BinaryModel
 from n3ic.plugins import load
+from n3ic.runs.experiment import train
 
 DENSITIES = (1.0, 0.5, 0.25, 0.125)
 
@@ -70,8 +73,6 @@ def bench_density(
         DataError: the files are not what they should be.
         MissingDependencyError: Yosys is not installed.
     """
-    from n3ic.runs.experiment import train
-
     case = load("n3ic.usecases", usecase)
     source = load("n3ic.datasets", case.default if data is None else case.dataset)
     table = source.load(data)

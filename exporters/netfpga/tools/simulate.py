@@ -24,7 +24,7 @@ from n3ic.targets.base import Execution
 from n3ic.targets.figures import Figure
 
 Simulator = Literal["auto", "verilator", "icarus"]
-SIM = Path(__file__).resolve().parent / "sim"
+BENCH = Path(__file__).resolve().parent / "bench"
 TAG_W = 16
 ALONE = 8  # vectors that run one at a time, for the latency
 SHORT_RUN = 3_000_000  # vectors x weights that Icarus computes faster than a C++ build takes
@@ -70,7 +70,7 @@ def version(simulator: Literal["verilator", "icarus"]) -> str:
 
 
 def call(command: Sequence[str], cwd: Path, seconds: int, what: str) -> str:
-    """Execution a tool and return its output.
+    """Run a tool and return its output.
 
     Raises:
         VerifyError: it failed or took too long; with the end of what it said.
@@ -114,7 +114,7 @@ class Observed:
 def run_core(
     directory: Path, model: BinaryModel, words: Words, simulator: Simulator = "auto"
 ) -> Observed:
-    """Execution the core of an export directory on packed inputs.
+    """Run the core of an export directory on packed inputs.
 
     Args:
         directory: an export directory; it is read and not changed.
@@ -159,7 +159,7 @@ def run_features(
     features: Mapping[str, Any],
     simulator: Simulator = "auto",
 ) -> Words:
-    """Execution the input stage of an export directory on integer features.
+    """Run the input stage of an export directory on integer features.
 
     Args:
         directory: an export directory with ``--input-stage features``.
@@ -223,8 +223,8 @@ def _compile(
     defines: Sequence[str],
     sources: Sequence[str],
 ) -> list[str]:
-    """Compile a test bench of ``sim/``; returns the command that runs it."""
-    files = [str(SIM / f"{bench}.v"), *sources]
+    """Compile a test bench of ``bench/``; returns the command that runs it."""
+    files = [str(BENCH / f"{bench}.v"), *sources]
     common = [f"-D{d}" for d in defines]
     if simulator == "verilator":
         command = [
@@ -232,7 +232,7 @@ def _compile(
             "--top-module", bench, "--prefix", "Vbench", "--Mdir", str(work / "obj"),
             "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0",
             *common, *(f"-G{k}={v}" for k, v in parameters.items()),
-            *files, str(SIM / "clock.cpp"),
+            *files, str(BENCH / "clock.cpp"),
         ]  # fmt: skip
         call(command, work, BUILD_SECONDS, "the build with Verilator")
         return [str(work / "obj" / "Vbench")]

@@ -1,4 +1,5 @@
-"""Simulate the bundled trace anew: ``python -m n3ic.datasets.ns3_tomography.regenerate [FILE]``."""
+#!/usr/bin/env python3
+"""Simulate the bundled trace anew: ``scripts/regenerate_tomography.py [FILE]``."""
 
 from __future__ import annotations
 

@@ -1,0 +1,75 @@
+"""The sequential executor: weights in block RAM, one row of neurons a clock.
+
+The paper's design (section 4.3). Python decides how neurons lie in the rows of the memories and
+fills the parameters of the hand-written blocks in ``rtl/``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from n3ic.exporters.netfpga.core import SHARED_RTL, copy_blocks
+from n3ic.exporters.netfpga.sequential.images import Image, images, writes
+from n3ic.exporters.netfpga.sequential.layout import Packing, SequentialLayout, plan
+from n3ic.model.bits import WORD_BITS
+from n3ic.model.network import BinaryModel
+from n3ic.targets.templates import render
+
+FOLDER = Path(__file__).resolve().parent
+
+
+def write(model: BinaryModel, layout: SequentialLayout, out: Path) -> dict[str, Any]:
+    """Write Verilog and memory files below ``out``.
+
+    Args:
+        model: the network.
+        layout: the executor's sizes.
+        out: the export directory.
+
+    Returns:
+        The widths of the core's ports, for the testbench and the wrapper.
+    """
+    copy_blocks(out, SHARED_RTL, FOLDER / "rtl")
+    (out / "mem").mkdir(exist_ok=True)
+    values = {
+        "shape": model.shape_text,
+        "n_in": layout.layers[0].n,
+        "n_classes": layout.n_classes,
+        "class_w": layout.class_w,
+        "score_w": layout.score_w,
+        "trace_w": layout.trace_w,
+        "addr": layout.address_map,
+        "layers": layout.layers,
+        "modules": layout.modules,
+        "depth_w": layout.depth_w,
+        "tables": layout.tables,
+    }
+    for name in ("n3ic_executor", "n3ic_core"):
+        (out / "rtl" / f"{name}.v").write_text(render(FOLDER, f"{name}.v.j2", values))
+    for image in images(model, layout):
+        rows = _both_banks(image)
+        (out / "mem" / f"{image.name}.mem").write_text("\n".join(rows) + "\n")
+        coe = "memory_initialization_radix=16;\nmemory_initialization_vector=\n"
+        (out / "mem" / f"{image.name}.coe").write_text(coe + ",\n".join(rows) + ";\n")
+    digits = -(-layout.address_map.width // 4)
+    lines = [f"{address:0{digits}x} {word:08x}" for address, word in writes(model, layout)]
+    (out / "mem" / "update.hex").write_text("\n".join(lines) + "\n")
+    return {
+        "class_w": layout.class_w,
+        "score_w": layout.score_w,
+        "trace_w": layout.trace_w,
+        "write_port": True,
+        "wr_aw": layout.address_map.width,
+        "wr_dw": WORD_BITS,
+    }
+
+
+def _both_banks(image: Image) -> list[str]:
+    """Rows of both banks in hexadecimal, the highest word first."""
+    bank = ["".join(f"{int(w):08x}" for w in row[::-1]) for row in image.words]
+    blank = "0" * len(bank[0])
+    return 2 * (bank + [blank] * ((1 << image.row_w) - len(bank)))
+
+
+__all__ = ["Packing", "SequentialLayout", "images", "plan", "write", "writes"]

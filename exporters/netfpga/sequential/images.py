@@ -1,0 +1,93 @@
+"""What the memories of the sequential executor hold, and the writes that put it there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import ExportError
+from n3ic.exporters.netfpga.sequential.layout import LayerLayout, SequentialLayout
+from n3ic.model.bits import Words
+from n3ic.model.layers import Connections, HiddenLayer
+from n3ic.model.network import BinaryModel
+
+
+@dataclass(frozen=True, eq=False)
+class Image:
+    """One bank of one memory.
+
+    Attributes:
+        layer: the layer's index.
+        kind: 0 weights, 1 masks, 2 thresholds or biases.
+        name: file name without its ending.
+        words: uint32 array of shape ``(rows, words of a row)``.
+        row_w: address bits of a row.
+    """
+
+    layer: int
+    kind: int
+    name: str
+    words: Words
+    row_w: int
+
+
+def images(model: BinaryModel, layout: SequentialLayout) -> list[Image]:
+    """The contents of all memories.
+
+    Raises:
+        ExportError: the model has another shape than the layout, masks that it lacks, or biases
+            that its scores cannot hold.
+    """
+    expected = tuple((p.n, p.m) for p in layout.layers)
+    if tuple((c.n_inputs, c.n_outputs) for c in model.layers) != expected:
+        shape = "-".join(str(n) for n in (expected[0][0], *(m for _, m in expected)))
+        raise ExportError(f"the executor computes {shape}, the model is {model.shape_text}")
+    out = []
+    for p, layer in zip(layout.layers, model.layers, strict=True):
+        if layer.mask is not None and not p.masked:
+            raise ExportError(f"layer {p.index} has a mask, the executor's layer has none")
+        out.append(_image(p, 0, "weights", _rows(p, layer.weight_words, fill=0xFFFFFFFF)))
+        if p.masked:
+            out.append(_image(p, 1, "masks", _rows(p, layer.mask_words, fill=0)))
+        values, name = _side(layer)
+        side = np.zeros(p.groups * p.lanes, dtype=np.int64)
+        side[: p.m] = values
+        if p.output and np.abs(side).max() + p.n >= 1 << (layout.score_w - 1):
+            raise ExportError(f"biases up to {np.abs(side).max()} need wider scores")
+        words = (side & 0xFFFFFFFF).astype(np.uint32).reshape(p.groups, p.lanes)
+        out.append(_image(p, 2, name, words))
+    return out
+
+
+def _side(layer: Connections) -> tuple[NDArray[np.int32], str]:
+    if isinstance(layer, HiddenLayer):
+        return layer.thresholds, "thresholds"
+    return layer.bias, "biases"  # type: ignore[attr-defined]
+
+
+def _image(p: LayerLayout, kind: int, name: str, words: Words) -> Image:
+    row_w = p.group_w if kind == 2 else p.row_w
+    return Image(p.index, kind, f"layer{p.index}_{name}", words, row_w)
+
+
+def _rows(p: LayerLayout, words: Words, fill: int) -> Words:
+    """Words of the neurons as rows of the memory."""
+    neurons = np.full((p.groups * p.lanes, p.chunks * p.lane_words), fill, dtype=np.uint32)
+    neurons[: p.m, : words.shape[1]] = words
+    return neurons.reshape(p.rows, p.row_words)
+
+
+def writes(model: BinaryModel, layout: SequentialLayout) -> list[tuple[int, int]]:
+    """Addresses and words that put a model into the free bank through the write port.
+
+    Raises:
+        ExportError: as :func:`images`.
+    """
+    return [
+        (layout.address_map.address(image.layer, image.kind, row, column), int(word))
+        for image in images(model, layout)
+        for row, words in enumerate(image.words)
+        for column, word in enumerate(words)
+    ]

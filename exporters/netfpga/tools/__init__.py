@@ -1,0 +1,1 @@
+"""What runs and measures the Verilog: simulators, synthesis, place and route."""
