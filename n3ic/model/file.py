@@ -1,167 +1,156 @@
-"""The model file: safetensors with one metadata entry; see docs/reference/formats.md.
+"""The container of a model file: tensors and one JSON header, checked as a whole.
 
-No pickle, versioned, every shape checked on load. The same model gives the same bytes.
+A safetensors file with one metadata entry; see docs/reference/formats.md. No pickle. What the
+header and the tensors mean is the business of the model's family; the container knows bytes,
+bounds, versions and the checksum. The same content gives the same bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import stat
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
+from safetensors.numpy import load, save
 
-from n3ic.errors import ModelError
-from n3ic.model.bits import pack, unpack
-from n3ic.model.inputs import InputSpec
-from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
-from n3ic.model.network import BinaryModel
-from n3ic.util.files import write_atomic
+from n3ic.errors import ModelError, N3icWarning
 
-FORMAT = "n3ic-binary-model"
-VERSION = 1
+FORMAT = "n3ic-model"
+VERSION = 2
 MAX_FILE_BYTES = 256 << 20
+_FORMAT_1 = "n3ic-binary-model"  # the format's name in version 1, which had no checksum
 _KEY = "n3ic"  # one entry: safetensors does not keep an order between several
+_NO_CHECKSUM = b"0" * 64
 
 
-def dump(model: BinaryModel) -> bytes:
-    """Bytes of the model file."""
-    tensors: dict[str, NDArray[Any]] = {}
-    for i, layer in enumerate(model.layers):
-        tensors[f"layer.{i}.weights"] = layer.weight_words
-        if layer.mask is not None:
-            tensors[f"layer.{i}.mask"] = layer.mask_words
-    for i, hidden in enumerate(model.hidden):
-        tensors[f"layer.{i}.thresholds"] = hidden.thresholds
-    tensors[f"layer.{len(model.hidden)}.bias"] = model.output.bias
-    header = {
+class Tensors:
+    """The tensors of a file; each is taken with the type and the shape that it must have."""
+
+    def __init__(self, tensors: Mapping[str, NDArray[Any]]) -> None:
+        self._left = dict(tensors)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
+    def take(self, name: str, dtype: type[np.generic], shape: tuple[int, ...]) -> NDArray[Any]:
+        """The tensor of that name.
+
+        Raises:
+            ModelError: it is missing, or has another type or shape.
+        """
+        if name not in self._left:
+            raise ModelError(f"tensor {name} is missing")
+        array = self._left.pop(name)
+        if array.dtype != dtype or array.shape != shape:
+            raise ModelError(
+                f"tensor {name}: expected {np.dtype(dtype)} {shape}, "
+                f"got {array.dtype} {array.shape}"
+            )
+        return array
+
+    def close(self) -> None:
+        """Check that nothing is left.
+
+        Raises:
+            ModelError: the file holds a tensor that was not taken.
+        """
+        if self._left:
+            raise ModelError(f"unknown tensor {min(self._left)}")
+
+
+def pack_file(family: str, header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> bytes:
+    """Bytes of a model file.
+
+    Args:
+        family: what kind of model it is, such as ``binary-network``.
+        header: what is no tensor: plain data for JSON.
+        tensors: arrays by name.
+    """
+    full = {
+        **header,
         "format": FORMAT,
         "version": VERSION,
-        "name": model.name,
-        "shape": list(model.shape),
-        "classes": list(model.classes),
-        "input": model.input.to_dict(),
-        "provenance": {str(k): str(v) for k, v in model.provenance.items()},
+        "family": family,
+        "checksum": _NO_CHECKSUM.decode(),
     }
-    text = json.dumps(header, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(full, sort_keys=True, separators=(",", ":"))
     writable = {k: np.ascontiguousarray(v) for k, v in sorted(tensors.items())}
-    return bytes(save_tensors(writable, metadata={_KEY: text}))
+    data = bytes(save(writable, metadata={_KEY: text}))
+    return data.replace(_NO_CHECKSUM, hashlib.sha256(data).hexdigest().encode(), 1)  # sorts first
 
 
-def parse(data: bytes, source: str = "model file") -> BinaryModel:
-    """Read the bytes of a model file.
+def unpack_file(data: bytes, source: str) -> tuple[dict[str, Any], Tensors]:
+    """Header and tensors of a model file's bytes.
+
+    Args:
+        data: the bytes.
+        source: what to call them in errors.
 
     Raises:
         ModelError: the bytes are damaged, foreign, or of a newer version.
+
+    Warns:
+        N3icWarning: a file of version 1, which has no checksum.
     """
     try:
-        tensors = load_tensors(data)
+        tensors = load(data)
         header_size = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + header_size]).get("__metadata__", {})
         header = json.loads(metadata[_KEY])
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-        raise ModelError(f"{source}: not an n3ic model, or damaged ({_short(e)})") from e
-    try:
-        if header["format"] != FORMAT:
-            raise ModelError(f"{source}: not an n3ic model (format {header['format']!r})")
-        if header["version"] != VERSION:
-            raise ModelError(
-                f"{source}: version {header['version']!r}, this n3ic reads version {VERSION}; "
-                "a newer n3ic may read it"
-            )
-        return _build(header, tensors)
-    except ModelError as error:
-        raise ModelError(f"{source}: {str(error).removeprefix(f'{source}: ')}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise ModelError(f"{source}: damaged model ({_short(error)})") from error
+        raise ModelError(f"{source}: not an n3ic model, or damaged ({short(e)})") from e
+    if not isinstance(header, dict):
+        raise ModelError(f"{source}: not an n3ic model, or damaged (its header is no object)")
+    kind, version = header.get("format"), header.get("version")
+    if kind not in (FORMAT, _FORMAT_1):
+        raise ModelError(f"{source}: not an n3ic model (format {kind!r})")
+    if (kind, version) == (_FORMAT_1, 1):
+        warnings.warn(
+            f"{source}: a model of n3ic 0.1, whose files have no checksum: damage may go "
+            "unnoticed (see docs/reference/formats.md)",
+            N3icWarning,
+            stacklevel=2,
+        )
+        return header | {"family": "binary-network"}, Tensors(tensors)
+    if (kind, version) != (FORMAT, VERSION):
+        raise ModelError(
+            f"{source}: version {version!r}, this n3ic reads versions 1 and {VERSION}; "
+            "a newer n3ic may read it"
+        )
+    checksum = str(header.get("checksum")).encode()
+    blank = data.replace(checksum, _NO_CHECKSUM, 1)
+    if hashlib.sha256(blank).hexdigest().encode() != checksum:
+        raise ModelError(f"{source}: damaged: its checksum does not match its content")
+    return header, Tensors(tensors)
 
 
-def save(model: BinaryModel, path: str | Path) -> None:
-    """Write the model file, whole or not at all."""
-    write_atomic(path, dump(model))
+def read_file(path: str | Path) -> bytes:
+    """Bytes of a model file.
 
-
-def load(path: str | Path) -> BinaryModel:
-    """Read a model file; see :meth:`BinaryModel.load`."""
+    Raises:
+        ModelError: it cannot be read, is no regular file, or is too large for a model.
+    """
     file = Path(path)
     try:
-        if file.stat().st_size > MAX_FILE_BYTES:
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode):
+            what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
+            raise ModelError(f"cannot read the model {file}: it is {what}")
+        if found.st_size > MAX_FILE_BYTES:
             raise ModelError(f"{file}: larger than {MAX_FILE_BYTES >> 20} MiB, not a model")
-        data = file.read_bytes()
+        return file.read_bytes()
     except OSError as error:
         raise ModelError(f"cannot read the model {file}: {error.strerror or error}") from error
-    return parse(data, str(file))
 
 
-def _build(header: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> BinaryModel:
-    shape = header["shape"]
-    if (
-        not isinstance(shape, list)
-        or len(shape) < 2
-        or any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in shape)
-    ):
-        raise ModelError(f"bad shape {shape!r}")
-    used: set[str] = set()
-
-    def take(name: str, dtype: type[np.generic], expected: tuple[int, ...]) -> NDArray[Any]:
-        if name not in tensors:
-            raise ModelError(f"tensor {name} is missing")
-        array = tensors[name]
-        if array.dtype != dtype or array.shape != expected:
-            raise ModelError(
-                f"tensor {name}: expected {np.dtype(dtype)} {expected}, "
-                f"got {array.dtype} {array.shape}"
-            )
-        used.add(name)
-        return array
-
-    def connections(i: int) -> Connections:
-        inputs, outputs = shape[i], shape[i + 1]
-        packed = (outputs, -(-inputs // 32))
-        words = take(f"layer.{i}.weights", np.uint32, packed)
-        weights = unpack(words, inputs)
-        if not np.array_equal(pack(weights, pad=1), words):
-            raise ModelError(f"layer {i}: pad bits of the weights are not 1")
-        mask = None
-        if f"layer.{i}.mask" in tensors:
-            mask_words = take(f"layer.{i}.mask", np.uint32, packed)
-            mask = unpack(mask_words, inputs)
-            if not np.array_equal(pack(mask), mask_words):
-                raise ModelError(f"layer {i}: pad bits of the mask are not 0")
-        return Connections(weights, mask=mask)
-
-    last = len(shape) - 2
-    hidden = []
-    for i in range(last):
-        c = connections(i)
-        thresholds = take(f"layer.{i}.thresholds", np.int32, (shape[i + 1],))
-        hidden.append(HiddenLayer(c.weights, mask=c.mask, thresholds=thresholds))
-    c = connections(last)
-    bias = take(f"layer.{last}.bias", np.int32, (shape[-1],))
-    unknown = sorted(set(tensors) - used)
-    if unknown:
-        raise ModelError(f"unknown tensor {unknown[0]}")
-    classes, provenance, name = header["classes"], header["provenance"], header["name"]
-    if not isinstance(classes, list) or not isinstance(provenance, dict):
-        raise ModelError("bad classes or provenance")
-    if not isinstance(name, str) or any(
-        not isinstance(v, str) for pair in provenance.items() for v in pair
-    ):
-        raise ModelError("names and provenance must be text")
-    return BinaryModel(
-        input=InputSpec.from_dict(header["input"]),
-        hidden=tuple(hidden),
-        output=OutputLayer(c.weights, mask=c.mask, bias=bias),
-        classes=tuple(classes),
-        name=name,
-        provenance=provenance,
-    )
-
-
-def _short(error: BaseException) -> str:
+def short(error: BaseException) -> str:
+    """An error of a library in a few words."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:120]}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from typing import Any, Literal
 
 import numpy as np
@@ -56,6 +57,14 @@ class Field:
             raise ModelError(f"{where}: clamp {self.clamp} is not in 1..2^32-1")
         if not (np.isfinite(self.scale) and self.scale > 0):
             raise ModelError(f"{where}: scale {self.scale} is not a positive number")
+        # One value has one type, so that equal fields have equal bytes in a file.
+        object.__setattr__(self, "scale", float(self.scale))
+        try:
+            object.__setattr__(self, "width", index(self.width))
+            object.__setattr__(self, "clamp", index(self.clamp))
+            object.__setattr__(self, "cuts", tuple(index(c) for c in self.cuts))
+        except TypeError as error:
+            raise ModelError(f"{where}: width, clamp and cuts are integers") from error
         if self.kind == "binary":
             if not 1 <= self.width <= 32:
                 raise ModelError(f"{where}: a binary field has 1 to 32 bits, got {self.width}")
@@ -146,6 +155,7 @@ class InputSpec:
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", tuple(self.fields))
         if not self.fields:
             raise ModelError("an input needs at least one field")
         if self.n_bits > MAX_INPUT_BITS:
@@ -244,7 +254,7 @@ class InputSpec:
                     for f in data["fields"]
                 )
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ModelError(f"not an input spec: {error!r}") from error
 
 

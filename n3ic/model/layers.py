@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
-from n3ic.model.bits import Bits, Words, pack, pad_mask, word_count
-
-if TYPE_CHECKING:
-    pass
+from n3ic.model.bits import Bits, Words, pack, pad_mask, unpack, word_count
+from n3ic.model.file import Tensors
 
 MAX_NEURONS = 1 << 16
 _CHUNK_CELLS = 1 << 22  # cells of the (rows, neurons, words) block that numpy holds at once
@@ -89,6 +87,13 @@ class Connections:
             return _frozen(np.tile(pad_mask(self.n_inputs), (self.n_outputs, 1)), np.uint32)
         return _frozen(pack(self.mask), np.uint32)
 
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """The layer as arrays for a file, by name."""
+        out: dict[str, NDArray[Any]] = {"weights": self.weight_words}
+        if self.mask is not None:
+            out["mask"] = self.mask_words
+        return out
+
     def popcounts(self, inputs: Words) -> NDArray[np.int32]:
         """``popcount(XNOR(w, x) & mask)`` of every neuron on every row.
 
@@ -133,6 +138,26 @@ class HiddenLayer(Connections):
             )
         object.__setattr__(self, "thresholds", _frozen(thresholds, np.int32))
 
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """The layer as arrays for a file, by name."""
+        return super().tensors() | {"thresholds": self.thresholds}
+
+    @classmethod
+    def from_tensors(cls, tensors: Tensors, prefix: str, shape: tuple[int, int]) -> HiddenLayer:
+        """Read what :meth:`tensors` wrote under names that begin with ``prefix``.
+
+        Args:
+            tensors: the file's tensors.
+            prefix: such as ``layer.0.``.
+            shape: ``(outputs, inputs)``.
+
+        Raises:
+            ModelError: a tensor is missing or is not what it should be.
+        """
+        weights, mask = _read_connections(tensors, prefix, shape)
+        thresholds = tensors.take(f"{prefix}thresholds", np.int32, shape[:1])
+        return cls(weights, mask=mask, thresholds=thresholds)
+
     def fire(self, inputs: Words) -> Words:
         """Packed output bits of packed input bits, pad bits 0."""
         return pack(self.popcounts(inputs) >= self.thresholds)
@@ -157,6 +182,34 @@ class OutputLayer(Connections):
             raise ModelError("a bias is below 2^24 in size")
         object.__setattr__(self, "bias", _frozen(bias, np.int32))
 
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """The layer as arrays for a file, by name."""
+        return super().tensors() | {"bias": self.bias}
+
+    @classmethod
+    def from_tensors(cls, tensors: Tensors, prefix: str, shape: tuple[int, int]) -> OutputLayer:
+        """Read what :meth:`tensors` wrote; as :meth:`HiddenLayer.from_tensors`."""
+        weights, mask = _read_connections(tensors, prefix, shape)
+        return cls(weights, mask=mask, bias=tensors.take(f"{prefix}bias", np.int32, shape[:1]))
+
     def scores(self, inputs: Words) -> NDArray[np.int32]:
         """Scores of packed input bits: int32 array of shape ``(rows, classes)``."""
         return self.popcounts(inputs) + self.bias
+
+
+def _read_connections(
+    tensors: Tensors, prefix: str, shape: tuple[int, int]
+) -> tuple[Bits, Bits | None]:
+    outputs, inputs = shape
+    packed = (outputs, word_count(inputs))
+    words = tensors.take(f"{prefix}weights", np.uint32, packed)
+    weights = unpack(words, inputs)
+    if not np.array_equal(pack(weights, pad=1), words):
+        raise ModelError(f"{prefix}weights: pad bits are not 1")
+    if f"{prefix}mask" not in tensors:
+        return weights, None
+    mask_words = tensors.take(f"{prefix}mask", np.uint32, packed)
+    mask = unpack(mask_words, inputs)
+    if not np.array_equal(pack(mask), mask_words):
+        raise ModelError(f"{prefix}mask: pad bits are not 0")
+    return weights, mask

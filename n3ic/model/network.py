@@ -12,18 +12,21 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
 from n3ic.model.bits import Bits, Words, pad_mask, unpack
+from n3ic.model.file import pack_file, read_file, short, unpack_file
 from n3ic.model.inputs import InputSpec
-
-if TYPE_CHECKING:
-    from pathlib import Path
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
+from n3ic.util.files import write_atomic
+
+FAMILY = "binary-network"
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +81,8 @@ class BinaryModel:
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
         object.__setattr__(self, "classes", tuple(self.classes))
+        provenance = {str(k): str(v) for k, v in self.provenance.items()}
+        object.__setattr__(self, "provenance", provenance)
         width, source = self.input.n_bits, "the input"
         for i, layer in enumerate(self.layers):
             if layer.n_inputs != width:
@@ -201,30 +206,76 @@ class BinaryModel:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the model file's bytes."""
+        """SHA-256 of the model file's bytes, as ``sha256sum`` gives it."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, BinaryModel) and self.to_bytes() == other.to_bytes()
+        return isinstance(other, BinaryModel) and _serialise(self) == _serialise(other)
 
     def __hash__(self) -> int:
-        return hash(self.digest)
+        return hash((self.name, self.shape, self.classes))
+
+    @cached_property
+    def _file(self) -> bytes:
+        return _serialise(self)
 
     def to_bytes(self) -> bytes:
-        """The model file's bytes; the same model gives the same bytes."""
-        from n3ic.model import file
+        """The model file's bytes; the same model gives the same bytes.
 
-        return file.dump(self)
+        A model that was read from a file gives that file's bytes.
+        """
+        return self._file
 
     def save(self, path: str | Path) -> None:
         """Write the model file, whole or not at all.
 
         Raises:
-            ModelError: the file cannot be written.
+            N3icError: the file cannot be written.
         """
-        from n3ic.model import file
+        write_atomic(path, self.to_bytes())
 
-        file.save(self, path)
+    @classmethod
+    def from_bytes(cls, data: bytes, source: str = "model file") -> BinaryModel:
+        """Read the bytes of a model file.
+
+        Args:
+            data: the bytes.
+            source: what to call them in errors.
+
+        Raises:
+            ModelError: the bytes are damaged, foreign, or of a newer version.
+
+        Warns:
+            N3icWarning: a file of version 1, which has no checksum.
+        """
+        header, tensors = unpack_file(data, source)
+        try:
+            if header["family"] != FAMILY:
+                raise ModelError(f"a model of family {header['family']!r}, expected {FAMILY!r}")
+            shape = _typed_shape(header["shape"])
+            layers = list(enumerate(pairwise(shape)))
+            hidden = tuple(
+                HiddenLayer.from_tensors(tensors, f"layer.{i}.", (outputs, inputs))
+                for i, (inputs, outputs) in layers[:-1]
+            )
+            last, (inputs, outputs) = layers[-1]
+            output = OutputLayer.from_tensors(tensors, f"layer.{last}.", (outputs, inputs))
+            tensors.close()
+            classes, provenance, name = header["classes"], header["provenance"], header["name"]
+            if not isinstance(classes, list) or not isinstance(provenance, dict):
+                raise ModelError("bad classes or provenance")
+            if not isinstance(name, str) or any(
+                not isinstance(v, str) for v in provenance.values()
+            ):
+                raise ModelError("names and provenance must be text")
+            spec = InputSpec.from_dict(header["input"])
+            model = cls(spec, hidden, output, tuple(classes), name, provenance)
+        except ModelError as error:
+            raise ModelError(f"{source}: {error}") from error
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise ModelError(f"{source}: damaged model ({short(error)})") from error
+        model.__dict__["_file"] = data  # fills the cached property: its digest is that file's
+        return model
 
     @classmethod
     def load(cls, path: str | Path) -> BinaryModel:
@@ -233,9 +284,33 @@ class BinaryModel:
         Raises:
             ModelError: the file is missing, damaged, foreign, or of a newer version.
         """
-        from n3ic.model import file
+        return cls.from_bytes(read_file(path), str(path))
 
-        return file.load(path)
+
+def _serialise(model: BinaryModel) -> bytes:
+    header = {
+        "name": model.name,
+        "shape": list(model.shape),
+        "classes": list(model.classes),
+        "input": model.input.to_dict(),
+        "provenance": dict(model.provenance),
+    }
+    tensors = {
+        f"layer.{i}.{name}": array
+        for i, layer in enumerate(model.layers)
+        for name, array in layer.tensors().items()
+    }
+    return pack_file(FAMILY, header, tensors)
+
+
+def _typed_shape(shape: Any) -> list[int]:
+    if (
+        not isinstance(shape, list)
+        or len(shape) < 2
+        or any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in shape)
+    ):
+        raise ModelError(f"bad shape {shape!r}")
+    return shape
 
 
 def _bytes_for(largest: int) -> int:

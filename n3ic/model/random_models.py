@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from n3ic.model.bits import Bits
 from n3ic.model.inputs import InputSpec
-
-if TYPE_CHECKING:
-    pass
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from n3ic.errors import N3icWarning
 from n3ic.model.network import BinaryModel
 from n3ic.targets.base import Exporter
 from n3ic.targets.device import Fit
@@ -15,14 +17,34 @@ from n3ic.util.files import write_atomic
 from n3ic.util.json_text import json_text
 
 
-def accuracy_of(metrics: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The figures of a run's metrics that a target's report repeats."""
+def accuracy_of(metrics: Mapping[str, Any] | None, model: BinaryModel) -> dict[str, Any]:
+    """The figures of a run's metrics that a target's report repeats.
+
+    Args:
+        metrics: what ``metrics.json`` of the run says of one network.
+        model: the network that is reported on; figures of another one are left out.
+
+    Warns:
+        N3icWarning: the metrics are of another model.
+    """
     if not metrics:
         return {}
-    test = metrics.get("test", {})
+    measured = metrics.get("model")
+    digest = measured.get("sha256") if isinstance(measured, Mapping) else None
+    if digest != model.digest:
+        warnings.warn(
+            f"the run's metrics are not of this model (their sha256: {digest}, this model's: "
+            f"{model.digest}): the report repeats no accuracy",
+            N3icWarning,
+            stacklevel=2,
+        )
+        return {}
+    test, data = (
+        part if isinstance(part, Mapping) else {}
+        for part in (metrics.get("test"), metrics.get("data"))
+    )
     keep = ("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc", "rows")
     out = {k: test[k] for k in keep if k in test}
-    data = metrics.get("data", {})
     return out | {f"data_{k}": data[k] for k in ("name", "synthetic") if k in data}
 
 
@@ -35,7 +57,7 @@ def write_report(
     metrics: Mapping[str, Any] | None,
 ) -> None:
     """Write ``report.json`` and ``report.md`` into an export directory."""
-    accuracy = accuracy_of(metrics)
+    accuracy = accuracy_of(metrics, model)
     data = {
         "target": tool.name,
         "device": tool.device.name,

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from n3ic import plugins
-from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError, VerifyError
+from n3ic.errors import (
+    ExportError,
+    MissingDependencyError,
+    N3icError,
+    N3icWarning,
+    UsageError,
+    VerifyError,
+)
 from n3ic.model.bits import pack
 from n3ic.model.boundary import boundary_vectors, verification_vectors
 from n3ic.model.difference import first_difference
@@ -87,7 +94,8 @@ def model():
 
 
 def test_an_export_describes_itself(tmp_path, toy, model):
-    done = export(model, "toy", tmp_path / "out", metrics={"test": {"accuracy": 0.5}})
+    metrics = {"test": {"accuracy": 0.5}, "model": {"sha256": model.digest}}
+    done = export(model, "toy", tmp_path / "out", metrics=metrics)
     assert done.verification.ok
     files = {p.relative_to(done.path).as_posix() for p in done.path.rglob("*") if p.is_file()}
     manifest = json.loads((done.path / "manifest.json").read_text())
@@ -98,9 +106,16 @@ def test_an_export_describes_itself(tmp_path, toy, model):
     assert report["accuracy"] == {"accuracy": 0.5}
     assert report["figures"][0]["kind"] == "measured"
     assert "size \\| of &lt;file>" in (done.path / "report.md").read_text()
-    again = export(model, "toy", tmp_path / "again", metrics={"test": {"accuracy": 0.5}})
+    again = export(model, "toy", tmp_path / "again", metrics=metrics)
     for name in files:
         assert (again.path / name).read_bytes() == (done.path / name).read_bytes()
+
+
+@pytest.mark.parametrize("named", [{}, {"model": 5}, {"model": {"sha256": "0" * 64}}])
+def test_the_accuracy_of_another_model_is_not_repeated(tmp_path, toy, model, named):
+    with pytest.warns(N3icWarning, match="repeats no accuracy"):
+        done = export(model, "toy", tmp_path / "o", metrics={"test": {"accuracy": 0.5}} | named)
+    assert json.loads((done.path / "report.json").read_text())["accuracy"] == {}
 
 
 def test_a_wrong_export_never_appears(tmp_path, toy, model):
