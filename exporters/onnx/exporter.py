@@ -25,6 +25,8 @@ from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Figure, Report
+from n3ic.targets.identifiers import comment
+from n3ic.targets.templates import render
 
 FILE = "model.onnx"
 OPSET = 17
@@ -250,24 +252,16 @@ def _session_run(
 
 def write_readme(folder: Path, out: Path, model: BinaryModel, values: dict[str, Any]) -> None:
     """Write README.md from the target's template."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    from n3ic.targets.identifiers import comment
-
-    environment = Environment(  # noqa: S701 - Markdown; names pass through n3ic.targets.identifiers
-        loader=FileSystemLoader(folder / "templates"),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    )
-    text = environment.get_template("README.md.j2").render(
-        shape=model.shape_text,
-        digest=model.digest,
-        n_bits=model.input.n_bits,
-        features=[comment(f).replace("`", "'") for f in model.input.features],
-        classes=[comment(c).replace("`", "'") for c in model.classes],
-        masked=model.has_masks,
+    values = {
+        "shape": model.shape_text,
+        "digest": model.digest,
+        "n_bits": model.input.n_bits,
+        "features": [comment(f).replace("`", "'") for f in model.input.features],
+        "classes": [comment(c).replace("`", "'") for c in model.classes],
+        "masked": model.has_masks,
         **{f"option_{key}": value for key, value in values.items()},
-    )
+    }
+    text = render(folder / "templates", "README.md.j2", values)
     (out / "README.md").write_text(text, encoding="ascii")
 
 

@@ -144,12 +144,12 @@ def read(path: Path) -> Any:
         model = onnx.load_model_from_string(path.read_bytes())
         onnx.checker.check_model(model)
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise VerifyError(f"{path.name} is no valid graph: {_short(error)}") from error
+        raise VerifyError(f"{path.name} is no valid graph: {short(error)}") from error
     except Exception as error:
         # protobuf's decoding error is of a type that only protobuf names
         if type(error).__name__ != "DecodeError":
             raise
-        raise VerifyError(f"{path.name} is no ONNX file: {_short(error)}") from error
+        raise VerifyError(f"{path.name} is no ONNX file: {short(error)}") from error
     return model
 
 
@@ -209,5 +209,6 @@ def size_check(model: BinaryModel, limit: int) -> Fit:
     return Fit(problems=(problem,))
 
 
-def _short(error: BaseException) -> str:
+def short(error: BaseException) -> str:
+    """An error's text in one line of at most 200 characters."""
     return " ".join(str(error).split())[:200]

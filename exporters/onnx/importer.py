@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,13 @@ from n3ic.errors import ModelError
 from n3ic.exporters.onnx import graph
 from n3ic.exporters.onnx.operators import (
     ELEMENTWISE,
+    RESHAPING,
     Value,
     batch_norm,
     bipolar,
     elementwise,
     multi_threshold,
+    reference,
 )
 from n3ic.exporters.onnx.scores import output_layer
 from n3ic.exporters.onnx.signal import (
@@ -40,7 +44,7 @@ from n3ic.model.network import BinaryModel
 
 MAX_FILE_BYTES = 256 << 20
 MAX_NODES = 10_000
-_STANDARD = ("", "ai.onnx")
+MAX_HELD = 1 << 28  # cells of all tensors that later nodes read
 _CUSTOM = (graph.QONNX_DOMAIN, "finn.custom_op.general", "onnx.brevitas")
 _SHAPING = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 _INPUT_STAGE = {"Gather", "Less", "Greater", "GreaterOrEqual", "Cast", "Div", "Mod", "Where"}
@@ -82,7 +86,7 @@ def parse(data: bytes) -> BinaryModel:
     try:
         return _Walk(model).result(digest)
     except (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError) as error:
-        raise ModelError(f"not a graph that can be read: {_short(error)}") from error
+        raise ModelError(f"not a graph that can be read: {graph.short(error)}") from error
 
 
 def _load(data: bytes) -> Any:
@@ -105,13 +109,19 @@ def _load(data: bytes) -> Any:
         *g.initializer,
         *(a.t for node in g.node for a in node.attribute if a.type == a.TENSOR),
     ]
+    for part in (*g.node, *model.opset_import):
+        part.domain = "" if part.domain == "ai.onnx" else part.domain  # two names of one set
+    if any(a.type in (a.GRAPH, a.GRAPHS) for node in g.node for a in node.attribute):
+        raise ModelError("graphs within nodes are not read")
     for tensor in tensors:
         if tensor.external_data or tensor.data_location == tensor.EXTERNAL:
             raise ModelError(f"weights {tensor.name!r} are in another file; put them into this one")
+        if not 0 < math.prod(tensor.dims) <= MAX_CELLS or len(tensor.dims) > 8:
+            raise ModelError(f"weights {tensor.name[:80]!r} have the shape {list(tensor.dims)}")
     try:
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
-        raise ModelError(f"no valid graph: {_short(error)}") from error
+        raise ModelError(f"no valid graph: {graph.short(error)}") from error
     return model
 
 
@@ -125,8 +135,12 @@ class _Walk:
         self._values: dict[str, Value] = {}
         self._beyond: set[str] = set()  # tensors behind the arg max
         self._scores: Signal | None = None
+        self._opsets = {o.domain: o.version for o in model.opset_import}
+        self._readers = Counter(name for node in model.graph.node for name in set(node.input))
+        self._readers.update(("scores", *(v.name for v in model.graph.output)))
         for tensor in model.graph.initializer:
             self._values[tensor.name] = self._array(tensor)
+        self._cells = sum(_cells(value) for value in self._values.values())
 
     def result(self, digest: str) -> BinaryModel:
         """The model; ``digest`` goes into its provenance."""
@@ -238,29 +252,39 @@ class _Walk:
             self._beyond.update(node.output)
             return
         by = f"node {(node.name or node.output[0])[:80]!r} ({node.op_type[:40]})"
-        domains = _CUSTOM if node.op_type in _QONNX else _STANDARD
-        if node.domain not in domains:
+        if node.domain not in (_CUSTOM if node.op_type in _QONNX else ("",)):
             raise ModelError(f"{by}: unknown domain {node.domain[:80]!r}")
         missing = [name for name in names if name not in self._values]
         if missing:
             raise ModelError(f"{by}: its input {missing[0][:80]!r} comes from nowhere")
         values = [self._values[name] for name in names]
-        attributes = {a.name: self._attribute(a) for a in node.attribute}
-        if node.op_type in _SCORE_READERS and isinstance(values[0], Signal):
+        attributes = {a.name: self._onnx.helper.get_attribute_value(a) for a in node.attribute}
+        if node.op_type in _SCORE_READERS and values and isinstance(values[0], Signal):
             self._read_scores(node.op_type, values[0], attributes, by)
             self._beyond.update(node.output)
             return
+        constants = not any(isinstance(value, Signal) for value in values)
         operator = _OPERATORS.get(node.op_type)
-        if node.op_type in ELEMENTWISE:
-            count, function = ELEMENTWISE[node.op_type]
-            if len(values) != count:
-                raise ModelError(f"{by}: {len(values)} inputs, expected {count}")
-            result = elementwise(function, values, by)
-        elif operator is not None:
+        if operator is not None and not (constants and node.op_type in RESHAPING):
             result = operator(self, values, attributes, by)
+        elif node.op_type in ELEMENTWISE or (constants and node.op_type in RESHAPING):
+            result = elementwise(
+                lambda *arrays: reference(node, arrays, self._opsets, by), values, by
+            )
         else:
             raise ModelError(f"{by}: {node.op_type} is no operator of a binary network")
+        self._keep(node, result, by)
+
+    def _keep(self, node: Any, result: Value, by: str) -> None:
+        """Remember a node's result, and forget what no later node reads."""
         self._values[node.output[0]] = result
+        self._cells += _cells(result)
+        if self._cells > MAX_HELD:
+            raise ModelError(f"{by}: the graph holds too many large tensors at once")
+        self._readers.subtract(set(node.input))
+        for name in {*node.input, node.output[0]}:
+            if name in self._values and self._readers[name] <= 0:
+                self._cells -= _cells(self._values.pop(name))
 
     def _read_scores(self, op: str, scores: Signal, attributes: dict[str, Any], by: str) -> None:
         default = {"ArgMax": 0}.get(op, -1)
@@ -325,72 +349,20 @@ class _Walk:
         epsilon = float(attributes.get("epsilon", 1e-5))
         return batch_norm(_signal(x, by), scale, bias, mean, variance, epsilon, by)
 
-    def _cast(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
-        dtype = np.dtype(self._onnx.helper.tensor_dtype_to_np_dtype(int(attributes["to"])))
-        if dtype.kind not in "fiub":
-            raise ModelError(f"{by}: casts to {dtype}")
-        return elementwise(lambda a: a.astype(dtype), values, by)
-
-    def _clip(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
-        x, *bounds = values
-        for name, function, at in (("min", np.maximum, 0), ("max", np.minimum, 1)):
-            if name in attributes:
-                x = elementwise(function, [x, np.asarray(attributes[name], np.float32)], by)
-            elif at < len(bounds):
-                x = elementwise(function, [x, _constant(bounds[at], by)], by)
-        return x
-
     def _flatten(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
         if attributes.get("axis", 1) not in (1, -1):
             raise ModelError(f"{by}: flattens the batch")
-        return _signal(values[0], by)
-
-    def _reshape(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
-        x, shape = values[0], [int(n) for n in _constant(values[1], by).reshape(-1)]
-        if not isinstance(x, Signal):
-            return np.asarray(x).reshape(shape)
-        if len(shape) != 2 or shape[1] not in (-1, x.channels):
-            raise ModelError(f"{by}: a layer's output stays (batch, neurons), not {shape}")
-        return x
-
-    def _squeeze(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
-        return _constant(values[0], by).squeeze()
-
-    def _transpose(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
-        return np.transpose(_constant(values[0], by), attributes.get("perm"))
-
-    def _dropout(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
-        if len(values) > 2 and np.asarray(_constant(values[2], by)).any():
-            raise ModelError(f"{by}: in training mode")
         return values[0]
 
-    def _constant_node(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
-        if len(attributes) != 1:
-            raise ModelError(f"{by}: one value expected")
-        ((name, value),) = attributes.items()
-        if name in ("value_float", "value_floats"):
-            return np.asarray(value, np.float32)
-        if name in ("value_int", "value_ints"):
-            return np.asarray(value, np.int64)
-        if name != "value":
-            raise ModelError(f"{by}: {name[:40]} is not read")
-        return np.asarray(value)
+    def _reshape(self, values: list[Value], attributes: dict[str, Any], by: str) -> Value:
+        x, shape = _signal(values[0], by), _constant(values[1], by).reshape(-1).tolist()
+        if len(shape) != 2 or shape[1] not in (-1, x.channels):
+            raise ModelError(f"{by}: a layer's output stays (batch, neurons), not {shape[:8]}")
+        return x
 
     # --- small readings --------------------------------------------------------------------
 
-    def _attribute(self, attribute: Any) -> Any:
-        if attribute.type == attribute.TENSOR:
-            return self._array(attribute.t)
-        if attribute.type in (attribute.GRAPH, attribute.GRAPHS):
-            raise ModelError("graphs within nodes are not read")
-        return self._onnx.helper.get_attribute_value(attribute)
-
     def _array(self, tensor: Any) -> Array:
-        cells = 1
-        for n in tensor.dims:
-            cells *= n
-        if not 0 < cells <= MAX_CELLS or len(tensor.dims) > 8:
-            raise ModelError(f"weights {tensor.name[:80]!r} have the shape {list(tensor.dims)}")
         array: Array = self._onnx.numpy_helper.to_array(tensor)
         if array.dtype.kind not in "fiub":
             raise ModelError(f"weights {tensor.name[:80]!r} are of type {array.dtype}")
@@ -451,8 +423,8 @@ def _matrix(value: Value, by: str) -> Array:
     return matrix
 
 
-def _short(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]
+def _cells(value: Value) -> int:
+    return sum(t.size for t in value.tables) if isinstance(value, Signal) else value.size
 
 
 _Operator = Callable[[_Walk, list[Value], dict[str, Any], str], Value]
@@ -461,16 +433,10 @@ _SCORE_READERS = ("ArgMax", "TopK", "Softmax", "LogSoftmax", "Hardmax")
 _OPERATORS: dict[str, _Operator] = {
     "BatchNormalization": _Walk._batch_norm,
     "BipolarQuant": _Walk._bipolar,
-    "Cast": _Walk._cast,
-    "Clip": _Walk._clip,
-    "Constant": _Walk._constant_node,
-    "Dropout": _Walk._dropout,
     "Flatten": _Walk._flatten,
     "Gemm": _Walk._gemm,
     "MatMul": _Walk._matmul,
     "MultiThreshold": _Walk._multi_threshold,
     "Reshape": _Walk._reshape,
-    "Squeeze": _Walk._squeeze,
-    "Transpose": _Walk._transpose,
     "XnorPopcountMatMul": _Walk._xnor,
 }

@@ -1,98 +1,96 @@
-"""The operators that a binary network's graph may use, on tables and on constants."""
+"""The operators between two layers: ``onnx.reference`` on tables over popcounts and on constants.
+
+A table goes in as a batch of one row a popcount, so an operator does here what it does to the
+rows of a network's input. Only the operators that are listed here are ever evaluated.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from n3ic.errors import ModelError
+from n3ic.exporters.onnx import graph
 from n3ic.exporters.onnx.signal import MAX_CELLS, Array, Signal
 
 Value = Signal | Array
 
-
-def _divide(a: Array, b: Array) -> Array:
-    if not b.all():
-        raise ModelError("a division by 0")
-    quotient: Array = np.true_divide(a, b)
-    if a.dtype.kind in "iu":  # integers are cut off towards 0
-        whole: Array = np.floor_divide(a - np.fmod(a, b), b)
-        quotient = np.asarray(whole, dtype=a.dtype)
-    return quotient
-
-
-def _relu(a: Array) -> Array:
-    positive: Array = np.maximum(a, a.dtype.type(0))
-    return positive
+# fmt: off
+ELEMENTWISE = frozenset((
+    "Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Dropout", "Equal", "Floor", "Greater",
+    "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mul", "Neg", "Not", "Or",
+    "Relu", "Round", "Sign", "Sub", "Where",
+))
+# fmt: on
+RESHAPING = frozenset(("Constant", "Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"))
 
 
-ELEMENTWISE: dict[str, tuple[int, Callable[..., Array]]] = {
-    "Abs": (1, np.abs),
-    "Add": (2, np.add),
-    "And": (2, np.logical_and),
-    "Ceil": (1, np.ceil),
-    "Div": (2, _divide),
-    "Equal": (2, np.equal),
-    "Floor": (1, np.floor),
-    "Greater": (2, np.greater),
-    "GreaterOrEqual": (2, np.greater_equal),
-    "Identity": (1, lambda a: a),
-    "Less": (2, np.less),
-    "LessOrEqual": (2, np.less_equal),
-    "Max": (2, np.maximum),
-    "Min": (2, np.minimum),
-    "Mul": (2, np.multiply),
-    "Neg": (1, np.negative),
-    "Not": (1, np.logical_not),
-    "Or": (2, np.logical_or),
-    "Relu": (1, _relu),
-    "Round": (1, np.rint),
-    "Sign": (1, np.sign),
-    "Sub": (2, np.subtract),
-    "Where": (3, np.where),
-}
+def reference(node: Any, arrays: Sequence[Array], opsets: Mapping[str, int], by: str) -> Array:
+    """What ``onnx.reference`` gives for one node of a graph with these operator sets.
+
+    Raises:
+        ModelError: the node cannot be evaluated, or gives something else than numbers.
+    """
+    onnx = graph.require("onnx")
+    evaluator = graph.require("onnx.reference").ReferenceEvaluator
+    if node.op_type == "Div" and not arrays[-1].all():
+        raise ModelError(f"{by}: a division by 0")
+    names = [name for name in node.input if name]
+    ends = ([onnx.ValueInfoProto(name=n) for n in side] for side in (names, node.output[:1]))
+    inputs, outputs = ends
+    part = onnx.GraphProto(node=[node], input=inputs, output=outputs)
+    try:
+        with np.errstate(all="ignore"):
+            (result,) = evaluator(part, dict(opsets)).run(
+                None, dict(zip(names, arrays, strict=True))
+            )
+    except Exception as error:  # whatever a strange attribute or shape makes of an operator
+        raise ModelError(f"{by}: cannot be evaluated: {graph.short(error)}") from error
+    if not isinstance(result, np.ndarray | np.generic) or result.dtype.kind not in "fiub":
+        raise ModelError(f"{by}: gives no numbers")
+    return np.asarray(result)
 
 
 def elementwise(function: Callable[..., Array], values: Sequence[Value], by: str) -> Value:
-    """Apply an elementwise operator to tensors and constants.
+    """Apply an operator to constants, or to tensors row by row.
 
     Raises:
-        ModelError: constants are not one a channel, or tensors are of different layers.
+        ModelError: a result would be too large, constants are not one a channel, or tensors are
+            of different layers.
     """
     signals = [v for v in values if isinstance(v, Signal)]
-    with np.errstate(all="ignore"):
-        if not signals:
-            arrays = [np.asarray(v) for v in values]
-            shape = np.broadcast_shapes(*(a.shape for a in arrays))
-            if int(np.prod(shape, dtype=object)) > MAX_CELLS:
-                raise ModelError(f"{by}: a constant of shape {shape} is too large")
-            return np.asarray(function(*arrays))
-        first = signals[0]
-        if any(s.fan_in is not first.fan_in for s in signals):
-            raise ModelError(f"{by}: joins different layers; a BinaryModel is a chain of layers")
-        ways = max(len(s.tables) for s in signals)
-        tables = []
-        for way in range(ways):
-            columns = [
-                v.tables[min(way, len(v.tables) - 1)]
-                if isinstance(v, Signal)
-                else channel_column(v, first.channels, by)
-                for v in values
-            ]
-            table = np.asarray(function(*columns))
-            tables.append(np.broadcast_to(table, first.tables[0].shape))
+    if not signals:
+        arrays = [np.asarray(v) for v in values]
+        deepest = max((a.ndim for a in arrays), default=0)
+        padded = [(1,) * (deepest - a.ndim) + a.shape for a in arrays]
+        shape = tuple(max(sizes) for sizes in zip(*padded, strict=True))
+        if int(np.prod(shape, dtype=object)) > MAX_CELLS:
+            raise ModelError(f"{by}: a constant of shape {shape} is too large")
+        return function(*arrays)
+    first = signals[0]
+    if any(s.fan_in is not first.fan_in for s in signals):
+        raise ModelError(f"{by}: joins different layers; a BinaryModel is a chain of layers")
+    tables = []
+    for way in range(max(len(s.tables) for s in signals)):
+        rows = [
+            v.tables[min(way, len(v.tables) - 1)].T
+            if isinstance(v, Signal)
+            else channel_row(v, first.channels, by)
+            for v in values
+        ]
+        tables.append(np.broadcast_to(function(*rows).T, first.tables[0].shape))
     return replace(first, tables=tuple(tables), by=by)
 
 
-def channel_column(constant: Array, channels: int, by: str) -> Array:
-    """A constant as one value a channel: shape ``(channels or 1, 1)``."""
+def channel_row(constant: Array, channels: int, by: str) -> Array:
+    """A constant as one value a channel, or one for all: shape ``(channels,)`` or ``()``."""
     shape = constant.shape
     if len(shape) > 2 or constant.size not in (1, channels) or (len(shape) == 2 and shape[0] != 1):
         raise ModelError(f"{by}: a constant of shape {shape} for {channels} channels")
-    return constant.reshape(-1, 1)
+    return constant.reshape(() if constant.size == 1 else -1)
 
 
 def batch_norm(
@@ -103,10 +101,10 @@ def batch_norm(
     A runtime may keep the formula or fold it into one product and one sum; where the two round
     to different sides of a threshold, the import refuses rather than guesses.
     """
-    columns = [channel_column(c, x.channels, by).astype(np.float32) for c in (scale, bias)]
-    moments = [channel_column(c, x.channels, by).astype(np.float32) for c in (mean, variance)]
-    gain, offset = columns
-    middle, spread = moments
+    gain, offset, middle, spread = (
+        channel_row(c, x.channels, by).astype(np.float32).reshape(-1, 1)
+        for c in (scale, bias, mean, variance)
+    )
     if (spread + np.float32(epsilon) <= 0).any():
         raise ModelError(f"{by}: a variance is not positive")
 
@@ -142,7 +140,7 @@ def multi_threshold(x: Signal, thresholds: Array, scale: float, bias: float, by:
             total += table >= thresholds[:, k : k + 1]
         return np.float32(scale) * total + np.float32(bias)
 
-    return x.apply(count, by)
+    return replace(x, tables=tuple(count(t) for t in x.tables), by=by)
 
 
 def bipolar(values: Array, scale: Array) -> Array:

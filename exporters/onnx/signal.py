@@ -3,14 +3,13 @@
 A channel of a tensor after a binary layer depends on one number only, the popcount ``p`` of
 agreements between a neuron's weights and its inputs, ``0 <= p <= connections``. So a tensor is a
 table of values, one row a channel and one column a popcount, and every elementwise operator of a
-graph is applied to the table. Nothing is solved in closed form: whatever batch norm, scale and
+graph is evaluated on the table. Nothing is solved in closed form: whatever batch norm, scale and
 sign do, a neuron's threshold is the popcount at which its value changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -57,11 +56,6 @@ class Signal:
         """Which cells of a table stand for a popcount that can be."""
         columns = np.arange(self.tables[0].shape[1])
         return columns[None, :] <= self.fan_in[:, None]
-
-    def apply(self, function: Callable[[Array], Array], by: str) -> Signal:
-        """The tensor after an elementwise operator."""
-        with np.errstate(all="ignore"):
-            return replace(self, tables=tuple(function(t) for t in self.tables), by=by)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.errors import ModelError
-from n3ic.exporters.onnx import EXPORTER
+from n3ic.exporters.onnx import EXPORTER, importer
 from n3ic.exporters.onnx.importer import parse, read
 from n3ic.model.bits import pack
 from n3ic.model.random_models import random_model
@@ -362,6 +362,69 @@ def test_a_constant_that_would_fill_the_memory():
     g = Graph(3)
     g.add("Add", g.constant(np.zeros((20000, 1))), g.constant(np.zeros((1, 20000))), first=False)
     refused(g.add("Neg"), "too large")
+
+
+def test_many_large_tensors_at_once(monkeypatch):
+    monkeypatch.setattr(importer, "MAX_HELD", 1 << 20)
+    g = Graph(3)
+    column, row = g.constant(np.zeros((500, 1))), g.constant(np.zeros((1, 500)))
+    names = []
+    for _ in range(9):
+        g.add("Add", column, row, first=False)
+        names.append(g.last)
+    refused(g.add("Max", *names, first=False), "too many large tensors")
+
+
+def test_loops_and_other_graphs_within_nodes():
+    g = Graph(3)
+    body = helper.make_graph([], "body", [], [])
+    g.add("Loop", g.constant(2**62, np.int64), g.constant(True, np.bool_), body=body)
+    refused(g, "graphs within nodes|no valid graph")
+
+
+@pytest.mark.parametrize(
+    ("op", "values", "attributes"),
+    [
+        ("ConstantOfShape", [np.array([1 << 40])], {}),
+        ("Range", [np.array(0), np.array(1 << 40), np.array(1)], {}),
+        ("Expand", [np.zeros(1), np.array([1 << 40])], {}),
+        ("Tile", [np.zeros(1), np.array([1 << 40])], {}),
+        ("Div", [np.array([1]), np.array([0])], {}),
+        ("Reshape", [np.zeros((2, 2)), np.array([3, -7])], {}),
+        ("Transpose", [np.zeros((2, 2))], {"perm": [0, 5]}),
+        ("Cast", [np.zeros((2, 2))], {"to": 8}),
+        ("Cast", [np.zeros((2, 2))], {"to": 4711}),
+    ],
+)
+def test_operators_on_constants_that_would_go_wrong(op, values, attributes):
+    g = Graph(3)
+    names = [g.constant(v, v.dtype) for v in values]
+    with pytest.raises(ModelError) as caught:
+        parse(g.add(op, *names, first=False, **attributes).add("Neg").bytes())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_deep_graph_is_read():
+    g = layer(Graph(3), 2)
+    for _ in range(4_000):
+        g.add("Neg")
+    assert parse(g.bytes()).shape == (3, 2)
+
+
+def test_operators_between_two_layers_do_what_the_runtime_does():
+    rng = np.random.default_rng(8)
+    for chain in (["Abs"], ["Ceil"], ["Floor"], ["Round"], ["Neg", "Relu", "Ceil"]):
+        g = Graph(9)
+        g.add("MatMul", g.constant(signs(rng, 9, 6))).add("Mul", g.constant(0.3))
+        for op in chain:
+            g.add(op)
+        g.add("Greater", g.constant(1.25)).add("Not").add("Cast", to=FLOAT)
+        g.add("Mul", g.constant(2)).add("Sub", g.constant(1))
+        g.add("MatMul", g.constant(signs(rng, 6, 2)))
+        if chain == ["Abs"]:
+            refused(g, "neuron 0 gives")  # high at both ends: no threshold does that
+        else:
+            decides_alike(g, rng)
 
 
 def test_functions_subgraphs_and_many_nodes():
