@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from n3ic.errors import N3icWarning
 from n3ic.kernel import blob, build
 from n3ic.kernel.library import KernelNetwork, Library
+from n3ic.model.bits import checked_words
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.network import BinaryModel, Inference, classes_of, margins_of
 from n3ic.model.random_models import random_model
@@ -45,8 +46,7 @@ def scores(model: BinaryModel, words: ArrayLike) -> NDArray[np.int32]:
     """
     if not available() or len(model.layers) > blob.MAX_LAYERS:
         return model.scores(words)
-    checked = model._words(words)
-    return _network(model).scores(checked)
+    return _network(model).scores(checked_words(words, model.input.n_bits, "packed inputs"))
 
 
 def predict(model: BinaryModel, words: ArrayLike) -> Inference:

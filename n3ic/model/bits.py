@@ -10,6 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from n3ic.errors import ModelError
+
 WORD_BITS = 32
 
 Bits = NDArray[np.bool_]
@@ -64,3 +66,27 @@ def unpack(words: ArrayLike, n: int) -> Bits:
 def pad_mask(n: int) -> Words:
     """Words whose bits are 1 where a vector of ``n`` bits has bits, and 0 in the padding."""
     return pack(np.ones(n, dtype=np.bool_))
+
+
+def checked_words(words: ArrayLike, n: int, what: str) -> Words:
+    """Packed bits that are what they should be.
+
+    Args:
+        words: uint32 array of shape ``(rows, ceil(n / 32))``, pad bits 0.
+        n: number of bits.
+        what: what they are, for the error.
+
+    Returns:
+        The words, contiguous.
+
+    Raises:
+        ModelError: another shape or type, or a pad bit that is 1.
+    """
+    array = np.asarray(words)
+    if array.ndim != 2 or array.shape[1] != word_count(n):
+        raise ModelError(f"{what} have shape (rows, {word_count(n)}), got {array.shape}")
+    if array.dtype != np.uint32:
+        raise ModelError(f"{what} are uint32, got {array.dtype}")
+    if len(array) and (array[:, -1] & ~pad_mask(n)[-1]).any():
+        raise ModelError(f"pad bits of {what} must be 0")
+    return np.ascontiguousarray(array)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
-from n3ic.model.bits import Bits, Words, pack, pad_mask, unpack, word_count
+from n3ic.model.bits import Bits, Words, checked_words, pack, pad_mask, unpack, word_count
 from n3ic.model.file import Tensors
 
 MAX_NEURONS = 1 << 16
@@ -102,7 +102,11 @@ class Connections:
 
         Returns:
             int32 array of shape ``(rows, outputs)``.
+
+        Raises:
+            ModelError: the inputs are not packed inputs of this layer.
         """
+        inputs = checked_words(inputs, self.n_inputs, "packed inputs")
         mask = None if self.mask is None else self.mask_words
         out = np.empty((len(inputs), self.n_outputs), dtype=np.int32)
         step = max(1, _CHUNK_CELLS // (self.n_outputs * self.n_words))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
-from n3ic.model.bits import Bits, Words, pad_mask, unpack
+from n3ic.model.bits import Bits, Words, unpack
 from n3ic.model.file import pack_file, read_file, short, unpack_file
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
@@ -122,18 +122,6 @@ class BinaryModel:
 
     # --- inference -------------------------------------------------------------------------
 
-    def _words(self, words: ArrayLike) -> Words:
-        array = np.asarray(words)
-        if array.ndim != 2 or array.shape[1] != self.input.n_words:
-            raise ModelError(
-                f"packed inputs have shape (rows, {self.input.n_words}), got {array.shape}"
-            )
-        if array.dtype != np.uint32:
-            raise ModelError(f"packed inputs are uint32, got {array.dtype}")
-        if len(array) and (array[:, -1] & ~pad_mask(self.input.n_bits)[-1]).any():
-            raise ModelError("pad bits of packed inputs must be 0")
-        return np.ascontiguousarray(array)
-
     def infer(self, words: ArrayLike) -> Inference:
         """Run the network and keep every layer's output.
 
@@ -143,7 +131,7 @@ class BinaryModel:
         Raises:
             ModelError: the inputs are not packed inputs of this model.
         """
-        x = self._words(words)
+        x = np.asarray(words)
         hidden = []
         for layer in self.hidden:
             x = layer.fire(x)
@@ -156,7 +144,7 @@ class BinaryModel:
 
         This is the reference that every target must reproduce; it is plain numpy.
         """
-        x = self._words(words)
+        x = np.asarray(words)
         for layer in self.hidden:
             x = layer.fire(x)
         return self.output.scores(x)

@@ -108,6 +108,18 @@ def test_inputs_that_are_not_packed_inputs_are_refused(words, message):
     model = random_model((40, 3, 2), np.random.default_rng(0))
     with pytest.raises(ModelError, match=message):
         model.scores(words)
+    with pytest.raises(ModelError, match=message):
+        model.hidden[0].popcounts(words)
+    with pytest.raises(ModelError, match=message):
+        model.hidden[0].fire(words)
+
+
+def test_a_layer_takes_packed_inputs_of_its_own_width():
+    model = random_model((256, 3, 2), np.random.default_rng(0))
+    with pytest.raises(ModelError, match=r"\(rows, 8\), got \(2, 1\)"):  # it would broadcast
+        model.hidden[0].popcounts(np.zeros((2, 1), np.uint32))
+    with pytest.raises(ModelError, match="pad bits"):
+        model.output.scores(np.full((1, 1), 8, np.uint32))
 
 
 def test_layers_must_chain():
