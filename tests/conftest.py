@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from n3ic.kernel import build
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -21,3 +23,17 @@ def real_data() -> Path:
 def repository() -> Path:
     """The root of the repository."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def compiler() -> build.CCompiler:
+    try:
+        return build.find_compiler()
+    except build.NoCompilerError:
+        pytest.skip("needs a C compiler (gcc or clang)")
+
+
+@pytest.fixture
+def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds that are not optimised, for tests that are not of the kernels themselves."""
+    monkeypatch.setattr(build, "FLAGS", ("-std=c11", "-O0", "-fPIC", "-shared"))

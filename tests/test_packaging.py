@@ -124,7 +124,8 @@ def test_the_plain_installation_needs_no_training_library():
         for line in distribution("n3ic").requires or []
         if "extra ==" not in line
     ]
-    assert set(needed) == {"jinja2", "lark", "numpy", "rich", "safetensors", "typer"}
+    base = {"jinja2", "lark", "numpy", "platformdirs", "rich", "safetensors", "typer"}
+    assert set(needed) == base
 
 
 def test_exporters_never_import_training_libraries(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import stat
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -18,7 +17,9 @@ from pathlib import Path
 from n3ic.datasets.ns3_tomography.trace import SUFFIX, Trace, from_stream, join
 from n3ic.errors import DataError, MissingDependencyError, N3icError, UsageError
 from n3ic.options import Option
+from n3ic.util.cache import Cache
 
+CACHE = "ns3_tomography"
 MODULES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point")
 PACKAGES = "libns3-dev g++ pkg-config"
 _BUILD_TIMEOUT = 1800
@@ -146,15 +147,15 @@ def source_digest() -> str:
     return hashlib.sha256(source).hexdigest()
 
 
-def build(folder: Path, note: Note | None = None) -> Path:
-    """Compile the simulation into a folder.
+def build(program: Path, note: Note | None = None) -> Path:
+    """Compile the simulation.
 
     Args:
-        folder: an existing folder of the caller's own.
+        program: the file to write, in a folder of the caller's own.
         note: called with a line about what is done.
 
     Returns:
-        The program.
+        ``program``.
 
     Raises:
         MissingDependencyError: a tool is missing.
@@ -166,7 +167,6 @@ def build(folder: Path, note: Note | None = None) -> Path:
     flags = _call(["pkg-config", "--cflags", *MODULES]).stdout.split()
     # Libraries by name alone: ns-3's own needs (GSL, SQLite) are linked to it already.
     libraries = _call(["pkg-config", "--libs-only-L", "--libs-only-l", *MODULES]).stdout.split()
-    program = folder / "tomography"
     with as_file(files(__package__).joinpath("sim", "tomography.cc")) as source:
         command = ["g++", *_FLAGS, *flags, "-o", str(program), str(source), *libraries]
         done = _call(command, _BUILD_TIMEOUT)
@@ -187,43 +187,21 @@ def program(stack: ExitStack, note: Note | None = None) -> Path:
         MissingDependencyError: a tool is missing.
         N3icError: the compiler refused.
     """
-    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-ns3-")))
     compiler = _call(["g++", "-dumpfullversion"]).stdout.strip() if shutil.which("g++") else ""
     key = hashlib.sha256(
         "\n".join((source_digest(), ns3_version(), compiler, *_FLAGS)).encode()
     ).hexdigest()
-    kept = _cache_folder() / f"tomography-{key[:32]}"
-    if _own(kept.parent) and _own(kept) and kept.is_file():
-        return kept
-    built = build(scratch, note)
+    name = f"tomography-{key[:32]}"
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if _own(kept.parent):
-            # A rename within the folder: another process sees the whole program or none.
-            partial = kept.with_name(f"{kept.name}.{os.getpid()}")
-            shutil.copy(built, partial)
-            partial.chmod(0o700)
-            partial.replace(kept)
-            return kept
-    except OSError:
-        return built  # no cache: the next call compiles anew
-    return built
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
-    return root / "n3ic" / "ns3_tomography"
-
-
-def _own(path: Path) -> bool:
-    """Whether the path is the user's own, no link, and nobody else may write to it."""
-    try:
-        info = path.lstat()
-    except OSError:
-        return False
-    mine = not hasattr(os, "getuid") or info.st_uid == os.getuid()
-    return mine and not stat.S_ISLNK(info.st_mode) and not info.st_mode & 0o022
+        cache = Cache.open(CACHE)
+        if found := cache.find(name):
+            return found
+        with cache.new_file(name) as out:
+            build(out, note)
+        return cache.directory / name
+    except OSError:  # no cache: the next call compiles anew
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-ns3-")))
+        return build(scratch / "tomography", note)
 
 
 def simulate(simulation: Simulation, note: Note | None = None) -> Trace:

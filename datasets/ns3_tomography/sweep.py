@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
+class SweepEntry:
     """One network of a sweep."""
 
     threshold: float
@@ -43,7 +43,7 @@ def sweep(
     jobs: int | None = None,
     dask: str | None = None,
     done: Callable[[int, int], object] | None = None,
-) -> list[Entry]:
+) -> list[SweepEntry]:
     """Train a network for every combination.
 
     Args:
@@ -76,7 +76,7 @@ def sweep(
         for name, labelled in queue_tables(table, queue, t).items()
         for s in seeds
     ]
-    found: dict[int, list[Entry]] = {}
+    found: dict[int, list[SweepEntry]] = {}
     for i, entries in each(_train_one, plan, jobs=jobs, dask=dask):
         found[i] = entries
         if done:
@@ -93,7 +93,7 @@ def _train_one(
     seed: int,
     protocol: Protocol,
     with_baselines: bool,
-) -> list[Entry]:
+) -> list[SweepEntry]:
     from n3ic.runs.experiment import train_shapes
 
     results = train_shapes(
@@ -105,4 +105,4 @@ def _train_one(
         name=f"tomography-{queue}",
         with_baselines=with_baselines,
     )
-    return [Entry(threshold, seed, figures_of(queue, result)) for result in results]
+    return [SweepEntry(threshold, seed, figures_of(queue, result)) for result in results]

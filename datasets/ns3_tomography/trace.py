@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.files import read_bytes
 from n3ic.errors import DataError
 from n3ic.util.files import write_atomic
 
@@ -38,9 +39,6 @@ MISSING = 255
 QUARTERS = 4
 _STREAM_MISSING = 0xFFFFFFFF
 _MAX_HEADER = 1 << 20
-_MAX_BYTES = 512 << 20
-_MEMORY = 256 << 20
-_CHUNK = 1 << 20
 _KEPT_FACTS = (
     "duration_s",
     "warmup_s",
@@ -235,34 +233,8 @@ def read(path: str | Path) -> Source:
     Raises:
         DataError: the file is missing, truncated, damaged or no trace.
     """
-    try:
-        with Path(path).open("rb") as stream:
-            data = _decompress(str(path), iter(lambda: stream.read(_CHUNK), b""))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    data = read_bytes(path)
     return Source(parse(data, str(path)), hashlib.sha256(data).hexdigest())
-
-
-def _decompress(name: str, pieces: Iterator[bytes]) -> bytes:
-    decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
-    out = bytearray()
-    try:
-        for piece in pieces:
-            if decoder.eof:
-                raise DataError(f"{name}: bytes after the end of the trace; it is damaged")
-            out += decoder.decompress(piece, max_length=_CHUNK)
-            while not decoder.needs_input and not decoder.eof:
-                if len(out) > _MAX_BYTES:
-                    raise DataError(f"{name}: more than {_MAX_BYTES:,} bytes decompressed")
-                out += decoder.decompress(b"", max_length=_CHUNK)
-    except lzma.LZMAError as error:
-        raise DataError(
-            f"{name}: not a tomography trace ({error}); expected a file that "
-            "`n3ic data generate tomography` wrote"
-        ) from error
-    if not decoder.eof or decoder.unused_data:
-        raise DataError(f"{name}: the trace is cut short or damaged; generate or copy it anew")
-    return bytes(out)
 
 
 def parse(data: bytes, name: str = "trace") -> Trace:

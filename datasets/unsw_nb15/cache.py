@@ -7,10 +7,7 @@ carries the digest of its own arrays: a stale, damaged or foreign entry is never
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import os
-import stat
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -22,17 +19,10 @@ import n3ic.data.delimited
 import n3ic.data.files
 import n3ic.model.inputs
 from n3ic.datasets.unsw_nb15.reader import FlowFile
-from n3ic.errors import N3icError
-from n3ic.util.files import write_atomic
+from n3ic.util.cache import Cache
 
+CACHE = "unsw_nb15"
 _FORMAT = 1
-
-
-def cache_folder() -> Path:
-    """Where parsed files are kept: ``$XDG_CACHE_HOME/n3ic`` or ``~/.cache/n3ic``."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
-    return root / "n3ic" / "unsw_nb15"
 
 
 @cache
@@ -49,14 +39,14 @@ def loader_version() -> str:
     return digest.hexdigest()
 
 
-def _entry(sha256: str) -> Path:
-    return cache_folder() / f"{sha256}-{loader_version()[:16]}.npz"
+def _entry(sha256: str) -> str:
+    return f"{sha256}-{loader_version()[:16]}.npz"
 
 
 def write_cached(sha256: str, flows: FlowFile) -> None:
     """Keep the flows of a file, in place of what older code made of it.
 
-    Does nothing where the folder cannot be written.
+    Does nothing where the cache cannot be written, or could be by somebody else.
     """
     categories, codes = np.unique(flows.category, return_inverse=True)
     arrays: dict[str, NDArray[np.generic]] = {
@@ -74,24 +64,21 @@ def write_cached(sha256: str, flows: FlowFile) -> None:
         "categories": categories.tolist(),
     }
     meta["digest"] = _digest(meta, arrays)
-    buffer = io.BytesIO()
-    np.savez(buffer, meta=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
     try:
-        folder = cache_folder()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if _private(folder):
-            write_atomic(_entry(sha256), buffer.getvalue())
-            for older in set(folder.glob(f"{sha256}-*.npz")) - {_entry(sha256)}:
-                older.unlink(missing_ok=True)
-    except (OSError, N3icError):
+        kept = Cache.open(CACHE)
+        with kept.new_file(_entry(sha256)) as out, out.open("wb") as stream:
+            np.savez(stream, meta=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
+        for older in set(kept.directory.glob(f"{sha256}-*.npz")) - {kept.find(_entry(sha256))}:
+            older.unlink(missing_ok=True)
+    except OSError:
         return
 
 
 def read_cached(sha256: str) -> FlowFile | None:
     """The flows of the file with this digest, or None where there is no sound entry."""
-    path = _entry(sha256)
     try:
-        if not _private(path.parent) or not path.is_file():
+        path = Cache.open(CACHE).find(_entry(sha256))
+        if path is None:
             return None
         with np.load(path, allow_pickle=False) as entry:
             arrays = {name: entry[name] for name in entry.files}
@@ -128,13 +115,3 @@ def _digest(meta: dict[str, object], arrays: dict[str, NDArray[np.generic]]) -> 
         digest.update(f"{name} {values.dtype.str} {values.shape} ".encode())
         digest.update(values.tobytes())
     return digest.hexdigest()
-
-
-def _private(folder: Path) -> bool:
-    """Whether the folder is the user's own and nobody else may write into it."""
-    try:
-        info = folder.stat()
-    except OSError:
-        return False
-    mine = not hasattr(os, "getuid") or info.st_uid == os.getuid()
-    return mine and stat.S_ISDIR(info.st_mode) and not info.st_mode & 0o022

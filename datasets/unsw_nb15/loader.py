@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.data.files import combined_sha256, find_tables, read_contents
+from n3ic.data.files import Content, combined_sha256, find_tables, read_contents
 from n3ic.data.table import FlowTable, SourceFile
 from n3ic.datasets.unsw_nb15.cache import read_cached, write_cached
 from n3ic.datasets.unsw_nb15.catalogue import CATALOGUE, with_derived
@@ -26,7 +26,7 @@ MIN_COMMON_ROWS = 3
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class _FilePart:
     source: SourceFile
     partition: str
     flows: FlowFile | None
@@ -55,13 +55,12 @@ def load_table(
     """
     given = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
     explicit = {p for p in given if not p.is_dir()}
-    parts: list[_Part] = []
+    parts: list[_FilePart] = []
     seen: dict[str, str] = {}
     for path in find_tables(given):
         for content in read_contents(path):
             if content.sha256 in seen:
-                note = f"skipped: the same bytes as {seen[content.sha256]}"
-                parts.append(_Part(SourceFile(content.name, content.sha256, 0, note), "", None))
+                parts.append(_skipped(content, f"the same bytes as {seen[content.sha256]}"))
                 continue
             seen[content.sha256] = content.name
             flows = read_cached(content.sha256) if cache and labelled else None
@@ -72,7 +71,9 @@ def load_table(
                     if path in explicit and content.name == str(path) and len(given) == 1:
                         raise
                     note = f"skipped: {str(error).removeprefix(content.name).lstrip(':, ')}"
-                    parts.append(_Part(SourceFile(content.name, content.sha256, 0, note), "", None))
+                    parts.append(
+                        _FilePart(SourceFile(content.name, content.sha256, 0, note), "", None)
+                    )
                     continue
                 if cache and labelled:
                     write_cached(content.sha256, flows)
@@ -80,7 +81,7 @@ def load_table(
             if flows.synthetic:
                 identity, partition = "synthetic: made by a generator", ""
             source = SourceFile(content.name, content.sha256, len(flows), identity)
-            parts.append(_Part(source, partition, flows))
+            parts.append(_FilePart(source, partition, flows))
     if any(p.partition for p in parts):
         parts = [
             p if p.partition or Path(p.source.path) in explicit else _left_out(p) for p in parts
@@ -88,14 +89,18 @@ def load_table(
     return _table(parts)
 
 
-def _left_out(part: _Part) -> _Part:
+def _skipped(content: Content, why: str) -> _FilePart:
+    return _FilePart(SourceFile(content.name, content.sha256, 0, f"skipped: {why}"), "", None)
+
+
+def _left_out(part: _FilePart) -> _FilePart:
     if part.flows is None:
         return part
     note = f"left out beside an official partition: {part.source.identity}"
-    return _Part(replace(part.source, rows=0, identity=note), "", None)
+    return _FilePart(replace(part.source, rows=0, identity=note), "", None)
 
 
-def _table(parts: list[_Part]) -> FlowTable:
+def _table(parts: list[_FilePart]) -> FlowTable:
     read = [(p, p.flows) for p in parts if p.flows is not None]
     if not read:
         listed = "; ".join(f"{p.source.path}: {p.source.identity}" for p in parts)

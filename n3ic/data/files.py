@@ -13,12 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, cast
 
 from n3ic.errors import DataError
-
-if TYPE_CHECKING:
-    pass
 
 MAX_BYTES = 512 << 20
 MAX_MEMBERS = 64
@@ -129,15 +126,72 @@ def read_contents(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Iterator[C
     name = str(path)
     try:
         with Path(path).open("rb") as stream:
-            head = stream.read(8)
-            stream.seek(0)
-            if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+            if stream.peek(4)[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
                 yield from _zip_members(name, stream, max_bytes)
                 return
-            data = _inflate(name, head, stream, max_bytes)
     except OSError as error:
         raise DataError(f"{name}: cannot be read: {error.strerror or error}") from error
-    yield Content(name, _checked(name, data))
+    yield Content(name, _checked(name, read_bytes(path, max_bytes=max_bytes)))
+
+
+def read_bytes(path: str | Path, *, max_bytes: int = MAX_BYTES) -> bytes:
+    """The decompressed bytes of a file, plain or packed by gzip, xz or bzip2.
+
+    Raises:
+        DataError: the file cannot be read, is truncated, damaged or too large.
+    """
+    name = str(path)
+    try:
+        with Path(path).open("rb") as stream:
+            return _bounded(name, decompress(name, stream), max_bytes)
+    except OSError as error:
+        raise DataError(f"{name}: cannot be read: {error.strerror or error}") from error
+
+
+def decompress(name: str, stream: IO[bytes]) -> Iterator[bytes]:
+    """The bytes of a stream in pieces of at most 1 MiB, decompressed where they are packed.
+
+    Args:
+        name: for messages.
+        stream: need not be seekable; packed by gzip, xz or bzip2, which its first bytes tell.
+
+    Raises:
+        DataError: the stream is truncated or damaged.
+        OSError: it cannot be read.
+    """
+    head = stream.read(8)
+    whole = cast(IO[bytes], _Joined(head, stream))
+    if head.startswith(b"\xfd7zXZ\x00"):
+        pieces = _xz_pieces(whole)
+    elif head.startswith(b"\x1f\x8b"):
+        pieces = _pieces(gzip.GzipFile(fileobj=whole))
+    elif head.startswith(b"BZh"):
+        pieces = _pieces(bz2.BZ2File(whole))
+    else:
+        pieces = _pieces(whole)
+    try:
+        yield from pieces
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        raise _damaged(name, error) from error
+    except OSError as error:
+        if error.errno is None:  # bz2 reports damage as an OSError without a number
+            raise _damaged(name, error) from error
+        raise
+
+
+class _Joined(io.BufferedIOBase):
+    """The first bytes of a stream, which were read to know its format, and the rest of it."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self._head, self._rest = head, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        head = self._head if size is None or size < 0 else self._head[:size]
+        self._head = self._head[len(head) :]
+        return head or self._rest.read(-1 if size is None else size)
 
 
 def _checked(name: str, data: bytes) -> bytes:
@@ -151,34 +205,15 @@ def _checked(name: str, data: bytes) -> bytes:
     return data
 
 
-def _inflate(name: str, head: bytes, stream: IO[bytes], max_bytes: int) -> bytes:
-    if head.startswith(b"\xfd7zXZ\x00"):
-        pieces = _xz_pieces(stream)
-    elif head.startswith(b"\x1f\x8b"):
-        pieces = _pieces(gzip.GzipFile(fileobj=stream))
-    elif head.startswith(b"BZh"):
-        pieces = _pieces(bz2.BZ2File(stream))
-    else:
-        pieces = _pieces(stream)
-    return _bounded(name, pieces, max_bytes)
-
-
 def _bounded(name: str, pieces: Iterator[bytes], max_bytes: int) -> bytes:
     out = bytearray()
-    try:
-        for piece in pieces:
-            out += piece
-            if len(out) > max_bytes:
-                raise DataError(
-                    f"{name}: more than {max_bytes:,} bytes decompressed; if this is a true "
-                    "data file, split it"
-                )
-    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
-        raise _damaged(name, error) from error
-    except OSError as error:
-        if error.errno is None:  # bz2 reports damage as an OSError without a number
-            raise _damaged(name, error) from error
-        raise
+    for piece in pieces:
+        out += piece
+        if len(out) > max_bytes:
+            raise DataError(
+                f"{name}: more than {max_bytes:,} bytes decompressed; if this is a true "
+                "data file, split it"
+            )
     return bytes(out)
 
 
@@ -189,7 +224,7 @@ def _damaged(name: str, error: Exception) -> DataError:
     )
 
 
-def _pieces(stream: Any) -> Iterator[bytes]:
+def _pieces(stream: IO[bytes] | io.BufferedIOBase) -> Iterator[bytes]:
     while piece := stream.read(_CHUNK):
         yield piece
 
@@ -227,12 +262,16 @@ def _zip_members(name: str, stream: IO[bytes], max_bytes: int) -> Iterator[Conte
                 if member.flag_bits & 1:
                     raise DataError(f"{inner}: encrypted; unpack it with its password first")
                 with archive.open(member) as plain:
-                    data = _bounded(inner, _pieces(plain), left)
-                if data[:6] == b"\xfd7zXZ\x00" or data[:2] == b"\x1f\x8b" or data[:3] == b"BZh":
-                    data = _inflate(inner, data[:8], io.BytesIO(data), left)
+                    data = _bounded(inner, decompress(inner, plain), left)
                 left -= len(data)
                 yield Content(inner, _checked(inner, data))
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, UnicodeDecodeError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+        EOFError,
+        UnicodeDecodeError,
+    ) as error:
         raise _damaged(name, error) from error
 
 

@@ -7,13 +7,14 @@ import os
 import platform
 import shlex
 import shutil
-import stat
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from n3ic.util.cache import Cache
+
+CACHE = "native"
 FOLDER = Path(__file__).resolve().parent
 SOURCE = FOLDER / "bnn.c"
 HEADER = FOLDER / "bnn.h"
@@ -29,19 +30,15 @@ class BuildError(Exception):
     """The compiler failed; the text names the log."""
 
 
-class UnsafeError(Exception):
-    """A cache that somebody else could write."""
-
-
 @dataclass(frozen=True)
-class Compiler:
+class CCompiler:
     """A C compiler: the words of its command, and the first line of its version."""
 
     command: tuple[str, ...]
     version: str
 
 
-def find_compiler() -> Compiler:
+def find_compiler() -> CCompiler:
     """The compiler in ``CC``, else cc, gcc or clang from the PATH.
 
     Raises:
@@ -65,12 +62,12 @@ def find_compiler() -> Compiler:
         except (OSError, subprocess.TimeoutExpired):
             continue
         if answer.returncode == 0 and answer.stdout:
-            return Compiler(full, answer.stdout.splitlines()[0].strip())
+            return CCompiler(full, answer.stdout.splitlines()[0].strip())
     raise NoCompilerError("no C compiler: install gcc or clang")
 
 
 def compile_shared(
-    compiler: Compiler, source: Path, out: Path, extra: tuple[str, ...] = ()
+    compiler: CCompiler, source: Path, out: Path, extra: tuple[str, ...] = ()
 ) -> None:
     """Compile a C file to a shared library, with ``FLAGS`` and what ``extra`` adds.
 
@@ -92,14 +89,7 @@ def compile_shared(
         raise BuildError(done.stderr.strip() or f"{compiler.command[0]} ended {done.returncode}")
 
 
-def cache_directory() -> Path:
-    """The user's cache for built kernels."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
-    return root / "n3ic" / "native"
-
-
-def file_name(compiler: Compiler) -> str:
+def file_name(compiler: CCompiler) -> str:
     """A name that changes with the source, the flags, the compiler and the platform."""
     digest = hashlib.sha256()
     parts = (
@@ -114,76 +104,32 @@ def file_name(compiler: Compiler) -> str:
     return f"bnn-{digest.hexdigest()[:32]}.so"
 
 
-def safe_directory(path: Path) -> Path:
-    """``path`` as a directory that only this user can write; made with mode 0700.
-
-    Raises:
-        UnsafeError: it, or a directory above it, belongs to or can be written by somebody else.
-        OSError: it cannot be made.
-    """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    info = path.lstat()
-    if not stat.S_ISDIR(info.st_mode):
-        raise UnsafeError(f"{path} is not a directory")
-    if info.st_uid != os.getuid() or stat.S_IMODE(info.st_mode) & 0o077:
-        raise UnsafeError(f"{path} must belong to you with mode 0700")
-    for parent in path.resolve().parents:
-        above = parent.stat()
-        shared = above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX
-        if above.st_uid not in (0, os.getuid()) or shared:
-            raise UnsafeError(f"{parent} can be written by somebody else")
-    return path
-
-
-def is_safe_file(path: Path) -> bool:
-    """Whether ``path`` is a file of this user alone: no link, nobody else can write it."""
-    try:
-        info = path.lstat()
-    except OSError:
-        return False
-    return (
-        stat.S_ISREG(info.st_mode)
-        and info.st_uid == os.getuid()
-        and not info.st_mode & 0o022
-        and info.st_nlink == 1
-    )
-
-
 def cached_library() -> Path:
     """Path of the built kernel; builds it where it is missing.
 
     Raises:
         NoCompilerError: it is missing, and there is no compiler.
         BuildError: the compiler failed; the text names the log.
-        UnsafeError: the cache could be written by somebody else.
-        OSError: the cache cannot be written.
+        OSError: the cache cannot be written, or could be by somebody else.
     """
     compiler = find_compiler()
-    directory = safe_directory(cache_directory())
-    target = directory / file_name(compiler)
-    if is_safe_file(target):
-        return target
-    return build(compiler, directory, target.name)
+    cache = Cache.open(CACHE)
+    name = file_name(compiler)
+    return cache.find(name) or build(compiler, cache, name)
 
 
-def build(compiler: Compiler, directory: Path, name: str) -> Path:
-    """Compile the kernel into ``directory``, whole or not at all.
+def build(compiler: CCompiler, cache: Cache, name: str) -> Path:
+    """Compile the kernel into the cache, whole or not at all.
 
     Raises:
         BuildError: the compiler failed; the text names the log.
-        OSError: the directory cannot be written.
+        OSError: the cache cannot be written.
     """
-    handle, temporary = tempfile.mkstemp(dir=directory, prefix=".", suffix=".so")
-    os.close(handle)
-    out = Path(temporary)
     try:
-        compile_shared(compiler, SOURCE, out)
-        out.chmod(0o700)
-        out.replace(directory / name)
+        with cache.new_file(name) as out:
+            compile_shared(compiler, SOURCE, out)
     except BuildError as error:
-        log = directory / "build.log"
-        log.write_text(f"{compiler.version}\n{error}\n", encoding="utf-8")
-        raise BuildError(f"see {log}") from error
-    finally:
-        out.unlink(missing_ok=True)
-    return directory / name
+        with cache.new_file("build.log") as log:
+            log.write_text(f"{compiler.version}\n{error}\n", encoding="utf-8")
+        raise BuildError(f"see {cache.directory / 'build.log'}") from error
+    return cache.directory / name

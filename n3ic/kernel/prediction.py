@@ -61,7 +61,7 @@ def _library() -> Library | None:
     try:
         try:
             library = Library.open(build.cached_library())
-        except (build.UnsafeError, OSError):
+        except OSError:
             library = _private()
         _check(library)
     except build.NoCompilerError:

@@ -14,6 +14,7 @@ from n3ic.kernel import prediction
 from n3ic.kernel.prediction import build
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.random_models import random_model
+from n3ic.util.cache import Cache, UnsafeCacheError
 
 pytestmark = pytest.mark.usefixtures("quick_build")
 
@@ -67,7 +68,7 @@ def test_built_once_where_only_the_user_can_write(
     assert stat.S_IMODE(own_cache.stat().st_mode) == 0o700
     files = list(own_cache.iterdir())
     assert len(files) == 1
-    assert build.is_safe_file(files[0])
+    assert Cache.open(build.CACHE).find(files[0].name) == files[0]
     assert not stat.S_IMODE(files[0].stat().st_mode) & 0o077
 
     def refuse(*_: object) -> Path:
@@ -84,7 +85,7 @@ def test_a_cache_that_others_can_use_is_not_loaded(
 ) -> None:
     own_cache.mkdir(parents=True)
     own_cache.chmod(mode)
-    with pytest.raises(build.UnsafeError):
+    with pytest.raises(UnsafeCacheError):
         build.cached_library()
     # Prediction still works, from a directory of its own.
     assert prediction.available()
@@ -97,7 +98,7 @@ def test_a_folder_above_that_others_can_write_is_not_used(
 ) -> None:
     own_cache.mkdir(parents=True, mode=0o700)
     own_cache.parent.parent.chmod(0o777)
-    with pytest.raises(build.UnsafeError, match="somebody else"):
+    with pytest.raises(UnsafeCacheError, match="somebody else"):
         build.cached_library()
 
 
@@ -106,7 +107,7 @@ def test_a_link_as_cache_is_not_used(compiler: object, own_cache: Path, tmp_path
     elsewhere.mkdir(mode=0o700)
     own_cache.parent.mkdir(parents=True, mode=0o700)
     own_cache.symlink_to(elsewhere)
-    with pytest.raises(build.UnsafeError, match="not a directory"):
+    with pytest.raises(UnsafeCacheError, match="not a directory"):
         build.cached_library()
 
 
@@ -114,7 +115,8 @@ def test_a_link_as_cache_is_not_used(compiler: object, own_cache: Path, tmp_path
 def test_a_planted_library_is_replaced(
     compiler: object, own_cache: Path, tmp_path: Path, kind: str
 ) -> None:
-    target = build.safe_directory(own_cache) / build.file_name(build.find_compiler())
+    cache = Cache.open(build.CACHE)
+    target = own_cache / build.file_name(build.find_compiler())
     planted = tmp_path / "planted.so"
     planted.write_bytes(b"not a library")
     if kind == "link":
@@ -126,17 +128,17 @@ def test_a_planted_library_is_replaced(
     else:
         target.write_bytes(b"not a library")
         target.chmod(0o666)
-    assert not build.is_safe_file(target)
+    assert cache.find(target.name) is None
     assert prediction.available()
     assert planted.read_bytes() == b"not a library"
     assert np.array_equal(prediction.scores(MODEL, WORDS), MODEL.scores(WORDS))
 
 
 def test_the_name_changes_with_the_compiler() -> None:
-    a = build.file_name(build.Compiler(("cc",), "gcc 1"))
-    assert a == build.file_name(build.Compiler(("cc",), "gcc 1"))
-    assert a != build.file_name(build.Compiler(("cc",), "gcc 2"))
-    assert a != build.file_name(build.Compiler(("cc", "-m32"), "gcc 1"))
+    a = build.file_name(build.CCompiler(("cc",), "gcc 1"))
+    assert a == build.file_name(build.CCompiler(("cc",), "gcc 1"))
+    assert a != build.file_name(build.CCompiler(("cc",), "gcc 2"))
+    assert a != build.file_name(build.CCompiler(("cc", "-m32"), "gcc 1"))
 
 
 def test_switched_off(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:

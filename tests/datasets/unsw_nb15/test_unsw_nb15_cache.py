@@ -9,6 +9,7 @@ from n3ic.datasets.unsw_nb15 import cache, loader
 from n3ic.datasets.unsw_nb15.loader import load_table
 from n3ic.datasets.unsw_nb15.reader import read_flows
 from n3ic.datasets.unsw_nb15.synthetic import write_csv
+from n3ic.util.cache import Cache
 
 
 @pytest.fixture
@@ -27,8 +28,12 @@ def parses(monkeypatch):
     return count
 
 
+def folder():
+    return Cache.open(cache.CACHE).directory
+
+
 def entry():
-    (path,) = cache.cache_folder().glob("*.npz")
+    (path,) = folder().glob("*.npz")
     return path
 
 
@@ -91,7 +96,7 @@ def test_poisoned_entry_is_ignored(home, parses):
     first = load_table(path)
     mine = entry()
     load_table(other)
-    (theirs,) = set(cache.cache_folder().glob("*.npz")) - {mine}
+    (theirs,) = set(folder().glob("*.npz")) - {mine}
     sound = mine.read_bytes()
     mine.write_bytes(theirs.read_bytes())
     same(first, load_table(path))
@@ -116,10 +121,21 @@ def test_pickles_are_not_read(home, parses):
     assert len(parses) == 2
 
 
-def test_folder_that_others_may_write_is_not_used(home, parses):
+@pytest.mark.parametrize("above", [0, 1, 2])
+def test_folder_that_others_may_write_is_not_used(home, parses, above):
     path = write_csv(home / "f.csv", 200, 4)
     load_table(path)
-    cache.cache_folder().chmod(0o777)
+    (folder(), *folder().parents)[above].chmod(0o777)
+    load_table(path)
+    assert len(parses) == 2
+
+
+def test_a_link_in_the_cache_is_not_followed(home, parses):
+    path = write_csv(home / "f.csv", 200, 4)
+    load_table(path)
+    kept = entry()
+    kept.rename(home / "elsewhere.npz")
+    kept.symlink_to(home / "elsewhere.npz")
     load_table(path)
     assert len(parses) == 2
 

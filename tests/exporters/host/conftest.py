@@ -25,21 +25,7 @@ SANITIZE = (
 
 
 @pytest.fixture(scope="session")
-def compiler() -> build.Compiler:
-    try:
-        return build.find_compiler()
-    except build.NoCompilerError:
-        pytest.skip("needs a C compiler (gcc or clang)")
-
-
-@pytest.fixture
-def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds that are not optimised, for tests that are not of the kernels themselves."""
-    monkeypatch.setattr(build, "FLAGS", ("-std=c11", "-O0", "-fPIC", "-shared"))
-
-
-@pytest.fixture(scope="session")
-def library(compiler: build.Compiler, tmp_path_factory: pytest.TempPathFactory) -> Library:
+def library(compiler: build.CCompiler, tmp_path_factory: pytest.TempPathFactory) -> Library:
     """The kernel without weights."""
     out = tmp_path_factory.mktemp("kernel") / "bnn.so"
     build.compile_shared(compiler, build.SOURCE, out)
@@ -60,7 +46,7 @@ def export_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def bnn_exec(
-    compiler: build.Compiler, export_directory: Path, tmp_path_factory: pytest.TempPathFactory
+    compiler: build.CCompiler, export_directory: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """``bnn-exec`` of that network, with the address and undefined-behaviour sanitizers."""
     out = tmp_path_factory.mktemp("exec") / "bnn-exec"
