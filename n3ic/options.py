@@ -22,6 +22,8 @@ class Option:
         choices: the allowed values of a str option; empty for any.
         minimum: smallest allowed value of a number.
         maximum: largest allowed value of a number.
+        only_with: other options and their values with which alone this one means something,
+            such as ``(("style", ("unrolled",)),)``; empty for always.
     """
 
     name: str
@@ -30,6 +32,11 @@ class Option:
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    only_with: tuple[tuple[str, tuple[OptionValue, ...]], ...] = ()
+
+    def applies(self, values: Options) -> bool:
+        """Whether it means something beside the other options' values."""
+        return all(values[name] in allowed for name, allowed in self.only_with)
 
     def parse(self, text: OptionValue) -> OptionValue:
         """The option's value from what was typed.
@@ -68,14 +75,30 @@ def parse_options(
         owner: whose options they are, for the error.
 
     Raises:
-        UsageError: an option is unknown or has a value it cannot have.
+        UsageError: an option is unknown, has a value it cannot have, or does not apply beside
+            the others.
     """
     names = [option.name for option in known]
     for name in given:
         if name not in names:
             listed = ", ".join(f"--{n}" for n in names) or "none of its own"
             raise UsageError(f"{owner} has no option --{name}; it has {listed}")
-    return {o.name: o.parse(given[o.name]) if o.name in given else o.default for o in known}
+    values = {o.name: o.parse(given[o.name]) if o.name in given else o.default for o in known}
+    for option in known:
+        if option.name in given and not option.applies(values):
+            condition = " and ".join(
+                f"--{name} {' or '.join(str(v) for v in allowed)}"
+                for name, allowed in option.only_with
+            )
+            raise UsageError(f"--{option.name} applies only with {condition}")
+    return values
+
+
+def applying(known: Sequence[Option], values: Options) -> dict[str, OptionValue]:
+    """The values of the options that apply, sorted by name: what a record of them holds."""
+    return {
+        o.name: values[o.name] for o in sorted(known, key=lambda o: o.name) if o.applies(values)
+    }
 
 
 def _parse_bool(text: OptionValue) -> bool:

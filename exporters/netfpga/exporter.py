@@ -27,6 +27,8 @@ from n3ic.targets.templates import render
 
 _PAPER_SHAPE = (256, 32, 16, 2)
 _REPORT_VECTORS = 24
+_SEQUENTIAL = (("style", ("sequential",)),)
+_UNROLLED = (("style", ("unrolled",)),)
 
 
 class NetfpgaExporter(Exporter):
@@ -41,32 +43,43 @@ class NetfpgaExporter(Exporter):
             "sequential",
             choices=("sequential", "unrolled"),
         ),
-        Option("modules", "sequential executors in parallel", 1, minimum=1, maximum=64),
+        Option(
+            "modules",
+            "executors in parallel",
+            1,
+            minimum=1,
+            maximum=64,
+            only_with=_SEQUENTIAL,
+        ),
         Option(
             "packing",
             "neurons of a memory row; balanced: the fewest that keep the rate; "
             "full: as many as fit 256 bits, for the least latency",
             "balanced",
             choices=("balanced", "full"),
+            only_with=_SEQUENTIAL,
         ),
         Option(
             "popcount",
             "compressors, or tables of 256 entries as in the paper",
             "compressors",
             choices=("compressors", "tables"),
+            only_with=_SEQUENTIAL,
         ),
         Option(
             "pipeline",
-            "unrolled: look-up tables in a row between two registers",
+            "look-up tables in a row between two registers",
             1,
             minimum=1,
             maximum=8,
+            only_with=_UNROLLED,
         ),
         Option(
             "outputs",
-            "unrolled: scores and margin, or the class alone for fewer LUTs (margins are then 0)",
+            "scores and margin, or the class alone for fewer LUTs (margins are then 0)",
             "scores",
             choices=("scores", "class"),
+            only_with=_UNROLLED,
         ),
         *wrapper.OPTIONS,
         Option("synth", "synthesise with Yosys for the report", False),

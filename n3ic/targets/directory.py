@@ -14,7 +14,7 @@ from n3ic.errors import (
     VerifyError,
 )
 from n3ic.model.network import BinaryModel
-from n3ic.options import OptionValue
+from n3ic.options import OptionValue, applying
 from n3ic.targets.base import exporter
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Report
@@ -96,7 +96,7 @@ def export(
             "tool": f"n3ic {__version__}",
             "target": target,
             "device": tool.device.name,
-            "options": dict(sorted(parsed.items())),
+            "options": applying(tool.options, parsed),
             "model": {"name": model.name, "sha256": model.digest, "shape": list(model.shape)},
             "fits": fit.ok,
             "problems": [str(p) for p in fit.problems],

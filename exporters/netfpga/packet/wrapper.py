@@ -39,9 +39,21 @@ OPTIONS = (
         "ethertype",
         choices=("ethertype", "udp"),
     ),
-    Option("ethertype", "EtherType of packets that ask", 0x2323, minimum=0x600, maximum=0xFFFF),
     Option(
-        "udp-port", "UDP destination port of packets that ask", 0x2323, minimum=1, maximum=65535
+        "ethertype",
+        "EtherType of packets that ask",
+        0x2323,
+        minimum=0x600,
+        maximum=0xFFFF,
+        only_with=(("match", ("ethertype",)),),
+    ),
+    Option(
+        "udp-port",
+        "UDP destination port of packets that ask",
+        0x2323,
+        minimum=1,
+        maximum=65535,
+        only_with=(("match", ("udp",)),),
     ),
     Option(
         "offset",
@@ -49,6 +61,7 @@ OPTIONS = (
         0,
         minimum=0,
         maximum=MAX_OFFSET,
+        only_with=(("input", ("packet",)),),
     ),
     Option(
         "result",

@@ -242,3 +242,22 @@ def test_input_stage_is_the_spec(
     )
     got = EXPORTER.encode(folder, model, options, features)
     np.testing.assert_array_equal(got, model.encode(features))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"style": "unrolled", "modules": "2"},
+        {"style": "unrolled", "packing": "full"},
+        {"style": "unrolled", "popcount": "tables"},
+        {"pipeline": "2"},
+        {"outputs": "class"},
+        {"udp-port": "53"},
+        {"match": "udp", "ethertype": "0x88b5"},
+        {"input": "side", "offset": "64"},
+    ],
+    ids=str,
+)
+def test_an_option_that_does_not_apply_is_refused(options: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=f"--{list(options)[-1]} applies only with"):
+        EXPORTER.parse_options(options)
