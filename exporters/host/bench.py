@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.host.machine import cpu_name
+from n3ic.kernel import blob, build
 from n3ic.kernel.library import KernelNetwork, Library
-from n3ic.kernel.prediction import blob, build
 from n3ic.model.bits import unpack
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference

@@ -15,8 +15,8 @@ from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyE
 from n3ic.exporters.host.estimate import estimate, memory_of
 from n3ic.exporters.host.machine import cpu_name
 from n3ic.exporters.host.sources import copy_sources, kernel_source, readme, weights_section
+from n3ic.kernel import blob, build
 from n3ic.kernel.library import KernelError, KernelNetwork, Library
-from n3ic.kernel.prediction import blob, build
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import Option, Options, OptionValue

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from n3ic.kernel.prediction import build
+from n3ic.kernel import build
 from n3ic.model.network import BinaryModel
 from n3ic.targets.identifiers import c_string
 

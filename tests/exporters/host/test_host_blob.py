@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.errors import ExportError
+from n3ic.kernel import blob
 from n3ic.kernel.library import KernelError, Library
-from n3ic.kernel.prediction import blob
 from n3ic.model.random_models import random_model
 
 MODEL = small_model()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from host_models import CLASSES, small_model
 
-from n3ic.kernel.prediction import blob
+from n3ic.kernel import blob
 from n3ic.model.bits import Words
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.random_models import random_model

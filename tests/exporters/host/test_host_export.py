@@ -11,7 +11,7 @@ from host_models import flip, limits_at, put_word, small_model, weights_at, word
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.host import EXPORTER
-from n3ic.kernel.prediction import blob
+from n3ic.kernel import blob
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
@@ -88,7 +88,7 @@ def test_a_flipped_weight_is_found_and_named(
     with pytest.raises(VerifyError, match=rf"weights.bin differ .* layer {layer}, neuron {neuron}"):
         EXPORTER.run(copy, MODEL, OPTIONS, words)
     (copy / "weights.bin").write_bytes(wrong)
-    difference = first_difference(MODEL, EXPORTER.run(copy, MODEL, OPTIONS, words).trace, words)
+    difference = first_difference(MODEL, EXPORTER.run(copy, MODEL, OPTIONS, words).inference, words)
     assert difference is not None
     assert (difference.layer, difference.neuron) == (layer, neuron)
 
@@ -101,7 +101,7 @@ def test_a_changed_threshold_or_bias_is_found(compiler: object, copy: Path, laye
     (copy / "weights.bin").write_bytes(wrong)
     bake(copy, wrong)
     words = verification_vectors(MODEL, 2000)
-    difference = first_difference(MODEL, EXPORTER.run(copy, MODEL, OPTIONS, words).trace, words)
+    difference = first_difference(MODEL, EXPORTER.run(copy, MODEL, OPTIONS, words).inference, words)
     assert difference is not None
     assert (difference.layer, difference.neuron) == (layer, 1)
 
@@ -142,7 +142,7 @@ def test_a_wrong_tie_rule_is_found(compiler: object, tmp_path: Path) -> None:
     (directory / "bnn.c").write_text(changed)
     words = verification_vectors(model, 1000)
     difference = first_difference(
-        model, EXPORTER.run(directory, model, OPTIONS, words).trace, words
+        model, EXPORTER.run(directory, model, OPTIONS, words).inference, words
     )
     assert difference is not None
     assert "lowest index wins a tie" in str(difference)

@@ -8,8 +8,8 @@ from host_models import small_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from n3ic.kernel import blob
 from n3ic.kernel.library import KernelError, Library
-from n3ic.kernel.prediction import blob
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import Field, InputSpec

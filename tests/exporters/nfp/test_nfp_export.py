@@ -47,7 +47,9 @@ def write(model: BinaryModel, out: Path, chosen: Options) -> Path:
 
 def difference(model: BinaryModel, out: Path, chosen: Options, count: int = 200) -> str:
     words = verification_vectors(model, count)
-    return str(first_difference(model, EXPORTER.run(out, model, chosen, words).trace, words) or "")
+    return str(
+        first_difference(model, EXPORTER.run(out, model, chosen, words).inference, words) or ""
+    )
 
 
 @pytest.mark.parametrize(
