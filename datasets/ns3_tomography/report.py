@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from n3ic.datasets.ns3_tomography.table import TomographyTable
+from n3ic.model.network import shape_text
 from n3ic.util.files import write_atomic
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def summary(figures: Sequence[QueueFigures]) -> dict[str, dict[str, Any]]:
 
 def _shape_name(hidden: tuple[int, ...]) -> str:
     """As the paper writes a shape: hidden layers, then the two classes."""
-    return "-".join(map(str, (*hidden, 2)))
+    return shape_text((*hidden, 2))
 
 
 def table5(figures: Sequence[QueueFigures]) -> str:

@@ -15,7 +15,7 @@ _OUTPUT_CLOCKS = 8  # XOR, popcount, compare and select in general registers
 
 
 @dataclass(frozen=True)
-class Estimate:
+class KernelEstimate:
     """Operations and time of one inference by the AVX-512 kernel.
 
     Attributes:
@@ -43,8 +43,8 @@ def memory_of(model: BinaryModel) -> dict[str, int]:
     }
 
 
-def estimate(model: BinaryModel, device: Device) -> Estimate:
-    """Estimate the AVX-512 kernel from its operations; the numbers are in ``device.toml``."""
+def estimate(model: BinaryModel, device: Device) -> KernelEstimate:
+    """KernelEstimate the AVX-512 kernel from its operations; the numbers are in ``device.toml``."""
     per_clock = device.limits["vector_operations_per_clock"]
     operations = 0
     latency = 0.0
@@ -56,7 +56,7 @@ def estimate(model: BinaryModel, device: Device) -> Estimate:
         fixed = _LAYER_CLOCKS if i < len(model.hidden) else _OUTPUT_CLOCKS
         latency += fixed + groups * each / per_clock
     ghz = device.clock_mhz / 1e3
-    return Estimate(
+    return KernelEstimate(
         operations,
         operations / per_clock / ghz,
         f"{operations} vector operations, {per_clock:g} a clock, at {ghz:g} GHz",

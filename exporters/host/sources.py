@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from n3ic.kernel import build
 from n3ic.model.network import BinaryModel
 from n3ic.targets.identifiers import c_string
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from n3ic.targets.templates import render
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 _BYTES_A_LINE = 16
@@ -29,11 +25,13 @@ def weights_section(model: BinaryModel, weights: bytes) -> str:
         ", ".join(f"0x{byte:02x}" for byte in weights[i : i + _BYTES_A_LINE])
         for i in range(0, len(weights), _BYTES_A_LINE)
     ]
-    return (
-        _environment()
-        .get_template("bnn_weights.c.j2")
-        .render(shape=model.shape_text, digest=model.digest, size=len(weights), rows=rows)
-    )
+    values = {
+        "shape": model.shape_text,
+        "digest": model.digest,
+        "size": len(weights),
+        "rows": rows,
+    }
+    return render(TEMPLATES, "bnn_weights.c.j2", values)
 
 
 def copy_sources(out: Path) -> None:
@@ -45,33 +43,16 @@ def copy_sources(out: Path) -> None:
 
 def readme(model: BinaryModel, weights: bytes) -> str:
     """The README of an export directory."""
-    return (
-        _environment()
-        .get_template("README.md.j2")
-        .render(
-            shape=model.shape_text,
-            size=len(weights),
-            features=[_code(name) for name in model.input.features],
-            classes=[_code(name) for name in model.classes],
-            n_words=model.input.n_words,
-        )
-    )
+    values = {
+        "shape": model.shape_text,
+        "size": len(weights),
+        "features": [_code(name) for name in model.input.features],
+        "classes": [_code(name) for name in model.classes],
+        "n_words": model.input.n_words,
+    }
+    return render(TEMPLATES, "README.md.j2", values)
 
 
 def _code(name: str) -> str:
     """A name as Markdown code: printable ASCII, no back-tick and no line end."""
     return f"`{c_string(name)[1:-1].replace('`', chr(39))}`"
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    return Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - C and Markdown, no HTML
-    )

@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from n3ic.exporters.nfp.blob import word_counts
+from n3ic.model.network import shape_text
 from n3ic.targets.device import Device
 
 PAPER_SHAPES = (
@@ -38,7 +39,7 @@ PAPER_SHAPES = (
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MicroEngineEstimate:
     """What a network would take.
 
     Attributes:
@@ -64,7 +65,7 @@ def estimate(
     memory: str,
     state: str,
     threads: int,
-) -> Estimate:
+) -> MicroEngineEstimate:
     """Latency and throughput of a shape; see the module's formulas."""
     layers = word_counts(shape, masked)
     if mode == "model":
@@ -96,10 +97,10 @@ def estimate(
         )
         rates.append((served * 1e6 / words, f"{served:.0f} words per us / {words} words"))
     latency, throughput = max(ways), min(rates)
-    return Estimate(words, latency[0], throughput[0], latency[1], throughput[1])
+    return MicroEngineEstimate(words, latency[0], throughput[0], latency[1], throughput[1])
 
 
-def _chain(device: Device, layers: tuple[int, ...], executors: int) -> Estimate:
+def _chain(device: Device, layers: tuple[int, ...], executors: int) -> MicroEngineEstimate:
     limits = device.limits
     hop = limits["chain_hop_ns"] / 1e3
     stream = limits["chain_words_per_us"]
@@ -108,7 +109,7 @@ def _chain(device: Device, layers: tuple[int, ...], executors: int) -> Estimate:
         f"{sum(layers)} words / {stream:.0f} per us + {len(layers)} layers x 2 x {executors} "
         f"executors x {hop * 1e3:.0f} ns"
     )
-    return Estimate(
+    return MicroEngineEstimate(
         sum(layers), latency, 1e6 / latency, text, f"one inference at a time: 1 / ({text})"
     )
 
@@ -120,7 +121,7 @@ def _access_us(device: Device, memory: str) -> float:
 
 def paper_key(kind: str, shape: tuple[int, ...], mode: str, memory: str, threads: int) -> str:
     """Name of the paper's figure for a layout in ``device.toml``."""
-    return f"{kind}.{'-'.join(map(str, shape))}.{mode}.{memory}.{threads}"
+    return f"{kind}.{shape_text(shape)}.{mode}.{memory}.{threads}"
 
 
 def calibration(device: Device) -> tuple[str, ...]:
@@ -134,10 +135,9 @@ def calibration(device: Device) -> tuple[str, ...]:
         ):
             paper = device.paper.get(paper_key(kind, shape, mode, memory, threads))
             if paper is not None:
-                name = "-".join(map(str, shape))
                 lines.append(
-                    f"{name}, {mode}-parallel, {memory.upper()}, {threads} threads: paper "
-                    f"{paper:,.0f} {unit}, estimated {value:,.0f} {unit} "
+                    f"{shape_text(shape)}, {mode}-parallel, {memory.upper()}, {threads} threads: "
+                    f"paper {paper:,.0f} {unit}, estimated {value:,.0f} {unit} "
                     f"({100 * (value / paper - 1):+.0f} %)"
                 )
     return tuple(lines)

@@ -21,6 +21,7 @@ from n3ic.targets.colocation import CoLocation, Member, colocate
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import comment, unique_identifiers
+from n3ic.targets.templates import render
 
 MODELLED = "modelled syntax, not compiled by the vendor's compiler"
 
@@ -81,22 +82,15 @@ class NfpExporter(Exporter):
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write blob, headers, micro-C, Makefile and README."""
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
         plan = self._plan(model, options)
         built = blob.build(model)
         shutil.copytree(
             self.folder / "micro_c", out, dirs_exist_ok=True, copy_function=shutil.copyfile
         )
         (out / "weights.bin").write_bytes(built.to_bytes())
-        environment = Environment(  # noqa: S701 - C and Markdown; names pass through n3ic.targets.identifiers
-            loader=FileSystemLoader(self.folder / "templates"),
-            undefined=StrictUndefined,
-            keep_trailing_newline=True,
-        )
         values = self._values(model, plan, built)
         for name in ("n3ic_config.h", "n3ic_weights.h", "README.md"):
-            text = environment.get_template(f"{name}.j2").render(values)
+            text = render(self.folder / "templates", f"{name}.j2", values)
             (out / name).write_text(text, encoding="ascii")
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
@@ -207,10 +201,12 @@ class NfpExporter(Exporter):
             )
         return Report(tuple(figures), tuple(notes))
 
-    def _plan(self, model: BinaryModel, options: Options) -> placement.Plan:
+    def _plan(self, model: BinaryModel, options: Options) -> placement.ThreadPlan:
         return placement.plan(model, options, self.device)
 
-    def _values(self, model: BinaryModel, plan: placement.Plan, built: blob.Blob) -> dict[str, Any]:
+    def _values(
+        self, model: BinaryModel, plan: placement.ThreadPlan, built: blob.Blob
+    ) -> dict[str, Any]:
         scope = "island" if plan.memory in ("cls", "ctm") else "global"
         lines = [
             "    " + ", ".join(f"0x{word:08x}" for word in built.words[i : i + 8].tolist())

@@ -11,13 +11,14 @@ from n3ic.model.bits import word_count
 from n3ic.model.network import BinaryModel
 from n3ic.options import Options
 from n3ic.targets.device import Device, Fit, Placement, Problem
+from n3ic.targets.nearest import nearest_shape
 
 MEMORIES = ("cls", "ctm", "imem", "emem")  # the fastest first
 DISPATCHERS_PER_ME = 2  # paper, appendix A: "two of such threads per ME is enough"
 
 
 @dataclass(frozen=True)
-class Plan:
+class ThreadPlan:
     """How a network is laid out.
 
     Attributes:
@@ -51,7 +52,7 @@ class Plan:
         return 4 if self.threads <= 240 else 6
 
 
-def plan(model: BinaryModel, options: Options, device: Device) -> Plan:
+def plan(model: BinaryModel, options: Options, device: Device) -> ThreadPlan:
     """The layout that the options ask for; ``auto`` takes the fastest memory that fits."""
     mode, memory = str(options["mode"]), str(options["memory"])
     choices = []
@@ -70,22 +71,24 @@ def plan(model: BinaryModel, options: Options, device: Device) -> Plan:
     return choices[-1] if memory == "auto" else choices[0]
 
 
-def _plan(model: BinaryModel, options: Options, device: Device, mode: str, memory: str) -> Plan:
+def _plan(
+    model: BinaryModel, options: Options, device: Device, mode: str, memory: str
+) -> ThreadPlan:
     words = max(word_count(layer.n_inputs) for layer in model.layers)
     reserve = int(options["cls-reserve"])
     state, classes = str(options["state"]), len(model.classes)
     serving = 4 * (2 * words + classes + len(model.input.features))
     if mode == "data":
         threads = int(options["threads"])
-        return Plan(mode, memory, state, threads, threads, serving, 0, reserve)
+        return ThreadPlan(mode, memory, state, threads, threads, serving, 0, reserve)
     widest = max((word_count(layer.n_outputs) for layer in model.hidden), default=classes)
     chosen = int(options["executors"])
     executors = chosen or max(2, min(int(device.limits["executors"]), widest))
     slots = DISPATCHERS_PER_ME
-    return Plan(mode, memory, state, executors, slots, 4 * words, slots * serving, reserve)
+    return ThreadPlan(mode, memory, state, executors, slots, 4 * words, slots * serving, reserve)
 
 
-def threads_per_island(p: Plan, device: Device) -> int:
+def threads_per_island(p: ThreadPlan, device: Device) -> int:
     """Of ``plan.threads``, those of the fullest island, which keep their state in its CLS."""
     limits = device.limits
     mes = int(limits["mes_per_island"])
@@ -116,7 +119,7 @@ def spread(sizes: Sequence[int], room: int, islands: int, threads: int) -> tuple
     return tuple(c for c in count if c)
 
 
-def available(p: Plan, device: Device) -> int:
+def available(p: ThreadPlan, device: Device) -> int:
     """Bytes that the plan's memory has for weights, beside threads and firmware."""
     limits = device.limits
     size = device.memory(p.memory).bytes
@@ -142,13 +145,17 @@ def _fixed_bytes(model: BinaryModel) -> int:
 
 
 def _missing(
-    shape: tuple[int, ...], masked: tuple[bool, ...], p: Plan, device: Device, model: BinaryModel
+    shape: tuple[int, ...],
+    masked: tuple[bool, ...],
+    p: ThreadPlan,
+    device: Device,
+    model: BinaryModel,
 ) -> int:
     need = _fixed_bytes(model) + 4 * sum(blob.word_counts(shape, masked))
     return max(0, need - available(p, device))
 
 
-def check(model: BinaryModel, p: Plan, device: Device) -> Fit:
+def check(model: BinaryModel, p: ThreadPlan, device: Device) -> Fit:
     """What goes where, and what does not fit."""
     built = blob.build(model)
     placements = [Placement(part, p.memory, size) for part, size in built.sections.items() if size]
@@ -158,7 +165,7 @@ def check(model: BinaryModel, p: Plan, device: Device) -> Fit:
     return Fit(tuple(placements), _problems(model, p, device))
 
 
-def _problems(model: BinaryModel, p: Plan, device: Device) -> tuple[Problem, ...]:
+def _problems(model: BinaryModel, p: ThreadPlan, device: Device) -> tuple[Problem, ...]:
     problems = []
     missing = _missing(model.shape, _masked(model), p, device, model)
     if missing:
@@ -183,12 +190,12 @@ def _problems(model: BinaryModel, p: Plan, device: Device) -> tuple[Problem, ...
     return tuple(problems)
 
 
-def state_bytes(p: Plan, device: Device) -> int:
+def state_bytes(p: ThreadPlan, device: Device) -> int:
     """Bytes of state in one memory of state, that of an island or of a micro-engine."""
     return _state_threads(p, device) * p.state_bytes + p.dispatcher_bytes
 
 
-def _state_threads(p: Plan, device: Device) -> int:
+def _state_threads(p: ThreadPlan, device: Device) -> int:
     """Threads that share one memory of state: those of an island, or of a micro-engine."""
     threads = threads_per_island(p, device)
     if p.state == "cls":
@@ -197,22 +204,26 @@ def _state_threads(p: Plan, device: Device) -> int:
     return min(threads, per_me)
 
 
-def _state_room(p: Plan, device: Device) -> int:
+def _state_room(p: ThreadPlan, device: Device) -> int:
     if p.state == "cls":
         return device.memory("cls").bytes - p.reserve
     return int(device.limits["lmem_bytes"] - device.limits["reserve_lmem"])
 
 
-def mailbox_bytes(model: BinaryModel, p: Plan) -> int:
+def mailbox_bytes(model: BinaryModel, p: ThreadPlan) -> int:
     """Bytes of the mailbox: a slot for each thread that takes questions."""
     asked = max(model.input.n_words, len(model.input.features))
     return 4 * p.slots * (3 + asked + len(model.classes))
 
 
-def _weights_problem(model: BinaryModel, p: Plan, device: Device, missing: int) -> Problem:
+def _weights_problem(model: BinaryModel, p: ThreadPlan, device: Device, missing: int) -> Problem:
     room = available(p, device) - _fixed_bytes(model)
     sums = accumulate(4 * n for n in blob.word_counts(model.shape, _masked(model)))
     layer = next((i for i, end in enumerate(sums) if end > room), 0)
+
+    def fits(near: tuple[int, ...]) -> bool:
+        return not _missing(near, _masked(model), p, device, model)
+
     return Problem(
         f"layer {layer} ({model.shape[layer]} inputs, {model.shape[layer + 1]} neurons) does not "
         f"fit {p.memory.upper()} beside the {p.state_bytes} bytes of state of each thread: "
@@ -220,22 +231,11 @@ def _weights_problem(model: BinaryModel, p: Plan, device: Device, missing: int) 
         layer=layer,
         memory=p.memory,
         missing_bytes=missing,
-        nearest=_nearest(model, p, device),
+        nearest=nearest_shape(model.shape, fits),
     )
 
 
-def _nearest(model: BinaryModel, p: Plan, device: Device) -> str:
-    """The widest shape with the same proportions whose weights fit."""
-    masked = _masked(model)
-    for step in range(255, 0, -1):
-        hidden = tuple(max(1, n * step // 256) for n in model.shape[1:-1])
-        shape = (model.shape[0], *hidden, model.shape[-1])
-        if not _missing(shape, masked, p, device, model):
-            return "-".join(map(str, shape))
-    return ""
-
-
-def _nearest_state(model: BinaryModel, p: Plan, threads: int, room: int) -> str:
+def _nearest_state(model: BinaryModel, p: ThreadPlan, threads: int, room: int) -> str:
     """The same network with its layers cut to the widest that the threads' state allows."""
     # Every thread keeps layer inputs `copies` times in all, and a rest that is not cut.
     copies = 2 * threads if p.mode == "data" else threads + 2 * p.slots
@@ -244,4 +244,4 @@ def _nearest_state(model: BinaryModel, p: Plan, threads: int, room: int) -> str:
     widest = 32 * ((room - rest) // (4 * copies))
     if widest < 1:
         return ""
-    return "-".join(str(min(n, widest)) for n in model.shape)
+    return nearest_shape(model.shape, lambda _: True, widest=widest)

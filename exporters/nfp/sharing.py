@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from n3ic.exporters.nfp import blob, placement
-from n3ic.exporters.nfp.placement import Plan
+from n3ic.exporters.nfp.placement import ThreadPlan
 from n3ic.model.network import BinaryModel
 from n3ic.targets.colocation import over_budget
 from n3ic.targets.device import Device
@@ -29,7 +29,7 @@ class Sharing:
     problems: tuple[str, ...]
 
 
-def share(models: Sequence[BinaryModel], plans: Sequence[Plan], device: Device) -> Sharing:
+def share(models: Sequence[BinaryModel], plans: Sequence[ThreadPlan], device: Device) -> Sharing:
     """Lay networks out together.
 
     Networks of a thread each run side by side, on threads of the island whose memory holds their
@@ -79,7 +79,7 @@ def share(models: Sequence[BinaryModel], plans: Sequence[Plan], device: Device) 
 
 
 def _shared_bytes(
-    models: Sequence[BinaryModel], plans: Sequence[Plan], device: Device
+    models: Sequence[BinaryModel], plans: Sequence[ThreadPlan], device: Device
 ) -> dict[str, int]:
     """Bytes of state and mailbox by memory; of an island's where every island has its own.
 

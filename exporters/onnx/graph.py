@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.model.network import BinaryModel
 from n3ic.targets.device import Fit, Problem
+from n3ic.targets.nearest import nearest_shape
 
 IR_VERSION = 8  # old enough for every runtime of the last years
 QONNX_DOMAIN = "qonnx.custom_op.general"
@@ -189,24 +190,23 @@ def with_batch(model: Any, rows: int) -> Any:
 
 def size_check(model: BinaryModel, limit: int) -> Fit:
     """Whether the float weights fit one protobuf message."""
-    total, shape = 4 * sum(layer.weights.size for layer in model.layers), model.shape
+    shape = model.shape
+    total = _weight_bytes(shape)
     if total < limit - (1 << 20):
         return Fit()
     layer = max(range(len(model.layers)), key=lambda i: model.layers[i].weights.size)
-    factor = 1.0
-    while factor > 0.01:
-        factor *= 0.95
-        near = (shape[0], *(max(1, int(n * factor)) for n in shape[1:-1]), shape[-1])
-        if 4 * sum(a * b for a, b in itertools.pairwise(near)) < limit - (1 << 20):
-            break
     problem = Problem(
         f"layer {layer}: the graph's weights take {total} bytes, and an ONNX file holds {limit}",
         layer=layer,
         memory="file",
         missing_bytes=total - limit + (1 << 20),
-        nearest="-".join(map(str, near)),
+        nearest=nearest_shape(shape, lambda near: _weight_bytes(near) < limit - (1 << 20)),
     )
     return Fit(problems=(problem,))
+
+
+def _weight_bytes(shape: tuple[int, ...]) -> int:
+    return 4 * sum(a * b for a, b in itertools.pairwise(shape))
 
 
 def short(error: BaseException) -> str:

@@ -16,7 +16,6 @@ from n3ic.exporters.p4.entries import (
     p4runtime_request,
     tutorial_runtime,
 )
-from n3ic.exporters.p4.limits import nearest_shape, shape_text
 from n3ic.exporters.p4.network import (
     PAPER_SHAPE,
     Network,
@@ -28,13 +27,14 @@ from n3ic.exporters.p4.network import (
 )
 from n3ic.exporters.p4.packets import FIELD_BITS, PacketFormat
 from n3ic.model.bits import Words
-from n3ic.model.network import BinaryModel
+from n3ic.model.network import BinaryModel, shape_text
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import comment
+from n3ic.targets.nearest import nearest_shape
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -148,7 +148,7 @@ class P4Exporter(Exporter):
         problems = check_packets(model, packet_format(model, options))
         limits = self.device.limits
         widest = int(limits["field_bits"])
-        near = nearest_shape(model.shape, widest, self._fits_shape)
+        near = nearest_shape(model.shape, self._fits_shape, widest=widest)
         for index, layer in enumerate(model.layers):
             size = max(layer.n_inputs, layer.n_outputs if index < len(model.hidden) else 0)
             if size > widest:

@@ -19,7 +19,6 @@ from n3ic.exporters.p4.exporter import (
     program_figures,
     read_artefact,
 )
-from n3ic.exporters.p4.limits import nearest_shape
 from n3ic.exporters.p4.network import PAPER_SHAPE, operations, plan, shape_operations
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
@@ -28,6 +27,7 @@ from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget
 from n3ic.targets.device import Fit, Problem
 from n3ic.targets.figures import Figure, Report
+from n3ic.targets.nearest import nearest_shape
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -53,7 +53,7 @@ class P4NetfpgaExporter(Exporter):
         limits = self.device.limits
         widest, field_bits = int(limits["layer_neurons"]), int(limits["field_bits"])
         clipped = (min(model.shape[0], field_bits), *(min(n, widest) for n in model.shape[1:-1]))
-        near = nearest_shape((*clipped, model.shape[-1]), field_bits, self._fits_device)
+        near = nearest_shape((*clipped, model.shape[-1]), self._fits_device)
         for index, layer in enumerate(model.layers):
             if layer.n_outputs > widest:
                 text = (

@@ -9,7 +9,7 @@ index on a tie.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -56,6 +56,11 @@ def margins_of(scores: NDArray[np.int32]) -> NDArray[np.int32]:
     """Best minus second best score of each row."""
     top = np.partition(scores, -2, axis=1)
     return (top[:, -1] - top[:, -2]).astype(np.int32)
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape as people write it: ``256-32-16-2``."""
+    return "-".join(str(n) for n in shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +118,7 @@ class BinaryModel:
     @property
     def shape_text(self) -> str:
         """The shape as people write it: ``256-32-16-2``."""
-        return "-".join(str(n) for n in self.shape)
+        return shape_text(self.shape)
 
     @property
     def has_masks(self) -> bool:

@@ -11,7 +11,7 @@ from n3ic.errors import ExportError
 from n3ic.exporters.netfpga.sequential.layout import LayerLayout, SequentialLayout
 from n3ic.model.bits import Words
 from n3ic.model.layers import Connections, HiddenLayer
-from n3ic.model.network import BinaryModel
+from n3ic.model.network import BinaryModel, shape_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ def images(model: BinaryModel, layout: SequentialLayout) -> list[Image]:
     """
     expected = tuple((p.n, p.m) for p in layout.layers)
     if tuple((c.n_inputs, c.n_outputs) for c in model.layers) != expected:
-        shape = "-".join(str(n) for n in (expected[0][0], *(m for _, m in expected)))
+        shape = shape_text((expected[0][0], *(m for _, m in expected)))
         raise ExportError(f"the executor computes {shape}, the model is {model.shape_text}")
     out = []
     for p, layer in zip(layout.layers, model.layers, strict=True):

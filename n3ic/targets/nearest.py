@@ -1,0 +1,37 @@
+"""The nearest shape that a target takes, for the text of a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from n3ic.model.network import shape_text
+
+Shape = tuple[int, ...]
+_STEPS = 256  # widths are tried in steps of this share
+
+
+def nearest_shape(shape: Shape, fits: Callable[[Shape], bool], *, widest: int | None = None) -> str:
+    """The widest shape in the same proportions that fits; classes stay as they are.
+
+    Hidden layers shrink first, all by the same factor; input bits only where one neuron a layer
+    is too many.
+
+    Args:
+        shape: input bits, then the neurons of each layer.
+        fits: whether a shape fits; a shape that is no wider anywhere than one that fits does.
+        widest: most input bits or neurons of a layer; None for any.
+
+    Returns:
+        The shape as text, empty where none fits.
+    """
+    body = [n if widest is None else min(n, widest) for n in shape[:-1]]
+    inputs, hidden, classes = body[0], body[1:], shape[-1]
+    for step in range(_STEPS, 0, -1):
+        near = (inputs, *(max(1, n * step // _STEPS) for n in hidden), classes)
+        if fits(near):
+            return shape_text(near)
+    for step in range(_STEPS, 0, -1):
+        near = (max(1, inputs * step // _STEPS), *(1 for _ in hidden), classes)
+        if fits(near):
+            return shape_text(near)
+    return ""
