@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
-from n3ic.data.split import MIN_ROWS, protocols_of, split, twins
+from n3ic.data.split import (
+    MIN_ROWS,
+    arrow_table,
+    distinct_rows,
+    protocols_of,
+    split,
+    twins,
+)
 from n3ic.data.table import FlowTable, SourceFile
 from n3ic.datasets.unsw_nb15.columns import SERVICES
 from n3ic.datasets.unsw_nb15.loader import load_table
@@ -89,13 +96,13 @@ def check(paths: str | Path | Sequence[str | Path]) -> DataReport:
 
 def report(table: FlowTable) -> DataReport:
     """The same of a table that is read already."""
-    keys = _row_keys(table.matrix(tuple(table.features)))
     category = table.category if table.category is not None else table.label.astype(np.str_)
-    pairs = set(zip(keys, category.tolist(), strict=True))
-    labels: dict[bytes, set[int]] = {}
-    for key, label in zip(keys, table.label.tolist(), strict=True):
-        labels.setdefault(key, set()).add(label)
-    clashes = sum(len(labels[key]) > 1 for key in keys)
+    flows = arrow_table(table)
+    labels = flows.append_column("\0label", pa.array(table.label)).group_by(flows.column_names)
+    same = labels.aggregate([("\0label", f) for f in ("min", "max", "count")]).select(
+        ["\0label_min", "\0label_max", "\0label_count"]
+    )
+    lowest, highest, count = (column.to_numpy() for column in same)
     partition = table.partition if table.partition is not None else np.full(len(table), "")
     return DataReport(
         name=table.name,
@@ -106,8 +113,8 @@ def report(table: FlowTable) -> DataReport:
         categories=dict(Counter(category.tolist()).most_common()),
         partitions=dict(Counter(partition.tolist())),
         protocols=protocols_of(table),
-        duplicate_share=1 - len(pairs) / len(table),
-        contradiction_share=clashes / len(table),
+        duplicate_share=1 - distinct_rows(arrow_table(table, category)) / len(table),
+        contradiction_share=float(count[lowest != highest].sum() / len(table)),
         twin_share=_twin_share(table),
         one_column={f.name: a for f in table.catalogue if (a := _one_column(table, f.name))},
         rate_agreement=_rate_agreement(table),
@@ -115,10 +122,6 @@ def report(table: FlowTable) -> DataReport:
         sources=table.sources,
         problems=_problems(table),
     )
-
-
-def _row_keys(matrix: NDArray[np.int64]) -> list[bytes]:
-    return [row.tobytes() for row in np.ascontiguousarray(matrix)]
 
 
 def _twin_share(table: FlowTable) -> float | None:

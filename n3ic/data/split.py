@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from n3ic.data.table import FlowTable
 from n3ic.errors import DataError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 SplitProtocol = Literal["random", "partition", "time"]
 PROTOCOLS: tuple[SplitProtocol, ...] = ("random", "partition", "time")
 TEST_SHARE = 0.1
 TIME_TEST_SHARE = 0.2
 VALIDATION_SHARE = 0.1
 MIN_ROWS = 50
+_ROW = "\0row"  # no feature has this name
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,14 +100,29 @@ def stratified(
 
 def twins(table: FlowTable, train: NDArray[np.int64], test: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which test rows are equal to some training row in every feature of the table."""
-    matrix = np.ascontiguousarray(table.matrix(tuple(table.features)))
-    rows = matrix.view([("", matrix.dtype)] * matrix.shape[1]).ravel()
-    seen = {r.tobytes() for r in rows[train]}
-    return np.fromiter((r.tobytes() in seen for r in rows[test]), dtype=np.bool_, count=len(test))
+    import pyarrow as pa
+
+    flows = arrow_table(table)
+    tested = flows.take(test).append_column(_ROW, pa.array(np.arange(len(test))))
+    seen = tested.join(flows.take(train), keys=flows.column_names, join_type="left semi")
+    out = np.zeros(len(test), dtype=np.bool_)
+    out[seen[_ROW].to_numpy()] = True
+    return out
 
 
 def duplicate_share(table: FlowTable) -> float:
     """Share of rows that repeat an earlier row, label included."""
-    matrix = np.column_stack([table.matrix(tuple(table.features)), table.label])
-    unique = {r.tobytes() for r in np.ascontiguousarray(matrix)}
-    return 1 - len(unique) / max(1, len(table))
+    return 1 - distinct_rows(arrow_table(table, table.label)) / max(1, len(table))
+
+
+def arrow_table(table: FlowTable, *more: NDArray[np.generic]) -> pa.Table:
+    """The features as an Arrow table, with further columns beside them."""
+    import pyarrow as pa
+
+    columns = dict(table.features) | {f"{_ROW}{i}": column for i, column in enumerate(more)}
+    return pa.table(columns)
+
+
+def distinct_rows(rows: pa.Table) -> int:
+    """Number of different rows of an Arrow table."""
+    return int(rows.group_by(rows.column_names).aggregate([]).num_rows)
