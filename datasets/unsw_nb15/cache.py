@@ -30,9 +30,9 @@ def loader_version() -> str:
     """Digest of the code that turns a file into columns; another code, another entry."""
     digest = hashlib.sha256(str(_FORMAT).encode())
     here = Path(__file__).parent
-    code = (here / "reader.py", here / "columns.py", here / "catalogue.py", here / "cache.py")
+    names = ("reader.py", "columns.py", "catalogue.py", "catalogue.toml", "cache.py")
     for path in (
-        *code,
+        *(here / name for name in names),
         *(Path(m.__file__) for m in (n3ic.data.files, n3ic.data.delimited, n3ic.model.inputs)),
     ):
         digest.update(path.read_bytes())
