@@ -1,0 +1,40 @@
+"""Constant neurons: a threshold of 0 always fires, one above the fan-in never does."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from n3ic.model.layers import HiddenLayer
+from n3ic.model.passes.draft import Draft, narrowed
+
+
+def values(layer: HiddenLayer) -> dict[int, int]:
+    """Constant neurons of a layer, and what each of them gives."""
+    always = {int(j): 1 for j in np.flatnonzero(layer.thresholds <= 0)}
+    never = {int(j): 0 for j in np.flatnonzero(layer.thresholds > layer.fan_in)}
+    return dict(sorted((always | never).items()))
+
+
+def fold(draft: Draft) -> Draft:
+    """Fold constant neurons into the thresholds and biases after them, layer by layer.
+
+    A layer keeps one neuron at least.
+    """
+    for i in range(len(draft.model.hidden)):
+        layer, reader = draft.model.layers[i], draft.model.layers[i + 1]
+        found = values(draft.model.hidden[i])
+        if len(found) == layer.n_outputs:
+            found.pop(next(iter(found)))
+        if not found:
+            continue
+        gone, value = list(found), np.array(list(found.values()), dtype=np.bool_)
+        agree = reader.weights[:, gone] == value
+        if reader.mask is not None:
+            agree &= reader.mask[:, gone]
+        kept = np.setdiff1d(np.arange(layer.n_outputs), gone)
+        draft = draft.without(
+            i,
+            {j: ("constant", given) for j, given in found.items()},
+            narrowed(reader, kept, agree.sum(axis=1)),
+        )
+    return draft

@@ -1,0 +1,51 @@
+"""Dead neurons: nothing that reaches the output reads them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from n3ic.model.bits import Bits
+from n3ic.model.network import BinaryModel
+from n3ic.model.passes import constant
+from n3ic.model.passes.draft import Cause, Draft, narrowed, signs
+
+
+def read_neurons(model: BinaryModel, *, scores: bool = True) -> list[Bits]:
+    """Which neurons of each hidden layer the output depends on.
+
+    Args:
+        model: the network.
+        scores: whether the output is the scores; False for the class alone, to which a neuron
+            that counts the same for all classes makes no difference.
+
+    Returns:
+        For each hidden layer a bool array of shape ``(neurons,)``. What only a constant neuron
+        reads is not read.
+    """
+    last = signs(model.output)
+    needed = (last != 0 if scores else last != last[0]).any(axis=0)
+    found = [needed]
+    for layer in reversed(model.hidden):
+        rows = found[0].copy()
+        rows[list(constant.values(layer))] = False
+        found.insert(0, (signs(layer)[rows] != 0).any(axis=0))
+    return found[1:]
+
+
+def drop(draft: Draft) -> Draft:
+    """Leave out the neurons that no neuron of the next layer reads, from the output down.
+
+    A layer keeps one neuron at least.
+    """
+    for i in reversed(range(len(draft.model.hidden))):
+        reader = draft.model.layers[i + 1]
+        if reader.mask is None:
+            continue
+        dead = np.flatnonzero(~reader.mask.any(axis=0))
+        if len(dead) == reader.n_inputs:
+            dead = dead[1:]
+        if len(dead):
+            kept = np.setdiff1d(np.arange(reader.n_inputs), dead)
+            gone: dict[int, tuple[Cause, int | None]] = {int(j): ("dead", None) for j in dead}
+            draft = draft.without(i, gone, narrowed(reader, kept, 0))
+    return draft

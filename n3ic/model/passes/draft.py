@@ -1,0 +1,138 @@
+"""A network while passes work on it, and the two cuts that all passes are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.model.inputs import InputSpec
+from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
+
+Cause = Literal["constant", "dead", "equal", "complementary"]
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A hidden neuron that a pass took away.
+
+    Attributes:
+        layer: index of its layer.
+        neuron: its index in the network before all passes.
+        cause: ``constant``, ``dead`` (nothing reads it), ``equal`` or ``complementary``.
+        other: the value of a constant neuron; the neuron that an equal or complementary one
+            follows, by its index before all passes; None for a dead one.
+    """
+
+    layer: int
+    neuron: int
+    cause: Cause
+    other: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A network and what became of the one that it was.
+
+    Attributes:
+        model: the network as it is now.
+        bits: for each input bit its index before all passes, int64 array.
+        neurons: for each hidden layer the index of each neuron before all passes.
+        removed: the neurons that are gone.
+    """
+
+    model: BinaryModel
+    bits: NDArray[np.int64]
+    neurons: tuple[NDArray[np.int64], ...]
+    removed: tuple[Removed, ...] = ()
+
+    @classmethod
+    def of(cls, model: BinaryModel) -> Draft:
+        """A network before all passes."""
+        bits, *neurons = (np.arange(n) for n in model.shape[:-1])
+        return cls(model, bits, tuple(neurons))
+
+    def without(
+        self, layer: int, neurons: dict[int, tuple[Cause, int | None]], reader: Connections
+    ) -> Draft:
+        """The draft without some neurons of a hidden layer.
+
+        Args:
+            layer: index of the layer.
+            neurons: index of a neuron to its cause and the other of :class:`Removed`, as it
+                is numbered before all passes.
+            reader: the next layer, which reads the other neurons alone.
+        """
+        kept = [j for j in range(self.model.layers[layer].n_outputs) if j not in neurons]
+        layers = list(self.model.layers)
+        layers[layer] = with_outputs(self.model.hidden[layer], kept)
+        layers[layer + 1] = reader
+        old = self.neurons[layer]
+        gone = tuple(
+            Removed(layer, int(old[j]), cause, other) for j, (cause, other) in neurons.items()
+        )
+        return Draft(
+            _rebuilt(self.model, self.model.input, layers),
+            self.bits,
+            (*self.neurons[:layer], old[kept], *self.neurons[layer + 1 :]),
+            (*self.removed, *gone),
+        )
+
+    def without_bits(self, spec: InputSpec, kept: ArrayLike) -> Draft:
+        """The draft with another input, of which ``kept`` gives the bits that there were."""
+        columns = np.asarray(kept, dtype=np.int64)
+        first = narrowed(self.model.layers[0], columns, 0)
+        layers = [first, *self.model.layers[1:]]
+        return replace(self, model=_rebuilt(self.model, spec, layers), bits=self.bits[columns])
+
+
+def _rebuilt(model: BinaryModel, spec: InputSpec, layers: Sequence[Connections]) -> BinaryModel:
+    hidden = tuple(layer for layer in layers if isinstance(layer, HiddenLayer))
+    (output,) = (layer for layer in layers if isinstance(layer, OutputLayer))
+    return replace(model, input=spec, hidden=hidden, output=output)
+
+
+def with_outputs(layer: HiddenLayer, neurons: Iterable[int]) -> HiddenLayer:
+    """A layer of some of its neurons."""
+    rows = list(neurons)
+    mask = None if layer.mask is None else layer.mask[rows]
+    return HiddenLayer(layer.weights[rows], mask=mask, thresholds=layer.thresholds[rows])
+
+
+def narrowed(layer: Connections, inputs: ArrayLike, counted: ArrayLike) -> Connections:
+    """A layer that reads some of its inputs, where the others always agree on ``counted``.
+
+    Args:
+        layer: the layer.
+        inputs: indices of the inputs that stay.
+        counted: what the others add to the popcount, a number or int array of shape
+            ``(outputs,)``.
+    """
+    columns = np.asarray(inputs, dtype=np.int64)
+    mask = None if layer.mask is None else layer.mask[:, columns]
+    return rewired(layer, layer.weights[:, columns], mask, counted)
+
+
+def rewired(
+    layer: Connections, weights: ArrayLike, mask: ArrayLike | None, counted: ArrayLike
+) -> Connections:
+    """A layer of other connections, whose popcounts are lower by ``counted``."""
+    bits = np.asarray(weights, dtype=np.bool_)
+    connected = None if mask is None else np.asarray(mask, dtype=np.bool_)
+    if isinstance(layer, OutputLayer):
+        return OutputLayer(bits, mask=connected, bias=layer.bias + np.asarray(counted))
+    assert isinstance(layer, HiddenLayer)  # noqa: S101 - the other kind of layer
+    fan_in = np.full(len(bits), bits.shape[1]) if connected is None else connected.sum(axis=1)
+    # Any threshold below 0 always fires, any beyond the fan-in never.
+    thresholds = np.clip(layer.thresholds - np.asarray(counted), 0, fan_in + 1)
+    return HiddenLayer(bits, mask=connected, thresholds=thresholds)
+
+
+def signs(layer: Connections) -> NDArray[np.int8]:
+    """+1 and -1 for the weights, 0 where there is no connection: shape ``(outputs, inputs)``."""
+    plain = np.where(layer.weights, 1, -1).astype(np.int8)
+    return plain if layer.mask is None else plain * layer.mask

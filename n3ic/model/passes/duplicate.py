@@ -1,0 +1,81 @@
+"""Equal and complementary neurons: of several that follow one, as many stay as a reader needs.
+
+A reader that counts ``p`` of ``n`` copies with one sign and the others with the other sign
+counts ``(n - k) / 2`` for certain and ``k = |2 p - n|`` copies besides. A layer with a mask
+reads just those; one without reads all copies that are left, in pairs of opposite signs where
+it needs fewer, so that no mask is made where there was none.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.model.layers import HiddenLayer
+from n3ic.model.passes import constant
+from n3ic.model.passes.draft import Cause, Draft, rewired, signs
+
+Group = tuple[tuple[int, bool], ...]  # (neuron, complementary to the first), two or more
+
+
+def groups(layer: HiddenLayer) -> list[Group]:
+    """Neurons of a layer that are equal or complementary on every input, constants aside."""
+    constants = constant.values(layer)
+    connected = np.ones_like(layer.weights) if layer.mask is None else layer.mask
+    found: defaultdict[tuple[bytes, bytes, int], list[tuple[int, bool]]] = defaultdict(list)
+    for j in range(layer.n_outputs):
+        if j in constants:
+            continue
+        mask, weights = connected[j], layer.weights[j]
+        threshold = int(layer.thresholds[j])
+        flipped = not weights[np.argmax(mask)]
+        if flipped:  # popcount of the inverted weights is the fan-in less the popcount
+            weights, threshold = ~weights, int(layer.fan_in[j]) + 1 - threshold
+        key = (mask.tobytes(), (weights & mask).tobytes(), threshold)
+        found[key].append((j, flipped))
+    return [
+        tuple((j, flipped != same[0][1]) for j, flipped in same)
+        for same in found.values()
+        if len(same) > 1
+    ]
+
+
+def merge(draft: Draft) -> Draft:
+    """Leave out the copies that no reader needs; a layer keeps one neuron at least."""
+    for i in range(len(draft.model.hidden)):
+        gone: dict[int, tuple[Cause, int | None]] = {}
+        reader = draft.model.layers[i + 1]
+        wanted = signs(reader)
+        counted = np.zeros(reader.n_outputs, dtype=np.int64)
+        for group in groups(draft.model.hidden[i]):
+            copies = np.array([j for j, _ in group])
+            turned = np.where([opposite for _, opposite in group], -1, 1)
+            own = wanted[:, copies] * turned
+            needed = own.sum(axis=1, dtype=np.int64)  # copies of the first, with their sign
+            count = int(np.abs(needed).max())
+            if count == 0 and len(gone) + len(copies) == reader.n_inputs:
+                count = 2 if reader.mask is None else 1
+            if count >= len(copies):
+                continue
+            fresh = _spread(needed, count, dense=reader.mask is None)
+            counted += (np.abs(own).sum(axis=1) - np.abs(fresh).sum(axis=1)) // 2
+            wanted[:, copies[:count]] = fresh * turned[:count]
+            first = int(draft.neurons[i][copies[0]])
+            for j, opposite in group[count:]:
+                gone[j] = ("complementary" if opposite else "equal", first)
+        if gone:
+            kept = np.setdiff1d(np.arange(reader.n_inputs), list(gone))
+            left = wanted[:, kept]
+            mask = None if reader.mask is None else left != 0
+            draft = draft.without(i, gone, rewired(reader, left > 0, mask, counted))
+    return draft
+
+
+def _spread(needed: NDArray[np.int64], count: int, *, dense: bool) -> NDArray[np.int8]:
+    """Signs with which each reader counts the copies that stay, their sum being ``needed``."""
+    place, target = np.arange(count)[None, :], needed[:, None]
+    if dense:
+        return np.where(2 * place < count + target, 1, -1).astype(np.int8)
+    return np.where(place < np.abs(target), np.sign(target), 0).astype(np.int8)

@@ -1,0 +1,154 @@
+"""All passes until none finds anything more, and what they found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from n3ic.model.bits import Words, checked_words, pack, unpack
+from n3ic.model.network import BinaryModel
+from n3ic.model.passes import constant, dead, duplicate, unread
+from n3ic.model.passes.draft import Draft, Removed
+
+PASSES: tuple[Callable[[Draft], Draft], ...] = (
+    constant.fold,
+    duplicate.merge,
+    dead.drop,
+    unread.drop,
+)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the passes remove from a network, and what they see and leave.
+
+    Attributes:
+        neurons: the hidden neurons that go, each with its cause.
+        bits: the input bits that go, because nothing reads them.
+        features: the features that are no longer read.
+        shared: groups of equal or complementary neurons that stay, because a reader counts
+            several of them: (layer, neurons). A target that folds weights into logic computes
+            each group once.
+    """
+
+    neurons: tuple[Removed, ...] = ()
+    bits: tuple[int, ...] = ()
+    features: tuple[str, ...] = ()
+    shared: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+    @property
+    def removes(self) -> bool:
+        """Whether anything goes."""
+        return bool(self.neurons or self.bits)
+
+    def lines(self) -> list[str]:
+        """The findings in words, a line each; empty where there are none."""
+        out = []
+        for (layer, cause), count in sorted(
+            Counter((found.layer, found.cause) for found in self.neurons).items()
+        ):
+            out.append(f"layer {layer}: {_some(count, cause + ' neuron')} removed")
+        if self.bits:
+            out.append(f"input: {_some(len(self.bits), 'bit')} that nothing reads removed")
+        if self.features:
+            out.append(f"features that are no longer read: {', '.join(self.features)}")
+        for layer, group in self.shared:
+            listed = ", ".join(str(j) for j in group)
+            out.append(f"layer {layer}: neurons {listed} are equal or complementary and stay")
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "neurons": [
+                {"layer": r.layer, "neuron": r.neuron, "cause": r.cause, "other": r.other}
+                for r in self.neurons
+            ],
+            "bits": list(self.bits),
+            "features": list(self.features),
+            "shared": [{"layer": layer, "neurons": list(group)} for layer, group in self.shared],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Simplified:
+    """A network without what makes no difference, and its relation to the one that it was.
+
+    Attributes:
+        source: the network before.
+        model: the network after: the same scores, classes and margins on every input.
+        kept: for each input bit of ``model`` its index in ``source``.
+        findings: what was removed.
+    """
+
+    source: BinaryModel
+    model: BinaryModel
+    kept: tuple[int, ...]
+    findings: Findings
+
+    def inputs(self, words: ArrayLike) -> Words:
+        """Packed inputs of ``source`` as packed inputs of ``model``.
+
+        Args:
+            words: uint32 array of shape ``(rows, n_words)``, pad bits 0.
+
+        Raises:
+            ModelError: the words are not packed inputs of ``source``.
+        """
+        n = self.source.input.n_bits
+        checked = checked_words(words, n, "packed inputs")
+        if len(self.kept) == n:
+            return checked
+        return pack(unpack(checked, n)[:, list(self.kept)])
+
+
+def simplify(model: BinaryModel) -> Simplified:
+    """Leave out what makes no difference to the scores of a network.
+
+    Constant neurons go into the thresholds and biases after them, copies of a neuron that no
+    reader needs go, then what nothing reads. No layer gets a mask that had none. A network in
+    which there is nothing to remove comes back as it is.
+    """
+    draft = Draft.of(model)
+    while True:
+        before = draft.model
+        for each in PASSES:
+            draft = each(draft)
+        if draft.model is before:
+            break
+    kept = tuple(draft.bits.tolist())
+    gone = tuple(sorted(set(range(model.input.n_bits)) - set(kept)))
+    still = set(draft.model.input.features)
+    shared = tuple(
+        (i, tuple(int(draft.neurons[i][j]) for j, _ in group))
+        for i, layer in enumerate(draft.model.hidden)
+        for group in duplicate.groups(layer)
+    )
+    findings = Findings(
+        tuple(sorted(draft.removed, key=lambda r: (r.layer, r.neuron))),
+        gone,
+        tuple(name for name in model.input.features if name not in still),
+        shared,
+    )
+    result = draft.model
+    if findings.removes:
+        result = replace(result, provenance={**model.provenance, "simplified from": model.digest})
+    return Simplified(model, result, kept, findings)
+
+
+def unchanged(model: BinaryModel) -> Simplified:
+    """A network as it is, where nothing is to be removed."""
+    return Simplified(model, model, tuple(range(model.input.n_bits)), Findings())
+
+
+def analyse(model: BinaryModel) -> Findings:
+    """What :func:`simplify` would remove from a network, and what it would leave."""
+    return simplify(model).findings
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,39 @@
+"""Input bits that nothing reads, and the features that no longer matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.layers import Connections
+from n3ic.model.passes.draft import Draft
+
+
+def bits(layer: Connections) -> list[int]:
+    """Inputs of a layer that no neuron of it reads."""
+    return [] if layer.mask is None else np.flatnonzero(~layer.mask.any(axis=0)).tolist()
+
+
+def drop(draft: Draft) -> Draft:
+    """Leave out input bits that nothing reads; the input keeps one bit at least.
+
+    A thermometer field loses single cuts. A binary field goes as a whole or stays: its bits are
+    those of one clamped integer.
+    """
+    idle = set(bits(draft.model.layers[0]))
+    spec = draft.model.input
+    fields: list[Field] = []
+    kept: list[int] = []
+    for start, field in zip(spec.offsets, spec.fields, strict=True):
+        read = [k for k in range(field.width) if start + k not in idle]
+        if field.kind == "binary" and read:
+            read = list(range(field.width))
+        if read:
+            cuts = tuple(field.cuts[k] for k in read) if field.cuts else ()
+            fields.append(replace(field, width=len(read), cuts=cuts))
+            kept.extend(start + k for k in read)
+    if not fields or len(kept) == spec.n_bits:
+        return draft
+    return draft.without_bits(InputSpec(tuple(fields)), kept)

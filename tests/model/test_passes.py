@@ -1,0 +1,191 @@
+"""Passes on the integer network: equal scores on every input, and nothing left to remove."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from n3ic.errors import ModelError
+from n3ic.model.bits import pack
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
+from n3ic.model.passes import Removed, analyse, simplify, unchanged
+from n3ic.model.random_models import random_model
+
+
+def degenerate(shape, seed: int, *, masked: bool) -> BinaryModel:
+    """A random model with dead, constant, equal and complementary neurons in every layer."""
+    rng = np.random.default_rng(seed)
+    model = random_model(shape, rng, density=0.7 if masked else None)
+    hidden = []
+    for layer in model.hidden:
+        weights, thresholds = layer.weights.copy(), layer.thresholds.copy()
+        mask = np.ones_like(weights) if layer.mask is None else layer.mask.copy()
+        if masked:
+            mask[:, rng.random(layer.n_inputs) < 0.3] = False
+        for j in range(1, layer.n_outputs):
+            source, kind = int(rng.integers(0, j)), rng.integers(0, 4)
+            if kind < 2:  # a copy, or its complement
+                mask[j] = mask[source]
+                weights[j] = weights[source] ^ bool(kind)
+                fan_in = int(mask[j].sum())
+                own = int(thresholds[source])
+                thresholds[j] = fan_in + 1 - own if kind else own
+        thresholds = np.clip(thresholds, 0, mask.sum(axis=1) + 1)
+        hidden.append(HiddenLayer(weights, mask=mask if masked else None, thresholds=thresholds))
+    output = model.output
+    if masked and output.mask is not None:
+        mask = output.mask.copy()
+        mask[:, rng.random(output.n_inputs) < 0.3] = False
+        output = OutputLayer(output.weights, mask=mask, bias=output.bias)
+    return replace(model, hidden=tuple(hidden), output=output)
+
+
+def every_input(n: int):
+    return pack((np.arange(1 << n)[:, None] >> np.arange(n)) & 1)
+
+
+def assert_equal(model: BinaryModel, words) -> None:
+    found = simplify(model)
+    before, after = model.infer(words), found.model.infer(found.inputs(words))
+    np.testing.assert_array_equal(after.scores, before.scores)
+    np.testing.assert_array_equal(after.classes, before.classes)
+    np.testing.assert_array_equal(after.margins, before.margins)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 7), min_size=1, max_size=4),
+    classes=st.integers(2, 4),
+    seed=st.integers(0, 2**32 - 1),
+    masked=st.booleans(),
+)
+def test_scores_stay_on_every_input(shape, classes, seed, masked):
+    model = degenerate((*shape, classes), seed, masked=masked)
+    assert_equal(model, every_input(shape[0]))
+    found = simplify(model)
+    assert not analyse(found.model).removes
+    for old, new in zip(model.layers, found.model.layers, strict=True):
+        assert (new.mask is None) == (old.mask is None)
+        assert new.n_outputs <= old.n_outputs
+    gone = [sum(r.layer == i for r in found.findings.neurons) for i in range(len(model.hidden))]
+    assert [a - b for a, b in zip(model.shape[1:-1], found.model.shape[1:-1], strict=True)] == gone
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_wide_networks(masked):
+    model = degenerate((100, 40, 30, 20, 3), 5, masked=masked)
+    assert_equal(model, verification_vectors(model, 2000))
+    assert analyse(model).neurons
+
+
+def spec() -> InputSpec:
+    return InputSpec(
+        (
+            Field.thermometer("size", (10, 20, 30)),
+            Field.binary("flags", 2),
+            Field.thermometer("gap", (5,)),
+            Field.binary("port", 2),
+        )
+    )
+
+
+def small(mask, thresholds=(3, 2), last=((1, 0), (0, 1)), bias=(0, 0)) -> BinaryModel:
+    mask = np.array(mask, dtype=bool)
+    weights = np.random.default_rng(1).random(mask.shape) < 0.5
+    return BinaryModel(
+        input=spec(),
+        hidden=(HiddenLayer(weights, mask=mask, thresholds=np.array(thresholds)),),
+        output=OutputLayer(np.array(last), bias=np.array(bias)),
+        classes=("a", "b"),
+    )
+
+
+def test_input_bits_that_nothing_reads_go_and_their_features():
+    model = small([[1, 0, 1, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0, 0]], thresholds=(2, 1))
+    found = simplify(model)
+    # A cut goes alone; of a binary field all bits stay as long as one is read.
+    assert found.kept == (0, 2, 3, 4)
+    assert found.findings.bits == (1, 5, 6, 7)
+    assert found.findings.features == ("gap", "port")
+    assert found.model.input.features == ("size", "flags")
+    assert found.model.input.fields[0].cuts == (10, 30)
+    rows = {"size": [0, 10, 25, 40], "flags": [0, 1, 2, 3], "gap": [9] * 4, "port": [1] * 4}
+    words = found.inputs(model.encode(rows))
+    np.testing.assert_array_equal(words, found.model.encode(rows))
+    np.testing.assert_array_equal(found.model.scores(words), model.scores(model.encode(rows)))
+
+
+def test_a_constant_neuron_becomes_a_bias():
+    mask = np.ones((2, 8))
+    model = small(mask, thresholds=(0, 5), last=((1, 1), (0, 1)), bias=(4, -2))
+    found = simplify(model)
+    assert found.findings.neurons == (Removed(0, 0, "constant", 1),)
+    assert found.model.output.bias.tolist() == [5, -2]
+    assert found.model.shape == (8, 1, 2)
+    assert "layer 0: 1 constant neuron removed" in found.findings.lines()
+
+
+def test_neurons_that_cancel_and_neurons_that_add_up():
+    rng = np.random.default_rng(2)
+    row = rng.random(6) < 0.5
+    other = rng.random(6) < 0.5
+    weights = np.array([row, ~row, other, row])
+    hidden = (HiddenLayer(weights, thresholds=np.array([3, 4, 2, 3])),)
+
+    def model(last):
+        return BinaryModel(
+            InputSpec.raw(6), hidden, OutputLayer(np.array(last), bias=np.zeros(2, int)), ("a", "b")
+        )
+
+    # Copies 0 and 3 and the complement 1: both classes count one of them, with its sign.
+    found = simplify(model([[1, 1, 1, 1], [0, 0, 1, 0]]))
+    assert [(r.neuron, r.cause, r.other) for r in found.findings.neurons] == [
+        (1, "complementary", 0),
+        (3, "equal", 0),
+    ]
+    # A class that counts all three with one sign keeps all three.
+    found = simplify(model([[1, 0, 1, 1], [0, 0, 1, 0]]))
+    assert not found.findings.removes
+    assert found.findings.shared == ((0, (0, 1, 3)),)
+    assert_equal(model([[1, 0, 1, 1], [0, 0, 1, 0]]), every_input(6))
+
+
+def test_what_only_a_dead_neuron_reads_is_dead():
+    rng = np.random.default_rng(3)
+    first = HiddenLayer(rng.random((3, 5)) < 0.5, thresholds=np.array([3, 2, 4]))
+    mask = np.array([[1, 1, 0], [0, 0, 1]], dtype=bool)
+    second = HiddenLayer(rng.random((2, 3)) < 0.5, mask=mask, thresholds=np.array([1, 1]))
+    last = OutputLayer(np.ones((2, 2)), mask=np.array([[1, 0], [1, 0]]), bias=np.array([0, 1]))
+    model = BinaryModel(InputSpec.raw(5), (first, second), last, ("a", "b"))
+    found = simplify(model)
+    assert {(r.layer, r.neuron, r.cause) for r in found.findings.neurons} == {
+        (0, 2, "dead"),
+        (1, 1, "dead"),
+    }
+    assert_equal(model, every_input(5))
+
+
+def test_a_network_without_findings_comes_back_as_it_is():
+    model = random_model((40, 8, 2), np.random.default_rng(4), extremes=False)
+    found = simplify(model)
+    assert found.model is model
+    assert not found.findings.lines()
+    assert unchanged(model).model is model
+    assert "simplified from" not in found.model.provenance
+
+
+def test_the_simplified_network_names_the_one_that_it_was():
+    model = small(np.ones((2, 8)), thresholds=(0, 5))
+    assert simplify(model).model.provenance["simplified from"] == model.digest
+
+
+def test_inputs_of_another_width_are_refused():
+    with pytest.raises(ModelError, match="shape"):
+        simplify(small(np.ones((2, 8)))).inputs(np.zeros((1, 2), np.uint32))
