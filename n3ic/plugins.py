@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from functools import cache
+import inspect
+from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from n3ic.errors import MissingDependencyError, UsageError
 
@@ -16,6 +18,28 @@ _NOUNS: dict[str, str] = {
     "n3ic.usecases": "use case",
     "n3ic.exporters": "target",
 }
+
+
+class Plugin:
+    """What data sets, use cases and targets have in common.
+
+    Each is a subclass of :class:`~n3ic.data.dataset.DataSet`, of
+    :class:`~n3ic.usecases.base.UseCase` or of :class:`~n3ic.targets.base.Exporter`: class
+    attributes say what it is, methods what it does, and what it does not override has a default.
+    An entry point of its group names an instance.
+
+    Attributes:
+        name: as typed on the command line.
+        summary: one line.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder of the plug-in's module, where its data and templates lie."""
+        return Path(inspect.getfile(type(self))).resolve().parent
 
 
 @cache
@@ -51,3 +75,16 @@ def load(group: Group, name: str) -> Any:
         ) from error
     except (ImportError, AttributeError) as error:
         raise UsageError(f"the {_NOUNS[group]} {name!r} is broken: {error}") from error
+
+
+def find(group: Group, name: str, kind: type[Plugin]) -> Any:
+    """The plug-in of that name, checked to be of a kind.
+
+    Raises:
+        UsageError: no plug-in has that name, or it is of another kind.
+        MissingDependencyError: the plug-in needs a library that is not installed.
+    """
+    found = load(group, name)
+    if not isinstance(found, kind):
+        raise UsageError(f"the plug-in {name!r} is not an n3ic {kind.__name__}")
+    return found

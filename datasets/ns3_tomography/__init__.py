@@ -6,14 +6,15 @@ The traces come from ns-3. One is bundled; :func:`generate` makes others where n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from n3ic.data.dataset import DataSet
 from n3ic.datasets.ns3_tomography.recipes import RECIPES
 from n3ic.options import Option, OptionValue, parse_options
 from n3ic.usecases.base import UseCase
+from n3ic.util.files import free_path
 
 if TYPE_CHECKING:
     from n3ic.data.table import Feature, FlowTable
@@ -26,18 +27,12 @@ __all__ = ["BUNDLED", "DATASET", "USECASE", "Tomography"]
 BUNDLED = "tomography_100mbps.tomo.xz"
 
 
-@dataclass(frozen=True)
-class Ns3Tomography:
+class Ns3Tomography(DataSet):
     """Traces of a small fat tree under TCP incast, simulated by ns-3; one is bundled."""
 
-    name: str = "ns3-tomography"
-    summary: str = "probe delays and queue occupancies of a data centre simulated in ns-3"
-    synthetic: bool = True
-
-    @property
-    def card(self) -> str:
-        """The data card, as Markdown."""
-        return files(__package__).joinpath("card.md").read_text("utf-8")
+    name = "ns3-tomography"
+    summary = "probe delays and queue occupancies of a data centre simulated in ns-3"
+    synthetic = True
 
     @property
     def catalogue(self) -> tuple[Feature, ...]:
@@ -60,6 +55,12 @@ class Ns3Tomography:
             table = load(bundled)
         return replace(table, sources=tuple(replace(s, path=BUNDLED) for s in table.sources))
 
+    def recognises(self, path: Path) -> bool:
+        """Whether a file's name is that of a trace, or a folder holds one."""
+        from n3ic.datasets.ns3_tomography.trace import SUFFIX
+
+        return path.name.endswith(SUFFIX) or (path.is_dir() and any(path.glob(f"*{SUFFIX}")))
+
     @property
     def generator_options(self) -> tuple[Option, ...]:
         """Options of the simulation."""
@@ -72,6 +73,8 @@ class Ns3Tomography:
         out: str | Path | None,
         options: Mapping[str, OptionValue],
         note: Callable[[str], object] | None = None,
+        *,
+        replace: bool = False,
     ) -> Path:
         """Simulate in ns-3 and write a trace.
 
@@ -80,6 +83,7 @@ class Ns3Tomography:
             options: those of :class:`~n3ic.datasets.ns3_tomography.simulate.Simulation`, dashes
                 in their names, and ``runs`` and ``jobs``.
             note: called with lines about the progress.
+            replace: whether an existing file may be replaced.
 
         Raises:
             MissingDependencyError: ns-3, the compiler or pkg-config is missing; names them.
@@ -87,16 +91,31 @@ class Ns3Tomography:
             N3icError: the simulation failed, or the file cannot be written.
         """
         from n3ic.datasets.ns3_tomography.simulate import Simulation, generate
+        from n3ic.datasets.ns3_tomography.trace import SUFFIX
 
         values: dict[str, Any] = parse_options(self.generator_options, options, "the simulation")
         runs, jobs = values.pop("runs"), values.pop("jobs")
         simulation = Simulation(**{name.replace("-", "_"): v for name, v in values.items()})
-        return generate(simulation, out, runs=runs, jobs=jobs or None, note=note)
+        target = free_path(out or f"tomography{SUFFIX}", replace)
+        return generate(simulation, target, runs=runs, jobs=jobs or None, note=note)
 
 
-@dataclass(frozen=True)
 class Tomography(UseCase):
     """One network a queue that tells from the probes' one-way delays whether it is congested."""
+
+    name = "tomography"
+    summary = "find the congested queues of a data centre from probes' one-way delays (ns-3)"
+    dataset = Ns3Tomography.name
+    default = Ns3Tomography.name
+    recipes = RECIPES
+    protocol = "time"
+    group = "queues"
+    positive = "congested"
+    options = (
+        Option("queue", "all, or a queue's number or name; several parted by commas", "all"),
+        Option("threshold", "full packets above which a queue is congested", 10.0, minimum=0.0),
+        Option("shapes", "shapes to compare: paper, own (none beside), or 32-16,64-32", "paper"),
+    )
 
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
         """One table a queue; see :func:`n3ic.datasets.ns3_tomography.table.queue_tables`."""
@@ -149,18 +168,4 @@ class Tomography(UseCase):
 
 
 DATASET = Ns3Tomography()
-USECASE = Tomography(
-    name="tomography",
-    summary="find the congested queues of a data centre from probes' one-way delays (ns-3)",
-    dataset=DATASET.name,
-    default=DATASET.name,
-    recipes=RECIPES,
-    protocol="time",
-    group="queues",
-    positive="congested",
-    options=(
-        Option("queue", "all, or a queue's number or name; several parted by commas", "all"),
-        Option("threshold", "full packets above which a queue is congested", 10.0, minimum=0.0),
-        Option("shapes", "shapes to compare: paper, own (none beside), or 32-16,64-32", "paper"),
-    ),
-)
+USECASE = Tomography()

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from n3ic.data.dataset import DataSet
+from n3ic.data.files import PACKED_SUFFIXES, TABLE_SUFFIXES
 from n3ic.datasets.unsw_nb15.recipes import RECIPES
 from n3ic.errors import DataError, UsageError
 from n3ic.options import Option, OptionValue, parse_options
 from n3ic.usecases.base import UseCase
+from n3ic.util.files import free_path
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from n3ic.data.table import Feature, FlowTable
-    from n3ic.datasets.unsw_nb15.report import DataReport
 
 __all__ = ["DATASET", "SYNTHETIC", "USECASE"]
 
@@ -29,13 +31,11 @@ def _card(name: str) -> str:
     return fill(files(__package__).joinpath(name).read_text("utf-8"))
 
 
-@dataclass(frozen=True)
-class UnswNb15:
+class UnswNb15(DataSet):
     """The UNSW-NB15 files, which the user brings: their licence lets nobody pass them on."""
 
-    name: str = "unsw-nb15"
-    summary: str = "labelled flows, benign and nine kinds of attack (UNSW Canberra, research only)"
-    synthetic: bool = False
+    name = "unsw-nb15"
+    summary = "labelled flows, benign and nine kinds of attack (UNSW Canberra, research only)"
 
     @property
     def card(self) -> str:
@@ -65,6 +65,13 @@ class UnswNb15:
             )
         return load_table(path)
 
+    def recognises(self, path: Path) -> bool:
+        """Whether it is a table of text, plain or packed, or a folder of them."""
+        names = [p.name for p in path.iterdir()] if path.is_dir() else [path.name]
+        packed = ("", *PACKED_SUFFIXES)
+        tables = tuple(f"{table}{suffix}" for table in TABLE_SUFFIXES for suffix in packed)
+        return any(name.lower().endswith((*tables, ".zip")) for name in names)
+
     def read_features(self, path: str | Path) -> Mapping[str, NDArray[np.int64]]:
         """Integer features of flows that may lack labels, derived ones included.
 
@@ -75,24 +82,23 @@ class UnswNb15:
 
         return load_table(path, labelled=False).features
 
-    def check(self, path: str | Path | Sequence[str | Path]) -> DataReport:
-        """Read files and report what they are and what is wrong with them.
+    def check(self, path: str | Path | Sequence[str | Path]) -> Mapping[str, Any]:
+        """What files are and what is wrong with them; see :class:`.report.DataReport`.
 
         Raises:
             DataError: a file is not what it should be; names file, line and column.
         """
         from n3ic.datasets.unsw_nb15.report import check
 
-        return check(path)
+        return asdict(check(path))
 
 
-@dataclass(frozen=True)
-class UnswNb15Synthetic:
+class UnswNb15Synthetic(DataSet):
     """Flows from a seeded generator with the columns of UNSW-NB15; anyone may pass them on."""
 
-    name: str = "unsw-nb15-synthetic"
-    summary: str = "synthetic flows with the columns of UNSW-NB15, from a seeded generator"
-    synthetic: bool = True
+    name = "unsw-nb15-synthetic"
+    summary = "synthetic flows with the columns of UNSW-NB15, from a seeded generator"
+    synthetic = True
 
     @property
     def card(self) -> str:
@@ -129,7 +135,7 @@ class UnswNb15Synthetic:
             synthetic.ROWS if rows is None else rows, synthetic.SEED if seed is None else seed
         )
 
-    def check(self, path: str | Path | Sequence[str | Path] | None = None) -> DataReport:
+    def check(self, path: str | Path | Sequence[str | Path] | None = None) -> Mapping[str, Any]:
         """Report on the default table or on files, as for the real data.
 
         Raises:
@@ -137,7 +143,7 @@ class UnswNb15Synthetic:
         """
         from n3ic.datasets.unsw_nb15.report import report
 
-        return report(self.load(path))
+        return asdict(report(self.load(path)))
 
     @property
     def generator_options(self) -> tuple[Option, ...]:
@@ -154,6 +160,8 @@ class UnswNb15Synthetic:
         out: str | Path | None,
         options: Mapping[str, OptionValue],
         note: Callable[[str], object] | None = None,
+        *,
+        replace: bool = False,
     ) -> Path:
         """Write synthetic flows in the layout of the partition files.
 
@@ -161,6 +169,7 @@ class UnswNb15Synthetic:
             out: the file to write; ``unsw-nb15-synthetic.csv`` where None.
             options: ``rows`` and ``seed``.
             note: called with a line about what is done.
+            replace: whether an existing file may be replaced.
 
         Raises:
             UsageError: an option is unknown or no number in range.
@@ -170,18 +179,23 @@ class UnswNb15Synthetic:
 
         values = parse_options(self.generator_options, options, self.name)
         rows, seed = int(values["rows"]), int(values["seed"])
+        target = free_path(out or f"{self.name}.csv", replace)
         if note is not None:
             note(f"generating {rows:,} synthetic flows from seed {seed}")
-        return synthetic.write_csv(out or f"{self.name}.csv", rows, seed)
+        return synthetic.write_csv(target, rows, seed)
+
+
+class Anomaly(UseCase):
+    """Attacks among benign flows: two classes."""
+
+    name = "anomaly"
+    summary = "tell attacks from benign flows (UNSW-NB15)"
+    dataset = UnswNb15.name
+    default = UnswNb15Synthetic.name
+    recipes = RECIPES
+    positive = "attack"
 
 
 DATASET = UnswNb15()
 SYNTHETIC = UnswNb15Synthetic()
-USECASE = UseCase(
-    name="anomaly",
-    summary="tell attacks from benign flows (UNSW-NB15)",
-    dataset="unsw-nb15",
-    default="unsw-nb15-synthetic",
-    recipes=RECIPES,
-    positive="attack",
-)
+USECASE = Anomaly()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
+from n3ic.errors import ExportError, MissingDependencyError, VerifyError
 from n3ic.exporters.host.estimate import estimate, memory_of
 from n3ic.exporters.host.machine import cpu_name
 from n3ic.exporters.host.sources import copy_sources, kernel_source, readme, weights_section
@@ -19,7 +19,7 @@ from n3ic.kernel import blob, build
 from n3ic.kernel.library import KernelError, KernelNetwork, Library
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel, Inference
-from n3ic.options import Option, Options, OptionValue
+from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, summed_memory
 from n3ic.targets.device import Fit, Placement, Problem
@@ -211,8 +211,7 @@ class HostExporter(Exporter):
         """
         from n3ic.exporters.host.bench import bench_host, render
 
-        for name in options:
-            raise UsageError(f"the host benchmark has no option --{name}")
+        parse_options(self.bench_options, options, "the host benchmark")
         return render(bench_host(model))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from n3ic.errors import MissingDependencyError, N3icError, UsageError
+from n3ic.errors import MissingDependencyError, N3icError
 from n3ic.exporters.netfpga import sequential, unrolled
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.packet import wrapper
@@ -17,7 +17,7 @@ from n3ic.exporters.netfpga.unrolled import size as unrolled_size
 from n3ic.model.bits import Words
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.network import BinaryModel
-from n3ic.options import Option, Options, OptionValue
+from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, summed_figures
 from n3ic.targets.device import Fit, Placement, Problem
@@ -83,6 +83,11 @@ class NetfpgaExporter(Exporter):
         ),
         *wrapper.OPTIONS,
         Option("synth", "synthesise with Yosys for the report", False),
+    )
+    simulate_options = (
+        Option("tap", "name of the card's network device", "n3ic0"),
+        Option("peer", "name of the device that it is plugged into", "n3ic1"),
+        Option("netns", "network namespace to make for the second device; none if empty", ""),
     )
     verify_options: ClassVar[tuple[Option, ...]] = (
         Option(
@@ -243,12 +248,8 @@ class NetfpgaExporter(Exporter):
         """
         from n3ic.exporters.netfpga.packet import tap
 
-        names = {"tap": "n3ic0", "peer": "n3ic1", "netns": ""}
-        unknown = sorted(set(options) - set(names))
-        if unknown:
-            listed = ", ".join(f"--{n}" for n in names)
-            raise UsageError(f"a simulated card has no option --{unknown[0]}; it has {listed}")
-        chosen = names | {name: str(value) for name, value in options.items()}
+        values = parse_options(self.simulate_options, options, "a simulated card")
+        chosen = {name: str(value) for name, value in values.items()}
         say("building the card, which takes a minute ...")
         counters = tap.serve(directory, **chosen, ready=say)
         if counters is None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-
-from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,29 +71,6 @@ def percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.1f} %"
 
 
-def pairs(arguments: Sequence[str]) -> dict[str, str]:
-    """Options that a target or use case defines: ``--name VALUE``, ``--name=VALUE``, ``--flag``.
-
-    Raises:
-        UsageError: an argument is no option.
-    """
-    out: dict[str, str] = {}
-    i = 0
-    while i < len(arguments):
-        word = arguments[i]
-        if not word.startswith("--") or len(word) < 3:
-            raise UsageError(f"unexpected argument {word!r}")
-        name, equals, value = word[2:].partition("=")
-        if not equals and i + 1 < len(arguments) and not arguments[i + 1].startswith("--"):
-            i += 1
-            value = arguments[i]
-        elif not equals:
-            value = "true"
-        out[name] = value
-        i += 1
-    return out
-
-
 @contextmanager
 def watching(quiet: bool) -> Iterator[TrainingProgress]:
     """A progress bar on standard error for the length of a training."""
@@ -151,10 +126,3 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
         return
     with screen.status(text) as status:
         yield lambda changed: status.update(changed)
-
-
-def as_mapping(data: Any) -> Mapping[str, Any]:
-    """A dataclass as plain data."""
-    from dataclasses import asdict
-
-    return asdict(data)

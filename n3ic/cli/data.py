@@ -2,28 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from n3ic.cli.console import list_options, note, pairs, print_json, say, table
-from n3ic.errors import UsageError
+from n3ic.cli.console import list_options, note, print_json, say, table
+from n3ic.cli.plugin_options import Owned, options_of, with_options
+from n3ic.options import Option, OptionValue
+from n3ic.plugins import Group
 
-app = typer.Typer(help="List, show, check and generate data sets.", no_args_is_help=True)
+_GROUP: Group = "n3ic.datasets"
 
 
-@app.command("list")
+def register(app: typer.Typer, plugin_options: bool) -> None:
+    """Add the commands.
+
+    Args:
+        app: the command line.
+        plugin_options: whether the generators' own options are needed, too.
+    """
+    group = typer.Typer(help="List, show, check and generate data sets.", no_args_is_help=True)
+    group.command("list")(list_sets)
+    group.command("show")(show)
+    group.command("check")(check)
+    group.command("generate")(with_options(generate, _owners() if plugin_options else ()))
+    app.add_typer(group, name="data")
+
+
+def _owners() -> list[Owned]:
+    from n3ic import plugins
+
+    return options_of({name: partial(_generator, name) for name in plugins.names(_GROUP)})
+
+
+def _generator(name: str) -> tuple[Option, ...]:
+    from n3ic.data.dataset import data_set
+
+    return data_set(name).generator_options or ()
+
+
 def list_sets() -> None:
     """List the data sets."""
     from n3ic import plugins
+    from n3ic.data.dataset import data_set
 
-    for name in plugins.names("n3ic.datasets"):
-        source = plugins.load("n3ic.datasets", name)
-        say(f"{name:<24}{source.summary}")
+    for name in plugins.names(_GROUP):
+        say(f"{name:<24}{data_set(name).summary}")
 
 
-@app.command()
 def show(
     name: Annotated[str, typer.Argument(help="A data set.")],
     features: Annotated[
@@ -34,9 +63,9 @@ def show(
     """Print a data set's card, or its features."""
     from dataclasses import asdict
 
-    from n3ic import plugins
+    from n3ic.data.dataset import data_set
 
-    source = plugins.load("n3ic.datasets", name)
+    source = data_set(name)
     if json:
         print_json([asdict(f) for f in source.catalogue])
     elif features:
@@ -60,31 +89,17 @@ def show(
         say(source.card.rstrip())
 
 
-@app.command()
 def check(
     path: Annotated[Path, typer.Argument(help="Files or a folder.")],
-    name: Annotated[str, typer.Option("--dataset", help="The data set.")] = "unsw-nb15",
+    name: Annotated[
+        str | None, typer.Option("--dataset", help="The data set; the one that knows the file.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Read files and say what they are, how many rows they have, and what is odd."""
-    from dataclasses import asdict
+    from n3ic.data.dataset import data_set, data_set_of
 
-    from n3ic import plugins
-    from n3ic.data.split import duplicate_share, protocols_of
-
-    source = plugins.load("n3ic.datasets", name)
-    if hasattr(source, "check"):
-        found = asdict(source.check(path))
-    else:
-        loaded = source.load(path)
-        found = {
-            "name": loaded.name,
-            "rows": len(loaded),
-            "classes": {c: int((loaded.label == i).sum()) for i, c in enumerate(loaded.classes)},
-            "protocols": protocols_of(loaded),
-            "duplicate_share": duplicate_share(loaded),
-            "sources": [asdict(s) for s in loaded.sources],
-        }
+    found = dict((data_set(name) if name else data_set_of(path)).check(path))
     if json:
         print_json(found)
         return
@@ -109,32 +124,28 @@ def _words(value: object) -> str:
     return "not known" if value is None else str(value)
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def generate(
-    ctx: typer.Context,
     name: Annotated[
         str | None,
         typer.Argument(help="A data set or use case; without it, the generators are listed."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File to write.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
+    given: Mapping[str, OptionValue] | None = None,
 ) -> None:
     """Generate flows or run a simulator, and write a file that n3ic reads."""
     from n3ic import plugins
-    from n3ic.data.dataset import Generator
+    from n3ic.data.dataset import data_set
     from n3ic.usecases.base import use_case
 
-    sets = plugins.names("n3ic.datasets")
+    sets = plugins.names(_GROUP)
     if name is None:
-        for listed in sets:
-            found = plugins.load("n3ic.datasets", listed)
-            if isinstance(found, Generator):
-                say(f"{listed}: {found.summary}")
+        for found in map(data_set, sets):
+            if found.generator_options is not None:
+                say(f"{found.name}: {found.summary}")
                 list_options(found.generator_options)
         return
     if name in plugins.names("n3ic.usecases") and name not in sets:
         name = use_case(name).default
-    source = plugins.load("n3ic.datasets", name)
-    if not isinstance(source, Generator):
-        raise UsageError(f"the data set {name} has no generator")
-    written = source.generate_file(out, pairs(ctx.args), note)
+    written = data_set(name).generate_file(out, given or {}, note, replace=replace)
     say(f"wrote {written}")

@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from n3ic.cli.console import note, pairs, print_json, say, table, working
+from n3ic.cli.console import note, print_json, say, table, working
+from n3ic.cli.plugin_options import Owned, options_of, with_options
 from n3ic.errors import UsageError, VerifyError
+from n3ic.options import Option, OptionValue
 
-_EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 ModelOption = Annotated[
     Path | None, typer.Option(help="Model file or run; the newest run without it.")
 ]
+Given = Mapping[str, OptionValue] | None
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
+def register(app: typer.Typer, plugin_options: bool) -> None:
+    """Add the commands.
+
+    Args:
+        app: the command line.
+        plugin_options: whether the targets' own options are needed, too.
+    """
+
+    def add(name: str, function: Callable[..., None], *kinds: str) -> None:
+        app.command(name)(with_options(function, _owners(kinds) if plugin_options else ()))
+
     app.command("targets")(targets)
-    app.command("export", context_settings=_EXTRA)(export)
-    app.command("verify", context_settings=_EXTRA)(verify)
     app.command("report")(report)
-    app.command("bench", context_settings=_EXTRA)(bench)
-    app.command("simulate", context_settings=_EXTRA)(simulate)
+    add("export", export, "options")
+    add("verify", verify, "verify_options")
+    add("bench", bench, "bench_options")
+    add("simulate", simulate, "simulate_options")
+
+
+def _owners(kinds: Sequence[str]) -> list[Owned]:
+    from n3ic import plugins
+    from n3ic.targets.base import exporter
+
+    def load(name: str) -> Sequence[Option]:
+        return [option for kind in kinds for option in getattr(exporter(name), kind)]
+
+    return options_of({name: partial(load, name) for name in plugins.names("n3ic.exporters")})
 
 
 def targets(
@@ -55,14 +78,14 @@ def targets(
         say(f"{e.name:<12}{e.summary}")
         if target is None:
             continue
-        for kind, options in (("export", e.options), ("verify", e.verify_options)):
+        for kind in ("export", "verify", "bench", "simulate"):
+            options = getattr(e, "options" if kind == "export" else f"{kind}_options")
             for o in options:
                 choices = f" ({'|'.join(o.choices)})" if o.choices else ""
                 say(f"  {kind} --{o.name} {o.default!r}{choices}: {o.help}")
 
 
 def export(
-    ctx: typer.Context,
     target: Annotated[str, typer.Option("--target", "-t", help="A target, or all.")],
     model: ModelOption = None,
     out: Annotated[
@@ -81,6 +104,7 @@ def export(
         bool, typer.Option("--verify/--no-verify", help="Run some vectors before it is kept.")
     ] = True,
     json: JsonFlag = False,
+    given: Given = None,
 ) -> None:
     """Export a model for a target, or for all of them; a wrong export is an error."""
     from n3ic.runs.folder import open_models
@@ -89,7 +113,6 @@ def export(
     from n3ic.targets.colocation_report import write_set_report
     from n3ic.usecases.base import set_tables
 
-    given = pairs(ctx.args)
     if target != "all":
         exporter(target)  # a mistyped target is said before a missing run
     source, models, metrics = open_models(model)
@@ -97,7 +120,7 @@ def export(
         note(f"model: {source}")
     done = []
     with working(f"exporting for {target}") as progress:
-        for item in export_plan(source, models, target, out, given):
+        for item in export_plan(source, models, target, out, given or {}):
             progress(f"exporting for {item.target} {item.task}".rstrip())
             done.append(
                 export_item(item, force=force, replace=replace, verify=check, metrics=metrics)
@@ -119,7 +142,6 @@ def export(
 
 
 def verify(
-    ctx: typer.Context,
     directory: Annotated[Path, typer.Argument(help="An export directory, or a folder of them.")],
     vectors: Annotated[
         int | None, typer.Option(help="Boundary and random vectors to run.", min=1)
@@ -127,6 +149,7 @@ def verify(
     rows: Annotated[Path | None, typer.Option(help="A table of flows to run besides.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random vectors.", min=0)] = 0,
     json: JsonFlag = False,
+    given: Given = None,
 ) -> None:
     """Run an export's artefacts against its model; any difference is an error."""
     from n3ic.data.flows import read_features
@@ -149,7 +172,7 @@ def verify(
         with working(f"verifying {folder}"):
             results.append(
                 verify_directory(
-                    folder, vectors=vectors, rows=features, options=pairs(ctx.args), seed=seed
+                    folder, vectors=vectors, rows=features, options=given or {}, seed=seed
                 )
             )
         if not json:
@@ -205,10 +228,10 @@ def report(
 
 
 def bench(
-    ctx: typer.Context,
     target: Annotated[str, typer.Argument(help="What to measure, such as host.")],
     model: ModelOption = None,
     json: JsonFlag = False,
+    given: Given = None,
 ) -> None:
     """Measure a target beside its alternatives, in one run."""
     from n3ic.model.network import BinaryModel
@@ -224,7 +247,7 @@ def bench(
         note("model: random weights of shape 256-32-16-2 (speed does not depend on them)")
     else:
         loaded = BinaryModel.load(next(iter(models_of(model).values())))
-    result = tool.bench(loaded, pairs(ctx.args))
+    result = tool.bench(loaded, given or {})
     if json:
         print_json(result.data)
         return
@@ -235,9 +258,9 @@ def bench(
 
 
 def simulate(
-    ctx: typer.Context,
     target: Annotated[str, typer.Argument(help="A target with a simulated card: netfpga.")],
     directory: Annotated[Path, typer.Argument(help="An export directory of that target.")],
+    given: Given = None,
 ) -> None:
     """Run a simulated card between real network interfaces, until Ctrl-C."""
     from n3ic.targets.base import exporter
@@ -246,4 +269,4 @@ def simulate(
     manifest = read_manifest(directory)
     if manifest["target"] != target:
         raise UsageError(f"{directory} is an export for {manifest['target']}, not {target}")
-    exporter(target).simulate(directory, pairs(ctx.args), say)
+    exporter(target).simulate(directory, given or {}, say)

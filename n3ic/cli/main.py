@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 
 import typer
 
@@ -18,19 +19,6 @@ _EXTRAS = dict.fromkeys(
     ("torch", "brevitas", "sklearn", "pandas", "matplotlib", "joblib", "threadpoolctl"), "train"
 ) | dict.fromkeys(("onnx", "onnxruntime", "qonnx", "onnxoptimizer"), "onnx")
 
-app = typer.Typer(
-    name="n3ic",
-    help="Train binary neural networks on network traffic and deploy them in network cards.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-train.register(app)
-model.register(app)
-deploy.register(app)
-app.add_typer(data.app, name="data")
-
 
 def _version(shown: bool) -> None:
     if shown:
@@ -40,7 +28,6 @@ def _version(shown: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
@@ -49,13 +36,35 @@ def options(
     """Train binary neural networks on network traffic and deploy them in network cards."""
 
 
+def command_line(words: Sequence[str]) -> typer.Typer:
+    """The commands; the one that is called has the options of all plug-ins.
+
+    Args:
+        words: what was typed; plug-ins are loaded only for a command that is named in it, so
+            that ``n3ic --help`` answers at once.
+    """
+    app = typer.Typer(
+        name="n3ic",
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(options)
+    train.register(app, "train" in words)
+    model.register(app)
+    deploy.register(app, not {"export", "verify", "bench", "simulate"}.isdisjoint(words))
+    data.register(app, {"data", "generate"} <= set(words))
+    return app
+
+
 def main() -> None:
     """Run the command line; a user's mistake ends with one line and its exit code."""
     warnings.showwarning = _show_warning
     warnings.simplefilter("ignore", FutureWarning)
     warnings.simplefilter("always", N3icWarning)
     try:
-        code = app(standalone_mode=False)
+        code = command_line(sys.argv[1:])(standalone_mode=False)
     except N3icError as error:
         fail(str(error))
         sys.exit(error.exit_code)

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from n3ic.cli.console import list_options, note, pairs, percent, print_json, say, table, watching
-from n3ic.errors import UsageError
+from n3ic.cli.console import list_options, note, percent, print_json, say, table, watching
+from n3ic.cli.plugin_options import Owned, options_of, with_options
+from n3ic.cli.recipe_options import recipe_options, recipe_overrides
+from n3ic.options import Option, OptionValue
+
+MAX_SEED = 2**32 - 1  # of numpy's and scikit-learn's generators
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        "train", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-    )(train)
+def register(app: typer.Typer, plugin_options: bool) -> None:
+    """Add the command.
+
+    Args:
+        app: the command line.
+        plugin_options: whether the options of recipes and use cases are needed, too.
+    """
+    app.command("train")(with_options(train, _owners() if plugin_options else ()))
+
+
+def _own(name: str) -> tuple[Option, ...]:
+    from n3ic.usecases.base import use_case
+
+    return use_case(name).options
+
+
+def _owners() -> list[Owned]:
+    from n3ic import plugins
+
+    recipe: Owned = ("the recipe", recipe_options())
+    cases = plugins.names("n3ic.usecases")
+    return [recipe, *options_of({name: partial(_own, name) for name in cases})]
 
 
 def train(
-    ctx: typer.Context,
     use_case: Annotated[
         str | None,
         typer.Argument(help="anomaly, ...; without it, they are listed with their own options."),
@@ -28,38 +50,13 @@ def train(
         Path | None, typer.Option(help="Files or a folder; the embedded default without it.")
     ] = None,
     recipe: Annotated[str, typer.Option(help="A recipe of the use case.")] = "default",
-    hidden: Annotated[str | None, typer.Option(help="Neurons of the hidden layers: 32,16.")] = None,
-    bits: Annotated[int | None, typer.Option(help="Budget of input bits.", min=1)] = None,
-    features: Annotated[
-        int | None, typer.Option(help="Features that chi-squared keeps; 0 for all.", min=0)
-    ] = None,
-    density: Annotated[
-        float | None, typer.Option(help="Share of the hidden layers' connections to keep.")
-    ] = None,
     protocol: Annotated[
         Literal["random", "partition", "time"] | None, typer.Option(help="How rows are split.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=MAX_SEED)] = 0,
     seeds: Annotated[
         int, typer.Option(help="Report mean and deviation over so many seeds.", min=1)
     ] = 1,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the rows.", min=1)] = None,
-    encoding: Annotated[
-        str | None, typer.Option(help="How features become bits: binary, quantile, ...")
-    ] = None,
-    ste: Annotated[str | None, typer.Option(help="identity, clip or approx.")] = None,
-    batch_norm: Annotated[
-        bool | None, typer.Option("--batch-norm/--no-batch-norm", help="Thresholds are learnt.")
-    ] = None,
-    loss: Annotated[str | None, typer.Option(help="cross_entropy or squared_hinge.")] = None,
-    dropout: Annotated[float | None, typer.Option(help="Share of activations dropped.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="adam, adamw or sgd.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="The step at the start.")] = None,
-    schedule: Annotated[str | None, typer.Option(help="constant or cosine.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Rows a step.", min=1)] = None,
-    patience: Annotated[
-        int | None, typer.Option(help="Stop after so many epochs without gain; 0: never.", min=0)
-    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/USE_CASE by default.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing run.")] = False,
     jobs: Annotated[
@@ -69,6 +66,7 @@ def train(
         str | None, typer.Option(help="Train on the workers of this Dask scheduler.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
+    given: Mapping[str, OptionValue] | None = None,
 ) -> None:
     """Train a binary network and write a run: model, metrics, pictures."""
     from n3ic import plugins
@@ -84,29 +82,14 @@ def train(
                 say(f"  --recipe {recipe_name:<12} {one.summary}")
             list_options(case.options)
         return
-    overrides: dict[str, Any] = {
-        "hidden": _hidden(hidden),
-        "bits": bits,
-        "features": features,
-        "density": density,
-        "epochs": epochs,
-        "encoding": encoding,
-        "ste": ste,
-        "batch_norm": batch_norm,
-        "loss": loss,
-        "dropout": dropout,
-        "optimizer": optimizer,
-        "learning_rate": learning_rate,
-        "schedule": schedule,
-        "batch_size": batch_size,
-        "patience": patience,
-    }
+    typed = given or {}
+    of_recipe = {option.name for option in recipe_options()}
     request = TrainRequest(
         use_case,
         data=data,
         recipe=recipe,
-        overrides=overrides,
-        options=pairs(ctx.args),
+        overrides=recipe_overrides(typed),
+        options={k: v for k, v in typed.items() if k not in of_recipe},
         protocol=protocol,
         seed=seed,
         seeds=seeds,
@@ -179,12 +162,3 @@ def show(metrics: Any, group: str) -> None:
         f"thresholds {memory['threshold_bytes']:,} B, input cuts {memory['input_bytes']:,} B"
         + (f", masks {memory['mask_bytes']:,} B" if memory["mask_bytes"] else "")
     )
-
-
-def _hidden(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.replace("-", ",").split(",") if part.strip())
-    except ValueError as error:
-        raise UsageError(f"--hidden: numbers such as 32,16 expected, got {text!r}") from error

@@ -2,59 +2,103 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic import plugins
+from n3ic.data.split import duplicate_share, protocols_of
 from n3ic.data.table import Feature, FlowTable
+from n3ic.errors import DataError, UsageError
 from n3ic.options import Option, OptionValue
-
-if TYPE_CHECKING:
-    pass
+from n3ic.plugins import Plugin
 
 
-@runtime_checkable
-class DataSet(Protocol):
-    """A data set: its card, its features and how to read it.
+class DataSet(Plugin, ABC):
+    """A data set: its card, its features, and how its files are read.
 
-    An entry point in the group ``n3ic.datasets`` names an object of this form.
+    An entry point in the group ``n3ic.datasets`` names an instance. A subclass keeps a
+    ``card.md`` beside its module.
+
+    Attributes:
+        name: as in ``n3ic data show NAME``.
+        summary: one line for ``n3ic data list``.
+        synthetic: whether a generator or a simulator makes its flows.
     """
 
-    name: str
-    summary: str
-    synthetic: bool
+    synthetic: ClassVar[bool] = False
 
     @property
     def card(self) -> str:
         """The data card, as Markdown."""
+        return (self.folder / "card.md").read_text(encoding="utf-8")
 
     @property
+    @abstractmethod
     def catalogue(self) -> tuple[Feature, ...]:
         """Every feature that a table of this data set may have."""
 
+    @abstractmethod
     def load(self, path: str | Path | None = None) -> FlowTable:
         """Read a file, several (a folder), or the embedded sample where ``path`` is None.
 
         Raises:
             DataError: the files are not what they should be; names file, line and column.
+            UsageError: ``path`` is None and there is no embedded sample.
         """
 
+    def recognises(self, path: Path) -> bool:
+        """Whether a file looks like one of this data set; a glance, not a check."""
+        return False
 
-@runtime_checkable
-class Generator(Protocol):
-    """What a data set offers beside, if it can make files of its own."""
+    def read_features(self, path: str | Path) -> Mapping[str, NDArray[np.int64]]:
+        """Integer features of flows in the data set's own layout, which may lack labels.
 
-    summary: str
+        Returns:
+            int64 array of shape ``(rows,)`` per feature.
+
+        Raises:
+            DataError: the data set reads labelled flows only, or the file is not what it should
+                be.
+        """
+        raise DataError(f"{path}: the data set {self.name} does not read unlabelled flows")
+
+    def check(self, path: str | Path) -> Mapping[str, Any]:
+        """What files hold and what is odd about them, as plain data.
+
+        Returns:
+            Facts by name; ``sources`` lists the files, ``problems`` what a user should know.
+
+        Raises:
+            DataError: the files are not what they should be; names file, line and column.
+        """
+        table = self.load(path)
+        return {
+            "name": table.name,
+            "rows": len(table),
+            "classes": {c: int((table.label == i).sum()) for i, c in enumerate(table.classes)},
+            "protocols": protocols_of(table),
+            "duplicate_share": duplicate_share(table),
+            "sources": [asdict(s) for s in table.sources],
+        }
 
     @property
-    def generator_options(self) -> tuple[Option, ...]:
-        """Options of ``n3ic data generate``."""
+    def generator_options(self) -> tuple[Option, ...] | None:
+        """Options of ``n3ic data generate``; None where the data set makes no files."""
+        return None
 
     def generate_file(
         self,
         out: str | Path | None,
         options: Mapping[str, OptionValue],
         note: Callable[[str], object] | None = None,
+        *,
+        replace: bool = False,
     ) -> Path:
         """Make a file that the data set reads.
 
@@ -62,8 +106,35 @@ class Generator(Protocol):
             out: the file to write; a name of the data set's own where None.
             options: values of :attr:`generator_options` or what was typed, by name.
             note: called with lines about the progress.
+            replace: whether an existing file may be replaced.
 
         Raises:
-            UsageError: an option is unknown or has a value it cannot have.
+            UsageError: the data set makes no files, or an option is unknown or has a value that
+                it cannot have.
             N3icError: it cannot be made; says why.
         """
+        raise UsageError(f"the data set {self.name} has no generator")
+
+
+def data_set(name: str) -> DataSet:
+    """The data set of that name.
+
+    Raises:
+        UsageError: there is none; the text lists them.
+    """
+    found: DataSet = plugins.find("n3ic.datasets", name, DataSet)
+    return found
+
+
+def data_set_of(path: str | Path) -> DataSet:
+    """The data set that a file belongs to.
+
+    Raises:
+        UsageError: no data set recognises it, or several do.
+    """
+    names = plugins.names("n3ic.datasets")
+    found = [name for name in names if data_set(name).recognises(Path(path))]
+    if len(found) != 1:
+        what = f"{' and '.join(found)} may be its data set" if found else "no data set knows it"
+        raise UsageError(f"{path}: {what}; name one with --dataset: {', '.join(names)}")
+    return data_set(found[0])

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic import plugins
+from n3ic.data.dataset import data_set
 from n3ic.data.files import printable, read_contents
 from n3ic.errors import DataError
 from n3ic.model.network import BinaryModel
@@ -47,10 +48,7 @@ def read_features(path: str | Path, model: BinaryModel, dataset: str | None = No
             dataset = model.provenance.get("data", "")
             if dataset not in plugins.names("n3ic.datasets"):
                 raise DataError(str(error)) from error
-    source = plugins.load("n3ic.datasets", dataset)
-    if not hasattr(source, "read_features"):
-        raise DataError(f"{path}: the data set {dataset} does not read unlabelled flows")
-    columns: Columns = source.read_features(path)
+    columns = data_set(dataset).read_features(path)
     missing = [f for f in model.input.features if f not in columns]
     if missing:
         raise DataError(f"{path}: the model needs the features {', '.join(missing)}")

@@ -6,7 +6,6 @@ around its artefacts, compares what they compute with the model, and words the e
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from n3ic.errors import (
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import Option, Options, OptionValue, parse_options
+from n3ic.plugins import Plugin
 from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, summed_memory
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Device, Fit
@@ -42,7 +42,7 @@ class Execution:
     figures: tuple[Figure, ...] = field(default=())
 
 
-class Exporter(ABC):
+class Exporter(Plugin, ABC):
     """A target: how a BinaryModel becomes a program, and how that program is run here.
 
     An entry point in the group ``n3ic.exporters`` names an instance. Subclasses keep a
@@ -53,23 +53,20 @@ class Exporter(ABC):
         summary: one line for ``n3ic targets``.
         options: what the export may be told.
         verify_options: what the verification may be told.
+        bench_options: what the benchmark may be told.
+        simulate_options: what the simulated card may be told.
         vectors: how many random vectors ``verify`` runs by default.
         quick_vectors: how many are run at export time.
         reads: suffixes of the files that :meth:`read` imports; empty for none.
     """
 
-    name: ClassVar[str]
-    summary: ClassVar[str]
     options: ClassVar[tuple[Option, ...]] = ()
     verify_options: ClassVar[tuple[Option, ...]] = ()
+    bench_options: ClassVar[tuple[Option, ...]] = ()
+    simulate_options: ClassVar[tuple[Option, ...]] = ()
     vectors: ClassVar[int] = 10_000
     quick_vectors: ClassVar[int] = 500
     reads: ClassVar[tuple[str, ...]] = ()
-
-    @cached_property
-    def folder(self) -> Path:
-        """The target's folder, where its templates and ``device.toml`` are."""
-        return Path(inspect.getfile(type(self))).resolve().parent
 
     @cached_property
     def device(self) -> Device:
@@ -197,7 +194,5 @@ def exporter(target: str) -> Exporter:
     Raises:
         UsageError: there is none; the text lists the targets.
     """
-    found = plugins.load("n3ic.exporters", target)
-    if not isinstance(found, Exporter):
-        raise UsageError(f"the plug-in {target!r} is not an n3ic Exporter")
+    found: Exporter = plugins.find("n3ic.exporters", target, Exporter)
     return found

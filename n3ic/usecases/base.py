@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic import plugins
-from n3ic.data.dataset import DataSet
+from n3ic.data.dataset import data_set
 from n3ic.data.split import SplitProtocol
 from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
 from n3ic.options import Option
+from n3ic.plugins import Plugin
 
 if TYPE_CHECKING:
     from n3ic.model.network import BinaryModel
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from n3ic.training.recipe import Recipe
 
 
-@dataclass(frozen=True)
-class UseCase:
+class UseCase(Plugin):
     """A use case: what is trained on which data by default.
 
-    An entry point in the group ``n3ic.usecases`` names an object of this class.
+    An entry point in the group ``n3ic.usecases`` names an instance.
 
     Attributes:
         name: as in ``n3ic train NAME``.
@@ -35,19 +34,17 @@ class UseCase:
         protocol: how rows are split where the user does not say.
         group: for a use case of several networks, the word for one of them in ``metrics.json``
             (``queues``); empty for one network.
-        options: options of its own, ``--name VALUE`` on the command line.
         positive: name of the class whose detection is counted (false positive rate, ROC AUC).
+        options: options of its own, ``--name VALUE`` on the command line.
     """
 
-    name: str
-    summary: str
-    dataset: str
-    default: str
-    recipes: Mapping[str, Recipe]
-    protocol: SplitProtocol = "random"
-    group: str = ""
-    positive: str = ""
-    options: tuple[Option, ...] = ()
+    dataset: ClassVar[str]
+    default: ClassVar[str]
+    recipes: ClassVar[Mapping[str, Recipe]]
+    protocol: ClassVar[SplitProtocol] = "random"
+    group: ClassVar[str] = ""
+    positive: ClassVar[str] = ""
+    options: ClassVar[tuple[Option, ...]] = ()
 
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
         """The tables to train a network on, by name; one unnamed by default.
@@ -137,9 +134,7 @@ def use_case(name: str) -> UseCase:
     Raises:
         UsageError: there is none; the text lists them.
     """
-    found = plugins.load("n3ic.usecases", name)
-    if not isinstance(found, UseCase):
-        raise UsageError(f"the plug-in {name!r} is not an n3ic UseCase")
+    found: UseCase = plugins.find("n3ic.usecases", name, UseCase)
     return found
 
 
@@ -149,8 +144,7 @@ def load_table(case: UseCase, data: str | Path | None) -> FlowTable:
     Raises:
         DataError: the files are not what they should be.
     """
-    source: DataSet = plugins.load("n3ic.datasets", case.default if data is None else case.dataset)
-    return source.load(data)
+    return data_set(case.default if data is None else case.dataset).load(data)
 
 
 def set_tables(

@@ -13,6 +13,19 @@ from pathlib import Path
 from n3ic.errors import N3icError, UsageError
 
 
+def free_path(path: str | Path, replace: bool) -> Path:
+    """A file to write: it must not exist, unless it may be replaced.
+
+    Raises:
+        UsageError: it exists and may not be replaced, or it is no file.
+    """
+    target = Path(path)
+    if target.is_dir() or (target.exists() and not replace):
+        hint = "it is a folder" if target.is_dir() else "name another file, or add --replace"
+        raise UsageError(f"{target} exists: {hint}")
+    return target
+
+
 def write_atomic(path: str | Path, data: bytes | str) -> None:
     """Write a file through a temporary neighbour and a rename.
 

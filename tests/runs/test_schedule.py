@@ -1,5 +1,7 @@
 """What a run trains, and how its errors name what they are about."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -58,10 +60,14 @@ def test_an_error_names_the_network():
 
 def test_several_networks_want_a_word_for_one(monkeypatch, tmp_path):
     class Wordless(UseCase):
+        name, summary = "w", "no word"
+        dataset = default = "d"
+        recipes: ClassVar = {"default": QUICK}
+
         def tasks(self, table, options):
             return {"a": table, "b": table}
 
-    case = Wordless("w", "no word", "d", "d", {"default": QUICK})
+    case = Wordless()
     monkeypatch.setattr(usecase_training, "use_case", lambda name: case)
     with pytest.raises(UsageError, match="no word for one"):
         usecase_training.train_use_case(

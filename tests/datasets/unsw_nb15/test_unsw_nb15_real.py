@@ -9,6 +9,7 @@ from n3ic.data.files import Content, read_contents
 from n3ic.data.split import duplicate_share
 from n3ic.datasets.unsw_nb15 import DATASET
 from n3ic.datasets.unsw_nb15.official import PARTITIONS, identify
+from n3ic.datasets.unsw_nb15.report import check
 
 TEST = PARTITIONS[1]
 
@@ -47,7 +48,7 @@ def test_official_test_partition_is_known_under_any_name(partition, table, tmp_p
     assert set(table.partition) == {"test"}
     renamed = tmp_path / "UNSW_NB15_training-set.csv"
     renamed.write_bytes(lzma.decompress(partition.read_bytes()))
-    found = DATASET.check(renamed)
+    found = check(renamed)
     assert found.partitions == {"test": TEST.rows}
     assert found.categories == dict(TEST.categories)
     assert any(
@@ -67,7 +68,7 @@ def test_reencoded_copy_is_known_by_rows_and_categories(partition):
 
 
 def test_figures_of_the_card(partition):
-    found = DATASET.check(partition)
+    found = check(partition)
     card = DATASET.card
     for figure, words in (
         (found.duplicate_share, "{:.1%} of the rows repeat an earlier row"),
@@ -85,7 +86,7 @@ def test_figures_of_the_card(partition):
 
 
 def test_ports_give_the_service_as_the_card_says(folder):
-    found = DATASET.check(folder / "raw_layout")
+    found = check(folder / "raw_layout")
     assert found.rows == 13_500
     assert found.rate_agreement == 1.0
     assert f"{found.port_agreement:.1%}".replace("%", " %") in DATASET.card
@@ -159,7 +160,7 @@ def test_recoded_categories_are_named_by_the_partition(folder, partition):
 
 
 def test_extract_of_the_train_partition_belongs_to_none(folder):
-    found = DATASET.check(folder / "UNSW_NB15_training-set.first-5000.csv.xz")
+    found = check(folder / "UNSW_NB15_training-set.first-5000.csv.xz")
     assert found.rows == 5000
     assert found.partitions == {"": 5000}
     assert any("all rows are normal" in p for p in found.problems)

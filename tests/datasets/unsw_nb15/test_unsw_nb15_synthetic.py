@@ -11,6 +11,7 @@ from n3ic.datasets.unsw_nb15 import DATASET, SYNTHETIC, USECASE
 from n3ic.datasets.unsw_nb15.behaviours import BEHAVIOURS
 from n3ic.datasets.unsw_nb15.catalogue import CATALOGUE, COLUMNS, DERIVED, NIC_COLUMNS
 from n3ic.datasets.unsw_nb15.columns import ATTACKS, NORMAL, PROTOCOLS, SERVICES
+from n3ic.datasets.unsw_nb15.report import report
 from n3ic.datasets.unsw_nb15.synthetic import generate, generate_columns, to_csv, write_csv
 from n3ic.errors import UsageError
 from n3ic.usecases.base import UseCase
@@ -189,7 +190,7 @@ def test_cards_are_filled_from_the_catalogue():
 
 
 def test_figures_of_the_card():
-    found = SYNTHETIC.check()
+    found = report(SYNTHETIC.load())
     card = " ".join(SYNTHETIC.card.split())
     assert f"{found.classes['attack'] / found.rows:.1%} attacks".replace("%", " %") in card
     assert f"{found.duplicate_share:.1%} of the rows repeat".replace("%", " %") in card

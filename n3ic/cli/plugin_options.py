@@ -1,0 +1,96 @@
+"""Options that plug-ins define, as options of a command: in its help, in any order, with types."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from n3ic.errors import N3icError, UsageError
+from n3ic.options import Option, OptionValue
+
+Owned = tuple[str, Sequence[Option]]  # whose options, for the help
+_PARAMETER = "given"
+
+
+def with_options(function: Callable[..., None], owners: Iterable[Owned]) -> Callable[..., None]:
+    """A command whose parameter ``given`` is filled from options of plug-ins.
+
+    Args:
+        function: a command; its ``given`` is a mapping from option name to value, of those that
+            were typed.
+        owners: whose options there are. Several may share a name; who is asked checks the value.
+
+    Raises:
+        UsageError: a plug-in's option has the name of one of the command's own.
+    """
+    signature = inspect.signature(function, eval_str=True)
+    own = [p for p in signature.parameters.values() if p.name != _PARAMETER]
+    added: dict[str, inspect.Parameter] = {}
+    names: dict[str, str] = {}
+    for name, found in _by_name(owners).items():
+        key = f"option_{name.replace('-', '_')}"
+        if name.replace("-", "_") in signature.parameters:
+            raise UsageError(f"{found[0][0]}: its option --{name} is one of the command's own")
+        names[key] = name
+        added[key] = inspect.Parameter(
+            key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(name, found)
+        )
+
+    def command(**values: Any) -> None:
+        given = {names[k]: values.pop(k) for k in names}
+        values[_PARAMETER] = {k: v for k, v in given.items() if v is not None}
+        function(**values)
+
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    # Typer reads a command's options off its signature.
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + [*added.values()]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
+def options_of(loaders: Mapping[str, Callable[[], Sequence[Option]]]) -> list[Owned]:
+    """Options by owner; a plug-in that cannot be loaded has none here, and says why when asked."""
+    out: list[Owned] = []
+    for owner, load in loaders.items():
+        try:
+            out.append((owner, load()))
+        except N3icError:
+            continue
+    return out
+
+
+def _by_name(owners: Iterable[Owned]) -> dict[str, list[tuple[str, Option]]]:
+    out: dict[str, list[tuple[str, Option]]] = {}
+    for owner, options in owners:
+        for option in options:
+            out.setdefault(option.name, []).append((owner, option))
+    return out
+
+
+def _annotation(name: str, found: Sequence[tuple[str, Option]]) -> Any:
+    flag = all(isinstance(option.default, bool) for _, option in found)
+    declaration = f"--{name}/--no-{name}" if flag else f"--{name}"
+    panel = f"Options of {', '.join(dict.fromkeys(owner for owner, _ in found))}"
+    texts = dict.fromkeys(_help(option) for _, option in found)
+    option = typer.Option(
+        declaration,
+        help="; ".join(texts),
+        rich_help_panel=panel,
+        metavar=None if flag else _metavar(found[0][1].default),
+        show_default=False,
+    )
+    return Annotated[bool | None if flag else str | None, option]
+
+
+def _help(option: Option) -> str:
+    shown = str(option.default).lower() if isinstance(option.default, bool) else option.default
+    choices = f" ({'|'.join(option.choices)})" if option.choices else ""
+    return f"{option.help}{choices} [{shown}]" if shown != "" else f"{option.help}{choices}"
+
+
+def _metavar(default: OptionValue) -> str:
+    return {int: "INTEGER", float: "FLOAT"}.get(type(default), "TEXT")
