@@ -1,8 +1,7 @@
 """n3ic trains binary neural networks on network traffic and deploys them in network cards.
 
-Every target computes exactly the scores of the trained network, and
-:func:`n3ic.targets.verification.verify_directory` shows it. See the tutorial in ``docs/`` for
-the way from labelled flows to a NIC.
+Every target computes exactly the scores of the trained network, and :func:`verify` shows it. See
+the tutorial in ``docs/`` for the way from labelled flows to a NIC.
 """
 
 from __future__ import annotations
@@ -11,40 +10,68 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from n3ic.api import bench, export, load, predict, train, verify
+    from n3ic.data.dataset import DataSet
     from n3ic.data.table import Feature, FlowTable
     from n3ic.model.inputs import Field, InputSpec
     from n3ic.model.layers import HiddenLayer, OutputLayer
-    from n3ic.model.network import BinaryModel
+    from n3ic.model.network import BinaryModel, Inference
+    from n3ic.runs.folder import Run
+    from n3ic.targets.base import Exporter
+    from n3ic.training.estimator import BinaryMLPClassifier
+    from n3ic.training.recipe import Recipe, Training
+    from n3ic.usecases.base import UseCase
 
 __version__ = "0.1.0"
 
-# Names are imported when first used: `n3ic --help` must not wait for numpy or PyTorch.
-_LAZY = {
-    "BinaryModel": "n3ic.model.network",
-    "Feature": "n3ic.data.table",
-    "Field": "n3ic.model.inputs",
-    "FlowTable": "n3ic.data.table",
-    "HiddenLayer": "n3ic.model.layers",
-    "InputSpec": "n3ic.model.inputs",
-    "OutputLayer": "n3ic.model.layers",
-}
-
 __all__ = [
+    "BinaryMLPClassifier",
     "BinaryModel",
+    "DataSet",
+    "Exporter",
     "Feature",
     "Field",
     "FlowTable",
     "HiddenLayer",
+    "Inference",
     "InputSpec",
     "OutputLayer",
+    "Recipe",
+    "Run",
+    "Training",
+    "UseCase",
+    "bench",
+    "export",
+    "load",
+    "predict",
+    "train",
+    "verify",
 ]
+
+# Names are imported when first used: `n3ic --help` must not wait for numpy or PyTorch.
+_ROOMS = {
+    "n3ic.api": ("bench", "export", "load", "predict", "train", "verify"),
+    "n3ic.data.dataset": ("DataSet",),
+    "n3ic.data.table": ("Feature", "FlowTable"),
+    "n3ic.model.inputs": ("Field", "InputSpec"),
+    "n3ic.model.layers": ("HiddenLayer", "OutputLayer"),
+    "n3ic.model.network": ("BinaryModel", "Inference"),
+    "n3ic.runs.folder": ("Run",),
+    "n3ic.targets.base": ("Exporter",),
+    "n3ic.training.estimator": ("BinaryMLPClassifier",),
+    "n3ic.training.recipe": ("Recipe", "Training"),
+    "n3ic.usecases.base": ("UseCase",),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'n3ic' has no attribute {name!r}")
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'n3ic' has no attribute {name!r}")
+    value = getattr(import_module(_ROOM_OF[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted([*__all__, "__version__"])

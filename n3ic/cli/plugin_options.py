@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from n3ic.errors import N3icError, UsageError
-from n3ic.options import Option, OptionValue
+from n3ic.options import Option
 
 Owned = tuple[str, Sequence[Option]]  # whose options, for the help
 _PARAMETER = "given"
@@ -80,7 +80,7 @@ def _annotation(name: str, found: Sequence[tuple[str, Option]]) -> Any:
         declaration,
         help="; ".join(texts),
         rich_help_panel=panel,
-        metavar=None if flag else _metavar(found[0][1].default),
+        metavar=None if flag else "|".join(found[0][1].choices) or "VALUE",
         show_default=False,
     )
     return Annotated[bool | None if flag else str | None, option]
@@ -88,9 +88,4 @@ def _annotation(name: str, found: Sequence[tuple[str, Option]]) -> Any:
 
 def _help(option: Option) -> str:
     shown = str(option.default).lower() if isinstance(option.default, bool) else option.default
-    choices = f" ({'|'.join(option.choices)})" if option.choices else ""
-    return f"{option.help}{choices} [{shown}]" if shown != "" else f"{option.help}{choices}"
-
-
-def _metavar(default: OptionValue) -> str:
-    return {int: "INTEGER", float: "FLOAT"}.get(type(default), "TEXT")
+    return f"{option.help} [{shown}]" if shown != "" else option.help

@@ -195,7 +195,13 @@ def test_bad_tables_are_named(tmp_path, text, message):
     [
         (["train", "anomali"], 2, "did you mean 'anomaly'?"),
         (["train", "anomaly", "--recipe", "x"], 2, "it has default, paper"),
-        (["train", "anomaly", "--epochs", "x"], 2, "Invalid value for '--epochs'"),
+        (["train", "anomaly", "--epochs", "x"], 2, "--epochs: 'x' is not of type int"),
+        (["train", "anomaly", "--hidden=-5"], 2, "numbers such as 32,16 expected, got '-5'"),
+        (["train", "anomaly", "--seed", str(2**32)], 2, "--seed"),
+        (["train", "anomaly", "--epoch", "3"], 2, "Possible options: --epochs"),
+        (["export", "--target", "nfp", "--thread", "3"], 2, "Possible options: --threads"),
+        (["verify", "--simulator", "icarus", "/nowhere"], 1, "/nowhere is not an export"),
+        (["verify", "--with-bmv2", "/nowhere"], 1, "/nowhere is not an export"),
         (["train", "anomaly", "--data", "/nowhere"], 1, "/nowhere"),
         (["train", "anomaly", "--hidden", "a,b"], 2, "numbers such as 32,16"),
         (["train", "anomaly", "--density", "7"], 2, "density must be in (0, 1]"),
@@ -337,8 +343,37 @@ def test_what_may_be_typed_is_listed(tmp_path):
     for words in ("unsw-nb15-synthetic: ", "--rows", "ns3-tomography: ", "--incast"):
         assert words in listed
     refused = n3ic("data", "generate", "unsw-nb15-synthetic", "--row", 3, cwd=tmp_path, expect=2)
-    assert "has no option --row; it has --rows, --seed" in refused.stderr
+    assert "No such option: --row" in refused.stderr
+    assert "--rows" in refused.stderr
+    refused = n3ic("data", "generate", "unsw-nb15-synthetic", "--incast", 3, cwd=tmp_path, expect=2)
+    assert "has no option --incast; it has --rows, --seed" in refused.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (["train"], ["--output-bias", "--label-smoothing", "--polish", "--columns", "--queue"]),
+        (["export"], ["--threads", "--style", "--field", "--replace"]),
+        (["verify"], ["--simulator", "--with-bmv2", "--vectors"]),
+        (["simulate"], ["--tap", "--netns"]),
+        (["data", "generate"], ["--rows", "--incast", "--replace"]),
+    ],
+)
+def test_help_lists_the_options_of_plug_ins(tmp_path, words, options):
+    wide = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
+    shown = n3ic(*words, "--help", cwd=tmp_path, env=wide).stdout
+    assert [o for o in options if o not in shown] == []
+
+
+def test_a_generated_file_is_not_overwritten(flows, tmp_path):
+    (tmp_path / "mine.csv").write_text("mine")
+    words = ["data", "generate", "unsw-nb15-synthetic", "--rows", 60, "--out", "mine.csv"]
+    refused = n3ic(*words, cwd=tmp_path, expect=2)
+    assert "mine.csv exists" in refused.stderr
+    assert (tmp_path / "mine.csv").read_text() == "mine"
+    n3ic(*words, "--replace", cwd=tmp_path)
+    assert (tmp_path / "mine.csv").read_text().count("\n") == 61
 
 
 def test_data_commands(flows, tmp_path):
@@ -354,8 +389,8 @@ def test_data_commands(flows, tmp_path):
 
 def test_help_does_not_import_the_heavy_libraries(tmp_path):
     code = (
-        "import sys; from n3ic.cli.main import app\n"
-        "try: app(['--help'], standalone_mode=False)\n"
+        "import sys; from n3ic.cli.main import command_line\n"
+        "try: command_line(['--help'])(['--help'], standalone_mode=False)\n"
         "except SystemExit: pass\n"
         "heavy = {'numpy', 'torch', 'pandas', 'sklearn', 'matplotlib', 'onnx', 'lark', 'jinja2'}\n"
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"

@@ -1,0 +1,191 @@
+"""The verbs of n3ic: what a command of the command line does is one call here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from n3ic.data.table import FlowTable
+from n3ic.errors import UsageError
+from n3ic.model.network import BinaryModel, Inference
+from n3ic.options import OptionValue
+
+if TYPE_CHECKING:
+    from n3ic.runs.folder import Run
+    from n3ic.runs.schedule import TrainingProgress
+    from n3ic.targets.directory import Exported
+    from n3ic.targets.figures import Bench
+    from n3ic.targets.verification import Verification
+
+ModelLike = BinaryModel | str | Path
+
+
+def load(path: str | Path, task: str = "") -> BinaryModel:
+    """Read a model file, or a network of a run folder.
+
+    Args:
+        path: a model file or a run folder.
+        task: which network of a run of several.
+
+    Raises:
+        ModelError: the file is missing, damaged, foreign, or of a newer version.
+        UsageError: the run holds several networks and ``task`` names none of them.
+    """
+    from n3ic.runs.folder import models_of
+
+    found = models_of(path)
+    if len(found) == 1 and not task:
+        return BinaryModel.load(next(iter(found.values())))
+    if task not in found:
+        names = ", ".join(name for name in found if name) or "a single one"
+        raise UsageError(f"{path}: no network {task!r}; it holds {names}")
+    return BinaryModel.load(found[task])
+
+
+def train(use_case: str, *, progress: TrainingProgress | None = None, **request: Any) -> Run:
+    """Train a use case and write its run folder, whole or not at all.
+
+    Args:
+        use_case: its name, such as ``anomaly``.
+        progress: what is told while it goes on.
+        **request: the attributes of :class:`~n3ic.usecases.request.TrainRequest`: ``data``,
+            ``recipe``, ``overrides``, ``options``, ``protocol``, ``seed``, ``seeds``, ``out``, ...
+
+    Raises:
+        UsageError: an unknown name or option, or the folder exists.
+        DataError: the data cannot be read or split.
+    """
+    from n3ic.usecases.request import TrainRequest
+    from n3ic.usecases.training import train_use_case
+
+    return train_use_case(TrainRequest(use_case, **request), progress)
+
+
+def predict(
+    model: ModelLike,
+    flows: FlowTable | Mapping[str, ArrayLike] | str | Path,
+    *,
+    dataset: str | None = None,
+) -> Inference:
+    """Classes, margins and scores of flows, by the fastest means at hand.
+
+    A compiled kernel runs where there is a C compiler, numpy otherwise, with equal results.
+
+    Args:
+        model: a model, its file, or a run of one network.
+        flows: a table, integer features by name (arrays of shape ``(rows,)``), or a file.
+        dataset: data set whose layout a file has; the model's own where None.
+
+    Raises:
+        ModelError: a feature is missing.
+        DataError: the file cannot be read as flows.
+    """
+    from n3ic.data.flows import read_features
+    from n3ic.kernel.prediction import predict as predict_words
+
+    network = _model(model)
+    if isinstance(flows, FlowTable):
+        features: Mapping[str, ArrayLike] = flows.features
+    elif isinstance(flows, Mapping):
+        features = flows
+    else:
+        features = read_features(flows, network, dataset)
+    return predict_words(network, network.encode(features))
+
+
+def export(
+    model: ModelLike,
+    target: str,
+    out: str | Path,
+    *,
+    force: bool = False,
+    replace: bool = False,
+    verify: bool = True,
+    **options: OptionValue,
+) -> Exported:
+    """Write a model for a target into a directory, whole or not at all, and check it.
+
+    Args:
+        model: a model, its file, or a run of one network, whose figures the report repeats.
+        target: the target's name, such as ``netfpga``.
+        out: the directory.
+        force: write a model that does not fit; the manifest says so.
+        replace: replace an existing export directory.
+        verify: run some vectors before the directory appears.
+        **options: the target's options, with underscores for dashes.
+
+    Raises:
+        UsageError: unknown target or option, or ``out`` exists.
+        ExportError: the model does not fit.
+        VerifyError: the artefacts do not compute the model's scores.
+    """
+    from n3ic.runs.folder import open_models
+    from n3ic.targets import directory
+
+    network, metrics = model, None
+    if not isinstance(network, BinaryModel):
+        _, models, metrics = open_models(network)
+        network = _single(model, models)
+    return directory.export(
+        network,
+        target,
+        out,
+        options={name.replace("_", "-"): value for name, value in options.items()},
+        force=force,
+        replace=replace,
+        verify=verify,
+        metrics=metrics,
+    )
+
+
+def verify(directory: str | Path, **arguments: Any) -> Verification:
+    """Run the artefacts of an export directory against its model.
+
+    Args:
+        directory: an export directory.
+        **arguments: those of :func:`~n3ic.targets.verification.verify_directory`: ``vectors``,
+            ``rows``, ``options``, ``seed``, ...
+
+    Raises:
+        ExportError: the directory is not an export directory.
+    """
+    from n3ic.targets.verification import verify_directory
+
+    return verify_directory(directory, **arguments)
+
+
+def bench(target: str, model: ModelLike | None = None, **options: OptionValue) -> Bench:
+    """Measure a target beside its alternatives, after checking that all agree.
+
+    Args:
+        target: what to measure, such as ``host``.
+        model: a model, its file, or a run; random weights of shape 256-32-16-2 where None.
+        **options: the benchmark's own, with underscores for dashes.
+
+    Raises:
+        UsageError: the target has no benchmark.
+    """
+    import numpy as np
+
+    from n3ic.model.random_models import random_model
+    from n3ic.targets.base import exporter
+
+    tool = exporter(target)
+    if model is None:
+        network = random_model((256, 32, 16, 2), np.random.default_rng(0))
+    else:
+        network = _model(model)
+    return tool.bench(network, {name.replace("_", "-"): v for name, v in options.items()})
+
+
+def _model(model: ModelLike) -> BinaryModel:
+    return model if isinstance(model, BinaryModel) else load(model)
+
+
+def _single(source: object, models: Mapping[str, BinaryModel]) -> BinaryModel:
+    if len(models) != 1:
+        raise UsageError(f"{source} holds {len(models)} networks: name one model file")
+    return next(iter(models.values()))
