@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from n3ic.exporters.p4.network import MODEL_BITS, SCORE_BITS, Network
+from n3ic.exporters.p4.shared.pipeline import MODEL_BITS, SCORE_BITS, Pipeline
 
 TABLE_PREFIX, ACTION_PREFIX = 0x02, 0x01  # P4Runtime specification 1.3, 6.3.1
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ActionParameter:
     """One parameter of an action: its name, width and value."""
 
     name: str
@@ -29,12 +29,12 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Entry:
+class DefaultEntry:
     """The default action of a keyless table, with its data."""
 
     table: str
     action: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ActionParameter, ...]
 
     @property
     def data_bytes(self) -> int:
@@ -43,7 +43,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Ids:
+class ControlIds:
     """Numbers of the tables and actions that the control plane sets."""
 
     tables: Mapping[str, int]
@@ -55,42 +55,42 @@ class Ids:
         return f"@id({known[name]:#010x})"
 
 
-def network_entries(network: Network) -> tuple[Entry, ...]:
+def network_entries(network: Pipeline) -> tuple[DefaultEntry, ...]:
     """All entries of a network, the model's digest last: it says that the others are there."""
     entries = []
     for layer in network.layers:
         l, k = f"l{layer.index}", layer.inputs  # noqa: E741 - the layer's prefix
         for n in layer.neurons:
-            data = [Parameter("weights", k, n.weights)]
+            data = [ActionParameter("weights", k, n.weights)]
             if n.mask is not None:
-                data.append(Parameter("mask", k, n.mask))
+                data.append(ActionParameter("mask", k, n.mask))
             name = f"{l}_n{n.index}"
-            entries.append(Entry(f"{name}_weights", f"{name}_xnor", tuple(data)))
+            entries.append(DefaultEntry(f"{name}_weights", f"{name}_xnor", tuple(data)))
         for n in layer.neurons:
             name = f"{l}_n{n.index}"
             if layer.hidden:
                 bits = layer.difference_bits
-                parameter = Parameter("threshold", bits, n.offset)
-                entries.append(Entry(f"{name}_threshold", f"{name}_sign", (parameter,)))
+                parameter = ActionParameter("threshold", bits, n.offset)
+                entries.append(DefaultEntry(f"{name}_threshold", f"{name}_sign", (parameter,)))
             else:
-                parameter = Parameter("bias", SCORE_BITS, n.offset)
-                entries.append(Entry(f"{name}_bias", f"{name}_add_bias", (parameter,)))
-    identity = Parameter("model_id", MODEL_BITS, network.model_id)
-    entries.append(Entry("model", "set_model", (identity,)))
+                parameter = ActionParameter("bias", SCORE_BITS, n.offset)
+                entries.append(DefaultEntry(f"{name}_bias", f"{name}_add_bias", (parameter,)))
+    identity = ActionParameter("model_id", MODEL_BITS, network.model_id)
+    entries.append(DefaultEntry("model", "set_model", (identity,)))
     return tuple(entries)
 
 
-def ids_of(entries: tuple[Entry, ...]) -> Ids:
+def ids_of(entries: tuple[DefaultEntry, ...]) -> ControlIds:
     """Numbers for the tables and actions of the entries and of the forwarding table."""
     tables = [*(e.table for e in entries), "forward"]
     actions = [*(e.action for e in entries), "cross", "to_port", "drop_packet"]
-    return Ids(
+    return ControlIds(
         {name: TABLE_PREFIX << 24 | i for i, name in enumerate(tables, 1)},
         {name: ACTION_PREFIX << 24 | i for i, name in enumerate(actions, 1)},
     )
 
 
-def cli_commands(entries: tuple[Entry, ...]) -> str:
+def cli_commands(entries: tuple[DefaultEntry, ...]) -> str:
     """Commands for ``simple_switch_CLI``, one an entry."""
     lines = []
     for e in entries:
@@ -99,7 +99,7 @@ def cli_commands(entries: tuple[Entry, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def p4runtime_request(entries: tuple[Entry, ...], ids: Ids) -> str:
+def p4runtime_request(entries: tuple[DefaultEntry, ...], ids: ControlIds) -> str:
     """A ``p4.v1.WriteRequest`` in the JSON mapping: bytes in base64, shortest form."""
     updates = [
         {
@@ -126,7 +126,7 @@ def p4runtime_request(entries: tuple[Entry, ...], ids: Ids) -> str:
     return json.dumps(request, indent=1) + "\n"
 
 
-def tutorial_runtime(entries: tuple[Entry, ...]) -> str:
+def tutorial_runtime(entries: tuple[DefaultEntry, ...]) -> str:
     """The runtime file that the p4lang tutorials load: entries by name, values as integers."""
     table_entries: list[dict[str, Any]] = [
         {

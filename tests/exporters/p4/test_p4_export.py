@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from n3ic.errors import ExportError, UsageError, VerifyError
 from n3ic.exporters.p4 import EXPORTER as P4
-from n3ic.exporters.p4.execute import Program
-from n3ic.exporters.p4.exporter import hidden_widths, packet_format
-from n3ic.exporters.p4.packets import FIELD_BITS
+from n3ic.exporters.p4.run.execute import LoadedProgram
+from n3ic.exporters.p4.run.packets import FIELD_BITS
+from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4_netfpga import EXPORTER as NETFPGA
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
@@ -37,7 +37,7 @@ def write(target: Exporter, model: BinaryModel, out: Path, **given: str) -> dict
 
 def difference(target: Exporter, model: BinaryModel, out: Path, options, count: int = 40) -> str:
     words = verification_vectors(model, count)
-    found = first_difference(model, target.run(out, model, options, words).trace, words)
+    found = first_difference(model, target.run(out, model, options, words).inference, words)
     return "" if found is None else str(found)
 
 
@@ -93,10 +93,10 @@ def test_every_tie_and_margin_is_the_reference_s(tmp_path: Path) -> None:
     output = OutputLayer(weights, bias=np.array(biases[0], dtype=np.int32))
     model = BinaryModel(InputSpec.raw(1), (), output, tuple("abcd"))
     options = write(P4, model, tmp_path)
-    program = Program(
+    program = LoadedProgram(
         (tmp_path / "n3ic.p4").read_text(),
         (tmp_path / "commands.txt").read_text(),
-        packet_format(model, options),
+        packet_layout(model, options),
         (),
     )
     running = program.switch()
@@ -121,9 +121,9 @@ def test_weights_change_while_the_switch_runs(tmp_path: Path) -> None:
     # The program is the shape alone; the entries are the network.
     source = (tmp_path / "first" / "n3ic.p4").read_text()
     assert source == (tmp_path / "second" / "n3ic.p4").read_text()
-    packets = packet_format(first, options)
-    program = Program(
-        source, (tmp_path / "first" / "commands.txt").read_text(), packets, hidden_widths(first)
+    packets = packet_layout(first, options)
+    program = LoadedProgram(
+        source, (tmp_path / "first" / "commands.txt").read_text(), packets, (5,)
     )
     running = program.switch()
     words = verification_vectors(first, 30)
@@ -294,8 +294,8 @@ def test_other_and_short_packets_go_through_untouched(target, tmp_path: Path, fi
     given = {"input": "field", "field": field} if field else {}
     options = write(target, model, tmp_path, **given)
     commands = (tmp_path / "commands.txt").read_text() if target is P4 else ""
-    packets = packet_format(model, options)
-    program = Program((tmp_path / "n3ic.p4").read_text(), commands, packets, (3,))
+    packets = packet_layout(model, options)
+    program = LoadedProgram((tmp_path / "n3ic.p4").read_text(), commands, packets, (3,))
     running = program.switch()
     request = packets.request(0x123456789A)
     crossed = 0 if target is P4 else 2
@@ -315,9 +315,9 @@ def test_other_and_short_packets_go_through_untouched(target, tmp_path: Path, fi
 def test_udp_that_is_not_for_the_network_goes_through(tmp_path: Path) -> None:
     model = small((40, 3, 2))
     options = write(P4, model, tmp_path, input="field", field="udp.payload", udp_port="5000")
-    packets = packet_format(model, options)
+    packets = packet_layout(model, options)
     commands = (tmp_path / "commands.txt").read_text()
-    running = Program((tmp_path / "n3ic.p4").read_text(), commands, packets, (3,)).switch()
+    running = LoadedProgram((tmp_path / "n3ic.p4").read_text(), commands, packets, (3,)).switch()
     request = bytearray(packets.request(5))
     assert request[36:38] == (5000).to_bytes(2, "big")
     assert running.process(bytes(request), 1).packet != bytes(request)
@@ -331,8 +331,8 @@ def test_packets_are_forwarded(tmp_path: Path) -> None:
     model = small()
     options = write(P4, model, tmp_path)
     commands = (tmp_path / "commands.txt").read_text()
-    packets = packet_format(model, options)
-    running = Program((tmp_path / "n3ic.p4").read_text(), commands, packets, (5,)).switch()
+    packets = packet_layout(model, options)
+    running = LoadedProgram((tmp_path / "n3ic.p4").read_text(), commands, packets, (5,)).switch()
     packet = packets.request(1)
     assert [running.process(packet, port).port for port in (0, 1, 2, 3)] == [1, 0, 3, 2]
     running.load("table_add forward to_port 02:00:00:00:00:01 => 7")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.network import to_integer
+from n3ic.exporters.p4.shared.pipeline import to_integer
 from n3ic.model.bits import Words, unpack
 
 ETHERNET_BYTES = 14
@@ -23,7 +23,7 @@ FIELD_BITS = {"ipv6.src_dst": 256, "ipv6.dst": 128, "ipv4.src_dst": 64, "udp.pay
 
 
 @dataclass(frozen=True)
-class PacketFormat:
+class PacketLayout:
     """How inputs and results lie in packets.
 
     Attributes:
@@ -82,7 +82,7 @@ class PacketFormat:
         udp = b"\x30\x39" + self.udp_port.to_bytes(2, "big") + (8 + len(body)).to_bytes(2, "big")
         return ethernet + _ipv4(8 + len(body), UDP, 0x0A000001, 0x0A000002) + udp + bytes(2) + body
 
-    def result(self, packet: bytes) -> Result:
+    def result(self, packet: bytes) -> PacketResult:
         """The result in a packet that came back.
 
         Raises:
@@ -101,11 +101,11 @@ class PacketFormat:
             at += 6
         if self.has_scores:
             scores = np.frombuffer(header[at:], dtype=">i4").astype(np.int32)
-        return Result(int.from_bytes(header[2:6], "big"), class_id, margin, scores)
+        return PacketResult(int.from_bytes(header[2:6], "big"), class_id, margin, scores)
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class PacketResult:
     """What a result header says; None for what the output option leaves out."""
 
     model: int

@@ -8,7 +8,7 @@ from pathlib import Path
 from n3ic.exporters.p4.interpreter import P4Error, Switch
 
 if "--version" in sys.argv:
-    print("p4c-bm2-ss\nVersion 0.0.0-fake")
+    print("p4c-bm2-ss\nVersion 0.0.0-stand-in")
     sys.exit(0)
 source = Path(sys.argv[-1]).read_text()
 try:

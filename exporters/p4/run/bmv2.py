@@ -1,4 +1,4 @@
-"""Execution an exported program on the real thing: p4c-bm2-ss compiles it, simple_switch runs it.
+"""Runs an exported program on the real thing: p4c-bm2-ss compiles it, simple_switch runs it.
 
 The switch runs in a network namespace of its own, with two veth pairs whose other ends are in
 the same namespace, so that nothing of it is seen outside and nothing remains of it.
@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
-from n3ic.exporters.p4 import wire
-from n3ic.exporters.p4.execute import INGRESS, Program, read_result
+from n3ic.exporters.p4.run import wire
+from n3ic.exporters.p4.run.execute import INGRESS, LoadedProgram, read_result
 from n3ic.model.bits import Words
 from n3ic.model.network import Inference
 from n3ic.targets.base import Execution
@@ -71,7 +71,7 @@ def require() -> None:
 
 
 def run_bmv2(
-    program: Program, words: Words, interpreted: Execution, expected: list[bytes]
+    program: LoadedProgram, words: Words, interpreted: Execution, expected: list[bytes]
 ) -> Execution:
     """Send one packet an input through simple_switch and compare all bytes that come back.
 
@@ -209,7 +209,7 @@ def send(namespace: Namespace, requests: Sequence[bytes]) -> list[bytes]:
 
 
 def _compare(
-    program: Program,
+    program: LoadedProgram,
     requests: list[bytes],
     answers: list[bytes],
     interpreted: Execution,

@@ -23,16 +23,16 @@ PAPER_SHAPE = (256, 32, 16, 2)
 
 
 @dataclass(frozen=True)
-class Stage:
+class PopcountStage:
     """One level of the popcount tree: ``v = (v & mask) + ((v >> shift) & mask)``."""
 
     index: int
     shift: int
-    mask: str
+    mask: int
 
 
 @dataclass(frozen=True)
-class Fold:
+class OrLevel:
     """One level of the OR tree that gathers a layer's output bits: pairs ``(into, other)``."""
 
     index: int
@@ -40,7 +40,7 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Neuron:
+class NeuronConstants:
     """A neuron's constants as P4 sees them; ``offset`` is a threshold or a bias."""
 
     index: int
@@ -50,7 +50,7 @@ class Neuron:
 
 
 @dataclass(frozen=True)
-class Layer:
+class PipelineLayer:
     """A layer's widths, stages and neurons.
 
     Attributes:
@@ -61,7 +61,6 @@ class Layer:
         difference_bits: width of ``popcount - threshold``, the sign included.
         hidden: whether the neurons fire at thresholds; else they are class scores.
         masked: whether connections are missing.
-        full_mask: all ones of K bits, in hexadecimal.
     """
 
     index: int
@@ -71,9 +70,9 @@ class Layer:
     difference_bits: int
     hidden: bool
     masked: bool
-    stages: tuple[Stage, ...]
-    folds: tuple[Fold, ...]
-    neurons: tuple[Neuron, ...]
+    stages: tuple[PopcountStage, ...]
+    folds: tuple[OrLevel, ...]
+    neurons: tuple[NeuronConstants, ...]
 
     @property
     def sign_shift(self) -> int:
@@ -82,17 +81,17 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Network:
+class Pipeline:
     """What the templates need to know of a model."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[PipelineLayer, ...]
     input_bits: int
     pad_bits: int
     classes: int
     model_id: int
 
 
-def plan(model: BinaryModel) -> Network:
+def pipeline_of(model: BinaryModel) -> Pipeline:
     """The pipeline of a model."""
     layers = []
     source = "x"
@@ -100,7 +99,7 @@ def plan(model: BinaryModel) -> Network:
         layers.append(_layer(index, layer, source))
         source = f"l{index}_y"
     n = model.input.n_bits
-    return Network(
+    return Pipeline(
         layers=tuple(layers),
         input_bits=n,
         pad_bits=-n % 8,
@@ -109,12 +108,12 @@ def plan(model: BinaryModel) -> Network:
     )
 
 
-def _layer(index: int, layer: Connections, source: str) -> Layer:
+def _layer(index: int, layer: Connections, source: str) -> PipelineLayer:
     k, m = layer.n_inputs, layer.n_outputs
     hidden = isinstance(layer, HiddenLayer)
     offsets = layer.thresholds if isinstance(layer, HiddenLayer) else _bias(layer)
     neurons = tuple(
-        Neuron(
+        NeuronConstants(
             j,
             to_integer(layer.weights[j]),
             None if layer.mask is None else to_integer(layer.mask[j]),
@@ -122,7 +121,7 @@ def _layer(index: int, layer: Connections, source: str) -> Layer:
         )
         for j in range(m)
     )
-    return Layer(
+    return PipelineLayer(
         index=index,
         inputs=k,
         outputs=m,
@@ -145,23 +144,28 @@ def to_integer(bits: Bits) -> int:
     return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
 
 
-def popcount_stages(width: int) -> tuple[Stage, ...]:
+def popcount_stages(width: int) -> tuple[PopcountStage, ...]:
     """The levels of the popcount tree of ``width`` bits: none for one bit."""
     stages = []
     for index in range((width - 1).bit_length()):
         shift = 1 << index
         mask = sum(((1 << shift) - 1) << at for at in range(0, width, 2 * shift))
-        stages.append(Stage(index + 1, shift, f"{width}w{mask & ((1 << width) - 1):#x}"))
+        stages.append(PopcountStage(index + 1, shift, mask & ((1 << width) - 1)))
     return tuple(stages)
 
 
-def or_tree(width: int) -> tuple[Fold, ...]:
+def literal(value: int, width: int) -> str:
+    """A P4 literal of ``bit<width>`` in hexadecimal, with all its digits."""
+    return f"{width}w{value:#0{2 + -(-width // 4)}x}"
+
+
+def or_tree(width: int) -> tuple[OrLevel, ...]:
     """The levels that OR ``width`` fields into the first."""
-    levels: list[Fold] = []
+    levels: list[OrLevel] = []
     step = 1
     while step < width:
         pairs = tuple((at, at + step) for at in range(0, width - step, 2 * step))
-        levels.append(Fold(len(levels) + 1, pairs))
+        levels.append(OrLevel(len(levels) + 1, pairs))
         step *= 2
     return tuple(levels)
 

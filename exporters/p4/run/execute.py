@@ -1,4 +1,4 @@
-"""Execution a generated program in the interpreter and read back what it computed."""
+"""Runs a generated program in the interpreter and reads back what it computed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import Outcome, Switch
 from n3ic.exporters.p4.interpreter.switch import FIELD_BITS
-from n3ic.exporters.p4.network import SCORE_BITS
-from n3ic.exporters.p4.packets import PacketFormat, Result, inputs_of
+from n3ic.exporters.p4.run.packets import PacketLayout, PacketResult, inputs_of
+from n3ic.exporters.p4.shared.pipeline import SCORE_BITS
 from n3ic.model.bits import Bits, Words
 from n3ic.model.network import Inference
 from n3ic.targets.base import Execution
@@ -21,7 +21,7 @@ _SIGN = 1 << (SCORE_BITS - 1)
 
 
 @dataclass(frozen=True)
-class Program:
+class LoadedProgram:
     """A program, its entries and its packets.
 
     Attributes:
@@ -33,7 +33,7 @@ class Program:
 
     source: str
     commands: str
-    packets: PacketFormat
+    packets: PacketLayout
     hidden: tuple[int, ...]
 
     def switch(self) -> Switch:
@@ -59,7 +59,7 @@ def tag(row: int) -> bytes:
     return b"n3ic" + row.to_bytes(4, "big")
 
 
-def run_interpreter(program: Program, words: Words) -> tuple[Execution, list[bytes]]:
+def run_interpreter(program: LoadedProgram, words: Words) -> tuple[Execution, list[bytes]]:
     """Send one packet an input through the program.
 
     Args:
@@ -102,7 +102,7 @@ def run_interpreter(program: Program, words: Words) -> tuple[Execution, list[byt
     return Execution(Inference(scores, classes, margins, hidden), executor), responses
 
 
-def read_result(packets: PacketFormat, request: bytes, response: bytes, row: int) -> Result:
+def read_result(packets: PacketLayout, request: bytes, response: bytes, row: int) -> PacketResult:
     """The result that a switch wrote, everything else checked to be as it was.
 
     Raises:
@@ -123,7 +123,7 @@ def read_result(packets: PacketFormat, request: bytes, response: bytes, row: int
     return result
 
 
-def _scores(outcome: Outcome, packets: PacketFormat) -> list[int]:
+def _scores(outcome: Outcome, packets: PacketLayout) -> list[int]:
     raw = (outcome.value(f"metadata.score{c}") for c in range(packets.classes))
     return [value - 2 * _SIGN if value & _SIGN else value for value in raw]
 

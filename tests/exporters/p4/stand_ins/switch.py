@@ -1,6 +1,6 @@
 """Stands in for simple_switch: n3ic's interpreter between real interfaces, fed over TCP.
 
-N3IC_FAKE spoils it for the tests: ``deaf`` drops packets, ``flip`` flips a bit of the result
+N3IC_SPOIL spoils it for the tests: ``deaf`` drops packets, ``flip`` flips a bit of the result
 header, ``tail`` one of the payload's neighbour, ``crash`` ends at once.
 """
 
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from n3ic.exporters.p4.interpreter import P4Error, Switch
 
-mode = os.environ.get("N3IC_FAKE", "")
+mode = os.environ.get("N3IC_SPOIL", "")
 if "--version" in sys.argv:
-    print("0.0.0-fake")
+    print("0.0.0-stand-in")
     sys.exit(0)
 if mode == "crash":
     print("cannot open the interface", flush=True)

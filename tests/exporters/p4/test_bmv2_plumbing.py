@@ -1,4 +1,9 @@
-"""The path through p4c and bmv2, with stand-ins for both on real interfaces."""
+"""The plumbing around p4c and bmv2: namespaces, interfaces, entries, packets and errors.
+
+The stand-ins for both tools are this project's own interpreter, so equal scores here say nothing
+of bmv2. That is what ``n3ic verify p4 --with-bmv2`` is for, and the last test, where the tools
+are installed.
+"""
 
 import os
 import shutil
@@ -10,13 +15,16 @@ import numpy as np
 import pytest
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
-from n3ic.exporters.p4 import EXPORTER, bmv2, wire
+from n3ic.exporters.p4 import EXPORTER
+from n3ic.exporters.p4.run import bmv2, wire
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.targets.directory import export
+from n3ic.targets.verification import verify_directory
 
-FAKES = Path(__file__).parent / "fakes"
+STAND_INS = Path(__file__).parent / "stand_ins"
 ALL_TOOLS = ("p4c-bm2-ss", "simple_switch", "simple_switch_CLI")
 
 
@@ -41,14 +49,12 @@ needs_namespaces = pytest.mark.skipif(
 
 
 @pytest.fixture
-def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name, script in zip(
-        ALL_TOOLS, ("fake_p4c.py", "fake_switch.py", "fake_cli.py"), strict=True
-    ):
+    for name, script in zip(ALL_TOOLS, ("p4c.py", "switch.py", "cli.py"), strict=True):
         tool = folder / name
-        tool.write_text(f"#!{sys.executable}\n" + (FAKES / script).read_text())
+        tool.write_text(f"#!{sys.executable}\n" + (STAND_INS / script).read_text())
         tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return folder
@@ -68,39 +74,39 @@ def options(**given: str) -> dict[str, object]:
 
 
 @needs_namespaces
-def test_packets_cross_the_switch_and_nothing_remains(fakes: Path, exported) -> None:
+def test_packets_cross_the_stand_in_and_nothing_remains(stand_ins: Path, exported) -> None:
     model, out = exported
     before = namespaces()
     words = verification_vectors(model, 60)
     run = EXPORTER.run(out, model, options(), words)
     assert first_difference(model, run.inference, words) is None
     assert run.inference.hidden == ()
-    assert run.executor == "simple_switch 0.0.0-fake, compiled by p4c-bm2-ss 0.0.0-fake"
+    assert run.executor == "simple_switch 0.0.0-stand-in, compiled by p4c-bm2-ss 0.0.0-stand-in"
     assert namespaces() == before
 
 
 @needs_namespaces
-def test_a_switch_that_computes_something_else_is_found(fakes, exported, monkeypatch) -> None:
+def test_a_switch_that_computes_something_else_is_found(stand_ins, exported, monkeypatch) -> None:
     model, out = exported
-    monkeypatch.setenv("N3IC_FAKE", "flip")
+    monkeypatch.setenv("N3IC_SPOIL", "flip")
     words = verification_vectors(model, 5)
     run = EXPORTER.run(out, model, options(), words)
     assert "class" in str(first_difference(model, run.inference, words))
 
 
 @needs_namespaces
-def test_a_switch_that_changes_the_packet_is_found(fakes, exported, monkeypatch) -> None:
+def test_a_switch_that_changes_the_packet_is_found(stand_ins, exported, monkeypatch) -> None:
     model, out = exported
-    monkeypatch.setenv("N3IC_FAKE", "tail")
+    monkeypatch.setenv("N3IC_SPOIL", "tail")
     with pytest.raises(VerifyError, match="vector 0: bytes of the packet differ"):
         EXPORTER.run(out, model, options(), verification_vectors(model, 5))
 
 
 @needs_namespaces
-def test_lost_packets_name_the_vector(fakes, exported, monkeypatch) -> None:
+def test_lost_packets_name_the_vector(stand_ins, exported, monkeypatch) -> None:
     model, out = exported
     before = namespaces()
-    monkeypatch.setenv("N3IC_FAKE", "deaf")
+    monkeypatch.setenv("N3IC_SPOIL", "deaf")
     monkeypatch.setattr(bmv2, "PACKET_SECONDS", 0.3)
     with pytest.raises(VerifyError, match=r"vector 0: no packet came back within 0\.3 s"):
         EXPORTER.run(out, model, options(), verification_vectors(model, 5))
@@ -108,15 +114,15 @@ def test_lost_packets_name_the_vector(fakes, exported, monkeypatch) -> None:
 
 
 @needs_namespaces
-def test_a_switch_that_ends_is_reported_with_its_log(fakes, exported, monkeypatch) -> None:
+def test_a_switch_that_ends_is_reported_with_its_log(stand_ins, exported, monkeypatch) -> None:
     model, out = exported
-    monkeypatch.setenv("N3IC_FAKE", "crash")
+    monkeypatch.setenv("N3IC_SPOIL", "crash")
     with pytest.raises(VerifyError, match="simple_switch ended with 3: cannot open the interface"):
         EXPORTER.run(out, model, options(), verification_vectors(model, 5))
 
 
 @needs_namespaces
-def test_entries_that_the_switch_refuses_are_counted(fakes, exported) -> None:
+def test_entries_that_the_switch_refuses_are_counted(stand_ins, exported) -> None:
     fine = "table_set_default model set_model 0x1\n"
     program = (exported[1] / "n3ic.p4").read_text()
     tmp = exported[1]
@@ -129,7 +135,7 @@ def test_entries_that_the_switch_refuses_are_counted(fakes, exported) -> None:
     assert process.poll() is not None
 
 
-def test_what_p4c_says_is_in_the_error(fakes: Path, tmp_path: Path) -> None:
+def test_what_p4c_says_is_in_the_error(stand_ins: Path, tmp_path: Path) -> None:
     with pytest.raises(VerifyError, match="p4c-bm2-ss refuses the program: error: line 1"):
         bmv2.compile_program("control", tmp_path)
 
@@ -141,7 +147,7 @@ def test_a_missing_tool_is_named(exported, monkeypatch, tmp_path: Path) -> None:
         EXPORTER.run(out, model, options(), verification_vectors(model, 3))
 
 
-def test_root_is_asked_for(fakes, monkeypatch) -> None:
+def test_root_is_asked_for(stand_ins, monkeypatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     with pytest.raises(UsageError, match="run it as root"):
@@ -151,3 +157,16 @@ def test_root_is_asked_for(fakes, monkeypatch) -> None:
 def test_packets_survive_their_framing() -> None:
     packets = [b"", b"a", bytes(1500)]
     assert list(wire.split(wire.join(packets))) == packets
+
+
+@pytest.mark.skipif(
+    not all(shutil.which(tool) for tool in ALL_TOOLS) or not can_make_namespaces(),
+    reason="needs root, p4c-bm2-ss, simple_switch and simple_switch_CLI",
+)
+@pytest.mark.slow
+def test_the_real_switch_computes_the_reference_scores(tmp_path: Path) -> None:
+    model = random_model((40, 6, 3), np.random.default_rng(3), density=0.7)
+    export(model, "p4", tmp_path / "out")
+    result = verify_directory(tmp_path / "out", vectors=100, options={"with-bmv2": True})
+    assert result.ok, str(result)
+    assert result.executor.startswith("simple_switch")

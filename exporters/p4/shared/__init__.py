@@ -1,0 +1,1 @@
+"""What the targets ``p4`` and ``p4-netfpga`` share: the pipeline, its options and checks."""

@@ -1,0 +1,62 @@
+"""The options of both P4 targets: what packets ask, and what they are answered."""
+
+from __future__ import annotations
+
+from n3ic.errors import UsageError
+from n3ic.exporters.p4.run.packets import FIELD_BITS, PacketLayout
+from n3ic.model.network import BinaryModel, shape_text
+from n3ic.options import Option, Options
+from n3ic.targets.device import Problem
+
+PACKET_OPTIONS = (
+    Option(
+        "output",
+        "what the result header tells",
+        "both",
+        choices=("class", "scores", "both"),
+    ),
+    Option(
+        "ethertype", "EtherType of packets with n3ic headers", 0x2323, minimum=0x600, maximum=0xFFFF
+    ),
+    Option("input", "where the input bits come from", "header", choices=("header", "field")),
+    Option(
+        "field",
+        "with --input field: the field that holds them",
+        "ipv6.src_dst",
+        choices=tuple(FIELD_BITS),
+    ),
+    Option(
+        "udp-port",
+        "with --field udp.payload: the destination port",
+        0x2323,
+        minimum=1,
+        maximum=0xFFFF,
+    ),
+)
+
+
+def packet_layout(model: BinaryModel, options: Options) -> PacketLayout:
+    """The packets that a model's program takes under some options."""
+    return PacketLayout(
+        input_bits=model.input.n_bits,
+        classes=len(model.classes),
+        output=str(options["output"]),
+        field=str(options["field"]) if options["input"] == "field" else "",
+        ethertype=int(options["ethertype"]),
+        udp_port=int(options["udp-port"]),
+    )
+
+
+def packet_problems(model: BinaryModel, packets: PacketLayout) -> list[Problem]:
+    """Problems of the packets: an input that its field cannot hold.
+
+    Raises:
+        UsageError: the EtherType is one that the program must tell from its own.
+    """
+    if packets.ethertype in (0x0800, 0x86DD):
+        raise UsageError(f"--ethertype {packets.ethertype:#06x} is that of IP: choose another one")
+    held = FIELD_BITS.get(packets.field, packets.input_bits)
+    if packets.input_bits <= held:
+        return []
+    text = f"{packets.input_bits} input bits do not fit the {held} bits of {packets.field}"
+    return [Problem(text, layer=0, nearest=shape_text((held, *model.shape[1:])))]
