@@ -24,6 +24,7 @@ PACKET_OPTIONS = (
         "with --input field: the field that holds them",
         "ipv6.src_dst",
         choices=tuple(FIELD_BITS),
+        only_with=(("input", ("field",)),),
     ),
     Option(
         "udp-port",
@@ -31,6 +32,7 @@ PACKET_OPTIONS = (
         0x2323,
         minimum=1,
         maximum=0xFFFF,
+        only_with=(("input", ("field",)), ("field", ("udp.payload",))),
     ),
 )
 

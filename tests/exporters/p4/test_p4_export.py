@@ -464,11 +464,25 @@ def test_a_field_must_hold_the_input(tmp_path: Path) -> None:
 
 @BOTH
 def test_options_are_checked(target: Exporter) -> None:
-    for name, value in (("ethertype", "0x100"), ("output", "all"), ("field", "x"), ("wrong", "1")):
+    for name, value in (("ethertype", "0x100"), ("output", "all"), ("field", "x"), ("gone", "1")):
         with pytest.raises(UsageError, match=f"--{name}"):
             target.parse_options({name: value})
     with pytest.raises(UsageError, match="is that of IP"):
         target.check(small(), target.parse_options({"ethertype": "0x800"}))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({"field": "ipv6.dst"}, "--field applies only with --input field"),
+        ({"udp-port": "5"}, "--udp-port applies only with --input field and --field udp.payload"),
+        ({"input": "field", "udp-port": "5"}, "--field udp.payload"),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(target: Exporter, given, missing) -> None:
+    with pytest.raises(UsageError, match=missing):
+        target.parse_options(given)
 
 
 def test_a_forced_export_still_runs(tmp_path: Path) -> None:
