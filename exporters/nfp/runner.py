@@ -15,6 +15,7 @@ from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.nfp.blob import build
 from n3ic.model.bits import Words, unpack, word_count
 from n3ic.model.network import BinaryModel, Inference
+from n3ic.util.process import run_tool
 
 STRICT = (
     *("-std=gnu90", "-O2", "-Wall", "-Wextra", "-Werror"),
@@ -64,6 +65,7 @@ def ask(directory: Path, model: BinaryModel, what: str, rows: Words) -> NDArray[
     """
     hidden = max(1, sum(word_count(layer.n_outputs) for layer in model.hidden))
     width = 2 + len(model.classes) + model.input.n_words + hidden
+    directory = directory.resolve()
     with tempfile.TemporaryDirectory(prefix="n3ic-nfp-") as folder:
         program = Path(folder) / "n3ic_host"
         source = directory / "host" / "n3ic_host.c"
@@ -114,9 +116,7 @@ def _last(octets: bytes) -> str:
 
 def _call(command: list[str], given: bytes, seconds: int) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(
-            command, input=given, capture_output=True, timeout=seconds, check=False
-        )
+        return run_tool(command, seconds=seconds, stdin=given)
     except subprocess.TimeoutExpired as error:
         raise VerifyError(f"{Path(command[0]).name} took more than {seconds} s") from error
     except OSError as error:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from n3ic.util.cache import Cache
+from n3ic.util.process import run_tool
 
 CACHE = "native"
 FOLDER = Path(__file__).resolve().parent
@@ -75,18 +76,15 @@ def compile_shared(
         BuildError: the compiler failed; the text holds its words.
     """
     try:
-        done = subprocess.run(
-            [*compiler.command, *FLAGS, str(source), *extra, "-o", str(out)],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TIMEOUT_S,
-            stdin=subprocess.DEVNULL,
+        done = run_tool(
+            [*compiler.command, *FLAGS, str(source.resolve()), *extra, "-o", str(out.resolve())],
+            seconds=TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(f"{compiler.command[0]}: {error}") from error
     if done.returncode:
-        raise BuildError(done.stderr.strip() or f"{compiler.command[0]} ended {done.returncode}")
+        said = done.stderr.decode(errors="replace").strip()
+        raise BuildError(said or f"{compiler.command[0]} ended {done.returncode}")
 
 
 def file_name(compiler: CCompiler) -> str:

@@ -22,6 +22,7 @@ from n3ic.model.inputs import UINT32_MAX
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.targets.base import Execution
 from n3ic.targets.figures import Figure
+from n3ic.util.process import run_tool
 
 Simulator = Literal["auto", "verilator", "icarus"]
 BENCH = Path(__file__).resolve().parent / "bench"
@@ -69,29 +70,22 @@ def version(simulator: Literal["verilator", "icarus"]) -> str:
     return f"{name} {found.group()}" if found else name
 
 
-def call(command: Sequence[str], cwd: Path, seconds: int, what: str) -> str:
+def call(
+    command: Sequence[str], cwd: Path, seconds: int, what: str, keep: Sequence[str] = ()
+) -> str:
     """Run a tool and return its output.
 
     Raises:
         VerifyError: it failed or took too long; with the end of what it said.
     """
     try:
-        done = subprocess.run(
-            list(command),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
-        )
+        done = run_tool(command, seconds=seconds, cwd=cwd, keep=keep)
     except subprocess.TimeoutExpired as error:
         raise VerifyError(f"{what} took more than {seconds} s") from error
+    output = (done.stdout + done.stderr).decode(errors="replace")
     if done.returncode != 0:
-        raise VerifyError(f"{what} failed ({done.returncode}):\n{done.stdout[-2000:]}")
-    return done.stdout
+        raise VerifyError(f"{what} failed ({done.returncode}):\n{output[-2000:]}")
+    return output
 
 
 @dataclass(frozen=True, eq=False)

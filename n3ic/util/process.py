@@ -1,0 +1,114 @@
+"""Running a tool on somebody's artefacts: limited, alone, and with nothing of the user's.
+
+Compilers, simulators and the programs that they make run through :func:`run_tool`. It is a fence
+against accidents and careless code, and no prison: files that the user can read and write stay
+within reach. See docs/how-to/trust.md.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+MAX_FILE_BYTES = 4 << 30
+MAX_PROCESSES = 4096
+# What compilers and simulators need to be found; nothing else of the environment is passed on.
+_KEPT = ("PATH", "CC", "CXX", "LD_LIBRARY_PATH", "VERILATOR_ROOT")
+
+
+def run_tool(
+    command: Sequence[str],
+    *,
+    seconds: int,
+    stdin: bytes = b"",
+    cwd: Path | None = None,
+    keep: Sequence[str] = (),
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a tool to its end, in a fence.
+
+    It has no network where the platform has namespaces (``unshare``), limits of CPU time, memory,
+    file size, processes and core files where it has ``prlimit``, a home and a temporary folder
+    that are removed at the end, and a minimal environment. It and what it started are ended when
+    the time is over and when the caller is interrupted.
+
+    Args:
+        command: the program and its arguments; paths are absolute.
+        seconds: how long it may take.
+        stdin: what it reads.
+        cwd: its working folder; the scratch folder where None.
+        keep: variables of the environment that it needs besides, such as ``HOME`` for a cache.
+
+    Returns:
+        Exit code and outputs, as :func:`subprocess.run` gives them.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer.
+        OSError: it did not start.
+    """
+    if shutil.which(command[0]) is None:
+        raise FileNotFoundError(2, "no such program", command[0])
+    with (
+        tempfile.TemporaryDirectory(prefix="n3ic-run-") as scratch,
+        tempfile.TemporaryFile() as given,  # files, which the limit of file size bounds, no pipes
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        given.write(stdin)
+        given.seek(0)
+        kept = {name: os.environ[name] for name in (*_KEPT, *keep) if name in os.environ}
+        process = subprocess.Popen(
+            [*no_network(), *_limits(seconds), *command],
+            stdin=given,
+            stdout=out,
+            stderr=err,
+            cwd=scratch if cwd is None else cwd,
+            env={"HOME": scratch, "TMPDIR": scratch, "LC_ALL": "C.UTF-8"} | kept,
+            start_new_session=True,
+        )
+        try:
+            process.wait(seconds)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(
+            list(command), process.returncode, out.read(), err.read()
+        )
+
+
+@cache
+def no_network() -> tuple[str, ...]:
+    """The command that runs another one without a network; empty where there is none."""
+    found = shutil.which("unshare")
+    for options in (("--net",), ("--user", "--map-current-user", "--net")):
+        if found is None:
+            break
+        command = (found, *options, "--")
+        done = subprocess.run([*command, "true"], capture_output=True, timeout=30, check=False)
+        if done.returncode == 0:
+            return command
+    return ()
+
+
+def _limits(seconds: int) -> tuple[str, ...]:
+    found = shutil.which("prlimit")
+    if found is None:
+        return ()
+    limits = {
+        "cpu": seconds * (os.cpu_count() or 1),
+        "as": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "fsize": MAX_FILE_BYTES,
+        "nproc": MAX_PROCESSES,
+        "core": 0,
+    }
+    return (found, *(f"--{name}={value}" for name, value in limits.items()), "--")
