@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from n3ic.training.baselines import Prediction, Rows
     from n3ic.training.binary_mlp import BinaryMLP
-    from n3ic.training.fit import Epoch, EpochCallback
+    from n3ic.training.loop import Epoch, EpochCallback
 
 StageCallback = Callable[[str], None]
 

@@ -13,7 +13,7 @@ from n3ic.runs.experiment import Result, StageCallback, train_shapes
 from n3ic.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from n3ic.training.fit import EpochCallback
+    from n3ic.training.loop import EpochCallback
 
 
 def _ignored(*_: object) -> None:

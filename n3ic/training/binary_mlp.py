@@ -26,11 +26,12 @@ with warnings.catch_warnings():
 from n3ic.training.recipe import Ste, Training
 
 
-class _SignSte(torch.autograd.Function):
+class SignSte(torch.autograd.Function):
     """Sign with sign(0) = +1 and a chosen gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, ste: str) -> Tensor:
+        """+1 where ``x >= 0``, else -1."""
         ctx.ste = ste
         if ste != "identity":
             ctx.save_for_backward(x)
@@ -38,6 +39,7 @@ class _SignSte(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Gradient of the straight-through estimator."""
         if ctx.ste == "identity":
             return gradient, None
         (x,) = ctx.saved_tensors
@@ -58,7 +60,7 @@ class _BinaryQuant(nn.Module):
         self.register_buffer("bit_width", torch.tensor(1.0), persistent=False)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Any, Any, Any]:
-        y: Tensor = _SignSte.apply(x, self.ste)  # type: ignore[no-untyped-call]
+        y: Tensor = SignSte.apply(x, self.ste)  # type: ignore[no-untyped-call]
         return y, self.scale, self.zero_point, self.bit_width
 
 

@@ -17,8 +17,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from n3ic.model.bits import Bits, pack
 from n3ic.model.inputs import InputSpec
 from n3ic.model.network import BinaryModel
-from n3ic.training.fit import EpochCallback, fit_network
+from n3ic.training.fit import fit_network
 from n3ic.training.fold import fold
+from n3ic.training.loop import EpochCallback
 from n3ic.training.recipe import Training
 
 
@@ -44,7 +45,6 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         label_smoothing: share of the label that is spread over all classes.
         class_weight: weight per class, ``balanced``, or None.
         density: share of the hidden layers' connections that are kept.
-        average: decay per step of the averaged weights that are kept; 0 for the last.
         validation_fraction: share of the rows that choose the epoch; 0 keeps the last epoch.
         patience: epochs without a better validation loss before training stops; 0 for never.
         random_state: seed or generator.
@@ -78,7 +78,6 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         label_smoothing: float = 0.0,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         density: float = 1.0,
-        average: float = 0.0,
         validation_fraction: float = 0.0,
         patience: int = 0,
         random_state: int | np.random.RandomState | None = None,
@@ -98,7 +97,6 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.label_smoothing = label_smoothing
         self.class_weight = class_weight
         self.density = density
-        self.average = average
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.random_state = random_state
@@ -119,7 +117,6 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             batch_size=batch,
             label_smoothing=self.label_smoothing,
             density=self.density,
-            average=self.average,
             patience=self.patience,
         )
 

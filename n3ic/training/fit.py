@@ -1,11 +1,7 @@
-"""The training loop."""
+"""Training of the binarized MLP."""
 
 from __future__ import annotations
 
-import copy
-import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,21 +12,19 @@ from torch import Tensor, nn
 from n3ic.errors import UsageError
 from n3ic.model.bits import Bits
 from n3ic.training.binary_mlp import BinaryMLP
+from n3ic.training.loop import (
+    Epoch,
+    EpochCallback,
+    Passes,
+    batch_rows,
+    class_indices,
+    deterministic,
+    run_epochs,
+    signs,
+)
 from n3ic.training.recipe import Training
 
-_EVAL_ROWS = 16_384
-_LEAST_STEPS, _LEAST_BATCH = 32, 16
 _PRUNE_FROM, _PRUNE_TO = 0.1, 0.6  # share of the epochs over which connections are removed
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One pass: mean training loss, and loss and accuracy on the validation rows."""
-
-    number: int
-    loss: float
-    validation_loss: float
-    validation_accuracy: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +33,6 @@ class Trained:
 
     network: BinaryMLP
     history: tuple[Epoch, ...]
-
-
-EpochCallback = Callable[[Epoch, int], None]
 
 
 def fit_network(
@@ -75,97 +66,41 @@ def fit_network(
     if config.distill and teacher is None:
         raise UsageError("distillation needs the teacher's probabilities")
     with deterministic(seed):
-        x = torch.from_numpy(np.where(bits, np.float32(1), np.float32(-1)))
-        y = torch.from_numpy(np.asarray(label, dtype=np.int64))
+        x, y = signs(bits), class_indices(label)
         weight = _row_weights(y, n_classes, config, sample_weight)
         soft = None if teacher is None else torch.from_numpy(teacher.astype(np.float32))
-        held = None
-        if validation is not None:
-            held = (
-                torch.from_numpy(np.where(validation[0], np.float32(1), np.float32(-1))),
-                torch.from_numpy(np.asarray(validation[1], dtype=np.int64)),
-            )
-        return _run(x, y, weight, soft, held, n_classes, config, progress)
+        network = BinaryMLP(x.shape[1], n_classes, config)
 
-
-def batch_rows(rows: int, wanted: int) -> int:
-    """Rows a step: as many as wanted, fewer where that leaves an epoch under 32 steps.
-
-    It never falls below 16 for that, which batch norm can bear.
-    """
-    return min(wanted, max(rows // _LEAST_STEPS, _LEAST_BATCH), rows)
-
-
-def _run(
-    x: Tensor,
-    y: Tensor,
-    weight: Tensor | None,
-    soft: Tensor | None,
-    held: tuple[Tensor, Tensor] | None,
-    n_classes: int,
-    config: Training,
-    progress: EpochCallback | None,
-) -> Trained:
-    network = BinaryMLP(x.shape[1], n_classes, config)
-    optimizer = _optimizer(network, config)
-    batch = batch_rows(len(x), config.batch_size)
-    steps = config.epochs * math.ceil(len(x) / batch)
-    scheduler = (
-        torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-        if config.schedule == "cosine"
-        else None
-    )
-    average = _Average(network, config.average) if config.average else None
-    history: list[Epoch] = []
-    best: tuple[float, dict[str, Tensor], list[bool]] | None = None
-    stale = 0
-    for epoch in range(config.epochs):
-        _prune(network, config, epoch)
-        network.train()
-        total = 0.0
-        order = torch.randperm(len(x))
-        for index in order.split(batch):
-            if len(index) < 2 and config.batch_norm:
-                continue  # batch norm has no variance of one row
-            loss = _loss(
+        def loss(index: Tensor) -> Tensor:
+            return _loss(
                 network(x[index]),
                 y[index],
                 None if weight is None else weight[index],
                 None if soft is None else soft[index],
                 config,
             )
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            optimizer.step()
-            if scheduler is not None:
-                scheduler.step()
-            network.clip_weights()
-            if average is not None:
-                average.update(network)
-            total += float(loss.detach()) * len(index)
-        candidate = network if average is None else average.apply(network, x)
-        entry = _evaluate(candidate, held, epoch, total / len(x))
-        history.append(entry)
-        if progress is not None:
-            progress(entry, config.epochs)
-        if held is None:
-            best = None
-        elif _pruned(config, epoch):
-            if best is None or entry.validation_loss < best[0]:
-                sparse = [layer.sparse for layer in candidate.binary_layers()]
-                best = (entry.validation_loss, copy.deepcopy(candidate.state_dict()), sparse)
-                stale = 0
-            else:
-                stale += 1
-                if config.patience and stale >= config.patience:
-                    break
-    final = network if average is None else average.apply(network, x)
-    if best is not None:
-        final.load_state_dict(best[1])
-        for layer, kept in zip(final.binary_layers(), best[2], strict=True):
-            layer.sparse = kept
-    final.eval()
-    return Trained(final, tuple(history))
+
+        history = run_epochs(
+            network,
+            _optimizer(network, config),
+            loss,
+            len(x),
+            Passes(
+                epochs=config.epochs,
+                batch=batch_rows(len(x), config.batch_size),
+                least_batch=2 if config.batch_norm else 1,  # one row has no variance
+                cosine=config.schedule == "cosine",
+                choose_from=_pruned_from(config),
+                patience=config.patience,
+            ),
+            validation=None
+            if validation is None
+            else (signs(validation[0]), class_indices(validation[1])),
+            before_epoch=lambda epoch: _prune(network, config, epoch),
+            after_step=network.clip_weights,
+            progress=progress,
+        )
+    return Trained(network, history)
 
 
 def _optimizer(network: BinaryMLP, config: Training) -> torch.optim.Optimizer:
@@ -208,86 +143,23 @@ def _loss(
     return rows.mean()
 
 
-@torch.no_grad()
-def _evaluate(
-    network: BinaryMLP, held: tuple[Tensor, Tensor] | None, epoch: int, loss: float
-) -> Epoch:
-    if held is None:
-        return Epoch(epoch + 1, loss, math.nan, math.nan)
-    network.eval()
-    x, y = held
-    logits = torch.cat([network(part) for part in x.split(_EVAL_ROWS)])
-    held_loss = float(nn.functional.cross_entropy(logits, y))
-    correct = logits.numpy().argmax(axis=1) == y.numpy()
-    return Epoch(epoch + 1, loss, held_loss, float(correct.mean()))
-
-
 def _prune(network: BinaryMLP, config: Training, epoch: int) -> None:
     """Lower the fan-in along a cubic curve to the wanted density, then leave it."""
-    if config.density >= 1:
+    last = _pruned_from(config)
+    if config.density >= 1 or epoch > last:
         return
     progress = (epoch / config.epochs - _PRUNE_FROM) / (_PRUNE_TO - _PRUNE_FROM)
-    if config.epochs < 5:
+    if epoch == last:
         progress = 1.0
-    if progress < 0 or (_pruned(config, epoch - 1) and epoch > 0):
+    if progress < 0:
         return
-    share = config.density + (1 - config.density) * (1 - min(progress, 1.0)) ** 3
+    share = config.density + (1 - config.density) * (1 - progress) ** 3
     for layer in network.binary_layers()[:-1]:
         layer.prune(max(1, round(share * layer.mask.shape[1])))
 
 
-def _pruned(config: Training, epoch: int) -> bool:
-    """Whether the connections of that epoch are the final ones."""
+def _pruned_from(config: Training) -> int:
+    """The first epoch, from 0, whose connections are the final ones."""
     if config.density >= 1 or config.epochs < 5:
-        return True
-    return epoch / config.epochs >= _PRUNE_TO
-
-
-class _Average:
-    """An exponential average of the parameters, with batch norm statistics of its own."""
-
-    def __init__(self, network: BinaryMLP, decay: float) -> None:
-        self.decay = decay
-        self.values = [p.detach().clone() for p in network.parameters()]
-
-    @torch.no_grad()
-    def update(self, network: BinaryMLP) -> None:
-        """Move the average towards the network's parameters."""
-        for mean, p in zip(self.values, network.parameters(), strict=True):
-            mean.lerp_(p, 1 - self.decay)
-
-    @torch.no_grad()
-    def apply(self, network: BinaryMLP, x: Tensor) -> BinaryMLP:
-        """A copy of the network with averaged parameters and fresh batch norm statistics."""
-        out = copy.deepcopy(network)
-        for p, mean in zip(out.parameters(), self.values, strict=True):
-            p.copy_(mean)
-        norms = [m for m in out.modules() if isinstance(m, nn.BatchNorm1d)]
-        if norms:
-            for norm in norms:
-                norm.reset_running_stats()
-                norm.momentum = None
-            out.train()
-            dropout, out.dropout.p = out.dropout.p, 0.0
-            for part in x[: 2 * _EVAL_ROWS].split(_EVAL_ROWS):
-                if len(part) > 1:
-                    out(part)
-            out.dropout.p = dropout
-        out.eval()
-        return out
-
-
-@contextmanager
-def deterministic(seed: int) -> Iterator[None]:
-    """One thread and one seed, so that sums come in one order; restored afterwards."""
-    threads = torch.get_num_threads()
-    algorithms = torch.are_deterministic_algorithms_enabled()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        torch.set_num_threads(1)
-        torch.use_deterministic_algorithms(True)
-        try:
-            yield
-        finally:
-            torch.use_deterministic_algorithms(algorithms)
-            torch.set_num_threads(threads)
+        return 0
+    return next(e for e in range(config.epochs) if e / config.epochs >= _PRUNE_TO)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from n3ic.model.bits import Bits
-from n3ic.training.fit import batch_rows, deterministic
+from n3ic.training.loop import (
+    Passes,
+    batch_rows,
+    class_indices,
+    deterministic,
+    logits_of,
+    run_epochs,
+    signs,
+)
 
 EPOCHS = 30
 BATCH = 512
@@ -28,7 +35,7 @@ def fit_float_mlp(
 ) -> NDArray[np.float64]:
     """Train a float MLP with ReLU on bits, and score the test rows.
 
-    Adam, cosine schedule, cross-entropy; the epoch with the best validation accuracy is kept.
+    Adam, cosine schedule, cross-entropy; the epoch of the least validation loss is kept.
 
     Args:
         train: bits of shape ``(rows, inputs)`` and class indices.
@@ -42,37 +49,23 @@ def fit_float_mlp(
         Class probabilities of the test rows, float64 of shape ``(rows, classes)``.
     """
     with deterministic(seed):
-        x, y = _tensor(train[0]), torch.from_numpy(train[1].astype(np.int64))
+        x, y = signs(train[0]), class_indices(train[1])
         widths = (x.shape[1], *hidden)
         parts: list[nn.Module] = []
         for a, b in pairwise(widths):
             parts += [nn.Linear(a, b), nn.ReLU()]
         network = nn.Sequential(*parts, nn.Linear(widths[-1], n_classes))
-        optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
-        batch = batch_rows(len(x), BATCH)
-        steps = EPOCHS * -(-len(x) // batch)
-        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-        held, held_label = _tensor(validation[0]), validation[1]
-        best, kept = -1.0, copy.deepcopy(network.state_dict())
-        for _ in range(EPOCHS):
-            for index in torch.randperm(len(x)).split(batch):
-                loss = nn.functional.cross_entropy(network(x[index]), y[index])
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                optimizer.step()
-                scheduler.step()
-            accuracy = float((_scores(network, held).argmax(axis=1) == held_label).mean())
-            if accuracy > best:
-                best, kept = accuracy, copy.deepcopy(network.state_dict())
-        network.load_state_dict(kept)
-        return _scores(network, _tensor(test))
 
+        def loss(index: Tensor) -> Tensor:
+            return nn.functional.cross_entropy(network(x[index]), y[index])
 
-def _tensor(bits: Bits) -> Tensor:
-    return torch.from_numpy(np.where(bits, np.float32(1), np.float32(-1)))
-
-
-@torch.no_grad()
-def _scores(network: nn.Module, x: Tensor) -> NDArray[np.float64]:
-    out = torch.cat([network(part) for part in x.split(16_384)]).softmax(dim=1)
-    return np.asarray(out.numpy(), dtype=np.float64)
+        run_epochs(
+            network,
+            torch.optim.Adam(network.parameters(), lr=LEARNING_RATE),
+            loss,
+            len(x),
+            Passes(EPOCHS, batch_rows(len(x), BATCH)),
+            validation=(signs(validation[0]), class_indices(validation[1])),
+        )
+        odds = logits_of(network, signs(test)).softmax(dim=1)
+        return np.asarray(odds.numpy(), dtype=np.float64)

@@ -10,13 +10,32 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from n3ic.model.bits import Bits
-from n3ic.training.binary_mlp import _SignSte
-from n3ic.training.fit import deterministic
+from n3ic.training.binary_mlp import SignSte
+from n3ic.training.loop import Passes, class_indices, deterministic, run_epochs, signs
 from n3ic.training.recipe import Ste
 
 EPOCHS = 12
 BATCH = 1024
 LEARNING_RATE = 5e-3
+
+
+class _RealMLP(nn.Module):
+    """Binary activations and real weights."""
+
+    def __init__(self, inputs: int, hidden: tuple[int, ...], classes: int, ste: Ste) -> None:
+        super().__init__()
+        widths = (inputs, *hidden)
+        self.layers = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in pairwise(widths))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(b) for b in hidden)
+        self.output = nn.Linear(widths[-1], classes)
+        self.ste = ste
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits: (rows, inputs) of +-1 to (rows, classes)."""
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            x = SignSte.apply(norm(layer(x)), self.ste)  # type: ignore[no-untyped-call]
+        out: Tensor = self.output(x)
+        return out
 
 
 def bit_importance(
@@ -47,33 +66,20 @@ def bit_importance(
     """
     classes = int(np.max(label)) + 1
     with deterministic(seed):
-        x = torch.from_numpy(np.where(bits, np.float32(1), np.float32(-1)))
-        y = torch.from_numpy(np.asarray(label, dtype=np.int64))
-        widths = (x.shape[1], *hidden)
-        layers = [nn.Linear(a, b, bias=False) for a, b in pairwise(widths)]
-        norms = [nn.BatchNorm1d(b) for b in hidden]
-        output = nn.Linear(widths[-1], classes)
-        parameters = [p for part in (*layers, *norms, output) for p in part.parameters()]
-
-        def logits(rows: Tensor) -> Tensor:
-            for layer, norm in zip(layers, norms, strict=True):
-                rows = _SignSte.apply(norm(layer(rows)), ste)  # type: ignore[no-untyped-call]
-            out: Tensor = output(rows)
-            return out
-
-        optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE)
+        x, y = signs(bits), class_indices(label)
+        network = _RealMLP(x.shape[1], hidden, classes, ste)
         batch = min(BATCH, len(x))
-        steps = max(1, epochs * (len(x) // batch))
-        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-        for _ in range(epochs):
-            order = torch.randperm(len(x))
-            for start in range(0, len(x) - batch + 1, batch):
-                index = order[start : start + batch]
-                loss = nn.functional.cross_entropy(logits(x[index]), y[index])
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                optimizer.step()
-                scheduler.step()
-        first = (layers[0] if hidden else output).weight.detach()
+
+        def loss(index: Tensor) -> Tensor:
+            return nn.functional.cross_entropy(network(x[index]), y[index])
+
+        run_epochs(
+            network,
+            torch.optim.Adam(network.parameters(), lr=LEARNING_RATE),
+            loss,
+            len(x),
+            Passes(epochs, batch, least_batch=batch),
+        )
+        first = next(network.parameters()).detach()
         shares = first.abs() / first.norm(dim=1, keepdim=True).clamp(min=1e-12)
         return np.asarray(shares.mean(dim=0).numpy(), dtype=np.float64)

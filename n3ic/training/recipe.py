@@ -40,7 +40,6 @@ class Training:
         distill: weight of the teacher's probabilities against the labels; 0 for no teacher.
         class_weight: ``none``, or ``balanced`` to weigh classes by the inverse of their share.
         density: share of the hidden layers' connections that are kept, pruned while training.
-        average: decay per step of the averaged latent weights that are kept; 0 for the last.
         patience: epochs without a better validation loss before training stops; 0 for never.
         polish: rounds of discrete search on the integer network after training.
     """
@@ -60,7 +59,6 @@ class Training:
     distill: float = 0.0
     class_weight: Literal["none", "balanced"] = "none"
     density: float = 1.0
-    average: float = 0.0
     patience: int = 0
     polish: int = 0
 
@@ -82,7 +80,6 @@ class Training:
         require(0 <= self.label_smoothing < 1, "label_smoothing", "in [0, 1)")
         require(0 <= self.distill <= 1, "distill", "in [0, 1]")
         require(0 < self.density <= 1, "density", "in (0, 1]")
-        require(0 <= self.average < 1, "average", "in [0, 1)")
         require(self.patience >= 0, "patience", "0 or more")
         require(self.polish >= 0, "polish", "0 or more")
 

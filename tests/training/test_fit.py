@@ -5,8 +5,9 @@ import torch
 from n3ic.errors import UsageError
 from n3ic.model.bits import pack
 from n3ic.model.inputs import InputSpec
-from n3ic.training.fit import batch_rows, fit_network
+from n3ic.training.fit import fit_network
 from n3ic.training.fold import fold
+from n3ic.training.loop import batch_rows
 from n3ic.training.recipe import Recipe, Training
 
 
@@ -39,7 +40,7 @@ CONFIGS = {
         ste="clip",
         schedule="constant",
     ),
-    "averaged": Training(hidden=(16,), epochs=6, batch_size=64, average=0.95, optimizer="adamw"),
+    "adamw": Training(hidden=(16,), epochs=6, batch_size=64, optimizer="adamw"),
     "balanced": Training(
         hidden=(), epochs=6, batch_size=64, class_weight="balanced", label_smoothing=0.1
     ),

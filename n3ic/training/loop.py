@@ -1,0 +1,185 @@
+"""The training loop of every network: epochs, shuffling, batches, schedule, choice of the epoch."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from n3ic.model.bits import Bits
+
+_EVAL_ROWS = 16_384
+_LEAST_STEPS, _LEAST_BATCH = 32, 16
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the rows.
+
+    Attributes:
+        number: from 1.
+        loss: mean training loss.
+        validation_loss: cross-entropy on the validation rows; NaN where there are none.
+        validation_accuracy: accuracy on the validation rows; NaN where there are none.
+    """
+
+    number: int
+    loss: float
+    validation_loss: float
+    validation_accuracy: float
+
+
+EpochCallback = Callable[[Epoch, int], None]
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How the training rows are passed over.
+
+    Attributes:
+        epochs: number of passes.
+        batch: rows a step.
+        least_batch: the last batch of a pass is left out where it has fewer rows.
+        cosine: whether the learning rate goes down a cosine to zero over all steps.
+        choose_from: first epoch, from 0, that may be kept.
+        patience: epochs without a better validation loss before it ends; 0 for never.
+    """
+
+    epochs: int
+    batch: int
+    least_batch: int = 1
+    cosine: bool = True
+    choose_from: int = 0
+    patience: int = 0
+
+
+def run_epochs(
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss: Callable[[Tensor], Tensor],
+    rows: int,
+    passes: Passes,
+    *,
+    validation: tuple[Tensor, Tensor] | None = None,
+    before_epoch: Callable[[int], None] | None = None,
+    after_step: Callable[[], None] | None = None,
+    progress: EpochCallback | None = None,
+) -> tuple[Epoch, ...]:
+    """Train a network in place; it ends in evaluation mode, with the parameters of one epoch.
+
+    That is the epoch of the least cross-entropy on the validation rows, the earliest of equal
+    ones; the last where there are none.
+
+    Args:
+        network: what is trained; its output are logits of shape ``(rows, classes)``.
+        optimizer: of its parameters.
+        loss: mean loss of the training rows of some indices, an int64 tensor.
+        rows: number of training rows.
+        passes: how they are passed over.
+        validation: inputs and class indices of the rows that choose the epoch.
+        before_epoch: called with the number of each epoch, from 0.
+        after_step: called after each step of the optimizer.
+        progress: called after every epoch with it and the number of epochs.
+
+    Returns:
+        The figures of each epoch.
+    """
+    whole, rest = divmod(rows, passes.batch)
+    steps = passes.epochs * (whole + (rest >= passes.least_batch and rest > 0))
+    schedule = (
+        torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(1, steps))
+        if passes.cosine
+        else None
+    )
+    history: list[Epoch] = []
+    best, kept, stale = math.inf, None, 0
+    for number in range(passes.epochs):
+        if before_epoch is not None:
+            before_epoch(number)
+        network.train()
+        total = 0.0
+        for index in torch.randperm(rows).split(passes.batch):
+            if len(index) < passes.least_batch:
+                continue
+            value = loss(index)
+            optimizer.zero_grad(set_to_none=True)
+            value.backward()
+            optimizer.step()
+            if schedule is not None:
+                schedule.step()
+            if after_step is not None:
+                after_step()
+            total += float(value.detach()) * len(index)
+        entry = Epoch(number + 1, total / rows, *_validate(network, validation))
+        history.append(entry)
+        if progress is not None:
+            progress(entry, passes.epochs)
+        if validation is None or number < passes.choose_from:
+            continue
+        if entry.validation_loss < best:
+            best, kept, stale = entry.validation_loss, copy.deepcopy(network.state_dict()), 0
+        else:
+            stale += 1
+            if passes.patience and stale >= passes.patience:
+                break
+    if kept is not None:
+        network.load_state_dict(kept)
+    network.eval()
+    return tuple(history)
+
+
+def _validate(network: nn.Module, rows: tuple[Tensor, Tensor] | None) -> tuple[float, float]:
+    """Cross-entropy and accuracy; NaN without rows."""
+    if rows is None:
+        return math.nan, math.nan
+    network.eval()
+    logits = logits_of(network, rows[0])
+    correct = logits.numpy().argmax(axis=1) == rows[1].numpy()
+    return float(nn.functional.cross_entropy(logits, rows[1])), float(correct.mean())
+
+
+@torch.no_grad()
+def logits_of(network: nn.Module, x: Tensor) -> Tensor:
+    """A network's output for rows, computed in parts."""
+    return torch.cat([network(part) for part in x.split(_EVAL_ROWS)])
+
+
+def signs(bits: Bits) -> Tensor:
+    """Bits as float32 of +1 and -1, as networks take them."""
+    return torch.from_numpy(np.where(bits, np.float32(1), np.float32(-1)))
+
+
+def class_indices(label: NDArray[np.int64]) -> Tensor:
+    """Labels as an int64 tensor."""
+    return torch.from_numpy(np.asarray(label, dtype=np.int64))
+
+
+def batch_rows(rows: int, wanted: int) -> int:
+    """Rows a step: as many as wanted, fewer where that leaves an epoch under 32 steps.
+
+    It never falls below 16 for that, which batch norm can bear.
+    """
+    return min(wanted, max(rows // _LEAST_STEPS, _LEAST_BATCH), rows)
+
+
+@contextmanager
+def deterministic(seed: int) -> Iterator[None]:
+    """One thread and one seed, so that sums come in one order; restored afterwards."""
+    threads = torch.get_num_threads()
+    algorithms = torch.are_deterministic_algorithms_enabled()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        torch.set_num_threads(1)
+        torch.use_deterministic_algorithms(True)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(algorithms)
+            torch.set_num_threads(threads)
