@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx import decode, graph
 from n3ic.model.bits import Bits, Words, pack, unpack
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import comment
@@ -66,6 +67,9 @@ class OnnxExporter(Exporter):
         part = graph.cut(whole, ["bits"], names)
         bits = unpack(words, model.input.n_bits).astype(np.float32)
         scores, classes, margins, *signs = _session_run(part, "bits", bits, names)
+        graph.expect_shapes(model, len(bits), scores, signs)
+        if classes.shape != (len(bits),) or margins.shape != (len(bits),):
+            raise VerifyError("the graph gives not one class and one margin a row")
         for i, sign in enumerate(signs):
             if not np.isin(sign, (-1, 1)).all():
                 raise VerifyError(f"layer {i}: Sign gave something else than -1 or 1")
@@ -73,6 +77,10 @@ class OnnxExporter(Exporter):
             Inference(scores, classes, margins, tuple(sign > 0 for sign in signs)),
             f"onnxruntime {graph.require('onnxruntime').__version__}",
         )
+
+    def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
+        """Weights, masks, thresholds, biases and cuts of the graph."""
+        return (decode.decode(directory / FILE, model.input),)
 
     def encode(
         self,
@@ -89,6 +97,8 @@ class OnnxExporter(Exporter):
         )
         part = graph.cut(graph.read(directory / FILE), ["features"], ["bits"])
         (bits,) = _session_run(part, "features", rows, ["bits"])
+        if bits.shape != (len(rows), model.input.n_bits):
+            raise VerifyError(f"the input stage gives bits of shape {bits.shape}")
         return pack(bits)
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
@@ -239,10 +249,10 @@ def _session_run(
         session = runtime.InferenceSession(
             graph.to_bytes(model), options, providers=["CPUExecutionProvider"]
         )
-        parts = [
-            session.run(outputs, {name: rows[i : i + _ROWS]})
-            for i in range(0, max(1, len(rows)), _ROWS)
-        ]
+        parts = []
+        for start in range(0, max(1, len(rows)), _ROWS):
+            part = rows[start : start + _ROWS]
+            parts.append(graph.rows_of(outputs, session.run(outputs, {name: part}), len(part)))
     except Exception as error:  # onnxruntime's errors share no base class but Exception
         if not type(error).__module__.startswith("onnxruntime"):
             raise

@@ -188,6 +188,34 @@ def with_batch(model: Any, rows: int) -> Any:
     return copy
 
 
+def rows_of(names: Sequence[str], values: Sequence[Any], rows: int) -> list[NDArray[Any]]:
+    """What a runtime gave for these tensors, if it is something for each row.
+
+    Raises:
+        VerifyError: a damaged graph gave something else, or nothing.
+    """
+    for name, value in zip(names, values, strict=True):
+        if np.shape(value)[:1] != (rows,):
+            raise VerifyError(f"the graph gives no tensor {name!r} of {rows} rows")
+    return [np.asarray(value) for value in values]
+
+
+def expect_shapes(
+    model: BinaryModel, rows: int, scores: NDArray[Any], hidden: Sequence[NDArray[Any]]
+) -> None:
+    """Refuse scores and hidden values that are not one a row and neuron.
+
+    Raises:
+        VerifyError: a damaged graph gave another shape.
+    """
+    for layer, values in zip(model.layers, (*hidden, scores), strict=True):
+        if values.shape != (rows, layer.n_outputs):
+            raise VerifyError(
+                f"the graph gives values of shape {values.shape}, expected "
+                f"{(rows, layer.n_outputs)}"
+            )
+
+
 def size_check(model: BinaryModel, limit: int) -> Fit:
     """Whether the float weights fit one protobuf message."""
     shape = model.shape

@@ -47,6 +47,11 @@ MAX_NODES = 10_000
 MAX_HELD = 1 << 28  # cells of all tensors that later nodes read
 _CUSTOM = (graph.QONNX_DOMAIN, "finn.custom_op.general", "onnx.brevitas")
 _SHAPING = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
+_EXACT = "as in the graph"
+_SAME_CLASS = (
+    "the graph's class on every input; scores, margins and the order behind the best are not the "
+    "graph's"
+)
 _INPUT_STAGE = {"Gather", "Less", "Greater", "GreaterOrEqual", "Cast", "Div", "Mod", "Where"}
 
 
@@ -160,7 +165,7 @@ class _Walk:
             provenance={
                 "source": "onnx",
                 "onnx_sha256": digest,
-                "scores": "as in the graph" if exact else "order of the graph's scores",
+                "scores": _EXACT if exact else _SAME_CLASS,
             },
         )
 

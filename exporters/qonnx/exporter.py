@@ -7,19 +7,22 @@ has hardware for these nodes. The form ``bipolar`` multiplies +-1 values (``MatM
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3ic.errors import ExportError, VerifyError
-from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx import decode, graph
 from n3ic.exporters.onnx.exporter import FILE, bits_of, file_report, ternary, write_readme
 from n3ic.model.bits import Words, unpack
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel, Inference, classes_of, margins_of
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Problem
 from n3ic.targets.figures import Report
 
@@ -46,19 +49,21 @@ class QonnxExporter(Exporter):
         """Whether the weights fit one file and the scores fit float32."""
         fit = graph.size_check(model, int(self.device.limits["file_bytes"]))
         limit = int(self.device.limits["score"])
-        largest = int(np.abs(model.output.bias).max()) + model.output.n_inputs
-        if largest > limit:
-            reason = f"layer {len(model.layers) - 1}: scores reach {largest}, and float32 holds "
-            problem = Problem(
-                f"{reason}each integer only up to {limit}", layer=len(model.layers) - 1
-            )
-            return Fit(problems=(*fit.problems, problem))
-        return fit
+        largest = int((model.output.bias.astype(np.int64) + model.output.fan_in).max())
+        if largest <= limit:  # biases below 0 are above -2^24 in every model
+            return fit
+        last = len(model.layers) - 1
+        reason = (
+            f"layer {last}: a score may be {largest}, and float32 holds each integer only up to "
+            f"{limit}; take smaller biases"
+        )
+        return Fit(problems=(*fit.problems, Problem(reason, layer=last)))
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write the graph and its README."""
-        if int(np.abs(model.output.bias).max()) + model.output.n_inputs > 1 << 24:
-            raise ExportError(str(self.check(model, options).problems[-1]))
+        problems = self.check(model, options).problems
+        if problems:
+            raise ExportError(str(problems[-1]))
         bipolar = options["form"] == "bipolar"
         built = build_bipolar(model) if bipolar else build(model)
         (out / FILE).write_bytes(graph.to_bytes(built))
@@ -66,31 +71,28 @@ class QonnxExporter(Exporter):
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Execution the graph in qonnx's executor and keep every layer's output."""
-        executor = graph.require("qonnx.core.onnx_exec")
-        wrapper = graph.require("qonnx.core.modelwrapper").ModelWrapper
-        whole = graph.read(directory / FILE)
         bipolar = options["form"] == "bipolar"
         bits = unpack(words, model.input.n_bits).astype(np.float32)
         inputs, name = (2 * bits - 1, "signs") if bipolar else (bits, "bits")
         layers = [f"{'signs' if bipolar else 'bits'}_{i + 1}" for i in range(len(model.hidden))]
         names = ["scores", *([] if bipolar else ["class"]), *layers]
-        parts = []
-        for start in range(0, max(1, len(inputs)), _ROWS):
-            rows = inputs[start : start + _ROWS]
-            batched = wrapper(graph.with_batch(whole, len(rows)))
-            context = executor.execute_onnx(batched, {name: rows}, return_full_exec_context=True)
-            missing = [name for name in names if name not in context]
-            if missing:
-                raise VerifyError(f"the graph has no tensor {missing[0]!r}")
-            parts.append([context[name] for name in names])
+        whole = graph.read(directory / FILE)
+        parts = [
+            _execute(whole, {name: inputs[start : start + _ROWS]}, names)
+            for start in range(0, max(1, len(inputs)), _ROWS)
+        ]
         scores, *others = (np.concatenate(c) for c in zip(*parts, strict=True))
-        if not np.array_equal(scores, np.rint(scores)):
+        others, classes = (others, None) if bipolar else (others[1:], others[0])
+        graph.expect_shapes(model, len(bits), scores, others)
+        if not (np.abs(scores) < 1 << 31).all() or (scores != np.rint(scores)).any():
             raise VerifyError("a score is not an integer")
         integers = scores.astype(np.int32)
-        if bipolar:  # the graph ends with the scores
+        if classes is None:  # the bipolar graph ends with the scores
             classes, hidden = classes_of(integers), [(x + 1) / 2 for x in others]
         else:
-            classes, hidden = others[0].reshape(-1).astype(np.int64), others[1:]
+            classes, hidden = classes.reshape(-1).astype(np.int64), others
+        if len(classes) != len(bits):
+            raise VerifyError("the graph gives not one class a row")
         version = graph.require("importlib.metadata").version("qonnx")
         return Execution(
             Inference(
@@ -101,6 +103,10 @@ class QonnxExporter(Exporter):
             ),
             f"qonnx {version}",
         )
+
+    def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
+        """Weights, masks, thresholds and biases of the graph."""
+        return (decode.decode(directory / FILE, model.input),)
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Size and operations."""
@@ -116,6 +122,20 @@ class QonnxExporter(Exporter):
         from n3ic.exporters.onnx.importer import read
 
         return read(path)
+
+
+def _execute(whole: Any, feed: dict[str, Any], names: list[str]) -> list[NDArray[Any]]:
+    """The named tensors of a graph in qonnx's executor, one row a row of ``feed``."""
+    execute = graph.require("qonnx.core.onnx_exec").execute_onnx
+    wrapper = graph.require("qonnx.core.modelwrapper").ModelWrapper
+    (rows,) = (len(values) for values in feed.values())
+    try:
+        with warnings.catch_warnings(action="ignore"):  # what they tell shows in the scores
+            batched = wrapper(graph.with_batch(whole, rows))
+            context = execute(batched, feed, return_full_exec_context=True)
+    except Exception as error:  # whatever a damaged graph makes of an operator
+        raise VerifyError(f"qonnx cannot execute the graph: {graph.short(error)}") from error
+    return graph.rows_of(names, [context.get(name) for name in names], rows)
 
 
 def build(model: BinaryModel) -> Any:

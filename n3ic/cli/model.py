@@ -240,5 +240,7 @@ def import_model(
             continue
         model.save(out)
         say(f"{out}: {model.shape_text}, {model.weight_bytes:,} B of weights (read as {name})")
+        if "scores" in model.provenance:
+            say(f"scores: {model.provenance['scores']}")
         return
     raise N3icError(f"{source} is not a binary network: {'; '.join(reasons)}")

@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from n3ic.errors import VerifyError
+from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.onnx import EXPORTER as ONNX
 from n3ic.exporters.onnx.importer import read
 from n3ic.exporters.qonnx import EXPORTER as QONNX
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import Field, InputSpec
-from n3ic.model.layers import OutputLayer
+from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_directory
 
@@ -141,8 +142,22 @@ def test_large_biases_stay_exact(tmp_path):
     assert difference(ONNX, model, out) == ""
     assert as_it_was(read(out / "model.onnx"), model)
     (problem,) = QONNX.check(model, {}).problems
-    assert "layer 0" in str(problem)
-    assert "16777216" in str(problem)
+    assert "layer 0: a score may be 16777223" in str(problem)
+    with pytest.raises(ExportError, match="a score may be 16777223"):
+        write(QONNX, model, tmp_path / "qonnx")
+
+
+@pytest.mark.parametrize("form", ["xnor", "bipolar"])
+def test_large_negative_biases_fit_float32(tmp_path, form):
+    base = random_model((8, 2), np.random.default_rng(3))
+    bias = np.array([1 - (1 << 24), 5], np.int32)
+    model = replace(base, output=OutputLayer(base.output.weights, bias=bias))
+    assert not QONNX.check(model, {}).problems
+    out = write(QONNX, model, tmp_path, form=form)
+    words = verification_vectors(model, 300)
+    run = QONNX.run(out, model, QONNX.parse_options({"form": form}), words)
+    assert first_difference(model, run.inference, words) is None
+    assert as_it_was(read(out / "model.onnx"), model)
 
 
 # --- features in ------------------------------------------------------------------------------
@@ -179,6 +194,31 @@ def test_input_stage(tmp_path):
     assert np.array_equal(classes, want.classes)
     assert np.array_equal(margins, want.margins)
     assert as_it_was(read(out / "model.onnx"), model)
+
+
+def boundary_rows(spec: InputSpec) -> dict[str, np.ndarray]:
+    """Features at, one below and one above every cut, power of two and clamp."""
+    marks = {0, 2**40, *(m for f in spec.fields for m in (f.clamp, *f.cuts))}
+    marks |= {1 << k for k in range(33)}
+    values = np.array(sorted({m + d for m in marks for d in (-1, 0, 1)}), np.int64)
+    return dict.fromkeys(spec.features, values)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("GreaterOrEqual", "Greater"), ("Less", "LessOrEqual"), ("Greater", "GreaterOrEqual")],
+)
+def test_a_changed_comparison_of_the_input_stage(tmp_path, before, after):
+    model = with_features()
+    out = write(ONNX, model, tmp_path, input="features")
+    rows = boundary_rows(model.input)
+    same = before != "GreaterOrEqual"  # at the end of a clamp both sides are the same
+    loaded = onnx.load(out / "model.onnx")
+    (node,) = [n for n in loaded.graph.node if n.op_type == before]
+    node.op_type = after
+    onnx.save(loaded, out / "model.onnx")
+    got = ONNX.encode(out, model, {"input": "features"}, rows)
+    assert np.array_equal(got, model.encode(rows)) == same
 
 
 def test_an_input_stage_that_lies_is_not_imported(tmp_path):
@@ -263,6 +303,122 @@ def test_a_damaged_graph_is_a_clear_error(tmp_path, tied, target, damage):
     (out / "model.onnx").write_bytes(damage)
     with pytest.raises(VerifyError, match=r"model\.onnx"):
         difference(target, tied, out)
+
+
+# --- decoding ---------------------------------------------------------------------------------
+
+
+def decoded_difference(target, model: BinaryModel, out: Path, **given: str) -> str:
+    try:
+        (decoded,) = target.decode(out, model, target.parse_options(given))
+    except VerifyError as error:
+        return str(error)
+    return decoding_difference(model, decoded)
+
+
+@GRAPHS
+@pytest.mark.parametrize("density", [None, 0.4])
+def test_decoding_reads_back_every_bit(tmp_path, target, density):
+    model = random_model((33, 20, 7, 3), np.random.default_rng(1), density=density)
+    out = write(target, model, tmp_path)
+    assert decoded_difference(target, model, out) == ""
+    (decoded,) = target.decode(out, model, target.parse_options({}))
+    assert decoded.weight_bits == 33 * 20 + 20 * 7 + 7 * 3
+    assert all(layer.limits is not None for layer in decoded.layers)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    seed=st.integers(0, 2**32 - 1),
+    density=st.one_of(st.none(), st.floats(0, 1)),
+)
+@GRAPHS
+def test_decoding_of_drawn_models(tmp_path_factory, target, shape, seed, density):
+    model = random_model((*shape, 3), np.random.default_rng(seed), density=density)
+    out = write(target, model, tmp_path_factory.mktemp("graph"))
+    assert decoded_difference(target, model, out) == ""
+
+
+@GRAPHS
+@pytest.mark.parametrize("density", [None, 0.4])
+def test_every_flipped_bit_of_the_constants_is_found(tmp_path, target, density):
+    base = random_model((9, 5, 3), np.random.default_rng(2), density=density)
+    model = base
+    if target is ONNX:
+        model = with_features() if density is None else base
+    given = {"input": "features"} if model is not base else {}
+    out = write(target, model, tmp_path, **given)
+    loaded = onnx.load(out / "model.onnx")
+    rng = np.random.default_rng(3)
+    behind = {"k", "first", "second", "lowest", "base"}  # read by what only execution shows
+    for tensor in loaded.graph.initializer:
+        if tensor.name in behind:
+            continue
+        good = tensor.raw_data
+        bits = 8 * len(good)
+        for bit in range(bits) if bits <= 160 else rng.choice(bits, 80, replace=False):
+            if tensor.name == "thermometer" and bit % 8:
+                continue  # not 0 and not 1: no bool
+            octets = bytearray(good)
+            octets[bit // 8] ^= 1 << (bit % 8)
+            tensor.raw_data = bytes(octets)
+            (out / "model.onnx").write_bytes(loaded.SerializeToString())
+            assert decoded_difference(target, model, out, **given), (tensor.name, bit)
+        tensor.raw_data = good
+
+
+@TARGETS
+def test_verify_tells_a_flipped_bit_that_no_vector_decides(tmp_path, target):
+    base = random_model((64, 8, 2), np.random.default_rng(3))
+    dead = HiddenLayer(base.hidden[0].weights, thresholds=np.full(8, 65, np.int32))
+    model = replace(base, hidden=(dead,))
+    export(model, target.name, tmp_path / "out")
+    change_constant(tmp_path / "out", "weights_0", flip(3, 5, target is QONNX))
+    result = verify_directory(tmp_path / "out", vectors=100)
+    assert any("layer 0, neuron 5, input 3: weight" in text for text in result.failures)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+@GRAPHS
+def test_a_damaged_graph_never_ends_verify_in_a_traceback(tmp_path_factory, target, data):
+    model = random_model((9, 5, 3), np.random.default_rng(2))
+    out = write(target, model, tmp_path_factory.mktemp("graph"))
+    loaded = onnx.load(out / "model.onnx")
+    graph = loaded.graph
+    node = data.draw(st.sampled_from(graph.node))
+    kind = data.draw(
+        st.sampled_from(["drop", "op", "domain", "input", "attribute", "dims", "width"])
+    )
+    if kind == "drop":
+        graph.node.remove(node)
+    elif kind == "op":
+        node.op_type = data.draw(st.sampled_from(["Add", "MatMul", "Erf", "MultiThreshold", "If"]))
+    elif kind == "domain":
+        node.domain = data.draw(st.sampled_from(["", "qonnx.custom_op.general", "nobody"]))
+    elif kind == "input":
+        node.input[0] = data.draw(st.sampled_from([t.name for t in graph.initializer]))
+    elif kind == "attribute":
+        node.attribute.append(onnx.helper.make_attribute("out_scale", "text"))
+    elif kind == "dims":
+        tensor = data.draw(st.sampled_from(graph.initializer))
+        array = onnx.numpy_helper.to_array(tensor)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(np.resize(array, (3, 2)), tensor.name))
+    else:
+        value = data.draw(st.sampled_from([*graph.input, *graph.value_info]))
+        value.type.tensor_type.shape.dim.pop()
+    (out / "model.onnx").write_bytes(loaded.SerializeToString())
+    words = verification_vectors(model, 20)
+    options = target.parse_options({})
+    for step in (
+        lambda: target.decode(out, model, options),
+        lambda: first_difference(model, target.run(out, model, options, words).inference, words),
+    ):
+        try:
+            step()
+        except VerifyError as error:
+            assert "\n" not in str(error)
 
 
 # --- what a user of the folder does -----------------------------------------------------------

@@ -1,0 +1,182 @@
+"""What an exported graph holds, read back from its nodes and constants.
+
+Every tensor is followed as a line ``slope * n + offset`` in the one integer that it depends on:
+an input bit, or the popcount of a neuron. Where a line meets a sign or a threshold, it tells the
+popcount from which the neuron fires; where the scores are, its offset is the bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.onnx import graph
+from n3ic.model.bits import Bits
+from n3ic.model.inputs import InputSpec
+from n3ic.targets.decoding import Decoded, DecodedLayer
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A tensor's values, ``slope * n + offset`` in a bit or a popcount ``n``.
+
+    Attributes:
+        slope: the same for all channels.
+        offset: value of each channel where ``n`` is 0, float64 array of shape ``(channels,)``.
+        weights: weight bits of the neurons whose popcounts ``n`` counts; None where it is a bit.
+        mask: their connections.
+    """
+
+    slope: float
+    offset: NDArray[np.float64]
+    weights: Bits | None = None
+    mask: Bits | None = None
+
+
+def decode(path: Path, spec: InputSpec) -> Decoded:
+    """Weights, masks, thresholds, biases and cuts of a graph that n3ic wrote.
+
+    Args:
+        path: the ONNX or QONNX file.
+        spec: which fields the input has, where the graph encodes features itself.
+
+    Raises:
+        VerifyError: the file is no such graph; names the node or the constant.
+    """
+    model = graph.read(path)
+    to_array = graph.require("onnx").numpy_helper.to_array
+    constants = {t.name: to_array(t) for t in model.graph.initializer}
+    source = model.graph.input[0].name if model.graph.input else ""
+    reader = _Reader(constants, source)
+    for node in model.graph.node:
+        try:
+            reader.visit(node)
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            raise VerifyError(
+                f"{path.name}: node {node.name!r} ({node.op_type}) cannot be read back: "
+                f"{graph.short(error)}"
+            ) from error
+    scores = reader.lines.get("scores")
+    if scores is None or scores.weights is None or scores.slope != 1:
+        raise VerifyError(f"{path.name}: no scores that count agreements")
+    biases = scores.offset.astype(np.int64)
+    if (biases != scores.offset).any():
+        raise VerifyError(f"{path.name}: a bias is no integer")
+    layers = (*reader.layers, DecodedLayer(scores.weights, biases, scores.mask))
+    return Decoded(path.name, layers, _cuts(constants, spec) if source == "features" else None)
+
+
+class _Reader:
+    """One pass over the nodes, from the input's bits to the scores."""
+
+    def __init__(self, constants: dict[str, NDArray[Any]], source: str) -> None:
+        self._constants = constants
+        self.layers: list[DecodedLayer] = []
+        bits = Line(1.0, np.zeros(1))
+        self.lines = {"signs": Line(2.0, np.full(1, -1.0))} if source == "signs" else {"bits": bits}
+
+    def visit(self, node: Any) -> None:
+        """Follow one node; those before the bits and behind the scores are passed over."""
+        op, inputs, name = node.op_type, list(node.input), node.output[0]
+        if op == "BipolarQuant":
+            self._expect(inputs[1], 1.0)
+            if inputs[0] in self._constants:
+                self._constants[name] = self._constants[inputs[0]]
+                return
+        line = self.lines.get(inputs[0])
+        if line is None or "scores" in self.lines:
+            return
+        if op in ("Add", "Sub", "Mul", "Div"):
+            self.lines[name] = self._moved(op, line, inputs[1])
+        elif op == "Cast":
+            self.lines[name] = line
+        elif op in ("MatMul", "XnorPopcountMatMul"):
+            self.lines[name] = self._product(line, inputs[1], signed=op == "MatMul")
+        elif op in ("Sign", "BipolarQuant"):
+            self._fires(line, np.zeros(1), 0.5)  # n is never where the sign is 0
+            self.lines[name] = Line(2.0, np.full(1, -1.0))
+        elif op == "MultiThreshold":
+            if {a.name for a in node.attribute} - {"out_dtype"}:
+                raise ValueError("scaled")
+            self._fires(line, self._vector(inputs[1]), 0.0)
+            self.lines[name] = Line(1.0, np.zeros(1))
+        else:
+            raise ValueError("not part of such a graph")
+
+    def _moved(self, op: str, line: Line, name: str) -> Line:
+        if op in ("Mul", "Div"):
+            (factor,) = self._constants[name].astype(np.float64)
+            factor = factor if op == "Mul" else 1 / factor
+            return replace(line, slope=line.slope * factor, offset=line.offset * factor)
+        step = self._vector(name)
+        return replace(line, offset=line.offset + (step if op == "Add" else -step))
+
+    def _product(self, line: Line, name: str, *, signed: bool) -> Line:
+        """The popcount of each neuron, behind bits of -1 and 1 or of 0 and 1."""
+        values = self._whole(name)
+        if (line.slope, set(line.offset.tolist())) != ((2.0, {-1.0}) if signed else (1.0, {0.0})):
+            raise ValueError("its input is not -1 or 1" if signed else "its input is not 0 or 1")
+        if line.weights is not None:
+            raise ValueError("its input is no bit")
+        wrong = values[~np.isin(values, (-1, 0, 1) if signed else (0, 1))]
+        if wrong.size:
+            raise ValueError(f"constant {name!r}: {wrong.flat[0]:g} is no weight")
+        connected = (values != 0).T if signed else np.ones(values.T.shape, np.bool_)
+        fan_in = connected.sum(axis=1).astype(np.float64)
+        mask = None if connected.all() else connected
+        weights = (values > 0).T
+        return Line(2.0, -fan_in, weights, mask) if signed else Line(1.0, 0 * fan_in, weights)
+
+    def _fires(self, line: Line, level: NDArray[np.float64], between: float) -> None:
+        """Add the layer whose line reaches ``level`` a step ``between`` below its threshold."""
+        if line.weights is None or line.slope <= 0:
+            raise ValueError("it follows no neurons")
+        first = (level - line.offset) / line.slope + between
+        if first.shape != (len(line.weights),) or (first != np.rint(first)).any():
+            raise ValueError("no popcount lies at its threshold")
+        self.layers.append(DecodedLayer(line.weights, first.astype(np.int64), line.mask))
+
+    def _vector(self, name: str) -> NDArray[np.float64]:
+        return self._whole(name).reshape(-1)
+
+    def _whole(self, name: str) -> NDArray[np.float64]:
+        """A constant as the integers that it holds."""
+        values = self._constants[name].astype(np.float64)
+        if not np.isfinite(values).all() or (values != np.rint(values)).any():
+            raise ValueError(f"constant {name!r} is no integer")
+        if (np.signbit(values) & (values == 0)).any():
+            raise ValueError(f"constant {name!r} is a negative 0")
+        return values
+
+    def _expect(self, name: str, value: float) -> None:
+        if not (self._constants[name] == value).all():
+            raise ValueError(f"constant {name!r} is not {value:g}")
+
+
+def _cuts(constants: dict[str, NDArray[Any]], spec: InputSpec) -> tuple[tuple[int, ...], ...]:
+    """The cuts of each field; what else the input stage compares with must be the field's own."""
+    ends = np.cumsum([field.width for field in spec.fields])
+    cuts = []
+    for field, end in zip(spec.fields, ends, strict=True):
+        graded = field.kind == "thermometer"
+        expected = {
+            "index": [spec.features.index(field.feature)] * field.width,
+            "clamp": [field.clamp] * field.width,
+            "thermometer": [graded] * field.width,
+            "step": [1 if graded else 1 << k for k in range(field.width)],
+        }
+        bits = slice(int(end) - field.width, int(end))
+        for name, values in expected.items():
+            held = constants.get(name)
+            if held is None or held.shape != (spec.n_bits,) or held[bits].tolist() != values:
+                raise VerifyError(
+                    f"input field {field.feature!r}: constant {name!r} is not its own"
+                )
+        held_cuts = constants.get("cut", np.zeros(0, np.int64))[bits].tolist()
+        cuts.append(tuple(held_cuts) if graded or any(held_cuts) else ())
+    return tuple(cuts)
