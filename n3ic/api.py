@@ -15,7 +15,7 @@ from n3ic.options import OptionValue
 
 if TYPE_CHECKING:
     from n3ic.runs.folder import Run
-    from n3ic.runs.schedule import TrainingProgress
+    from n3ic.runs.progress import TrainingProgress
     from n3ic.targets.directory import Exported
     from n3ic.targets.figures import Bench
     from n3ic.targets.verification import Verification

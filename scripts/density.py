@@ -22,6 +22,7 @@ from n3ic.exporters.netfpga.unrolled.size import estimate
 from n3ic.model.network import BinaryModel
 from n3ic.plugins import load
 from n3ic.runs.experiment import train
+from n3ic.runs.preparation import Experiment
 
 DENSITIES = (1.0, 0.5, 0.25, 0.125)
 
@@ -79,7 +80,14 @@ def bench_density(
     for density in densities:
         chosen = case.recipes[recipe].with_options({**(options or {}), "density": density})
         result = train(
-            table, chosen, protocol=case.protocol, seed=seed, name=usecase, with_baselines=False
+            Experiment(
+                table,
+                chosen,
+                protocol=case.protocol,
+                seed=seed,
+                name=usecase,
+                with_baselines=False,
+            )
         )
         yield Density(
             density,

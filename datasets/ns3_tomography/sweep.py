@@ -95,14 +95,15 @@ def _train_one(
     with_baselines: bool,
 ) -> list[SweepEntry]:
     from n3ic.runs.experiment import train_shapes
+    from n3ic.runs.preparation import Experiment
 
-    results = train_shapes(
+    experiment = Experiment(
         table,
         recipe,
-        shapes,
         protocol=protocol,
         seed=seed,
         name=f"tomography-{queue}",
         with_baselines=with_baselines,
     )
+    results = train_shapes(experiment, shapes)
     return [SweepEntry(threshold, seed, figures_of(queue, result)) for result in results]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from n3ic.options import Option
-    from n3ic.runs.schedule import TrainingProgress
+    from n3ic.runs.progress import TrainingProgress
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -74,7 +74,7 @@ def percent(value: float | None) -> str:
 @contextmanager
 def watching(quiet: bool) -> Iterator[TrainingProgress]:
     """A progress bar on standard error for the length of a training."""
-    from n3ic.runs.schedule import TrainingProgress
+    from n3ic.runs.progress import TrainingProgress
 
     screen = console(stderr=True)
     if quiet:

@@ -20,9 +20,9 @@ class Evaluation:
             where every row has one or twins were not looked for.
         macro_f1: mean of the classes' F1.
         fpr: false positive rate: share of the other rows that it calls positive; the mean over
-            the classes, each against the rest, where there are more than two.
-        roc_auc: area under the ROC curve of the positive class's score; the mean over the
-            classes where there are more than two; None where one class is absent.
+            the classes, each against the rest, where none of more than two is the positive one.
+        roc_auc: area under the ROC curve of the positive class's score against the best of the
+            others; the mean over the classes as above; None where a class is absent.
         confusion: rows per true class (first index) and predicted class.
     """
 
@@ -46,7 +46,7 @@ def evaluate(
     n_classes: int,
     *,
     unseen: NDArray[np.bool_] | None = None,
-    positive: int = 1,
+    positive: int | None = None,
 ) -> Evaluation:
     """Evaluate predictions.
 
@@ -56,7 +56,7 @@ def evaluate(
         scores: score of each class, shape ``(rows, classes)``, for the ROC; or None.
         n_classes: number of classes.
         unseen: rows without a twin among the training rows.
-        positive: index of the positive class of two.
+        positive: index of the positive class; see :func:`counted_class` for None.
     """
     from sklearn.metrics import confusion_matrix, f1_score, roc_auc_score
 
@@ -65,12 +65,13 @@ def evaluate(
     false_positives = matrix.sum(axis=0) - np.diag(matrix)
     negatives = matrix.sum() - matrix.sum(axis=1)
     rates = np.divide(false_positives, negatives, where=negatives > 0, out=np.full(n_classes, -1.0))
-    fpr = float(rates[positive]) if n_classes == 2 else float(rates[rates >= 0].mean())
+    counted = counted_class(n_classes, positive)
+    columns = range(n_classes) if counted is None else [counted]
+    found = [float(rates[c]) for c in columns if rates[c] >= 0]
     present = np.unique(label)
     auc: float | None = None
     if scores is not None and len(present) == n_classes:
-        columns = [positive] if n_classes == 2 else range(n_classes)
-        areas = [roc_auc_score(label == c, _against(scores, c)) for c in columns]
+        areas = [roc_auc_score(label == c, against_rest(scores, c)) for c in columns]
         auc = float(np.mean(areas))
     return Evaluation(
         rows=len(label),
@@ -81,13 +82,26 @@ def evaluate(
         macro_f1=float(
             f1_score(label, predicted, labels=present, average="macro", zero_division=0.0)
         ),
-        fpr=fpr if fpr >= 0 else None,
+        fpr=float(np.mean(found)) if found else None,
         roc_auc=auc,
         confusion=tuple(tuple(int(v) for v in row) for row in matrix),
     )
 
 
-def _against(scores: NDArray[np.floating], c: int) -> NDArray[np.floating]:
-    """Score of class ``c`` against the best of the others."""
+def counted_class(n_classes: int, positive: int | None) -> int | None:
+    """Index of the class whose detection is counted.
+
+    Args:
+        n_classes: number of classes.
+        positive: the class that somebody named, or None.
+
+    Returns:
+        That class, or the second of two; None for more than two of which none was named.
+    """
+    return 1 if positive is None and n_classes == 2 else positive
+
+
+def against_rest(scores: NDArray[np.floating], c: int) -> NDArray[np.floating]:
+    """Score of class ``c`` minus the best of the others, shape ``(rows,)``."""
     others = np.delete(scores, c, axis=1).max(axis=1)
     return np.asarray(scores[:, c] - others)

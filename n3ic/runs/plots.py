@@ -24,8 +24,8 @@ def write_plots(directory: Path, result: Result, table: FlowTable) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     title = table.name
     save(confusion_figure(result.test.confusion, table.classes, title), directory, "confusion")
-    if len(table.classes) == 2 and len(np.unique(result.test_label)) == 2:
-        save(roc_figure(result, title), directory, "roc")
+    if result.positive is not None and len(np.unique(result.test_label)) > 1:
+        save(roc_figure(result, result.positive, title), directory, "roc")
     save(training_figure(result, title), directory, "training")
     save(feature_figure(result, title), directory, "features")
 
@@ -65,13 +65,21 @@ def confusion_figure(
     return figure
 
 
-def roc_figure(result: Result, title: str) -> Figure:
-    """ROC of the binary network beside its baselines, false positives on a log scale."""
+def roc_figure(result: Result, positive: int, title: str) -> Figure:
+    """ROC of the binary network beside its baselines, false positives on a log scale.
+
+    Args:
+        result: scores and labels of the test rows.
+        positive: index of the class that is to be found.
+        title: of the data.
+    """
     from sklearn.metrics import roc_curve
+
+    from n3ic.evaluation.metrics import against_rest
 
     figure, axes = new_figure()
     for name, scores in result.test_scores.items():
-        fpr, tpr, _ = roc_curve(result.test_label == 1, scores[:, 1] - scores[:, 0])
+        fpr, tpr, _ = roc_curve(result.test_label == positive, against_rest(scores, positive))
         step = max(1, len(fpr) // _ROC_POINTS)
         ours = name == "binary"
         axes.plot(

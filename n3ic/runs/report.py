@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from n3ic import __version__
-from n3ic.data.split import SplitProtocol, duplicate_share
+from n3ic.data.split import duplicate_share
 from n3ic.data.table import FlowTable
 from n3ic.model.network import BinaryModel
 from n3ic.runs.experiment import Result
-from n3ic.training.recipe import Recipe
 
 METRICS_VERSION = 1
 
@@ -44,8 +43,6 @@ def metrics_of(
     use_case: str,
     group: str,
     table: FlowTable,
-    recipe: Recipe,
-    main: SplitProtocol,
     seed: int,
     every: Mapping[str, Mapping[str, Result]],
     repeated: Sequence[Mapping[str, Result]],
@@ -56,20 +53,20 @@ def metrics_of(
         use_case: its name.
         group: the word for one of its networks; empty for a single one.
         table: what was trained on.
-        recipe: how.
-        main: the protocol whose networks are kept.
         seed: the first seed.
-        every: results by protocol and task.
+        every: results by protocol and task; the networks of the first protocol are kept.
         repeated: results of each further seed, by task.
     """
-    results = every[main]
+    main, results = next(iter(every.items()))
     first = next(iter(results.values()))
+    positive = None if first.positive is None else first.model.classes[first.positive]
     out: dict[str, Any] = {
         "version": METRICS_VERSION,
         "use_case": use_case,
-        "recipe": recipe.name,
+        "recipe": first.recipe.name,
         "protocol": main,
         "seed": seed,
+        "positive": positive,
         "tool": f"n3ic {__version__}",
         "data": {
             "name": table.name,
@@ -175,6 +172,9 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
             for name, m in metrics["protocols"].items()
         ]
         return "\n".join(lines) + "\n"
+    if metrics["positive"] is not None:
+        counted = f"FPR and ROC AUC count the detection of class {metrics['positive']}."
+        lines += [counted, ""]
     lines += [
         "| classifier | accuracy | without twins | macro F1 | FPR | ROC AUC |",
         "|---|---:|---:|---:|---:|---:|",

@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from n3ic.data.split import SplitProtocol
-from n3ic.data.table import FlowTable
 from n3ic.errors import N3icError
-from n3ic.runs.experiment import Result, StageCallback, train_shapes
-from n3ic.training.recipe import Recipe
+from n3ic.runs.experiment import Result, train_shapes
+from n3ic.runs.preparation import Experiment
+from n3ic.runs.progress import TrainingProgress
 
 if TYPE_CHECKING:
-    from n3ic.training.loop import EpochCallback
-
-
-def _ignored(*_: object) -> None:
-    """Tell nobody."""
-
-
-@dataclass(frozen=True)
-class TrainingProgress:
-    """What is told while training goes on.
-
-    Attributes:
-        epoch: called after every epoch.
-        stage: called with a line about each step.
-        begin: called with a line about a step of several tasks, and how many they are.
-        task: called with the name of each of these tasks that is done.
-    """
-
-    epoch: EpochCallback = _ignored
-    stage: StageCallback = _ignored
-    begin: Callable[[str, int], None] = _ignored
-    task: Callable[[str], None] = _ignored
+    pass
 
 
 @dataclass(frozen=True)
@@ -87,9 +66,7 @@ Found = dict[tuple[str, str, int], dict[tuple[int, ...], Result]]
 
 def train_jobs(
     plan: Sequence[Job],
-    tasks: Mapping[str, FlowTable],
-    recipe: Recipe,
-    name: str,
+    tasks: Mapping[str, Experiment],
     progress: TrainingProgress,
     *,
     jobs: int | None,
@@ -99,9 +76,8 @@ def train_jobs(
 
     Args:
         plan: what is to be trained.
-        tasks: the tables by task.
-        recipe: how; its hidden layers are replaced by each unit's.
-        name: of the use case; it begins the models' names.
+        tasks: what is trained of each task; protocol, seed, hidden layers and whether baselines
+            are trained are replaced by each unit's.
         progress: what is told meanwhile.
         jobs: units that are trained at once; all cores if None.
         dask: address of a Dask scheduler whose workers train instead.
@@ -112,23 +88,18 @@ def train_jobs(
     Raises:
         N3icError: a unit cannot be trained; its task is named where there are several.
     """
-
-    def call(unit: Job) -> tuple[FlowTable, Recipe, Job, str]:
-        return tasks[unit.task], recipe, unit, f"{name}-{unit.task}" if unit.task else name
-
     out: Found = {}
     if len(tasks) == 1 and dask is None:
         for unit in plan:
-            out[unit.task, unit.protocol, unit.seed] = _train_job(
-                *call(unit), progress=progress.epoch, stage=progress.stage
-            )
+            out[unit.task, unit.protocol, unit.seed] = _train_job(tasks[unit.task], unit, progress)
         return out
     from n3ic.runs.parallel import each
 
     networks = sum(len(unit.shapes) for unit in plan)
     protocols = " and ".join(dict.fromkeys(unit.protocol for unit in plan))
     progress.begin(f"training {networks} networks ({protocols} split)", networks)
-    for i, results in each(_train_job, map(call, plan), jobs=jobs, dask=dask):
+    calls = ((tasks[unit.task], unit) for unit in plan)
+    for i, results in each(_train_job, calls, jobs=jobs, dask=dask):
         unit = plan[i]
         out[unit.task, unit.protocol, unit.seed] = results
         for _ in results:
@@ -137,27 +108,13 @@ def train_jobs(
 
 
 def _train_job(
-    table: FlowTable,
-    recipe: Recipe,
-    unit: Job,
-    name: str,
-    *,
-    progress: EpochCallback | None = None,
-    stage: StageCallback | None = None,
+    experiment: Experiment, unit: Job, progress: TrainingProgress | None = None
 ) -> dict[tuple[int, ...], Result]:
-    results = train_shapes(
-        table,
-        recipe,
-        unit.shapes,
-        protocol=unit.protocol,
-        seed=unit.seed,
-        name=name,
-        with_baselines=unit.with_baselines,
-        progress=progress,
-        stage=stage,
+    own = replace(
+        experiment, protocol=unit.protocol, seed=unit.seed, with_baselines=unit.with_baselines
     )
     try:
-        return dict(zip(unit.shapes, results, strict=True))
+        return dict(zip(unit.shapes, train_shapes(own, unit.shapes, progress), strict=True))
     except N3icError as error:
         if not unit.task:
             raise

@@ -14,11 +14,12 @@ import torch
 from numpy.typing import NDArray
 
 from n3ic.errors import ModelError
-from n3ic.model.bits import Bits
+from n3ic.model.bits import Bits, pack
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.training.binary_mlp import BinaryLinear, BinaryMLP
+from n3ic.training.loop import signs
 
 
 def fold_layer(
@@ -113,6 +114,27 @@ def fold(
         name=name,
         provenance=provenance or {},
     )
+
+
+def check_fold(network: BinaryMLP, model: BinaryModel, bits: Bits) -> None:
+    """Compare the folded network's scores with the trained network's on every row.
+
+    Raises:
+        ModelError: they differ; this would be a defect of n3ic.
+    """
+    k = model.output.n_inputs
+    scores = model.scores(pack(bits))
+    with torch.no_grad():
+        for start in range(0, len(bits), 16_384):
+            part = slice(start, start + 16_384)
+            trained = network.integer_scores(signs(bits[part])).numpy()
+            wrong = np.flatnonzero((2 * scores[part] - k != trained).any(axis=1))
+            if len(wrong):
+                raise ModelError(
+                    f"row {start + wrong[0]}: the folded network scores "
+                    f"{scores[start + wrong[0]].tolist()}, the trained one "
+                    f"{((trained[wrong[0]] + k) / 2).tolist()}"
+                )
 
 
 def _bits(layer: BinaryLinear) -> tuple[Bits, Bits | None]:

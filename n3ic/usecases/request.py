@@ -59,7 +59,7 @@ class TrainRequest:
     def __post_init__(self) -> None:
         if self.protocol is not None and self.protocol not in PROTOCOLS:
             raise UsageError(f"unknown protocol {self.protocol!r}; known: {', '.join(PROTOCOLS)}")
-        if self.seeds < 1 or self.seed < 0 or self.seed + self.seeds >= _SEEDS:
+        if self.seeds < 1 or self.seed < 0 or self.seed + self.seeds > _SEEDS:
             raise UsageError(
                 f"seeds are whole numbers from 0 below {_SEEDS}, and at least one; "
                 f"got {self.seeds} from {self.seed}"

@@ -13,8 +13,10 @@ from n3ic.options import parse_options
 from n3ic.runs.experiment import Result
 from n3ic.runs.folder import METRICS, MODEL, Run
 from n3ic.runs.plots import write_plots
+from n3ic.runs.preparation import Experiment
+from n3ic.runs.progress import TrainingProgress
 from n3ic.runs.report import metrics_of, summary_markdown
-from n3ic.runs.schedule import TrainingProgress, schedule, train_jobs
+from n3ic.runs.schedule import schedule, train_jobs
 from n3ic.usecases.base import UseCase, load_table, use_case
 from n3ic.usecases.request import TrainRequest, command_words
 from n3ic.util.files import new_directory, write_atomic
@@ -53,10 +55,17 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
     others = tuple(shape for shape in case.shapes(options) if shape != own)
     seed, *more_seeds = range(request.seed, request.seed + request.seeds)
     plan = schedule(tasks, [main, *further], [seed, *more_seeds], own, others)
-    with new_directory(target, replace=request.replace) as directory:
-        found = train_jobs(
-            plan, tasks, recipe, case.name, progress, jobs=request.jobs, dask=request.dask
+    experiments = {
+        task: Experiment(
+            rows,
+            recipe,
+            name=f"{case.name}-{task}" if task else case.name,
+            positive=_positive(case, rows),
         )
+        for task, rows in tasks.items()
+    }
+    with new_directory(target, replace=request.replace) as directory:
+        found = train_jobs(plan, experiments, progress, jobs=request.jobs, dask=request.dask)
         every: dict[str, dict[str, Result]] = {
             which: {task: found[task, which, seed][own] for task in tasks}
             for which in (main, *further)
@@ -66,7 +75,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
             shape: {task: found[task, main, seed][shape] for task in tasks} for shape in others
         }
         repeated = [{task: found[task, main, s][own] for task in tasks} for s in more_seeds]
-        metrics = metrics_of(case.name, case.group, table, recipe, main, seed, every, repeated)
+        metrics = metrics_of(case.name, case.group, table, seed, every, repeated)
         models = _write_models(directory, results)
         write_atomic(
             directory / "options.json",
@@ -111,6 +120,22 @@ def _protocols(
             f"protocol {main!r} is not possible with {table.name}; it allows {', '.join(allowed)}"
         )
     return [main, *(p for p in allowed if p != main)]
+
+
+def _positive(case: UseCase, table: FlowTable) -> int | None:
+    """Index of the class whose detection is counted, where the use case names one.
+
+    Raises:
+        DataError: the table has no such class.
+    """
+    if not case.positive:
+        return None
+    if case.positive not in table.classes:
+        raise DataError(
+            f"{case.name} detects the class {case.positive!r}, which {table.name} does not have; "
+            f"its classes are {', '.join(table.classes)}"
+        )
+    return table.classes.index(case.positive)
 
 
 def _target(out: str | Path | None, name: str, replace: bool) -> Path:

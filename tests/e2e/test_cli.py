@@ -116,7 +116,9 @@ def test_every_training_option_is_reached_and_the_command_repeats_the_run(flows,
         "train", "anomaly", "--data", flows, "--epochs", 2, "--encoding", "quantile", "--bits", 64,
         "--ste", "clip", "--no-batch-norm", "--loss", "squared_hinge", "--dropout", 0.1,
         "--optimizer", "sgd", "--learning-rate", 0.02, "--schedule", "constant",
-        "--batch-size", 64, "--patience", 5, "--features", 9, "--hidden", "8", "--out", "a",
+        "--batch-size", 64, "--patience", 5, "--features", 9, "--hidden", "8", "--no-output-bias",
+        "--label-smoothing", 0.1, "--class-weight", "balanced", "--polish", 1, "--distill", 0.25,
+        "--columns", "ct_*,sbytes,dbytes", "--out", "a",
         cwd=tmp_path,
     )  # fmt: skip
     options = json.loads((tmp_path / "a" / "options.json").read_text())

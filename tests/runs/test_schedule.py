@@ -8,7 +8,9 @@ import pytest
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.datasets.ns3_tomography.table import queue_tables
 from n3ic.errors import DataError, UsageError
-from n3ic.runs.schedule import Job, TrainingProgress, schedule, train_jobs
+from n3ic.runs.preparation import Experiment
+from n3ic.runs.progress import TrainingProgress
+from n3ic.runs.schedule import Job, schedule, train_jobs
 from n3ic.training.recipe import Recipe, Training
 from n3ic.usecases import training as usecase_training
 from n3ic.usecases.base import UseCase
@@ -34,15 +36,16 @@ def test_a_single_network_has_its_baselines_under_every_protocol():
     assert [unit.with_baselines for unit in plan] == [True, True]
 
 
-def tables():
-    return queue_tables(DATASET.load().rows(np.arange(2000)), "0,1")
+def experiments():
+    tables = queue_tables(DATASET.load().rows(np.arange(2000)), "0,1")
+    return {queue: Experiment(table, QUICK, name="x") for queue, table in tables.items()}
 
 
 def test_what_is_told_counts_every_network():
     told = []
     watch = TrainingProgress(begin=lambda text, n: told.append(n), task=told.append)
-    plan = schedule(tables(), ("time",), [0], (8,), ((4,),))
-    found = train_jobs(plan, tables(), QUICK, "x", watch, jobs=1, dask=None)
+    plan = schedule(experiments(), ("time",), [0], (8,), ((4,),))
+    found = train_jobs(plan, experiments(), watch, jobs=1, dask=None)
     assert told[0] == 4
     assert sorted(told[1:]) == ["tor0_server0"] * 2 + ["tor1_agg0"] * 2
     assert {key: tuple(r) for key, r in found.items()} == {
@@ -53,9 +56,8 @@ def test_what_is_told_counts_every_network():
 
 def test_an_error_names_the_network():
     plan = [Job("tor0_server0", "partition", 0, ((8,),), False)]
-    two = tables()
     with pytest.raises(DataError, match=r"^tor0_server0: .*partition"):
-        train_jobs(plan, two, QUICK, "x", TrainingProgress(), jobs=1, dask=None)
+        train_jobs(plan, experiments(), TrainingProgress(), jobs=1, dask=None)
 
 
 def test_several_networks_want_a_word_for_one(monkeypatch, tmp_path):

@@ -54,7 +54,9 @@ def test_what_no_command_line_can_say_has_no_command():
     assert words(TrainRequest("tomography", table=table)) is None
 
 
-@pytest.mark.parametrize("seeds", [{"seed": -1}, {"seed": 2**32}, {"seeds": 0}])
+@pytest.mark.parametrize(
+    "seeds", [{"seed": -1}, {"seed": 2**32}, {"seed": 2**32 - 1, "seeds": 2}, {"seeds": 0}]
+)
 def test_seeds_that_are_none_are_refused(seeds):
     with pytest.raises(UsageError, match="seeds"):
         TrainRequest("anomaly", **seeds)

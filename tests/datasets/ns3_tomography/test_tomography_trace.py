@@ -14,7 +14,7 @@ from n3ic.datasets.ns3_tomography import BUNDLED, DATASET, USECASE
 from n3ic.datasets.ns3_tomography import trace as traces
 from n3ic.datasets.ns3_tomography.table import load, queue_tables
 from n3ic.errors import DataError, N3icWarning, UsageError
-from n3ic.runs.experiment import choose_input
+from n3ic.training.input_choice import choose_input
 
 
 @pytest.fixture(scope="module")

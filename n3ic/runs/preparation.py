@@ -1,0 +1,179 @@
+"""Rows split and encoded, and what networks of every shape on them share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.split import Split, SplitProtocol, split, twins
+from n3ic.data.table import FlowTable
+from n3ic.errors import UsageError
+from n3ic.evaluation.metrics import Evaluation, evaluate
+from n3ic.model.bits import Bits
+from n3ic.model.inputs import UINT32_MAX, InputSpec
+from n3ic.runs.progress import StageCallback
+from n3ic.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    from n3ic.training.baselines import Prediction, Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """What decides a network and its figures.
+
+    Attributes:
+        table: labelled flows.
+        recipe: how bits are chosen and how the network is trained.
+        protocol: how the rows are split.
+        seed: of the split, the choice of bits, and the training.
+        name: the model's name.
+        positive: index of the class whose detection is counted (false positive rate, ROC); the
+            second of two classes where None, and the mean over more than two.
+        with_baselines: whether the baselines are trained, too.
+    """
+
+    table: FlowTable = field(repr=False)
+    recipe: Recipe
+    protocol: SplitProtocol = "random"
+    seed: int = 0
+    name: str = "model"
+    positive: int | None = None
+    with_baselines: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Rows split and encoded, and what networks of every shape on them share.
+
+    Attributes:
+        experiment: what was asked for.
+        parts: the split.
+        trees: boosted trees on the training rows; None where nothing needs them.
+        spec: the input bits.
+        feature_scores: chi-squared statistic of each candidate feature on the training rows.
+        bits: of all rows, bool of shape ``(rows, inputs)``.
+        train: rows to train on.
+        validation: rows to choose with.
+        test: rows to evaluate on once.
+        unseen: of each test row, whether no training row is equal to it: bool of shape ``(rows,)``.
+        teacher: class probabilities of the training rows from boosted trees; None where the
+            recipe distils from none.
+        baselines: figures of the baselines that have no shape.
+        baseline_scores: their scores on the test rows, of those that have scores.
+    """
+
+    experiment: Experiment
+    parts: Split
+    trees: HistGradientBoostingClassifier | None = field(repr=False)
+    spec: InputSpec
+    feature_scores: Mapping[str, float]
+    bits: Bits = field(repr=False)
+    train: Rows = field(repr=False)
+    validation: Rows = field(repr=False)
+    test: Rows = field(repr=False)
+    unseen: NDArray[np.bool_] = field(repr=False)
+    teacher: NDArray[np.float64] | None = field(repr=False)
+    baselines: Mapping[str, Evaluation]
+    baseline_scores: Mapping[str, NDArray[np.float64]] = field(repr=False)
+
+
+def prepare(
+    experiment: Experiment,
+    stage: StageCallback,
+    trees: HistGradientBoostingClassifier | None = None,
+) -> Prepared:
+    """Split a table, choose its input bits and train the baselines that have no shape.
+
+    Args:
+        experiment: what decides the network; of its training, only whether it distils, and for
+            ``weighted`` bits the hidden layers that they are for.
+        stage: called with a line about each step.
+        trees: boosted trees on the training rows of this split, where they are fitted already.
+
+    Raises:
+        DataError: the table cannot be split that way.
+        UsageError: the recipe does not fit the table, or its training rows have a single class.
+    """
+    from n3ic.training.baselines import Rows, class_probabilities, shapeless_baselines
+    from n3ic.training.input_bits import boosted_trees
+    from n3ic.training.input_choice import candidates, choose_input
+
+    table, recipe, seed = experiment.table, experiment.recipe, experiment.seed
+    parts = split(table, experiment.protocol, seed)
+    n_classes = len(table.classes)
+    absent = set(range(n_classes)) - set(table.label[parts.train].tolist())
+    if len(absent) > n_classes - 2:
+        raise UsageError(f"{table.name}: the training rows have fewer than two classes")
+    names = candidates(table, recipe)
+    choose_bits = recipe.encoding in ("boosted", "weighted") and not recipe.features
+    if trees is None and (experiment.with_baselines or recipe.training.distill or choose_bits):
+        stage("training boosted trees")
+        own = {n: table.features[n][parts.train] for n in names}
+        trees = boosted_trees(own, table.label[parts.train], seed=seed)
+    stage("choosing input bits")
+    spec, scores = choose_input(table.rows(parts.train), recipe, seed=seed, trees=trees)
+    bits = spec.encode(table.features)
+    columns = np.clip(table.matrix(names), 0, UINT32_MAX)
+
+    def rows(index: NDArray[np.int64]) -> Rows:
+        return Rows(bits[index], columns[index], table.label[index])
+
+    train_rows, test = rows(parts.train), rows(parts.test)
+    teacher = None
+    if trees is not None and recipe.training.distill:
+        teacher = class_probabilities(trees.predict_proba(train_rows.columns), trees, n_classes)
+    unseen = ~twins(table, parts.train, parts.test)
+    figures: dict[str, Evaluation] = {}
+    scores_of: dict[str, NDArray[np.float64]] = {}
+    if experiment.with_baselines and trees is not None:
+        for other in shapeless_baselines(train_rows, test, n_classes, seed, trees):
+            stage(f"baseline: {other.name}")
+            figures[other.name] = baseline_figures(experiment, other, test.label, unseen)
+            if other.scores is not None:
+                scores_of[other.name] = other.scores
+    return Prepared(
+        experiment=experiment,
+        parts=parts,
+        trees=trees,
+        spec=spec,
+        feature_scores=scores,
+        bits=bits,
+        train=train_rows,
+        validation=rows(parts.validation),
+        test=test,
+        unseen=unseen,
+        teacher=teacher,
+        baselines=figures,
+        baseline_scores=scores_of,
+    )
+
+
+def baseline_figures(
+    experiment: Experiment,
+    other: Prediction,
+    label: NDArray[np.int64],
+    unseen: NDArray[np.bool_],
+) -> Evaluation:
+    """Figures of a baseline on the test rows.
+
+    Args:
+        experiment: which class is counted.
+        other: the baseline's output.
+        label: true class indices of the test rows, shape ``(rows,)``.
+        unseen: test rows without a twin among the training rows.
+    """
+    return evaluate(
+        label,
+        other.predicted,
+        other.scores,
+        len(experiment.table.classes),
+        unseen=unseen,
+        positive=experiment.positive,
+    )

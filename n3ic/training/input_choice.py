@@ -1,0 +1,89 @@
+"""From a recipe and training rows to the network's input bits."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from n3ic.data.table import FlowTable
+from n3ic.errors import UsageError
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.training import input_bits
+from n3ic.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+
+def candidates(table: FlowTable, recipe: Recipe) -> tuple[str, ...]:
+    """The features that a recipe chooses from.
+
+    Raises:
+        UsageError: a column does not exist.
+    """
+    if not recipe.columns:
+        return table.usable
+    names: list[str] = []
+    for pattern in recipe.columns:
+        exact = pattern in table.features
+        found = [pattern] if exact else [n for n in table.features if fnmatchcase(n, pattern)]
+        if not found:
+            raise UsageError(f"{table.name} has no column {pattern}")
+        names += found
+    return tuple(dict.fromkeys(names))
+
+
+def choose_input(
+    table: FlowTable,
+    recipe: Recipe,
+    *,
+    seed: int = 0,
+    trees: HistGradientBoostingClassifier | None = None,
+) -> tuple[InputSpec, dict[str, float]]:
+    """Choose the input bits on a table of training rows.
+
+    Args:
+        table: training rows only.
+        recipe: which columns, how many features and bits, and how they are cut.
+        seed: of the boosted trees.
+        trees: boosted trees that are fitted to all of the recipe's columns already.
+
+    Returns:
+        The spec, and the chi-squared statistic of every candidate feature.
+
+    Raises:
+        UsageError: a column does not exist, or the budget cannot be met.
+    """
+    columns = {n: table.features[n] for n in candidates(table, recipe)}
+    catalogue = {f.name: f for f in table.catalogue}
+    scores = input_bits.chi2_scores(columns, table.label)
+    if recipe.features:
+        kept = input_bits.chi2_features(columns, table.label, recipe.features)
+        columns = {n: columns[n] for n in kept}
+        trees = None  # those saw columns that are gone
+    fields: tuple[Field, ...]
+    if recipe.encoding == "binary":
+        fields = input_bits.binary_fields(tuple(columns), recipe.field_bits, catalogue=catalogue)
+    elif recipe.encoding == "quantile":
+        fields = input_bits.quantile_fields(columns, recipe.bits, catalogue=catalogue)
+    elif recipe.encoding == "weighted":
+        fields = input_bits.weighted_fields(
+            columns,
+            table.label,
+            recipe.bits,
+            hidden=recipe.training.hidden,
+            seed=seed,
+            trees=trees,
+            catalogue=catalogue,
+        )
+    else:
+        fields = input_bits.boosted_fields(
+            columns, table.label, recipe.bits, seed=seed, trees=trees, catalogue=catalogue
+        )
+    spec = InputSpec(fields)
+    if spec.n_bits > recipe.bits:
+        raise UsageError(
+            f"{len(fields)} fields of {recipe.field_bits} bits are {spec.n_bits} bits, "
+            f"more than the budget of {recipe.bits}; take fewer features or more bits"
+        )
+    return spec, scores

@@ -1,0 +1,69 @@
+"""The class that a use case detects is the one that is counted, from training to the picture."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score, roc_curve
+
+from n3ic.datasets.ns3_tomography import DATASET
+from n3ic.datasets.ns3_tomography.table import queue_tables
+from n3ic.errors import DataError
+from n3ic.runs import plots
+from n3ic.training.recipe import Recipe, Training
+from n3ic.usecases import training
+from n3ic.usecases.base import UseCase
+from n3ic.usecases.request import TrainRequest
+
+RECIPE = Recipe("default", "", "quantile", 32, training=Training(hidden=(8,), epochs=1))
+
+
+@pytest.fixture(scope="module")
+def queue():
+    return queue_tables(DATASET.load().rows(np.arange(1500)), "0")["tor0_server0"]
+
+
+def run(table, detected, monkeypatch, out):
+    class Detector(UseCase):
+        name, summary = "detector", "finds a class"
+        dataset = default = "d"
+        recipes: ClassVar = {"default": RECIPE}
+        positive = detected
+
+    results = []
+    monkeypatch.setattr(training, "use_case", lambda name: Detector())
+    monkeypatch.setattr(training, "write_plots", lambda path, result, table: results.append(result))
+    made = training.train_use_case(TrainRequest("detector", table=table, out=out))
+    return made, results[0]
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_figures_and_roc_are_those_of_the_named_class(queue, index, monkeypatch, tmp_path):
+    name = queue.classes[index]
+    made, result = run(queue, name, monkeypatch, tmp_path / "run")
+    assert made.metrics["positive"] == name
+    assert f"detection of class {name}" in (tmp_path / "run" / "report.md").read_text()
+    truth = result.test_label == index
+    for which, scores in result.test_scores.items():
+        figures = made.metrics["test"] if which == "binary" else made.metrics["baselines"][which]
+        difference = scores[:, index] - scores[:, 1 - index]
+        assert figures["roc_auc"] == pytest.approx(roc_auc_score(truth, difference))
+        confusion = np.array(figures["confusion"])
+        expected = confusion[1 - index, index] / confusion[1 - index].sum()
+        assert figures["fpr"] == pytest.approx(expected)
+    figure = plots.roc_figure(result, result.positive, "t")
+    (line,) = [x for x in figure.axes[0].get_lines() if x.get_label() == "binary network"]
+    scores = result.test_scores["binary"]
+    fpr, tpr, _ = roc_curve(truth, scores[:, index] - scores[:, 1 - index])
+    assert np.allclose(line.get_xdata()[:-1], fpr) and np.allclose(line.get_ydata()[:-1], tpr)
+
+
+def test_without_a_name_it_is_the_second_class(queue, monkeypatch, tmp_path):
+    made, result = run(queue, "", monkeypatch, tmp_path / "run")
+    assert (made.metrics["positive"], result.positive) == (queue.classes[1], 1)
+
+
+def test_a_class_that_the_table_lacks_is_said(queue, monkeypatch, tmp_path):
+    with pytest.raises(DataError, match=r"detects the class 'flood', .* its classes are"):
+        run(queue, "flood", monkeypatch, tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
