@@ -104,6 +104,7 @@ def export(
     force: bool = False,
     replace: bool = False,
     verify: bool = True,
+    simplify: bool = True,
     **options: OptionValue,
 ) -> Exported:
     """Write a model for a target into a directory, whole or not at all, and check it.
@@ -115,6 +116,7 @@ def export(
         force: write a model that does not fit; the manifest says so.
         replace: replace an existing export directory.
         verify: run some vectors before the directory appears.
+        simplify: leave out what makes no difference to the scores; False keeps the shape.
         **options: the target's options, with underscores for dashes.
 
     Raises:
@@ -137,6 +139,7 @@ def export(
         force=force,
         replace=replace,
         verify=verify,
+        simplify=simplify,
         metrics=metrics,
     )
 

@@ -103,6 +103,14 @@ def export(
     check: Annotated[
         bool, typer.Option("--verify/--no-verify", help="Run some vectors before it is kept.")
     ] = True,
+    simplify: Annotated[
+        bool,
+        typer.Option(
+            "--simplify/--no-simplify",
+            help="Leave out neurons and input bits that make no difference to the scores; without, "
+            "weights of another training of the same shape can be loaded later.",
+        ),
+    ] = True,
     json: JsonFlag = False,
     given: Given = None,
 ) -> None:
@@ -123,7 +131,14 @@ def export(
         for item in export_plan(source, models, target, out, given or {}):
             progress(f"exporting for {item.target} {item.task}".rstrip())
             done.append(
-                export_item(item, force=force, replace=replace, verify=check, metrics=metrics)
+                export_item(
+                    item,
+                    force=force,
+                    replace=replace,
+                    verify=check,
+                    simplify=simplify,
+                    metrics=metrics,
+                )
             )
     written = [d for d in done if d.exported is not None]
     if json:

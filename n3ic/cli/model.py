@@ -28,6 +28,7 @@ def inspect(
 ) -> None:
     """Print a model's layers, bits and bytes."""
     from n3ic.model.network import BinaryModel
+    from n3ic.model.passes import analyse
     from n3ic.runs.folder import models_of
     from n3ic.runs.report import memory_of
 
@@ -42,6 +43,7 @@ def inspect(
                     "sha256": m.digest,
                     "memory": memory_of(m),
                     "provenance": dict(m.provenance),
+                    "passes": analyse(m).to_dict(),
                     "bits": [m.input.explain(i) for i in range(m.input.n_bits)] if bits else None,
                 }
                 for task, m in ((t, BinaryModel.load(p)) for t, p in found.items())
@@ -59,6 +61,7 @@ def inspect(
 def _summary(model: object, where: str) -> None:
     from n3ic.model.layers import HiddenLayer
     from n3ic.model.network import BinaryModel
+    from n3ic.model.passes import analyse
 
     assert isinstance(model, BinaryModel)  # noqa: S101
     rows = [
@@ -108,6 +111,8 @@ def _summary(model: object, where: str) -> None:
         f"weights {model.weight_bytes:,} B, thresholds and biases {model.threshold_bytes:,} B, "
         f"masks {model.mask_bytes:,} B, input cuts {model.input_bytes:,} B"
     )
+    for line in analyse(model).lines():
+        say(f"passes: {line}")
     for key, value in sorted(model.provenance.items()):
         say(f"{key}: {value}")
     say(f"sha256: {model.digest}")

@@ -14,6 +14,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.options import OptionValue
 from n3ic.targets.base import exporter
 from n3ic.targets.directory import Exported, export
+from n3ic.targets.report import exported_as
 from n3ic.util.names import path_component
 
 
@@ -43,7 +44,9 @@ class ExportOutcome:
         checked = self.exported.verification
         proof = "not verified" if checked is None else str(checked).partition(": ")[2]
         forced = "" if self.exported.fit.ok else " (does not fit, forced)"
-        return f"{name}: {self.exported.path}{forced}: {proof}"
+        network = self.exported.network
+        removed = f" as {network.model.shape_text}" if network.findings.removes else ""
+        return f"{name}: {self.exported.path}{removed}{forced}: {proof}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -54,6 +57,7 @@ class ExportOutcome:
         return out | {
             "path": str(self.exported.path),
             "fits": self.exported.fit.ok,
+            "exported": exported_as(self.exported.network),
             "verified": None if checked is None else checked.ok,
             "figures": [asdict(f) for f in self.exported.report.figures],
         }
@@ -101,6 +105,7 @@ def export_item(
     force: bool = False,
     replace: bool = False,
     verify: bool = True,
+    simplify: bool = True,
     metrics: Mapping[str, Any] | None = None,
 ) -> ExportOutcome:
     """Export one item; a refusal is kept, so that the others go on."""
@@ -113,6 +118,7 @@ def export_item(
             force=force,
             replace=replace,
             verify=verify,
+            simplify=simplify,
             metrics=_metrics_of(metrics, item.task),
         )
     except (ExportError, UsageError) as error:

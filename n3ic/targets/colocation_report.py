@@ -35,7 +35,7 @@ def set_summary(outcomes: Sequence[ExportOutcome]) -> dict[str, Any]:
         of_target = [o for o in outcomes if o.item.target == name]
         members = [
             Member(
-                o.item.model,
+                o.exported.network.model,
                 target.parse_options(o.item.options),
                 o.exported.fit,
                 o.exported.report,

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from n3ic.errors import (
     ExportError,
 )
+from n3ic.model.network import BinaryModel
+from n3ic.model.passes import Simplified, simplify, unchanged
 
 FORMAT = "n3ic-export"
 VERSION = 1
 MANIFEST = "manifest.json"
+MODEL = "model.n3ic"
 _MAX_MANIFEST_BYTES = 16 << 20
 
 
@@ -46,3 +50,17 @@ def read_manifest(directory: str | Path) -> dict[str, Any]:
     ):
         raise ExportError(f"{path}: the list of files is damaged")
     return data
+
+
+def exported_network(directory: str | Path, manifest: Mapping[str, Any]) -> Simplified:
+    """The network that an export's artefacts hold, and the trained one that it comes from.
+
+    Args:
+        directory: the export directory.
+        manifest: its manifest, from :func:`read_manifest`.
+
+    Raises:
+        ModelError: the model file is missing or damaged.
+    """
+    model = BinaryModel.load(Path(directory) / MODEL)
+    return simplify(model) if manifest.get("simplify") is True else unchanged(model)

@@ -10,6 +10,7 @@ from typing import Any
 
 from n3ic.errors import N3icWarning
 from n3ic.model.network import BinaryModel
+from n3ic.model.passes import Simplified
 from n3ic.targets.base import Exporter
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Report
@@ -48,20 +49,38 @@ def accuracy_of(metrics: Mapping[str, Any] | None, model: BinaryModel) -> dict[s
     return out | {f"data_{k}": data[k] for k in ("name", "synthetic") if k in data}
 
 
+def exported_as(network: Simplified) -> dict[str, Any] | None:
+    """What of a trained network was written: its shape, digest, input bits and what is gone.
+
+    None where it is written as it is. ``bits`` are
+    the input bits of the trained network, in the order of those that are written.
+    """
+    if not network.findings.removes:
+        return None
+    return {
+        "shape": list(network.model.shape),
+        "sha256": network.model.digest,
+        "bits": list(network.kept),
+        "removed": network.findings.to_dict(),
+    }
+
+
 def write_report(
     directory: Path,
     tool: Exporter,
-    model: BinaryModel,
+    network: Simplified,
     fit: Fit,
     report: Report,
     metrics: Mapping[str, Any] | None,
 ) -> None:
     """Write ``report.json`` and ``report.md`` into an export directory."""
+    model = network.source
     accuracy = accuracy_of(metrics, model)
     data = {
         "target": tool.name,
         "device": tool.device.name,
         "model": {"name": model.name, "shape": list(model.shape), "sha256": model.digest},
+        "exported": exported_as(network),
         "accuracy": accuracy,
         "placements": [asdict(p) for p in fit.placements],
         "problems": [asdict(p) for p in fit.problems],
@@ -76,6 +95,10 @@ def write_report(
             for k, v in accuracy.items()
         )
         lines += [f"Accuracy of the run that it comes from: {shown}.", ""]
+    if network.findings.removes:
+        lines += [f"## Exported as {network.model.shape_text}", ""]
+        lines += [f"- {_md(line)}" for line in network.findings.lines()]
+        lines.append("")
     lines += [f"**Does not fit:** {_md(str(p))}" for p in fit.problems]
     if fit.placements:
         lines += ["## What lies where", "", "| part | memory | bytes |", "|---|---|---:|"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from n3ic.options import Options, OptionValue
 from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.figures import Figure
-from n3ic.targets.manifest import read_manifest
+from n3ic.targets.manifest import exported_network, read_manifest
 from n3ic.util.files import sha256_file, write_atomic
 from n3ic.util.json_text import json_text
 
@@ -110,20 +110,22 @@ def verify_directory(
         {k: v for k, v in manifest["options"].items() if k in known} | dict(options or {}),
         verify=True,
     )
-    model = BinaryModel.load(path / "model.n3ic")
+    network = exported_network(path, manifest)
+    source, model = network.source, network.model
     failures = list(_changed(path, manifest))
-    if model.digest != manifest["model"]["sha256"]:
+    if source.digest != manifest["model"]["sha256"]:
         failures.append("model.n3ic is not the model that was exported")
     count = tool.vectors if vectors is None else vectors
-    words = verification_vectors(model, count, seed)
+    words = verification_vectors(source, count, seed)
     generated = len(words)
     encoded = 0
     real = 0
     if rows is not None:
-        wanted = {name: np.asarray(rows[name]) for name in model.input.features if name in rows}
-        reference = model.encode(wanted)
+        wanted = {name: np.asarray(rows[name]) for name in source.input.features if name in rows}
+        reference = source.encode(wanted)
         real = len(reference)
         words = np.concatenate([words, reference])
+    inputs = network.inputs(words)
     decoded: list[str] = []
     try:
         for found in tool.decode(path, model, parsed):
@@ -132,11 +134,15 @@ def verify_directory(
             if wrong:
                 failures.append(wrong)
         if rows is not None:
-            failure, encoded = _check_encoding(tool, path, model, parsed, wanted, reference)
+            expected = network.inputs(reference)
+            failure, encoded = _check_encoding(tool, path, model, parsed, wanted, expected)
             if failure:
                 failures.append(failure)
-        outcome = tool.run(path, model, parsed, words)
-        difference = first_difference(model, outcome.inference, words)
+        outcome = tool.run(path, model, parsed, inputs)
+        difference = first_difference(model, outcome.inference, inputs)
+        if difference is None and model is not source:
+            # The trained network has the last word; its hidden neurons are others.
+            difference = first_difference(source, replace(outcome.inference, hidden=()), words)
         if difference is not None:
             failures.append(str(difference))
         result = Verification(

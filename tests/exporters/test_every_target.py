@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from n3ic import plugins
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
+from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
+from n3ic.targets.base import exporter
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_directory
 
@@ -40,8 +42,8 @@ def tied(model: BinaryModel) -> BinaryModel:
     return BinaryModel(model.input, model.hidden, output, model.classes, "tied")
 
 
-def assert_equal(model, target, folder, vectors=60):
-    done = export(model, target, folder, verify=False, force=True)
+def assert_equal(model, target, folder, vectors=60, *, simplify=False):
+    done = export(model, target, folder, verify=False, force=True, simplify=simplify)
     result = verify_directory(done.path, vectors=vectors)
     if result.missing:
         pytest.skip(result.missing)
@@ -78,6 +80,60 @@ def test_the_edges_score_the_same(target, tmp_path):
         hidden = HiddenLayer(base.hidden[0].weights, thresholds=np.array([threshold]))
         model = BinaryModel(base.input, (hidden,), base.output, base.classes)
         assert_equal(model, target, tmp_path / f"threshold{threshold}")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_makes_no_difference_is_left_out(target, tmp_path):
+    """Constant and equal neurons are not written, and the trained network's scores stay."""
+    base = random_model((40, 9, 5, 2), np.random.default_rng(7), extremes=False)
+    weights, thresholds = base.hidden[0].weights.copy(), base.hidden[0].thresholds.copy()
+    thresholds[:2] = 0, 41
+    weights[4], thresholds[4] = ~weights[3], 41 - thresholds[3]
+    hidden = (HiddenLayer(weights, thresholds=thresholds), base.hidden[1])
+    model = BinaryModel(base.input, hidden, base.output, base.classes)
+    shape = simplify(model).model.shape
+    assert shape[1] in (5, 6, 7)
+    assert_equal(model, target, tmp_path / "out", simplify=True)
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["exported"]["shape"] == list(shape)
+    assert manifest["model"] == {"name": "model", "sha256": model.digest, "shape": [40, 9, 5, 2]}
+    assert "2 constant neurons removed" in (tmp_path / "out" / "report.md").read_text()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_features_that_nothing_reads_are_not_asked_for(target, tmp_path):
+    from n3ic.model.inputs import Field, InputSpec
+
+    rng = np.random.default_rng(8)
+    spec = InputSpec(
+        (
+            Field.thermometer("size", range(5, 25)),
+            Field.thermometer("idle", range(5, 15)),
+            Field.binary("ports", 8),
+        )
+    )
+    base = random_model((38, 6, 2), rng, density=0.9, extremes=False)
+    mask = base.hidden[0].mask.copy()
+    mask[:, [3, *range(20, 30)]] = False
+    hidden = HiddenLayer(base.hidden[0].weights, mask=mask, thresholds=np.full(6, 12))
+    model = BinaryModel(spec, (hidden,), base.output, base.classes)
+    done = export(model, target, tmp_path / "out", verify=False, force=True)
+    assert done.network.model.input.features == ("size", "ports")
+    assert done.network.model.input.n_bits == 27
+    assert "no longer read: idle" in (done.path / "report.md").read_text()
+    rows = {name: rng.integers(0, 300, 50) for name in spec.features}
+    result = verify_directory(done.path, vectors=40, rows=rows)
+    if result.missing:
+        pytest.skip(result.missing)
+    assert result.ok, str(result)
+    options = {o.name: o for o in exporter(target).options}
+    if "input-stage" in options:
+        done = export(
+            model, target, tmp_path / "stage", verify=False, options={"input-stage": "features"}
+        )
+        result = verify_directory(done.path, vectors=40, rows=rows)
+        assert result.ok, str(result)
+        assert result.encoded == 50
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -206,7 +206,7 @@ def test_memories_are_added_up_and_compared_with_their_sizes():
 
 
 def test_what_does_not_fit_alone_does_not_fit_together(tmp_path):
-    model = random_model((64, 128, 2), np.random.default_rng(0))
+    model = random_model((64, 128, 2), np.random.default_rng(0), extremes=False)
     outcomes = [
         export_item(
             ExportItem(model, task, "p4-netfpga", tmp_path / task, {}), verify=False, force=True
@@ -220,7 +220,10 @@ def test_what_does_not_fit_alone_does_not_fit_together(tmp_path):
 
 
 def test_refusals_of_one_reason_are_one_line(tmp_path):
-    models = {str(i): random_model((64, 128, 2), np.random.default_rng(i)) for i in range(3)}
+    models = {
+        str(i): random_model((64, 128, 2), np.random.default_rng(i), extremes=False)
+        for i in range(3)
+    }
     outcomes = [
         export_item(ExportItem(m, task, "p4-netfpga", tmp_path / task, {}), verify=False)
         for task, m in models.items()

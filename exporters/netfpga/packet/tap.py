@@ -23,8 +23,7 @@ from typing import Self
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.tools import simulate
-from n3ic.model.network import BinaryModel
-from n3ic.targets.manifest import read_manifest
+from n3ic.targets.manifest import exported_network, read_manifest
 
 TUN = Path("/dev/net/tun")
 _TUNSETIFF = 0x400454CA  # linux/if_tun.h
@@ -258,7 +257,7 @@ def build(directory: Path, work: Path) -> Path:
         raise UsageError(f"{directory} is an export for {manifest['target']}, not for netfpga")
     if manifest["options"].get("input") == "side":
         raise UsageError(f"{directory} takes inputs from a side channel, which a TAP device lacks")
-    core = Core.load(directory, BinaryModel.load(directory / "model.n3ic"))
+    core = Core.load(directory, exported_network(directory, manifest).model)
     flags = "-O1" + (" -DN3IC_WRITE_PORT" if core.write_port else "")
     command = [
         "verilator", "--cc", "--exe", "--build", "-O3", "-Wno-fatal", "-Wno-lint",

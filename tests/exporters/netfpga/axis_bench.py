@@ -16,12 +16,11 @@ from n3ic.exporters.netfpga import EXPORTER, sequential
 from n3ic.exporters.netfpga.exporter import _plan
 from n3ic.exporters.netfpga.packet.wrapper import packet_format
 from n3ic.model.bits import Words, pack, unpack
-from n3ic.model.network import BinaryModel
-from n3ic.targets.manifest import read_manifest
+from n3ic.targets.manifest import exported_network, read_manifest
 
 DIRECTORY = Path(os.environ["N3IC_EXPORT"])
 OTHER = Path(os.environ["N3IC_OTHER"])
-MODEL = BinaryModel.load(DIRECTORY / "model.n3ic")
+MODEL = exported_network(DIRECTORY, read_manifest(DIRECTORY)).model
 OPTIONS = EXPORTER.parse_options(read_manifest(DIRECTORY)["options"])
 FORM = packet_format(MODEL, OPTIONS)
 SIDE = OPTIONS["input"] == "side"
@@ -223,7 +222,7 @@ async def weights_change_in_mid_stream(dut):
     """Every answer is wholly the old model's or wholly the new one's, with one switch."""
     rng = random.Random(5)
     source, sink, side = await start(dut, rng, True)
-    other = BinaryModel.load(OTHER / "model.n3ic")
+    other = exported_network(OTHER, read_manifest(OTHER)).model
     packets = [packet(rng, 0) for _ in range(120)]
     for data, asked in packets:
         await ask(source, side, data, asked)
