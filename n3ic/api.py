@@ -14,6 +14,7 @@ from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import OptionValue
 
 if TYPE_CHECKING:
+    from n3ic.evaluation.metrics import Evaluation
     from n3ic.runs.folder import Run
     from n3ic.runs.progress import TrainingProgress
     from n3ic.targets.directory import Exported
@@ -94,6 +95,28 @@ def predict(
     else:
         features = read_features(flows, network, dataset)
     return predict_words(network, network.encode(features))
+
+
+def evaluate(
+    model: str | Path, flows: str | Path | None = None, *, dataset: str | None = None
+) -> dict[str, Evaluation]:
+    """Figures of merit on labelled flows: accuracy, macro F1, false positive rate, ROC AUC.
+
+    Args:
+        model: a run folder or a model file.
+        flows: files of labelled flows; the data set's embedded sample where None.
+        dataset: the data set that reads them; the one that the network was trained on where None.
+
+    Returns:
+        Figures by network; under an empty name for a single one.
+
+    Raises:
+        UsageError: no data set reads the flows.
+        DataError: the flows cannot be read, or their classes are not the network's.
+    """
+    from n3ic.usecases.evaluation import evaluate_flows
+
+    return evaluate_flows(model, flows, dataset=dataset)
 
 
 def export(

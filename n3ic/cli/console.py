@@ -23,18 +23,29 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(text: str) -> None:
-    """A line of the result."""
-    sys.stdout.write(text + "\n")
+    """A line of the result, or several."""
+    sys.stdout.write(visible(text) + "\n")
 
 
 def note(text: str) -> None:
     """A line beside the result."""
-    sys.stderr.write(f"n3ic: {text}\n")
+    sys.stderr.write(f"n3ic: {visible(text)}\n")
 
 
 def fail(text: str) -> None:
     """The line that tells why a command failed."""
-    sys.stderr.write(f"n3ic: error: {text}\n")
+    sys.stderr.write(f"n3ic: error: {' '.join(visible(text).split())}\n")
+
+
+def visible(text: str) -> str:
+    """Text without control characters: names from files must not move a terminal's cursor.
+
+    Line ends and tabs stay; other characters that are not printable are shown as escapes.
+    """
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
 
 
 def list_options(options: Sequence[Option]) -> None:
@@ -55,11 +66,11 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    out = Table(title=Text(title), title_justify="left", title_style="bold")
+    out = Table(title=Text(visible(title)), title_justify="left", title_style="bold")
     for i, name in enumerate(columns):
         out.add_column(name, justify="left" if i < left else "right", overflow="fold")
     for row in rows:
-        out.add_row(*(Text(cell) for cell in row))
+        out.add_row(*(Text(visible(cell)) for cell in row))
     screen = console()
     if not screen.is_terminal:
         screen.width = 160

@@ -65,6 +65,7 @@ def main() -> None:
     warnings.simplefilter("always", N3icWarning)
     try:
         code = command_line(sys.argv[1:])(standalone_mode=False)
+        sys.stdout.flush()  # a full disk shows here, not while Python ends
     except N3icError as error:
         fail(str(error))
         sys.exit(error.exit_code)
@@ -75,13 +76,17 @@ def main() -> None:
         extra = _EXTRAS[library]
         fail(f"this needs {library}, which is not installed: pip install 'n3ic[{extra}]'")
         sys.exit(MissingDependencyError.exit_code)
+    except BrokenPipeError:
+        # the reader of our output went away: as other Unix tools do, end quietly
+        _drop_output()
+        sys.exit(128 + 13)
+    except OSError as error:  # BrokenPipeError aside: a full disk, a folder without rights
+        fail(f"{error.filename or 'output'}: {error.strerror or error}")
+        _drop_output()
+        sys.exit(N3icError.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         fail(_STOPPED)
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        # the reader of our output went away: as other Unix tools do, end quietly
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + 13)
     except typer.TyperException as error:
         message = error.format_message()
         if message:  # without a command, the help has been printed and there is none
@@ -90,6 +95,11 @@ def main() -> None:
     if code == INTERRUPTED:  # Typer turns Ctrl-C into this code
         fail(_STOPPED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _drop_output() -> None:
+    """Let what is still to be written to a broken output go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_warning(

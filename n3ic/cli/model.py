@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from n3ic.cli.console import note, print_json, say, table
+from n3ic.cli.console import note, percent, print_json, say, table, working
 from n3ic.errors import N3icError, UsageError
 
 
@@ -17,6 +17,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("inspect")(inspect)
     app.command("predict")(predict)
+    app.command("evaluate")(evaluate)
     app.command("replay")(replay)
     app.command("import")(import_model)
 
@@ -187,6 +188,62 @@ def predict(
     note(f"wrote {len(result.classes):,} rows to {out}")
 
 
+def evaluate(
+    source: Annotated[
+        Path | None,
+        typer.Argument(metavar="FLOWS", help="Labelled flows; the embedded sample without it."),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="Model file or run; the newest run without it.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Data set that reads the flows; the network's own.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Evaluate a network on labelled flows: accuracy, macro F1, FPR, ROC AUC, confusion."""
+    import n3ic
+    from n3ic.runs.folder import METRICS, load_metrics, models_of, newest_run
+
+    if model is None:
+        model = newest_run()
+        note(f"model: {model}")
+    with working("evaluating"):
+        found = n3ic.evaluate(model, source, dataset=dataset)
+    run = load_metrics(model) if (model / METRICS).is_file() else {}
+    baselines: dict[str, Any] = run.get("baselines", {})
+    if json:
+        figures = {task: e.to_dict() for task, e in found.items()}
+        print_json({"networks": figures, "baselines_on_the_runs_test_rows": baselines})
+        return
+    keys = ("accuracy", "macro_f1", "fpr", "roc_auc")
+    rows = [
+        [task or "binary network", f"{e.rows:,}", *(percent(getattr(e, key)) for key in keys)]
+        for task, e in found.items()
+    ]
+    rows += [
+        [
+            f"{name.replace('_', ' ')}, on the run's test rows",
+            "",
+            *(percent(m.get(k)) for k in keys),
+        ]
+        for name, m in baselines.items()
+    ]
+    where = str(source or "embedded sample")
+    table(f"{model} on {where}", ["", "rows", "accuracy", "macro F1", "FPR", "ROC AUC"], rows)
+    if len(found) == 1:
+        (figures_of,) = found.values()
+        classes = n3ic.load(next(iter(models_of(model).values()))).classes
+        table(
+            "confusion: rows per true and predicted class",
+            ["true", *classes],
+            [
+                [c, *(f"{n:,}" for n in r)]
+                for c, r in zip(classes, figures_of.confusion, strict=True)
+            ],
+        )
+
+
 def replay(
     data: Annotated[
         Path | None, typer.Argument(help="Recorded data; the embedded default without it.")
@@ -196,12 +253,15 @@ def replay(
         "replay.png"
     ),
     last: Annotated[int | None, typer.Option(help="Only so many rows from the end.", min=1)] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
 ) -> None:
     """Run a run's networks over recorded data and draw what they say over time."""
     from n3ic.model.network import BinaryModel
     from n3ic.runs.folder import load_metrics, models_of, newest_run
     from n3ic.usecases.base import use_case
+    from n3ic.util.files import free_path
 
+    free_path(out, replace)
     if model is None:
         model = newest_run()
         note(f"run: {model}")

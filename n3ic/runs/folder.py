@@ -13,6 +13,7 @@ from n3ic.model.network import BinaryModel
 
 METRICS = "metrics.json"
 MODEL = "model.n3ic"
+OPTIONS = "options.json"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic import plugins
-from n3ic.errors import ExportError, N3icError, UsageError
+from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError
 from n3ic.model.network import BinaryModel
 from n3ic.options import OptionValue
 from n3ic.targets.base import exporter
@@ -76,7 +76,7 @@ def export_plan(
         UsageError: an unknown target, or an option that no target knows.
     """
     targets = plugins.names("n3ic.exporters") if target == "all" else (target,)
-    known = {t: {o.name for o in exporter(t).options} for t in targets}
+    known = {t: _option_names(t, alone=target != "all") for t in targets}
     for name in options:
         if not any(name in names for names in known.values()):
             if target == "all":
@@ -97,6 +97,16 @@ def export_plan(
             folder = base / path_component(task) if len(models) > 1 else base
             plan.append(ExportItem(model, task, t, folder, own))
     return plan
+
+
+def _option_names(target: str, *, alone: bool) -> set[str]:
+    """Names of a target's options; one among all whose library is missing has none."""
+    try:
+        return {option.name for option in exporter(target).options}
+    except MissingDependencyError:
+        if alone:
+            raise
+        return set()
 
 
 def export_item(
@@ -121,7 +131,7 @@ def export_item(
             simplify=simplify,
             metrics=_metrics_of(metrics, item.task),
         )
-    except (ExportError, UsageError) as error:
+    except (ExportError, MissingDependencyError, UsageError) as error:
         return ExportOutcome(item, None, error)
     return ExportOutcome(item, done, None)
 

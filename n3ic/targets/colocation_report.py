@@ -31,12 +31,11 @@ def set_summary(outcomes: Sequence[ExportOutcome]) -> dict[str, Any]:
     """
     out: dict[str, Any] = {}
     for name in dict.fromkeys(o.item.target for o in outcomes):
-        target = exporter(name)
         of_target = [o for o in outcomes if o.item.target == name]
         members = [
             Member(
                 o.exported.network.model,
-                target.parse_options(o.item.options),
+                exporter(name).parse_options(o.item.options),
                 o.exported.fit,
                 o.exported.report,
             )
@@ -46,7 +45,7 @@ def set_summary(outcomes: Sequence[ExportOutcome]) -> dict[str, Any]:
         out[name] = {
             "networks": len(members),
             "refused": dict(Counter(str(o.error) for o in of_target if o.error is not None)),
-            "together": _together(target, members) if members else None,
+            "together": _together(exporter(name), members) if members else None,
         }
     return out
 

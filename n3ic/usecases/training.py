@@ -11,7 +11,7 @@ from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
 from n3ic.options import parse_options
 from n3ic.runs.experiment import Result
-from n3ic.runs.folder import METRICS, MODEL, Run
+from n3ic.runs.folder import METRICS, MODEL, OPTIONS, Run
 from n3ic.runs.plots import write_plots
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
@@ -78,7 +78,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         metrics = metrics_of(case.name, case.group, table, seed, every, repeated)
         models = _write_models(directory, results)
         write_atomic(
-            directory / "options.json",
+            directory / OPTIONS,
             json_text(
                 {
                     "command": command_words(request, case, recipe, options, main),

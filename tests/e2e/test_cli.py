@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -352,6 +353,43 @@ def test_what_may_be_typed_is_listed(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_evaluate_gives_the_figures_of_the_network(place, flows):
+    from n3ic import plugins
+
+    found = json.loads(n3ic("evaluate", "--json", flows, cwd=place).stdout)
+    model = BinaryModel.load(place / "runs" / "anomaly" / "model.n3ic")
+    table = plugins.load("n3ic.datasets", "unsw-nb15-synthetic").load(flows)
+    classes = model.infer(model.encode(table.features)).classes
+    figures = found["networks"][""]
+    assert figures["rows"] == len(table) == 3000
+    assert figures["accuracy"] == pytest.approx((classes == table.label).mean())
+    assert figures["confusion"][1][1] == int((classes[table.label == 1] == 1).sum())
+    assert found["baselines_on_the_runs_test_rows"]["float_mlp"]["accuracy"] > 0.5
+    shown = n3ic("evaluate", flows, cwd=place).stdout
+    assert "confusion" in shown
+    assert "on the run's test rows" in shown
+    refused = n3ic("evaluate", flows, "--dataset", "ns3-tomography", cwd=place, expect=1)
+    assert "not a tomography trace" in refused.stderr
+
+
+def test_names_from_files_do_not_reach_the_terminal_as_control_characters(tmp_path):
+    model = random_model((32, 4, 2), np.random.default_rng(0))
+    hostile = replace(model, name="a\x1b[2Jb", provenance={"data": "x\x07\ry"})
+    hostile.save(tmp_path / "m.n3ic")
+    shown = n3ic("inspect", "m.n3ic", cwd=tmp_path).stdout
+    assert "\\x1b[2J" in shown
+    assert not set("\x1b\x07\r") & set(shown)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_a_full_disk_is_one_line(place):
+    words = [*N3IC, "data", "show", "unsw-nb15"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, cwd=place)
+    assert done.returncode == 1
+    assert done.stderr == "n3ic: error: output: No space left on device\n"
+
+
 @pytest.mark.parametrize(
     ("words", "options"),
     [
@@ -428,6 +466,12 @@ def test_a_nic_host_needs_neither_pytorch_nor_pandas(place, tmp_path):
             "export", "-t", target, "--model", "m.n3ic", "--out", target, cwd=work, env=environment
         )
         n3ic("verify", target, "--vectors", 50, cwd=work, env=environment)
+    every = ["export", "-t", "all", "--model", "m.n3ic", "--out", "all"]
+    done = n3ic(*every, cwd=work, env=environment)
+    assert {p.name for p in (work / "all").iterdir()} == {
+        "host", "netfpga", "nfp", "p4", "p4-netfpga",
+    }  # fmt: skip
+    assert "pip install 'n3ic[onnx]'" in done.stdout
     done = n3ic("train", "anomaly", cwd=work, env=environment, expect=4)
     assert "pip install 'n3ic[train]'" in done.stderr
     assert not list(Path(work).glob("runs/*"))

@@ -1,0 +1,95 @@
+"""Evaluating the networks of a run, or one model, on labelled flows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from n3ic import plugins
+from n3ic.data.dataset import data_set
+from n3ic.data.table import FlowTable
+from n3ic.errors import DataError, UsageError
+from n3ic.evaluation.metrics import Evaluation, evaluate
+from n3ic.kernel.prediction import predict
+from n3ic.model.network import BinaryModel
+from n3ic.options import parse_options
+from n3ic.runs.folder import OPTIONS, load_metrics, models_of
+from n3ic.usecases.base import UseCase, use_case
+
+
+def evaluate_flows(
+    model: str | Path, data: str | Path | None, *, dataset: str | None = None
+) -> dict[str, Evaluation]:
+    """Figures of merit of every network of a run, or of a model file, on labelled flows.
+
+    Args:
+        model: a run folder or a model file.
+        data: files of labelled flows; the data set's embedded sample where None.
+        dataset: the data set that reads them; the one that the network was trained on where None.
+
+    Returns:
+        Figures by task; under an empty name for a single network.
+
+    Raises:
+        UsageError: the data set is not known, or the flows have no table for a network.
+        DataError: the flows cannot be read, or their classes are not the network's.
+        ModelError: a model is damaged, or a feature is missing.
+    """
+    networks = {task: BinaryModel.load(path) for task, path in models_of(model).items()}
+    first = next(iter(networks.values()))
+    name = dataset or first.provenance.get("data", "")
+    if name not in plugins.names("n3ic.datasets"):
+        raise UsageError(
+            f"{model}: trained on {name or 'unknown data'}, which no data set here reads; "
+            "name one with --dataset"
+        )
+    table = data_set(name).load(data)
+    case = _use_case(Path(model))
+    tables = _tables(Path(model), case, table)
+    absent = [task for task in networks if task not in tables]
+    if absent:
+        raise UsageError(f"{data}: no rows for the network {absent[0]!r} in these flows")
+    return {
+        task: _evaluate(network, tables[task], case.positive if case else "")
+        for task, network in networks.items()
+    }
+
+
+def _use_case(source: Path) -> UseCase | None:
+    """The use case of a run folder; None for a model file, or where it is not installed."""
+    if not source.is_dir():
+        return None
+    name = str(load_metrics(source).get("use_case", ""))
+    return use_case(name) if name in plugins.names("n3ic.usecases") else None
+
+
+def _tables(source: Path, case: UseCase | None, table: FlowTable) -> Mapping[str, FlowTable]:
+    if case is None:
+        return {"": table}
+    try:
+        recorded = json.loads((source / OPTIONS).read_bytes())["options"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UsageError(f"{source / OPTIONS} does not say the run's options: {error}") from error
+    return case.tasks(table, parse_options(case.options, recorded, case.name))
+
+
+def _evaluate(network: BinaryModel, table: FlowTable, positive: str) -> Evaluation:
+    unknown = [c for c in table.classes if c not in network.classes]
+    if unknown:
+        raise DataError(
+            f"{table.name}: class {unknown[0]!r} is none of the network's: "
+            f"{', '.join(network.classes)}"
+        )
+    label = np.array([network.classes.index(c) for c in table.classes])[table.label]
+    found = predict(network, network.encode(table.features))
+    index = network.classes.index(positive) if positive in network.classes else 1
+    return evaluate(
+        label.astype(np.int64),
+        found.classes,
+        found.scores.astype(np.float64),
+        len(network.classes),
+        positive=index,
+    )
