@@ -85,7 +85,7 @@ def _evaluate(network: BinaryModel, table: FlowTable, positive: str) -> Evaluati
         )
     label = np.array([network.classes.index(c) for c in table.classes])[table.label]
     found = predict(network, network.encode(table.features))
-    index = network.classes.index(positive) if positive in network.classes else 1
+    index = network.classes.index(positive) if positive in network.classes else None
     return evaluate(
         label.astype(np.int64),
         found.classes,
