@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from n3ic.errors import VerifyError
 from n3ic.model.network import BinaryModel
 
 FILE = "core.json"
+MAX_WIDTH = 1 << 24
+SOURCE = re.compile(r"(rtl/)?[A-Za-z0-9_]+\.v")
 SHARED_RTL = Path(__file__).resolve().parent / "rtl"  # of the executors and the packet path
 
 
@@ -35,6 +38,7 @@ class Core:
         wr_aw: address bits of the write port.
         wr_dw: data bits of the write port.
         sources: Verilog files, relative to the export directory.
+        update: what an update must have been made for; empty without a write port.
     """
 
     style: str
@@ -47,6 +51,7 @@ class Core:
     wr_aw: int
     wr_dw: int
     sources: tuple[str, ...]
+    update: str = ""
 
     def save(self, directory: Path) -> None:
         """Write it into an export directory."""
@@ -54,8 +59,12 @@ class Core:
         (directory / FILE).write_text(text, encoding="utf-8")
 
     @classmethod
-    def load(cls, directory: Path, model: BinaryModel) -> Core:
+    def load(cls, directory: Path, model: BinaryModel | None = None) -> Core:
         """Read it from an export directory.
+
+        Args:
+            directory: the export directory.
+            model: what it should compute; None where no model is at hand.
 
         Raises:
             VerifyError: it is missing, damaged, or of another model's shape.
@@ -64,11 +73,30 @@ class Core:
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             core = cls(**{**data, "sources": tuple(data["sources"])})
+            core._check()
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise VerifyError(f"{path}: not the description of a core ({error})") from error
-        if (core.n_in, core.n_classes) != (model.shape[0], model.shape[-1]):
+        if model is not None and (core.n_in, core.n_classes) != (model.shape[0], model.shape[-1]):
             raise VerifyError(
                 f"{path}: a core of {core.n_in} inputs and {core.n_classes} classes, "
                 f"the model is {model.shape_text}"
             )
         return core
+
+    def _check(self) -> None:
+        """Check types and values, as they reach command lines of tools.
+
+        Raises:
+            ValueError: a value is none that :meth:`save` writes.
+        """
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int" and (type(value) is not int or not 0 <= value <= MAX_WIDTH):
+                raise ValueError(f"{field.name} is {value!r}, not a number up to {MAX_WIDTH}")
+        if self.style not in ("sequential", "unrolled"):
+            raise ValueError(f"style is {self.style!r}")
+        if type(self.write_port) is not bool or not isinstance(self.update, str):
+            raise ValueError("write_port is a truth value and update a text")
+        for source in self.sources:
+            if not isinstance(source, str) or not SOURCE.fullmatch(source):
+                raise ValueError(f"{source!r} is no Verilog file of the export")

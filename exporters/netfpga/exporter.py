@@ -67,6 +67,23 @@ class NetfpgaExporter(Exporter):
             only_with=_SEQUENTIAL,
         ),
         Option(
+            "score-bits",
+            "bits of a score, more where a popcount has more than nine; models that are loaded "
+            "later must fit them",
+            sequential.SCORE_BITS,
+            minimum=2,
+            maximum=32,
+            only_with=_SEQUENTIAL,
+        ),
+        Option(
+            "masks",
+            "memory for connection masks: of the layers that the model masks, or of all, "
+            "so that masked models can be loaded later",
+            "model",
+            choices=("model", "all"),
+            only_with=_SEQUENTIAL,
+        ),
+        Option(
             "pipeline",
             "look-up tables in a row between two registers",
             1,
@@ -116,6 +133,14 @@ class NetfpgaExporter(Exporter):
                 )
                 for p in layout.layers
             ]
+            needed = sequential.score_bits_needed(model)
+            if needed > layout.score_w:
+                problems.append(
+                    Problem(
+                        f"scores need {needed} bits, they have {layout.score_w}: "
+                        f"--score-bits {needed}"
+                    )
+                )
             blocks = sum(p.bram36 for p in layout.layers) * layout.modules
             room = limits["bram36"] - limits["reference_bram36"]
             if blocks > room:
@@ -156,8 +181,9 @@ class NetfpgaExporter(Exporter):
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write Verilog, memory files and README."""
+        layout = _plan(model, options)
         if options["style"] == "sequential":
-            ports = sequential.write(model, _plan(model, options), out)
+            ports = sequential.write(model, layout, out)
         else:
             ports = unrolled.write(
                 model, out, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
@@ -181,7 +207,8 @@ class NetfpgaExporter(Exporter):
             "features": [comment(f) for f in model.input.features]
             if options["input-stage"] == "features"
             else [],
-            "addr": _plan(model, options).address_map if core.write_port else None,
+            "addr": layout.address_map if core.write_port else None,
+            "masked": all(p.masked for p in layout.layers),
             "classes": [comment(c) for c in model.classes],
         }
         (out / "README.md").write_text(render(self.folder, "README.md.j2", values))
@@ -298,4 +325,6 @@ def _plan(model: BinaryModel, options: Mapping[str, Any]) -> sequential.Sequenti
         packing=cast(sequential.Packing, options["packing"]),
         modules=int(options["modules"]),
         tables=options["popcount"] == "tables",
+        masks=cast(sequential.Masks, options["masks"]),
+        score_bits=int(options["score-bits"]),
     )

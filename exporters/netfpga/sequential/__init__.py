@@ -11,7 +11,15 @@ from typing import Any
 
 from n3ic.exporters.netfpga.core import SHARED_RTL, copy_blocks
 from n3ic.exporters.netfpga.sequential.images import Image, images, writes
-from n3ic.exporters.netfpga.sequential.layout import Packing, SequentialLayout, plan
+from n3ic.exporters.netfpga.sequential.layout import (
+    SCORE_BITS,
+    Masks,
+    Packing,
+    SequentialLayout,
+    plan,
+    score_bits_needed,
+)
+from n3ic.exporters.netfpga.sequential.update import Update, read_update, update_text
 from n3ic.model.bits import WORD_BITS
 from n3ic.model.network import BinaryModel
 from n3ic.targets.templates import render
@@ -44,6 +52,7 @@ def write(model: BinaryModel, layout: SequentialLayout, out: Path) -> dict[str, 
         "modules": layout.modules,
         "depth_w": layout.depth_w,
         "tables": layout.tables,
+        "model_id": model.digest[:8],
     }
     for name in ("n3ic_executor", "n3ic_core"):
         (out / "rtl" / f"{name}.v").write_text(render(FOLDER, f"{name}.v.j2", values))
@@ -52,9 +61,7 @@ def write(model: BinaryModel, layout: SequentialLayout, out: Path) -> dict[str, 
         (out / "mem" / f"{image.name}.mem").write_text("\n".join(rows) + "\n")
         coe = "memory_initialization_radix=16;\nmemory_initialization_vector=\n"
         (out / "mem" / f"{image.name}.coe").write_text(coe + ",\n".join(rows) + ";\n")
-    digits = -(-layout.address_map.width // 4)
-    lines = [f"{address:0{digits}x} {word:08x}" for address, word in writes(model, layout)]
-    (out / "mem" / "update.hex").write_text("\n".join(lines) + "\n")
+    (out / "mem" / "update.hex").write_text(update_text(model, layout))
     return {
         "class_w": layout.class_w,
         "score_w": layout.score_w,
@@ -62,6 +69,7 @@ def write(model: BinaryModel, layout: SequentialLayout, out: Path) -> dict[str, 
         "write_port": True,
         "wr_aw": layout.address_map.width,
         "wr_dw": WORD_BITS,
+        "update": layout.text,
     }
 
 
@@ -72,4 +80,16 @@ def _both_banks(image: Image) -> list[str]:
     return 2 * (bank + [blank] * ((1 << image.row_w) - len(bank)))
 
 
-__all__ = ["Packing", "SequentialLayout", "images", "plan", "write", "writes"]
+__all__ = [
+    "SCORE_BITS",
+    "Masks",
+    "Packing",
+    "SequentialLayout",
+    "Update",
+    "images",
+    "plan",
+    "read_update",
+    "score_bits_needed",
+    "write",
+    "writes",
+]

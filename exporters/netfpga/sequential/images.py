@@ -8,7 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ExportError
-from n3ic.exporters.netfpga.sequential.layout import LayerLayout, SequentialLayout
+from n3ic.exporters.netfpga.sequential.layout import (
+    LayerLayout,
+    SequentialLayout,
+    score_bits_needed,
+)
 from n3ic.model.bits import Words
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel, shape_text
@@ -44,18 +48,23 @@ def images(model: BinaryModel, layout: SequentialLayout) -> list[Image]:
     if tuple((c.n_inputs, c.n_outputs) for c in model.layers) != expected:
         shape = shape_text((expected[0][0], *(m for _, m in expected)))
         raise ExportError(f"the executor computes {shape}, the model is {model.shape_text}")
+    if score_bits_needed(model) > layout.score_w:
+        raise ExportError(
+            f"biases up to {np.abs(model.output.bias).max()} need scores of "
+            f"{score_bits_needed(model)} bits, the executor's have {layout.score_w}: --score-bits"
+        )
     out = []
     for p, layer in zip(layout.layers, model.layers, strict=True):
         if layer.mask is not None and not p.masked:
-            raise ExportError(f"layer {p.index} has a mask, the executor's layer has none")
+            raise ExportError(
+                f"layer {p.index} has a mask, the executor's layer has none: --masks all"
+            )
         out.append(_image(p, 0, "weights", _rows(p, layer.weight_words, fill=0xFFFFFFFF)))
         if p.masked:
             out.append(_image(p, 1, "masks", _rows(p, layer.mask_words, fill=0)))
         values, name = _side(layer)
         side = np.zeros(p.groups * p.lanes, dtype=np.int64)
         side[: p.m] = values
-        if p.output and np.abs(side).max() + p.n >= 1 << (layout.score_w - 1):
-            raise ExportError(f"biases up to {np.abs(side).max()} need wider scores")
         words = (side & 0xFFFFFFFF).astype(np.uint32).reshape(p.groups, p.lanes)
         out.append(_image(p, 2, name, words))
     return out
@@ -79,15 +88,21 @@ def _rows(p: LayerLayout, words: Words, fill: int) -> Words:
     return neurons.reshape(p.rows, p.row_words)
 
 
+MODEL_ID = 3  # kind of the word that names the model of a bank
+
+
 def writes(model: BinaryModel, layout: SequentialLayout) -> list[tuple[int, int]]:
     """Addresses and words that put a model into the free bank through the write port.
+
+    The model's id, the first four bytes of its digest, comes last.
 
     Raises:
         ExportError: as :func:`images`.
     """
-    return [
+    found = [
         (layout.address_map.address(image.layer, image.kind, row, column), int(word))
         for image in images(model, layout)
         for row, words in enumerate(image.words)
         for column, word in enumerate(words)
     ]
+    return [*found, (layout.address_map.address(0, MODEL_ID, 0, 0), int(model.digest[:8], 16))]

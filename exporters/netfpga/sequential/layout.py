@@ -15,7 +15,10 @@ ROW_BITS = 256  # bits of a memory row, as in the paper
 _MAX_DISTRIBUTED_LUTS = 64  # a larger memory goes to block RAM
 _MAX_SIDE_LUTS = 32  # of thresholds: deeper ones would be read through too many multiplexers
 
+SCORE_BITS = 12  # of a score, where a popcount has fewer than ten
+
 Packing = Literal["balanced", "full"]
+Masks = Literal["model", "all"]
 
 
 def clog2(value: int) -> int:
@@ -124,7 +127,13 @@ def distributed_luts(depth: int, width: int) -> int:
 
 @dataclass(frozen=True)
 class AddressMap:
-    """Fields of a write address, from the lowest: word, row, kind (2 bits), layer."""
+    """Fields of a write address, from the lowest: word, row, kind (2 bits), layer.
+
+    Attributes:
+        word_w: bits of the word in its row.
+        row_w: bits of the row.
+        layer_w: bits of the layer.
+    """
 
     word_w: int
     row_w: int
@@ -146,7 +155,7 @@ class AddressMap:
         return self.layer_at + self.layer_w
 
     def address(self, layer: int, kind: int, row: int, word: int) -> int:
-        """Address of one word; kind 0 is weights, 1 masks, 2 thresholds or biases."""
+        """Address of one word; kind 0 is weights, 1 masks, 2 thresholds or biases, 3 the id."""
         return ((layer << 2 | kind) << self.row_w | row) << self.word_w | word
 
 
@@ -176,6 +185,20 @@ class SequentialLayout:
         )
 
     @property
+    def text(self) -> str:
+        """What an update must have been made for, in one line; see ``update.hex``."""
+        addr = self.address_map
+        return " ".join(
+            (
+                "-".join(str(n) for n in (self.layers[0].n, *(p.m for p in self.layers))),
+                f"score={self.score_w}",
+                "lanes=" + ",".join(str(p.lanes) for p in self.layers),
+                "masks=" + ",".join(str(int(p.masked)) for p in self.layers),
+                f"address={addr.layer_w},2,{addr.row_w},{addr.word_w}",
+            )
+        )
+
+    @property
     def n_classes(self) -> int:
         """Number of classes."""
         return self.layers[-1].m
@@ -196,8 +219,18 @@ class SequentialLayout:
         return max(3, clog2(self.modules * (2 * len(self.layers) + 4)))
 
 
-def plan(model: BinaryModel, *, packing: Packing, modules: int, tables: bool) -> SequentialLayout:
-    """Sizes of the executor of a model.
+def plan(
+    model: BinaryModel,
+    *,
+    packing: Packing,
+    modules: int,
+    tables: bool,
+    masks: Masks = "model",
+    score_bits: int = SCORE_BITS,
+) -> SequentialLayout:
+    """Sizes of the executor of a model: they follow from its shape and the options alone.
+
+    With ``masks="model"`` they also follow from which of its layers have masks.
 
     Args:
         model: the network.
@@ -205,6 +238,8 @@ def plan(model: BinaryModel, *, packing: Packing, modules: int, tables: bool) ->
             ``balanced`` as few as keep that design's rate, for the fewest LUTs.
         modules: executors in parallel.
         tables: popcount by tables of 256 entries, as in the paper.
+        masks: ``all`` gives every layer a memory for masks, ``model`` those that have masks.
+        score_bits: bits of a score; three more than a popcount has where those are more.
     """
     most = [_most_lanes(model, i) for i in range(len(model.layers))]
     chunks = [max(1, -(-layer.n_inputs // ROW_BITS)) for layer in model.layers]
@@ -222,15 +257,21 @@ def plan(model: BinaryModel, *, packing: Packing, modules: int, tables: bool) ->
                 n=layer.n_inputs,
                 m=layer.n_outputs,
                 output=i == len(model.hidden),
-                masked=layer.mask is not None,
+                masked=masks == "all" or layer.mask is not None,
                 lanes=lanes,
                 chunks=chunks[i],
                 trace_at=trace_at,
             )
         )
         trace_at += layer.n_outputs
+    score_w = max(score_bits, clog2(model.output.n_inputs + 1) + 3)
+    return SequentialLayout(tuple(layers), score_w, modules, tables)
+
+
+def score_bits_needed(model: BinaryModel) -> int:
+    """Bits that hold every score that a model can have, two's complement."""
     largest = int(np.abs(model.output.bias.astype(np.int64)).max()) + model.output.n_inputs
-    return SequentialLayout(tuple(layers), clog2(largest + 1) + 1, modules, tables)
+    return clog2(largest + 1) + 1
 
 
 def _most_lanes(model: BinaryModel, index: int) -> int:

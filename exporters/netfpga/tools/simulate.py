@@ -126,11 +126,7 @@ def run_core(
     with tempfile.TemporaryDirectory(prefix="n3ic-sim-") as name:
         work = Path(name)
         vectors = work / "in.hex"
-        digits = -(-core.n_in // 4)
-        with vectors.open("w") as stream:
-            for row in words:
-                text = "".join(f"{int(w):08x}" for w in row[::-1])
-                stream.write(text[-digits:] + "\n")
+        vectors.write_text(hex_lines(words))
         binary = _build(directory, core, chosen, work)
         memory = directory / "mem"
         plus = [f"+in={vectors}", f"+out={work / 'out.txt'}", f"+alone={ALONE}"]
@@ -138,6 +134,11 @@ def run_core(
         call([*binary, *plus], cwd, RUN_SECONDS, f"the simulation ({version(chosen)})")
         lines = (work / "out.txt").read_text().splitlines()
     return _parse(lines, core, model, len(words), version(chosen))
+
+
+def hex_lines(words: Words) -> str:
+    """Packed vectors as the test benches read them: a line each, the highest word first."""
+    return "".join(" ".join(f"{int(w):08x}" for w in row[::-1]) + "\n" for row in words)
 
 
 def _short(core: Core, model: BinaryModel, count: int) -> bool:
@@ -173,7 +174,7 @@ def run_features(
         np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX).tolist()
         for name in model.input.features
     ]
-    lines = ["".join(f"{value:08x}" for value in row) for row in zip(*columns, strict=True)]
+    lines = [" ".join(f"{value:08x}" for value in row) for row in zip(*columns, strict=True)]
     chosen = choose(simulator, short=len(lines) <= _SHORT_ROWS)
     parameters = {"IN_W": 32 * len(columns), "OUT_W": model.input.n_bits}
     with tempfile.TemporaryDirectory(prefix="n3ic-sim-") as name:

@@ -54,7 +54,7 @@ def synthesise(directory: Path, top: str = "n3ic_core") -> Resources:
         MissingDependencyError: Yosys is not installed.
         VerifyError: it fails.
     """
-    core = _core(directory)
+    core = Core.load(directory)
     with tempfile.TemporaryDirectory(prefix="n3ic-synth-") as name:
         work = Path(name)
         _yosys(
@@ -122,7 +122,7 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
         MissingDependencyError: Yosys or nextpnr is not installed.
         VerifyError: one of them fails.
     """
-    core = _core(directory)
+    core = Core.load(directory)
     _tool(NEXTPNR)
     widths = {"N_IN": core.n_in, "N_CLASSES": core.n_classes, "CLASS_W": core.class_w}
     widths |= {"SCORE_W": core.score_w, "WR_AW": max(1, core.wr_aw), "WR_DW": max(1, core.wr_dw)}
@@ -165,13 +165,12 @@ def netlist(directory: Path, out: Path) -> Path:
 
     Args:
         directory: an export directory.
-        out: an empty directory; gets the netlist and ``core.json``. The cell
-            library stays where Yosys has it.
+        out: an empty directory; gets the netlist, Yosys' cell library and ``core.json``.
 
     Returns:
         ``out``.
     """
-    core = _core(directory)
+    core = Core.load(directory)
     with tempfile.TemporaryDirectory(prefix="n3ic-netlist-") as name:
         work = Path(name)
         _yosys(
@@ -193,8 +192,8 @@ def netlist(directory: Path, out: Path) -> Path:
         flags=re.MULTILINE,
     )
     (out / "netlist.v").write_text(verilog)
-    sources = ("netlist.v", str(cell_library()))
-    replace(core, sources=sources, trace_w=0).save(out)
+    shutil.copyfile(cell_library(), out / "cells_sim.v")
+    replace(core, sources=("netlist.v", "cells_sim.v"), trace_w=0).save(out)
     return out
 
 
@@ -245,11 +244,6 @@ def version(tool: str) -> str:
         return f"Yosys {found.group(1)}" if found else "Yosys"
     found = re.search(r"Version (?:nextpnr-)?([^\s)]+)", text)
     return f"nextpnr-ecp5 {found.group(1)}" if found else "nextpnr-ecp5"
-
-
-def _core(directory: Path) -> Core:
-    data = json.loads((directory / "core.json").read_text(encoding="utf-8"))
-    return Core(**{**data, "sources": tuple(data["sources"])})
 
 
 def _read(

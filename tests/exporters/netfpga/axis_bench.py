@@ -12,9 +12,10 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
 
-from n3ic.exporters.netfpga import EXPORTER, sequential
-from n3ic.exporters.netfpga.exporter import _plan
+from n3ic.exporters.netfpga import EXPORTER
+from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.packet.wrapper import packet_format
+from n3ic.exporters.netfpga.sequential import read_update
 from n3ic.model.bits import Words, pack, unpack
 from n3ic.targets.manifest import exported_network, read_manifest
 
@@ -47,7 +48,7 @@ def answer(model, words):
     """The ten bytes that the card writes, by the reference model."""
     trace = model.infer(words)
     label, margin = int(trace.classes[0]), int(trace.margins[0])
-    return bytes.fromhex(MODEL.digest[:8]) + label.to_bytes(2, "big") + margin.to_bytes(4, "big")
+    return bytes.fromhex(model.digest[:8]) + label.to_bytes(2, "big") + margin.to_bytes(4, "big")
 
 
 @dataclass
@@ -228,7 +229,8 @@ async def weights_change_in_mid_stream(dut):
         await ask(source, side, data, asked)
 
     async def update():
-        for address, word in sequential.writes(other, _plan(MODEL, OPTIONS)):
+        update = read_update(OTHER / "mem" / "update.hex", Core.load(DIRECTORY))
+        for address, word in update.writes:
             dut.wr_en.value = 1
             dut.wr_addr.value = address
             dut.wr_data.value = word

@@ -1,6 +1,7 @@
 """The packet path under Icarus, driven through cocotb and cocotbext-axi."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,12 @@ pytest.importorskip("cocotbext.axi", reason="needs cocotbext-axi")
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
 
 
-def small_model(seed: int, *, features: bool = False) -> BinaryModel:
+def small_model(
+    seed: int, *, features: bool = False, biases: tuple[int, int, int] = (0, 0, 0)
+) -> BinaryModel:
     """A net of 40 input bits whose classes all occur."""
     model = random_model((40, 8, 4, 3), np.random.default_rng(seed), extremes=False)
+    model = replace(model, output=replace(model.output, bias=np.array(biases, dtype=np.int32)))
     if not features:
         return model
     spec = InputSpec(
@@ -52,9 +56,10 @@ def test_packet_path(
     from cocotb_tools.runner import get_runner
 
     features = options.get("input-stage") == "features"
-    for name, seed in (("a", 26), ("b", 28)):
+    # The second one's biases are larger than any score of the first one.
+    for name, seed, biases in (("a", 26, (0, 0, 0)), ("b", 28, (300, 301, 300))):
         export(
-            small_model(seed, features=features),
+            small_model(seed, features=features, biases=biases),
             "netfpga",
             tmp_path / name,
             options=options,

@@ -87,6 +87,35 @@ def test_verilator_says_the_same(tmp_path: Path) -> None:
     assert first_difference(model, seen.inference, words) is None
 
 
+@needs_verilator
+@pytest.mark.slow
+def test_more_input_bits_than_a_simulator_reads_at_once(tmp_path: Path) -> None:
+    model = write(tmp_path, (9000, 3, 2), {})
+    words = verification_vectors(model, 8)
+    seen = simulate.run_core(tmp_path, model, words, "verilator")
+    assert first_difference(model, seen.inference, words) is None
+
+
+@needs_verilator
+def test_random_power_up_values_write_no_weight(tmp_path: Path) -> None:
+    model = write(tmp_path, (33, 2), {})
+    bench = tmp_path / "bench"
+    bench.mkdir()
+    (command,) = simulate._build(tmp_path, Core.load(tmp_path), "verilator", bench)
+    words = verification_vectors(model, 40)
+    (bench / "in.hex").write_text(simulate.hex_lines(words))
+    for seed in range(1, 17):
+        out = bench / "out.txt"
+        subprocess.run(
+            [command, f"+in={bench / 'in.hex'}", f"+out={out}", "+verilator+rand+reset+2",
+             f"+verilator+seed+{seed}"],
+            cwd=tmp_path / "mem", check=True, timeout=60,
+        )  # fmt: skip
+        lines = out.read_text().splitlines()
+        seen = simulate._parse(lines, Core.load(tmp_path), model, len(words), "Verilator")
+        assert first_difference(model, seen.inference, words) is None, seed
+
+
 LINTED = [
     *CASES,
     ((40, 8, 4, 3), {"input-stage": "features", "match": "udp", "result": "both"}),

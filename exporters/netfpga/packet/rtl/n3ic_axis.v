@@ -19,7 +19,8 @@ module n3ic_axis #(
     parameter        TO_PACKET = 1,         // write the result into the frame
     parameter        RESULT_AT = 16,        // there
     parameter        TO_USER   = 0,         // and into tuser: [47:32] class, [79:48] margin, [80] 1
-    parameter [31:0] MODEL     = 32'd0,     // says which model answers
+    parameter        BANKS     = 0,         // 1: an answer brings its model's id, 0: it is MODEL
+    parameter [31:0] MODEL     = 32'd0,
     parameter        PACKETS_W = 9,         // log2 of the beats that may wait
     parameter        ASKS_W    = 4,         // log2 of the inferences that may wait
     parameter        RESULTS_W = 6          // log2 of the inferences that may be under way
@@ -48,7 +49,8 @@ module n3ic_axis #(
     output wire [IN_W-1:0]     ask_data,
     input  wire                answer_valid,
     input  wire [CLASS_W-1:0]  answer_class,
-    input  wire [MARGIN_W-1:0] answer_margin
+    input  wire [MARGIN_W-1:0] answer_margin,
+    input  wire [31:0]         answer_model
 );
     localparam LAST_BEAT = (NEED - 1) / 32;  // the beat in which a packet is judged
     localparam FRAME     = 32 * (LAST_BEAT + 1);
@@ -168,10 +170,27 @@ module n3ic_axis #(
     endgenerate
     wire [CLASS_W-1:0]  result_class;
     wire [MARGIN_W-1:0] result_margin;
+    wire [31:0]         result_model;
     n3ic_fifo #(.WIDTH(CLASS_W + MARGIN_W), .DEPTH_W(RESULTS_W)) results (
         .clk(clk), .rst(rst), .push(answer_valid), .in_data({answer_class, answer_margin}),
         .pop(result_pop), .out_data({result_class, result_margin}), .level(result_level)
     );
+    generate
+        if (BANKS != 0) begin : g_models
+            /* verilator lint_off UNUSEDSIGNAL */
+            wire [RESULTS_W:0] model_level;  // as that of the results
+            /* verilator lint_on UNUSEDSIGNAL */
+            n3ic_fifo #(.WIDTH(32), .DEPTH_W(RESULTS_W)) models (
+                .clk(clk), .rst(rst), .push(answer_valid), .in_data(answer_model),
+                .pop(result_pop), .out_data(result_model), .level(model_level)
+            );
+        end else begin : g_model
+            /* verilator lint_off UNUSEDSIGNAL */
+            wire [31:0] unused = answer_model;
+            /* verilator lint_on UNUSEDSIGNAL */
+            assign result_model = MODEL;
+        end
+    endgenerate
     always @(posedge clk) begin
         if (ask_taken && !result_pop) running <= running + 1'b1;
         else if (!ask_taken && result_pop) running <= running - 1'b1;
@@ -186,7 +205,7 @@ module n3ic_axis #(
     assign desc_pop   = send && beat_last;
     assign result_pop = desc_pop && desc_match;
     wire [79:0] answer = {
-        MODEL, {(16 - CLASS_W) {1'b0}}, result_class, {(32 - MARGIN_W) {1'b0}}, result_margin
+        result_model, {(16 - CLASS_W) {1'b0}}, result_class, {(32 - MARGIN_W) {1'b0}}, result_margin
     };
     reg [7:0]   out_beat;  // stops at 255
     reg [255:0] data;

@@ -44,8 +44,8 @@ module n3ic_output #(
     // Scores are ranked with their sign bit inverted, as unsigned numbers: one carry chain.
     localparam [SCORE_W-1:0] SIGN = {1'b1, {(SCORE_W - 1) {1'b0}}};
     reg          [SCORE_W-1:0] score, best, loser, second;
-    reg  [SCORE_W*CLASSES-1:0] scores, held;
-    reg          [CLASS_W-1:0] winner, held_winner;
+    reg  [SCORE_W*CLASSES-1:0] scores;
+    reg          [CLASS_W-1:0] winner;
     reg          [SCORE_W-1:0] held_best;
     wire first = index == {GROUP_W {1'b0}};
     wire wins  = first || score > best;
@@ -65,17 +65,14 @@ module n3ic_output #(
 
         if (ranks && (ranks_first || loser > second)) second <= loser;
         ranked <= done && !rst;
+        // Scores and class stand two clocks at least: the next ones come CLASSES clocks later.
         if (done) begin
-            held        <= scores;
-            held_winner <= winner;
-            held_best   <= best;
+            out_scores <= scores;
+            out_class  <= winner;
+            held_best  <= best;
         end
 
         out_valid <= ranked && !rst;
-        if (ranked) begin
-            out_class  <= held_winner;
-            out_scores <= held;
-            out_margin <= held_best - second;
-        end
+        if (ranked) out_margin <= held_best - second;
     end
 endmodule

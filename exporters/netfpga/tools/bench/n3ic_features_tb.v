@@ -1,5 +1,5 @@
 // Drives n3ic_features with integers from a file and writes the bits that it makes of them.
-// +in=FILE, +out=FILE: a row a line in hexadecimal.
+// +in=FILE: 32-bit integers in hexadecimal, feature by feature. +out=FILE: the bits, a row a line.
 `timescale 1ns / 1ps
 module n3ic_features_tb #(
     parameter IN_W  = 512,
@@ -13,12 +13,16 @@ module n3ic_features_tb #(
     reg clk = 1'b0;
     always #2.5 clk = !clk;
 `endif
-    integer in_file, out_file, scanned, clock;
+    integer in_file, out_file, scanned, clock, w;
     reg  [8*1024-1:0] in_name, out_name;
     reg  [IN_W-1:0]   values, scan;
+    reg  [31:0]       word;
     reg               have, more, rst;
     wire              in_ready, out_valid;
     wire [OUT_W-1:0]  bits;
+    // Simulators read and print no number of thousands of bits: they are cut into words.
+    localparam OUT_WORDS = (OUT_W + 31) / 32;
+    wire [32*OUT_WORDS-1:0] padded = bits;
 
     n3ic_features features (
         .clk(clk), .rst(rst), .in_valid(have), .in_ready(in_ready), .in_values(values),
@@ -47,13 +51,21 @@ module n3ic_features_tb #(
             if (in_ready) begin
                 have <= 1'b0;
                 if (more) begin
-                    scanned = $fscanf(in_file, "%h\n", scan);
+                    scanned = 1;
+                    for (w = IN_W / 32 - 1; w >= 0 && scanned == 1; w = w - 1) begin
+                        scanned = $fscanf(in_file, "%h", word);
+                        scan[32*w +: 32] = word;
+                    end
                     values <= scan;
                     have   <= scanned == 1;
                     more   <= scanned == 1;
                 end
             end
-            if (out_valid) $fwrite(out_file, "%h\n", bits);
+            if (out_valid) begin
+                for (w = OUT_WORDS - 1; w >= 0; w = w - 1)
+                    $fwrite(out_file, "%h", padded[32*w +: 32]);
+                $fwrite(out_file, "\n");
+            end
             if (!more && !have && !out_valid) begin
                 $fclose(out_file);
                 $finish;

@@ -1,7 +1,7 @@
 // Drives n3ic_core with vectors from a file and writes what it answers. Both simulators run it:
 // Icarus as it is, Verilator with a clock from C++.
 //
-// +in=FILE: one vector a line in hexadecimal. +out=FILE: lines of
+// +in=FILE: 32-bit words in hexadecimal, the highest of a vector first. +out=FILE: lines of
 //   i OFFERED TAKEN                        clocks in which a vector was offered and taken
 //   o CLOCK TAG CLASS SCORES MARGIN TRACE  a result came
 // +alone=N: the first N vectors run one at a time, for the latency; the rest back to back.
@@ -24,10 +24,15 @@ module n3ic_tb #(
     reg clk = 1'b0;
     always #2.5 clk = !clk;
 `endif
-    integer in_file, out_file, alone, sent, received, clock, scanned, idle, offered;
-    reg  [8*1024-1:0] in_name, out_name;
-    reg  [N_IN-1:0]   vector, scan;
-    reg               have, more, rst;
+    localparam WORDS       = (N_IN + 31) / 32;
+    localparam SCORE_WORDS = (SCORE_W * N_CLASSES + 31) / 32;
+    localparam TRACE_WORDS = (TRACE_W + 31) / 32;
+    integer in_file, out_file, alone, sent, received, clock, scanned, idle, offered, w;
+    reg  [8*1024-1:0]   in_name, out_name;
+    reg  [N_IN-1:0]     vector;
+    reg  [32*WORDS-1:0] scan;
+    reg  [31:0]         word;
+    reg                 have, more, rst;
 
     wire                         in_ready, out_valid;
     wire [TAG_W-1:0]             out_tag;
@@ -35,6 +40,9 @@ module n3ic_tb #(
     wire [SCORE_W*N_CLASSES-1:0] out_scores;
     wire [SCORE_W-1:0]           out_margin;
     wire [TRACE_W-1:0]           out_trace;
+    // Simulators read and print no number of thousands of bits: they are cut into words.
+    wire [32*SCORE_WORDS-1:0] scores = out_scores;
+    wire [32*TRACE_WORDS-1:0] trace  = out_trace;
 `ifndef N3IC_HIDDEN
     assign out_trace = {TRACE_W {1'b0}};
 `endif
@@ -87,14 +95,23 @@ module n3ic_tb #(
             if (in_valid && !in_ready) offered <= (offered < 0) ? clock : offered;
             else offered <= -1;
             if (more && (!have || (in_valid && in_ready))) begin
-                scanned = $fscanf(in_file, "%h\n", scan);
-                vector <= scan;
+                scanned = 1;
+                for (w = WORDS - 1; w >= 0 && scanned == 1; w = w - 1) begin
+                    scanned = $fscanf(in_file, "%h", word);
+                    scan[32*w +: 32] = word;
+                end
+                vector <= scan[N_IN-1:0];
                 have   <= scanned == 1;
                 more   <= scanned == 1;
             end else if (in_valid && in_ready) have <= 1'b0;
             if (out_valid) begin
-                $fwrite(out_file, "o %0d %h %h %h %h %h\n", clock, out_tag, out_class, out_scores,
-                        out_margin, out_trace);
+                $fwrite(out_file, "o %0d %h %h ", clock, out_tag, out_class);
+                for (w = SCORE_WORDS - 1; w >= 0; w = w - 1)
+                    $fwrite(out_file, "%h", scores[32*w +: 32]);
+                $fwrite(out_file, " %h ", out_margin);
+                for (w = TRACE_WORDS - 1; w >= 0; w = w - 1)
+                    $fwrite(out_file, "%h", trace[32*w +: 32]);
+                $fwrite(out_file, "\n");
                 received <= received + 1;
             end
             idle <= (out_valid || (in_valid && in_ready)) ? 0 : idle + 1;

@@ -1,0 +1,104 @@
+"""``update.hex``: a model as writes, with what it was made for, for whatever writes it.
+
+Lines of text. A head of ``# key value`` lines, then an address and a word a line, hexadecimal::
+
+    # n3ic-update 1
+    # executor 256-32-16-2 score=12 lanes=1,1,1 masks=0,0,0 address=2,2,5,3
+    # model DIGEST
+    # words 1234
+    # sha256 DIGEST OF ALL OTHER LINES
+    000 deadbeef
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from n3ic.errors import UsageError
+from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.sequential.images import writes
+from n3ic.exporters.netfpga.sequential.layout import SequentialLayout
+from n3ic.model.network import BinaryModel
+
+FORMAT = "1"
+KEYS = ("n3ic-update", "executor", "model", "words", "sha256")
+_MAX_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class Update:
+    """A model as writes.
+
+    Attributes:
+        model: its digest, hexadecimal; the first four bytes are its id.
+        writes: address and word, in order, the id last.
+    """
+
+    model: str
+    writes: tuple[tuple[int, int], ...]
+
+
+def update_text(model: BinaryModel, layout: SequentialLayout) -> str:
+    """The file of a model for the executors of a layout.
+
+    Raises:
+        ExportError: the model is none for this layout.
+    """
+    digits = -(-layout.address_map.width // 4)
+    lines = [f"{address:0{digits}x} {word:08x}" for address, word in writes(model, layout)]
+    head = {
+        "n3ic-update": FORMAT,
+        "executor": layout.text,
+        "model": model.digest,
+        "words": str(len(lines)),
+    }
+    text = [f"# {key} {value}" for key, value in head.items()]
+    return "\n".join([*text, f"# sha256 {_digest([*text, *lines])}", *lines]) + "\n"
+
+
+def read_update(path: str | Path, core: Core) -> Update:
+    """The writes of a file, if it was made for a core and is whole.
+
+    Args:
+        path: the file.
+        core: what it is to be written into.
+
+    Raises:
+        UsageError: it cannot be read, is damaged, or was made for another executor; says what
+            was expected and what came.
+    """
+    file = Path(path)
+    try:
+        if file.stat().st_size > _MAX_BYTES:
+            raise UsageError(f"{file}: larger than any update ({_MAX_BYTES >> 20} MiB)")
+        *lines, rest = file.read_bytes().decode("ascii").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: not an update ({error})") from error
+    head = dict(line[2:].partition(" ")[::2] for line in lines[: len(KEYS)])
+    if rest or tuple(head) != KEYS or head["n3ic-update"] != FORMAT:
+        raise UsageError(f"{file}: not an update of format {FORMAT}, as mem/update.hex is")
+    body = lines[len(KEYS) :]
+    if head["sha256"] != _digest([*lines[: len(KEYS) - 1], *body]):
+        raise UsageError(f"{file}: damaged: its checksum does not match")
+    if head["executor"] != core.update:
+        raise UsageError(
+            f"{file}: made for the executor {head['executor']}, this one is "
+            f"{core.update or 'without a write port'}: export the model again with the options "
+            "of this one (--score-bits, --masks all where they differ)"
+        )
+    if head["words"] != str(len(body)) or not all(_WRITE.fullmatch(line) for line in body):
+        raise UsageError(f"{file}: not {head['words']} lines of an address and a word")
+    pairs = tuple((int(a, 16), int(w, 16)) for a, w in (line.split() for line in body))
+    if any(address >> core.wr_aw for address, _ in pairs):
+        raise UsageError(f"{file}: an address has more than {core.wr_aw} bits")
+    return Update(head["model"], pairs)
+
+
+_WRITE = re.compile(r"[0-9a-f]{1,8} [0-9a-f]{8}")
+
+
+def _digest(lines: list[str]) -> str:
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode("ascii")).hexdigest()
