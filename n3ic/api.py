@@ -168,12 +168,12 @@ def export(
 
 
 def verify(directory: str | Path, **arguments: Any) -> Verification:
-    """Run the artefacts of an export directory against its model.
+    """Compare an export directory with what n3ic writes, then run it against its model.
 
     Args:
         directory: an export directory.
         **arguments: those of :func:`~n3ic.targets.verification.verify_directory`: ``vectors``,
-            ``rows``, ``options``, ``seed``, ...
+            ``rows``, ``options``, ``seed``, ``record``, ``run_changed``.
 
     Raises:
         ExportError: the directory is not an export directory.

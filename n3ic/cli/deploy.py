@@ -20,6 +20,13 @@ ModelOption = Annotated[
     Path | None, typer.Option(help="Model file or run; the newest run without it.")
 ]
 Given = Mapping[str, OptionValue] | None
+RunChanged = Annotated[
+    bool,
+    typer.Option(
+        "--run-changed",
+        help="Run files that n3ic would not write itself: code of whoever changed them.",
+    ),
+]
 
 
 def register(app: typer.Typer, plugin_options: bool) -> None:
@@ -163,10 +170,18 @@ def verify(
     ] = None,
     rows: Annotated[Path | None, typer.Option(help="A table of flows to run besides.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random vectors.", min=0)] = 0,
+    record: Annotated[
+        bool, typer.Option("--record/--no-record", help="Write verification.json there.")
+    ] = True,
+    run_changed: RunChanged = False,
     json: JsonFlag = False,
     given: Given = None,
 ) -> None:
-    """Run an export's artefacts against its model; any difference is an error."""
+    """Compare an export with what n3ic writes, then run it against its model.
+
+    Every file is written again from the model and the options, and compared. What n3ic would not
+    write itself, it does not run. Any difference is an error.
+    """
     from n3ic.data.flows import read_features
     from n3ic.model.network import BinaryModel
     from n3ic.targets.manifest import MANIFEST
@@ -187,7 +202,13 @@ def verify(
         with working(f"verifying {folder}"):
             results.append(
                 verify_directory(
-                    folder, vectors=vectors, rows=features, options=given or {}, seed=seed
+                    folder,
+                    vectors=vectors,
+                    rows=features,
+                    options=given or {},
+                    seed=seed,
+                    record=record,
+                    run_changed=run_changed,
                 )
             )
         if not json:
@@ -275,13 +296,20 @@ def bench(
 def simulate(
     target: Annotated[str, typer.Argument(help="A target with a simulated card: netfpga.")],
     directory: Annotated[Path, typer.Argument(help="An export directory of that target.")],
+    run_changed: RunChanged = False,
     given: Given = None,
 ) -> None:
     """Run a simulated card between real network interfaces, until Ctrl-C."""
+    import tempfile
+
     from n3ic.targets.base import exporter
+    from n3ic.targets.custody import check_unchanged
     from n3ic.targets.manifest import read_manifest
 
     manifest = read_manifest(directory)
     if manifest["target"] != target:
         raise UsageError(f"{directory} is an export for {manifest['target']}, not {target}")
-    exporter(target).simulate(directory, given or {}, say)
+    with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
+        if not run_changed:
+            check_unchanged(directory, Path(name))
+        exporter(target).simulate(directory if run_changed else Path(name), given or {}, say)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from n3ic import __version__
 from n3ic.errors import (
     ExportError,
     UsageError,
@@ -16,15 +15,15 @@ from n3ic.errors import (
 from n3ic.model import passes
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import Simplified
-from n3ic.options import OptionValue, applying
+from n3ic.options import OptionValue
+from n3ic.targets.artefacts import describe, write_artefacts
 from n3ic.targets.base import exporter
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Report
-from n3ic.targets.manifest import FORMAT, MANIFEST, MODEL, VERSION
-from n3ic.targets.report import exported_as, write_report
-from n3ic.targets.verification import Verification, verify_directory
-from n3ic.util.files import new_directory, sha256_file, write_atomic
-from n3ic.util.json_text import json_text
+from n3ic.targets.manifest import MANIFEST
+from n3ic.targets.report import accuracy_of
+from n3ic.targets.verification import Verification, verify_artefacts
+from n3ic.util.files import new_directory
 
 
 @dataclass(frozen=True)
@@ -95,34 +94,13 @@ def export(
     if replace and Path(out).is_dir() and not (Path(out) / MANIFEST).is_file():
         raise UsageError(f"{out} exists and is not an export directory; it is left as it is")
     with new_directory(out, replace=replace) as directory:
-        tool.write(network.model, parsed, directory)
-        model.save(directory / MODEL)
+        write_artefacts(directory, tool, network, parsed)
         report = tool.report(network.model, parsed, directory)
-        write_report(directory, tool, network, fit, report, metrics)
-        manifest = {
-            "format": FORMAT,
-            "version": VERSION,
-            "tool": f"n3ic {__version__}",
-            "target": target,
-            "device": tool.device.name,
-            "options": applying(tool.options, parsed),
-            "model": {"name": model.name, "sha256": model.digest, "shape": list(model.shape)},
-            "simplify": simplify,
-            "exported": exported_as(network),
-            "fits": fit.ok,
-            "problems": [str(p) for p in fit.problems],
-            "files": {name: sha256_file(directory / name) for name in sorted(_files(directory))},
-        }
-        write_atomic(directory / MANIFEST, json_text(manifest))
+        accuracy = accuracy_of(metrics, model)
+        describe(directory, tool, network, parsed, fit, report, accuracy, simplify=simplify)
         result = None
         if verify:
-            result = verify_directory(directory, vectors=tool.quick_vectors, record=False)
+            result = verify_artefacts(directory, tool, network, parsed, tool.quick_vectors)
             if result.failures:
                 raise VerifyError(str(result))
     return Exported(Path(out), target, network, fit, report, result)
-
-
-def _files(directory: Path) -> Iterator[str]:
-    for path in directory.rglob("*"):
-        if path.is_file():
-            yield path.relative_to(directory).as_posix()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import stat
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from n3ic.errors import (
-    ExportError,
-)
+from n3ic.errors import ExportError
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import Simplified, simplify, unchanged
 
@@ -17,18 +16,70 @@ FORMAT = "n3ic-export"
 VERSION = 1
 MANIFEST = "manifest.json"
 MODEL = "model.n3ic"
+VERIFICATION = "verification.json"
 _MAX_MANIFEST_BYTES = 16 << 20
+_MAX_TEXT = 1000
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _MAX_TEXT
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _is_options(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(v, (int, float)) or _is_text(v) for v in value.values()
+    )
+
+
+def _is_model(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and _is_text(value.get("name"))
+        and _is_text(value.get("sha256"))
+        and isinstance(value.get("shape"), list)
+    )
+
+
+def _is_files(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        _is_text(v) and not Path(k).is_absolute() and ".." not in Path(k).parts
+        for k, v in value.items()
+    )
+
+
+_FIELDS: dict[str, Callable[[Any], bool]] = {
+    "tool": _is_text,
+    "target": _is_text,
+    "device": _is_text,
+    "options": _is_options,
+    "model": _is_model,
+    "simplify": _is_flag,
+    "fits": _is_flag,
+    "problems": _is_texts,
+    "files": _is_files,
+}
 
 
 def read_manifest(directory: str | Path) -> dict[str, Any]:
-    """The manifest of an export directory, checked for form.
+    """The manifest of an export directory; every field is there and of its type.
 
     Raises:
-        ExportError: the directory is not an export, or of a newer version.
+        ExportError: the directory is not an export, or of a newer version, or damaged.
     """
     path = Path(directory) / MANIFEST
     try:
-        if path.stat().st_size > _MAX_MANIFEST_BYTES:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ExportError(f"{path} is no regular file")
+        if found.st_size > _MAX_MANIFEST_BYTES:
             raise ExportError(f"{path}: too large for a manifest")
         data = json.loads(path.read_bytes())
     except OSError as error:
@@ -40,15 +91,12 @@ def read_manifest(directory: str | Path) -> dict[str, Any]:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ExportError(f"{path} is not a manifest of an n3ic export")
     if data.get("version") != VERSION:
-        raise ExportError(f"{path}: version {data.get('version')!r}, this n3ic reads {VERSION}")
-    files, options = data.get("files"), data.get("options")
-    if not isinstance(data.get("target"), str) or not isinstance(options, dict):
-        raise ExportError(f"{path}: target or options are missing")
-    if not isinstance(files, dict) or any(
-        not isinstance(v, str) or Path(k).is_absolute() or ".." in Path(k).parts
-        for k, v in files.items()
-    ):
-        raise ExportError(f"{path}: the list of files is damaged")
+        said = repr(data.get("version"))[:100]
+        raise ExportError(f"{path}: version {said}, this n3ic reads {VERSION}")
+    for name, check in _FIELDS.items():
+        if not check(data.get(name)):
+            said = repr(data.get(name))[:100]
+            raise ExportError(f"{path} is damaged: {name} is missing or wrong: {said}")
     return data
 
 
@@ -63,4 +111,4 @@ def exported_network(directory: str | Path, manifest: Mapping[str, Any]) -> Simp
         ModelError: the model file is missing or damaged.
     """
     model = BinaryModel.load(Path(directory) / MODEL)
-    return simplify(model) if manifest.get("simplify") is True else unchanged(model)
+    return simplify(model) if manifest["simplify"] else unchanged(model)

@@ -17,6 +17,9 @@ from n3ic.targets.figures import Report
 from n3ic.util.files import write_atomic
 from n3ic.util.json_text import json_text
 
+REPORT = "report.json"
+REPORT_PAGE = "report.md"
+
 
 def accuracy_of(metrics: Mapping[str, Any] | None, model: BinaryModel) -> dict[str, Any]:
     """The figures of a run's metrics that a target's report repeats.
@@ -71,23 +74,31 @@ def write_report(
     network: Simplified,
     fit: Fit,
     report: Report,
-    metrics: Mapping[str, Any] | None,
+    accuracy: Mapping[str, Any],
 ) -> None:
-    """Write ``report.json`` and ``report.md`` into an export directory."""
+    """Write ``report.json`` and ``report.md`` into an export directory.
+
+    Args:
+        directory: where.
+        tool: the target.
+        network: the network that was written, and the trained one.
+        fit: what lies where.
+        report: the target's figures.
+        accuracy: what :func:`accuracy_of` found in the run's metrics.
+    """
     model = network.source
-    accuracy = accuracy_of(metrics, model)
     data = {
         "target": tool.name,
         "device": tool.device.name,
         "model": {"name": model.name, "shape": list(model.shape), "sha256": model.digest},
         "exported": exported_as(network),
-        "accuracy": accuracy,
+        "accuracy": dict(accuracy),
         "placements": [asdict(p) for p in fit.placements],
         "problems": [asdict(p) for p in fit.problems],
         "figures": [asdict(f) for f in report.figures],
         "notes": list(report.notes),
     }
-    write_atomic(directory / "report.json", json_text(data))
+    write_atomic(directory / REPORT, json_text(data))
     lines = [f"# {_md(model.name)} ({model.shape_text}) on {tool.device.name}", ""]
     if accuracy:
         shown = ", ".join(
@@ -116,7 +127,7 @@ def write_report(
         for f in report.figures
     ]
     lines += ["", *(f"- {_md(note)}" for note in report.notes)]
-    write_atomic(directory / "report.md", "\n".join(lines).rstrip() + "\n")
+    write_atomic(directory / REPORT_PAGE, "\n".join(lines).rstrip() + "\n")
 
 
 def _number(value: float) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import tempfile
+import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,23 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from n3ic.errors import (
-    MissingDependencyError,
-    VerifyError,
-)
+from n3ic.errors import MissingDependencyError, N3icError, N3icWarning, VerifyError
 from n3ic.model.bits import Words
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
+from n3ic.model.passes import Simplified
 from n3ic.options import Options, OptionValue
 from n3ic.targets.base import Exporter, exporter
+from n3ic.targets.custody import write_again
 from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.figures import Figure
-from n3ic.targets.manifest import exported_network, read_manifest
-from n3ic.util.files import sha256_file, write_atomic
+from n3ic.targets.manifest import VERIFICATION, exported_network, read_manifest
+from n3ic.util.files import write_atomic
 from n3ic.util.json_text import json_text
-
-VERIFICATION = "verification.json"
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,9 @@ class Verification:
         missing: the tool that is missing, in words; the artefacts were not run.
         figures: figures of speed that the run gave.
         decoded: artefacts whose weights, thresholds and cuts were read back and compared.
+        files: number of files that are what n3ic writes, byte for byte; 0 where this was not
+            compared.
+        note: what a reader should know besides; empty where there is nothing.
     """
 
     target: str
@@ -54,6 +56,8 @@ class Verification:
     missing: str = ""
     figures: tuple[Figure, ...] = ()
     decoded: tuple[str, ...] = ()
+    files: int = 0
+    note: str = ""
 
     @property
     def ok(self) -> bool:
@@ -67,9 +71,10 @@ class Verification:
             return f"{self.target}: not run: {self.missing}"
         rows = f" and {self.rows:,} rows" if self.rows else ""
         stage = ", input stage included" if self.encoded else ""
+        note = f"; {self.note}" if self.note else ""
         return (
             f"{self.target}: equal scores on {self.vectors:,} vectors{rows}{stage} "
-            f"({self.executor})"
+            f"({self.executor}){note}"
         )
 
 
@@ -81,12 +86,14 @@ def verify_directory(
     options: Mapping[str, OptionValue] | None = None,
     seed: int = 0,
     record: bool = True,
+    run_changed: bool = False,
 ) -> Verification:
-    """Run the artefacts of an export directory against its model.
+    """Compare an export directory with what n3ic writes, then run it against its model.
 
-    Boundary vectors, random vectors and the given rows run; scores, classes, margins and hidden
-    bits are compared. The files' digests are compared with the manifest's too, but a changed
-    file is still run, so that the result names the place.
+    First the export is written again, from the directory's model and the manifest's options, and
+    every file is compared byte for byte. A directory in which a file or a field of the manifest
+    differs fails and is not run. Else the files just written are run: boundary vectors, random
+    vectors and the given rows; scores, classes, margins and hidden bits are compared.
 
     Args:
         directory: an export directory.
@@ -96,27 +103,78 @@ def verify_directory(
         options: the target's verification options.
         seed: of the random vectors.
         record: write the outcome to ``verification.json`` in the directory.
+        run_changed: run the directory's files though they differ, for the result to name the
+            place. That runs code of whoever changed them.
 
     Raises:
         ExportError: the directory is not an export directory.
         UsageError: an unknown target or option.
         ModelError: its model is damaged, or the rows lack a feature.
+
+    Warns:
+        N3icWarning: changed files are run, or the outcome cannot be recorded.
     """
     path = Path(directory)
     manifest = read_manifest(path)
     tool = exporter(manifest["target"])
-    known = {o.name for o in tool.options}
-    parsed = tool.parse_options(
-        {k: v for k, v in manifest["options"].items() if k in known} | dict(options or {}),
-        verify=True,
-    )
+    parsed = tool.parse_options(manifest["options"] | dict(options or {}), verify=True)
     network = exported_network(path, manifest)
+    with tempfile.TemporaryDirectory(prefix="n3ic-verify-") as name:
+        fresh = Path(name)
+        try:
+            custody = write_again(path, manifest, tool, network, fresh)
+        except MissingDependencyError as error:
+            return Verification(tool.name, "", 0, missing=str(error))
+        if custody.changed and not run_changed:
+            result = _not_run(path, tool, network.model, parsed)
+        else:
+            if custody.changed:
+                warnings.warn(
+                    f"{path} is not what n3ic writes: its code is run with your rights",
+                    N3icWarning,
+                    stacklevel=2,
+                )
+            count = tool.vectors if vectors is None else vectors
+            place = path if custody.changed else fresh
+            result = verify_artefacts(place, tool, network, parsed, count, rows=rows, seed=seed)
+    result = replace(
+        result,
+        failures=(*custody.changed, *custody.added, *result.failures),
+        files=custody.equal,
+        note=custody.note,
+    )
+    if record:
+        try:
+            write_atomic(path / VERIFICATION, json_text(asdict(result) | {"ok": result.ok}))
+        except N3icError as error:
+            text = f"the outcome is not recorded (--no-record): {error}"
+            warnings.warn(text, N3icWarning, stacklevel=2)
+    return result
+
+
+def verify_artefacts(
+    directory: Path,
+    tool: Exporter,
+    network: Simplified,
+    options: Options,
+    vectors: int,
+    *,
+    rows: Mapping[str, ArrayLike] | None = None,
+    seed: int = 0,
+) -> Verification:
+    """Read a target's artefacts back and run them; as :func:`verify_directory`, which see.
+
+    Args:
+        directory: the artefacts, just written or trusted: what lies there is run.
+        tool: the target.
+        network: the network that they hold, and the trained one that it comes from.
+        options: the export's and the verification's.
+        vectors: how many boundary and random vectors.
+        rows: integer features to run besides.
+        seed: of the random vectors.
+    """
     source, model = network.source, network.model
-    failures = list(_changed(path, manifest))
-    if source.digest != manifest["model"]["sha256"]:
-        failures.append("model.n3ic is not the model that was exported")
-    count = tool.vectors if vectors is None else vectors
-    words = verification_vectors(source, count, seed)
+    words = verification_vectors(source, vectors, seed)
     generated = len(words)
     encoded = 0
     real = 0
@@ -126,42 +184,56 @@ def verify_directory(
         real = len(reference)
         words = np.concatenate([words, reference])
     inputs = network.inputs(words)
-    decoded: list[str] = []
+    failures: list[str] = []
     try:
-        for found in tool.decode(path, model, parsed):
-            decoded.append(found.artefact)
-            wrong = decoding_difference(model, found)
-            if wrong:
-                failures.append(wrong)
+        decoded, failures = _decode(directory, tool, model, options)
         if rows is not None:
             expected = network.inputs(reference)
-            failure, encoded = _check_encoding(tool, path, model, parsed, wanted, expected)
+            failure, encoded = _check_encoding(tool, directory, model, options, wanted, expected)
             if failure:
                 failures.append(failure)
-        outcome = tool.run(path, model, parsed, inputs)
-        difference = first_difference(model, outcome.inference, inputs)
-        if difference is None and model is not source:
-            # The trained network has the last word; its hidden neurons are others.
-            difference = first_difference(source, replace(outcome.inference, hidden=()), words)
-        if difference is not None:
-            failures.append(str(difference))
-        result = Verification(
-            tool.name,
-            outcome.executor,
-            generated,
-            real,
-            encoded,
-            tuple(failures),
-            figures=outcome.figures,
-            decoded=tuple(decoded),
-        )
+        outcome = tool.run(directory, model, options, inputs)
     except VerifyError as error:
-        result = Verification(tool.name, "", 0, failures=(*failures, str(error)))
+        return Verification(tool.name, "", 0, failures=(*failures, str(error)))
     except MissingDependencyError as error:
-        result = Verification(tool.name, "", 0, failures=tuple(failures), missing=str(error))
-    if record:
-        write_atomic(path / VERIFICATION, json_text(asdict(result) | {"ok": result.ok}))
-    return result
+        return Verification(tool.name, "", 0, failures=tuple(failures), missing=str(error))
+    difference = first_difference(model, outcome.inference, inputs)
+    if difference is None and model is not source:
+        # The trained network has the last word; its hidden neurons are others.
+        difference = first_difference(source, replace(outcome.inference, hidden=()), words)
+    if difference is not None:
+        failures.append(str(difference))
+    return Verification(
+        tool.name,
+        outcome.executor,
+        generated,
+        real,
+        encoded,
+        tuple(failures),
+        figures=outcome.figures,
+        decoded=decoded,
+    )
+
+
+def _not_run(path: Path, tool: Exporter, model: BinaryModel, options: Options) -> Verification:
+    """What can be said of artefacts without running them."""
+    try:
+        decoded, failures = _decode(path, tool, model, options)
+    except VerifyError as error:
+        decoded, failures = (), [str(error)]
+    except MissingDependencyError:
+        decoded, failures = (), []
+    failures.append("what n3ic would not write itself was not run (--run-changed runs it)")
+    return Verification(tool.name, "", 0, failures=tuple(failures), decoded=decoded)
+
+
+def _decode(
+    directory: Path, tool: Exporter, model: BinaryModel, options: Options
+) -> tuple[tuple[str, ...], list[str]]:
+    """Artefacts that were read back, and where they hold something else than the model."""
+    found = tool.decode(directory, model, options)
+    wrong = [decoding_difference(model, artefact) for artefact in found]
+    return tuple(artefact.artefact for artefact in found), [text for text in wrong if text]
 
 
 def _check_encoding(
@@ -185,12 +257,3 @@ def _check_encoding(
         f"input stage: row {row}, {model.input.explain(bit)}: "
         f"expected {(int(reference[row, word]) >> (bit % 32)) & 1}"
     ), len(reference)
-
-
-def _changed(path: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
-    for name, digest in manifest["files"].items():
-        file = path / name
-        if not file.is_file():
-            yield f"{name} is missing"
-        elif sha256_file(file) != digest:
-            yield f"{name} was changed after the export"

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from n3ic import plugins
+from n3ic.errors import N3icWarning
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import simplify
@@ -19,6 +20,8 @@ from n3ic.model.random_models import random_model
 from n3ic.targets.base import exporter
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_directory
+from n3ic.util.files import sha256_file
+from n3ic.util.json_text import json_text
 
 TARGETS = plugins.names("n3ic.exporters")
 
@@ -205,9 +208,37 @@ def test_a_swapped_model_is_found(target, tmp_path):
     wrong = export(other, target, tmp_path / "wrong", verify=False).path
     for name in ("model.n3ic", "manifest.json"):
         (wrong / name).write_bytes((right / name).read_bytes())
-    result = verify_directory(wrong, vectors=400)
+    with pytest.warns(N3icWarning, match="your rights"):
+        result = verify_directory(wrong, vectors=400, run_changed=True)
     if result.missing:
         pytest.skip(result.missing)
     assert not result.ok
-    assert any("changed after the export" in f for f in result.failures)
+    assert any("is not what n3ic writes" in f for f in result.failures)
     assert any(re.search(r"layer 0, neuron 3\b", f) for f in result.failures), result.failures
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_file_is_compared_and_no_other_is_run(target, tmp_path, monkeypatch):
+    """Each file changed or taken away, with the digests in the manifest made to agree."""
+    model = random_model((40, 6, 2), np.random.default_rng(0), extremes=False)
+    tool = plugins.load("n3ic.exporters", target)
+    path = export(model, target, tmp_path / "out", verify=False).path
+    monkeypatch.setattr(tool, "run", lambda *a: pytest.fail("it was run"))
+    manifest = json.loads((path / "manifest.json").read_text())
+    names = sorted(set(manifest["files"]) - {"model.n3ic", "report.json"})
+
+    def outcome():
+        files = {n: sha256_file(path / n) for n in manifest["files"] if (path / n).exists()}
+        (path / "manifest.json").write_text(json_text(manifest | {"files": files}))
+        result = verify_directory(path, record=False)
+        assert "was not run" in str(result)
+        return result.failures
+
+    for name in names:
+        (path / name).write_bytes((path / name).read_bytes() + b" ")
+    failures = outcome()
+    assert [n for n in names if not any(f.startswith(f"{n} is not") for f in failures)] == []
+    for name in names:
+        (path / name).unlink()
+    failures = outcome()
+    assert [n for n in names if f"{n} is missing" not in failures] == []

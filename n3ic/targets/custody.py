@@ -1,0 +1,156 @@
+"""What n3ic would not write itself, it does not run: exports are written again and compared.
+
+An export is a function of the model and the options, so this n3ic can write it again. Digests in
+the directory prove nothing against whoever can change the directory.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import ExportError, ModelError, UsageError
+from n3ic.model.passes import Simplified
+from n3ic.targets.artefacts import TOOL, describe, files_of, write_artefacts
+from n3ic.targets.base import Exporter, exporter
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.manifest import MANIFEST, VERIFICATION, exported_network, read_manifest
+from n3ic.targets.report import REPORT
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Custody:
+    """How an export directory differs from what this n3ic writes.
+
+    Attributes:
+        changed: files and fields of the manifest that differ or are missing, in words.
+        added: files that this n3ic does not write, in words.
+        equal: number of files that are equal, byte for byte.
+        note: what a reader should know though nothing differs; empty where there is nothing.
+    """
+
+    changed: tuple[str, ...]
+    added: tuple[str, ...]
+    equal: int
+    note: str = ""
+
+
+def write_again(
+    directory: Path, manifest: Mapping[str, Any], tool: Exporter, network: Simplified, fresh: Path
+) -> Custody:
+    """Write an export again, into ``fresh``, and compare every file of ``directory`` with it.
+
+    Of the report, figures, notes and the accuracy are taken from the directory: they come from
+    simulations and from the run. Everything else, the page that shows them too, is compared.
+
+    Args:
+        directory: the export directory.
+        manifest: its manifest.
+        tool: its target.
+        network: its network; see :func:`~n3ic.targets.manifest.exported_network`.
+        fresh: an empty directory.
+    """
+    try:
+        options = tool.parse_options(manifest["options"])
+        write_artefacts(fresh, tool, network, options)
+        fit = tool.check(network.model, options)
+    except (ExportError, ModelError, UsageError) as error:
+        return Custody((f"{MANIFEST}: this n3ic cannot write such an export: {error}",), (), 0)
+    report, accuracy = _report(directory)
+    simplify = manifest["simplify"]
+    describe(fresh, tool, network, options, fit, report, accuracy, simplify=simplify)
+    wanted, found = files_of(fresh), files_of(directory)
+    changed = [f"{name} is missing" for name in wanted if name not in found]
+    equal = 0
+    for name in wanted:
+        if name == MANIFEST or name not in found:
+            continue
+        if _same(directory / name, fresh / name):
+            equal += 1
+        else:
+            changed.append(f"{name} is not what n3ic writes for this model and these options")
+    fields = list(_fields(manifest, json.loads((fresh / MANIFEST).read_text())))
+    other = manifest["tool"] != TOOL
+    note = ""
+    if _same(directory / MANIFEST, fresh / MANIFEST):
+        equal += 1
+    elif other and not changed and not fields:
+        note = f"written by {manifest['tool']}; {TOOL} writes the same"
+    else:
+        if other:
+            changed.insert(0, f"{MANIFEST}: written by {manifest['tool']}, this is {TOOL}")
+        changed += [f"{MANIFEST}: {field} is not what n3ic writes" for field in fields]
+        if not other and not fields:
+            changed.append(f"{MANIFEST} is not written as n3ic writes it")
+    added = [
+        f"{name} is no part of the export"
+        for name in found
+        if name not in wanted and name != VERIFICATION
+    ]
+    return Custody(tuple(changed), tuple(added), equal, note)
+
+
+def check_unchanged(directory: Path, fresh: Path) -> None:
+    """Refuse an export directory that holds something else than this n3ic writes.
+
+    Args:
+        directory: the export directory.
+        fresh: an empty directory; afterwards it holds the export, which may be run.
+
+    Raises:
+        ExportError: the directory is not an export, or a file or field of it differs.
+        ModelError: its model is damaged.
+    """
+    manifest = read_manifest(directory)
+    network = exported_network(directory, manifest)
+    found = write_again(directory, manifest, exporter(manifest["target"]), network, fresh)
+    if found.changed:
+        raise ExportError(f"{found.changed[0]}: what n3ic would not write itself, it does not run")
+
+
+def _fields(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted({*mine, *theirs} - {"tool"}):
+        if mine.get(name) != theirs.get(name) or type(mine.get(name)) is not type(theirs.get(name)):
+            yield name
+
+
+def _report(directory: Path) -> tuple[Report, Mapping[str, Any]]:
+    """Figures, notes and accuracy that a directory's report claims; empty where it is damaged."""
+    empty = Report((), ())
+    try:
+        if not stat.S_ISREG((directory / REPORT).lstat().st_mode):
+            return empty, {}
+        data = json.loads((directory / REPORT).read_bytes())
+        figures = tuple(Figure(**figure) for figure in data["figures"])
+        notes, accuracy = tuple(data["notes"]), data["accuracy"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return empty, {}
+    numbers = all(
+        isinstance(f.value, (int, float)) and isinstance(f.paper, (int, float, type(None)))
+        for f in figures
+    )
+    texts = [*notes, *(text for f in figures for text in (f.name, f.unit, f.kind, f.source))]
+    if not (numbers and all(isinstance(text, str) for text in texts)):
+        return empty, {}
+    return Report(figures, notes), accuracy if isinstance(accuracy, dict) else {}
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two paths are regular files of equal bytes."""
+    try:
+        first, second = one.lstat(), other.lstat()
+        if not stat.S_ISREG(first.st_mode) or first.st_size != second.st_size:
+            return False
+        with one.open("rb") as a, other.open("rb") as b:
+            while block := a.read(_BLOCK):
+                if block != b.read(_BLOCK):
+                    return False
+    except OSError:
+        return False
+    return True
