@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from n3ic.errors import N3icError, UsageError
+from n3ic.util.signals import check, held
 
 
 def free_path(path: str | Path, replace: bool) -> Path:
@@ -44,12 +45,13 @@ def write_atomic(path: str | Path, data: bytes | str) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(0o666 & ~_umask())
+        check()
         temporary.replace(target)
     except OSError as error:
         raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
         if temporary is not None:
-            with suppress(OSError):
+            with held(), suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
 
@@ -80,8 +82,10 @@ def new_directory(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
     temporary: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        with held():
+            temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
         yield temporary
+        check()
         temporary.chmod(0o777 & ~_umask())
         if target.exists():
             old = temporary.with_name(temporary.name + ".old")
@@ -97,11 +101,12 @@ def new_directory(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
     except OSError as error:
         raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-        for parent in absent:
-            with suppress(OSError):
-                parent.rmdir()  # one that was made above and holds nothing
+        with held():
+            if temporary is not None:
+                shutil.rmtree(temporary, ignore_errors=True)
+            for parent in absent:
+                with suppress(OSError):
+                    parent.rmdir()  # one that was made above and holds nothing
 
 
 def sha256_file(path: str | Path) -> str:
