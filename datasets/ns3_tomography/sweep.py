@@ -12,7 +12,7 @@ from n3ic.datasets.ns3_tomography.table import THRESHOLD, queue_tables
 from n3ic.runs.parallel import each
 
 if TYPE_CHECKING:
-    from n3ic.data.split import Protocol
+    from n3ic.data.split import SplitProtocol
     from n3ic.data.table import FlowTable
     from n3ic.training.recipe import Recipe
 
@@ -38,7 +38,7 @@ def sweep(
     shapes: Sequence[tuple[int, ...]] = SHAPES,
     thresholds: Sequence[float] = (THRESHOLD,),
     seeds: Sequence[int] = (0,),
-    protocol: Protocol = "time",
+    protocol: SplitProtocol = "time",
     with_baselines: bool = False,
     jobs: int | None = None,
     dask: str | None = None,
@@ -91,7 +91,7 @@ def _train_one(
     shapes: Sequence[tuple[int, ...]],
     threshold: float,
     seed: int,
-    protocol: Protocol,
+    protocol: SplitProtocol,
     with_baselines: bool,
 ) -> list[SweepEntry]:
     from n3ic.runs.experiment import train_shapes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from n3ic.data.delimited import Sheet
     from n3ic.data.table import Feature, FlowTable
 
 __all__ = ["DATASET", "SYNTHETIC", "USECASE"]
@@ -72,15 +73,23 @@ class UnswNb15(DataSet):
         tables = tuple(f"{table}{suffix}" for table in TABLE_SUFFIXES for suffix in packed)
         return any(name.lower().endswith((*tables, ".zip")) for name in names)
 
-    def read_features(self, path: str | Path) -> Mapping[str, NDArray[np.int64]]:
-        """Integer features of flows that may lack labels, derived ones included.
+    def has_layout(self, sheet: Sheet) -> bool:
+        """Whether a table shows the partition or the raw layout."""
+        from n3ic.datasets.unsw_nb15.reader import has_layout
+
+        return has_layout(sheet)
+
+    def read_features(
+        self, sheet: Sheet, wanted: Collection[str]
+    ) -> Mapping[str, NDArray[np.int64]]:
+        """Integer features of flows that may lack labels and columns, derived ones included.
 
         Raises:
-            DataError: the file is not what it should be; names file, line and column.
+            DataError: the table is not what it should be; names file, line and column.
         """
-        from n3ic.datasets.unsw_nb15.loader import load_table
+        from n3ic.datasets.unsw_nb15.reader import read_features
 
-        return load_table(path, labelled=False).features
+        return read_features(sheet, wanted)
 
     def check(self, path: str | Path | Sequence[str | Path]) -> Mapping[str, Any]:
         """What files are and what is wrong with them; see :class:`.report.DataReport`.
@@ -123,9 +132,15 @@ class UnswNb15Synthetic(DataSet):
             raise DataError(f"{path}: these flows are not synthetic; read them as {DATASET.name}")
         return table
 
-    def read_features(self, path: str | Path) -> Mapping[str, NDArray[np.int64]]:
+    def has_layout(self, sheet: Sheet) -> bool:
+        """Whether a table shows the layout of the real data."""
+        return DATASET.has_layout(sheet)
+
+    def read_features(
+        self, sheet: Sheet, wanted: Collection[str]
+    ) -> Mapping[str, NDArray[np.int64]]:
         """Integer features of flows that may lack labels, as for the real data."""
-        return DATASET.read_features(path)
+        return DATASET.read_features(sheet, wanted)
 
     def generate(self, rows: int | None = None, seed: int | None = None) -> FlowTable:
         """Generate flows: the same seed and rows give the same table."""

@@ -33,7 +33,7 @@ def loader_version() -> str:
     names = ("reader.py", "columns.py", "catalogue.py", "catalogue.toml", "cache.py")
     for path in (
         *(here / name for name in names),
-        *(Path(m.__file__) for m in (n3ic.data.files, n3ic.data.delimited, n3ic.model.inputs)),
+        *(Path(str(m.__file__)) for m in (n3ic.data.files, n3ic.data.delimited, n3ic.model.inputs)),
     ):
         digest.update(path.read_bytes())
     return digest.hexdigest()

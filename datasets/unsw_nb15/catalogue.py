@@ -106,6 +106,9 @@ DERIVED: tuple[Derived, ...] = tuple(
 )
 """Features that a NIC can afford and the files do not have."""
 
+NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType({d.feature.name: d.needs for d in DERIVED})
+"""The columns behind each derived feature."""
+
 CATALOGUE: tuple[Feature, ...] = COLUMNS + tuple(d.feature for d in DERIVED)
 """Every feature that a table may have."""
 

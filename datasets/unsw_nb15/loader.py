@@ -35,7 +35,6 @@ class _FilePart:
 def load_table(
     paths: str | Path | Sequence[str | Path],
     *,
-    labelled: bool = True,
     cache: bool = True,
 ) -> FlowTable:
     """Read files as one table.
@@ -47,7 +46,6 @@ def load_table(
 
     Args:
         paths: a file, a folder, or several of them.
-        labelled: whether the files must have labels; without, every row is class 0.
         cache: whether parsed files are kept in the user's cache folder.
 
     Raises:
@@ -63,10 +61,10 @@ def load_table(
                 parts.append(_skipped(content, f"the same bytes as {seen[content.sha256]}"))
                 continue
             seen[content.sha256] = content.name
-            flows = read_cached(content.sha256) if cache and labelled else None
+            flows = read_cached(content.sha256) if cache else None
             if flows is None:
                 try:
-                    flows = read_flows(content, labelled=labelled)
+                    flows = read_flows(content)
                 except NotFlowsError as error:
                     if path in explicit and content.name == str(path) and len(given) == 1:
                         raise
@@ -75,7 +73,7 @@ def load_table(
                         _FilePart(SourceFile(content.name, content.sha256, 0, note), "", None)
                     )
                     continue
-                if cache and labelled:
+                if cache:
                     write_cached(content.sha256, flows)
             identity, partition = identify(content, flows.layout, len(flows), flows.counts)
             if flows.synthetic:

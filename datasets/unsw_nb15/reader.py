@@ -5,15 +5,29 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.data.delimited import Sheet, check_header, open_sheet, parse_sheet, row_line
+from n3ic.data.delimited import (
+    Cells,
+    Sheet,
+    TextColumn,
+    check_header,
+    open_sheet,
+    parse_sheet,
+)
 from n3ic.data.files import Content, printable
-from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, COLUMNS, Column, to_units
+from n3ic.datasets.unsw_nb15.catalogue import (
+    BY_NAME,
+    COLUMNS,
+    NEEDS,
+    Column,
+    to_units,
+    with_derived,
+)
 from n3ic.datasets.unsw_nb15.columns import (
     ATTACKS,
     BLANK_IS_ZERO,
@@ -40,6 +54,7 @@ _PORT = re.compile(r"\d{1,10}|0[xX][0-9a-fA-F]{1,8}|-?")
 _NAME = re.compile(r"[A-Za-z0-9+./-]*[A-Za-z+./-][A-Za-z0-9+./-]*")
 _CODE = re.compile(r"\d{1,2}(\.0)?")
 _COMMON = tuple(f.name for f in COLUMNS if f.name not in (*RAW_ONLY, "rate"))
+_RATE = ("dur", "spkts", "dpkts")
 
 
 class NotFlowsError(DataError):
@@ -75,12 +90,11 @@ class FlowFile:
         return {str(k): v for k, v in Counter(self.category.tolist()).items()}
 
 
-def read_flows(content: Content, *, labelled: bool = True) -> FlowFile:
-    """Read one file whole.
+def read_flows(content: Content) -> FlowFile:
+    """Read one file of labelled flows whole.
 
     Args:
         content: its bytes.
-        labelled: whether the label columns must be there; without them every row is benign.
 
     Raises:
         NotFlowsError: the table is known and holds no flows, or is another table altogether.
@@ -88,64 +102,108 @@ def read_flows(content: Content, *, labelled: bool = True) -> FlowFile:
     """
     _refuse_companions(content)
     sheet = open_sheet(content)
-    layout, names, header = _layout(sheet, labelled)
+    layout, names, header = _layout(sheet)
     names = [n if n in BY_NAME or n in ("id", "attack_cat", "label") else "" for n in names]
-    text = [n for n in TEXT_COLUMNS if n in names]
-    numeric = [n for n in names if n and n not in TEXT_COLUMNS]
-    frame = parse_sheet(
-        sheet, names, header=header, numeric=numeric, text=text, blank_is_zero=BLANK_IS_ZERO
-    )
-
-    def at(row: int, column: str, problem: str) -> DataError:
-        line = row_line(sheet, header, row)
-        return DataError(f"{sheet.name}, line {line}, column {column!r}: {problem}")
-
-    def coded(column: str, code: Callable[[str], int | None], expected: str) -> Column:
-        values = frame[column].cat
-        texts = [str(t).strip() for t in values.categories]
-        codes = [code(t) for t in ["", *texts]]
-        used = np.asarray(values.codes, dtype=np.intp) + 1
-        bad = np.array([c is None for c in codes])
-        if bad[used].any():
-            row = int(np.argmax(bad[used]))
-            got = printable(["", *texts][used[row]])
-            raise at(row, column, f"expected {expected}, got {got!r}; correct the cell")
-        return np.array([c or 0 for c in codes], dtype=np.int64)[used]
-
-    columns: dict[str, Column] = {}
-    for name in numeric:
-        if name in ("id", "label"):
-            continue
-        values = frame[name].to_numpy()
-        lowest = -1 if name in BLANK_IS_ZERO else 0  # a public copy writes a blank as -1
-        if (values < lowest).any():
-            row = int(np.argmax(values < lowest))
-            raise at(row, name, f"expected 0 or more, got {values[row]:g}; correct the cell")
-        columns[name] = to_units(name, values)
-    columns["proto"] = coded("proto", _protocol, "a protocol name")
-    columns["service"] = coded("service", _service, "a service name or '-'")
-    columns["state"] = coded("state", _state, "a state name")
-    if layout == "raw":
-        for name in ("srcip", "dstip"):
-            columns[name] = coded(name, _address, "an address")
-        for name in ("sport", "dsport"):
-            columns[name] = coded(name, _port, "a port, decimal or hexadecimal")
-    if "rate" not in columns:
-        columns["rate"] = _rate(columns, frame["dur"].to_numpy())
-    rows = len(frame)
-    synthetic = "id" in names and bool((frame["id"].to_numpy() >= FIRST_SYNTHETIC_ID).any())
-    if "label" not in names:
-        return FlowFile(
-            layout, columns, np.zeros(rows, np.int64), np.full(rows, NORMAL), False, synthetic
-        )
-    raw_label = frame["label"].to_numpy()
+    cells = _parse(sheet, names, header)
+    columns = _columns(sheet, header, cells)
+    ids = cells.numbers.get("id", np.zeros(0))
+    raw_label = cells.numbers["label"]
     wrong = (raw_label != 0) & (raw_label != 1)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise at(row, "label", f"expected 0 or 1, got {raw_label[row]:g}; correct the cell")
+        problem = f"expected 0 or 1, got {raw_label[row]:g}; correct the cell"
+        raise sheet.cell_error(header, row, "label", problem)
     label = raw_label.astype(np.int64)
-    category, is_coded = _categories(frame["attack_cat"], label, at)
-    return FlowFile(layout, columns, label, category, is_coded, synthetic)
+    category, coded = _categories(sheet, header, cells.texts["attack_cat"], label)
+    synthetic = bool((ids >= FIRST_SYNTHETIC_ID).any())
+    return FlowFile(layout, columns, label, category, coded, synthetic)
+
+
+def read_features(sheet: Sheet, wanted: Collection[str]) -> dict[str, Column]:
+    """Integer features of flows that may lack labels, derived ones included.
+
+    Args:
+        sheet: a table in either layout, of which only the columns behind ``wanted`` must be there.
+        wanted: names of features.
+
+    Raises:
+        DataError: a column is missing or a cell is not what it should be.
+    """
+    header = not _is_bare(sheet)
+    names = [canonical(c) for c in sheet.first] if header else list(RAW_COLUMNS)
+    needed = {n for f in wanted for n in NEEDS.get(f, (f,))}
+    if "rate" in needed and "rate" not in names:
+        needed = needed - {"rate"} | {*_RATE}
+    check_header(sheet, names, sorted(needed))
+    cells = _parse(sheet, [n if n in needed else "" for n in names], header)
+    columns = with_derived(_columns(sheet, header, cells))
+    return {name: columns[name] for name in wanted}
+
+
+def has_layout(sheet: Sheet) -> bool:
+    """Whether a table shows one of the layouts: most of its columns, and names where it codes."""
+    if _is_bare(sheet):
+        return True
+    names = [canonical(c) for c in sheet.first]
+    _, row = next(sheet.rows(True), (0, []))
+    named = [n in ("proto", "state") and _NAME.fullmatch(c.strip()) is not None
+             for n, c in zip(names, row, strict=False)]  # fmt: skip
+    return _is_known(names) and any(named)
+
+
+def _parse(sheet: Sheet, names: Sequence[str], header: bool) -> Cells:
+    numeric = [n for n in names if n and n not in TEXT_COLUMNS]
+    return parse_sheet(
+        sheet,
+        names,
+        header=header,
+        numeric=numeric,
+        text=[n for n in TEXT_COLUMNS if n in names],
+        whole=[n for n in numeric if n in BY_NAME and BY_NAME[n].scale == 1],
+        blank_is_zero=BLANK_IS_ZERO,
+    )
+
+
+def _columns(sheet: Sheet, header: bool, cells: Cells) -> dict[str, Column]:
+    """The features among the cells in the catalogue's integer units."""
+    columns: dict[str, Column] = {}
+    for name, values in cells.numbers.items():
+        if name not in BY_NAME:
+            continue
+        lowest = -1 if name in BLANK_IS_ZERO else 0  # a public copy writes a blank as -1
+        if (values < lowest).any():
+            row = int(np.argmax(values < lowest))
+            problem = f"expected 0 or more, got {values[row]:g}; correct the cell"
+            raise sheet.cell_error(header, row, name, problem)
+        columns[name] = to_units(name, values)
+    for name, (code, expected) in _CODES.items():
+        if name in cells.texts:
+            columns[name] = _coded(sheet, header, name, cells.texts[name], code, expected)
+    if "rate" not in columns and set(_RATE) <= {*columns}:
+        # the partition files' own definition; see the data card for the rows where theirs differs
+        gaps = columns["spkts"] + columns["dpkts"] - 1
+        seconds = cells.numbers["dur"]
+        rate = np.divide(gaps, seconds, out=np.zeros(len(gaps)), where=seconds > 0)
+        columns["rate"] = to_units("rate", rate)
+    return columns
+
+
+def _coded(
+    sheet: Sheet,
+    header: bool,
+    name: str,
+    column: TextColumn,
+    code: Callable[[str], int | None],
+    expected: str,
+) -> Column:
+    codes = [code(t) for t in column.texts]
+    bad = np.array([c is None for c in codes], dtype=np.bool_)
+    if bad[column.codes].any():
+        row = int(np.argmax(bad[column.codes]))
+        got = printable(column.texts[column.codes[row]])
+        problem = f"expected {expected}, got {got!r}; correct the cell"
+        raise sheet.cell_error(header, row, name, problem)
+    return np.array([c or 0 for c in codes], dtype=np.int64)[column.codes]
 
 
 def _refuse_companions(content: Content) -> None:
@@ -156,14 +214,28 @@ def _refuse_companions(content: Content) -> None:
         raise NotFlowsError(f"{content.name}: {what}")
 
 
-def _layout(sheet: Sheet, labelled: bool) -> tuple[str, list[str], bool]:
+def _is_bare(sheet: Sheet) -> bool:
+    """Whether it is a raw file without a header."""
+    first = sheet.first
+    return (
+        len(first) == len(RAW_COLUMNS)
+        and _IPV4.fullmatch(first[0]) is not None
+        and _IPV4.fullmatch(first[2]) is not None
+    )
+
+
+def _is_known(names: Sequence[str]) -> bool:
+    known = {*PARTITION_COLUMNS, *RAW_COLUMNS}
+    return sum(n in known for n in names) >= len(PARTITION_COLUMNS) // 2
+
+
+def _layout(sheet: Sheet) -> tuple[str, list[str], bool]:
     """The layout, the canonical name of each column, and whether there is a header."""
     first = sheet.first
-    if len(first) == len(RAW_COLUMNS) and _IPV4.fullmatch(first[0]) and _IPV4.fullmatch(first[2]):
+    if _is_bare(sheet):
         return "raw", list(RAW_COLUMNS), False
     names = [canonical(c) for c in first]
-    known = {*PARTITION_COLUMNS, *RAW_COLUMNS}
-    if sum(n in known for n in names) < len(PARTITION_COLUMNS) // 2 and sheet.separator == ",":
+    if not _is_known(names) and sheet.separator == ",":
         if len(first) in (len(PARTITION_COLUMNS), len(PARTITION_COLUMNS) - 1) and _CODE.match(
             first[0]
         ):
@@ -177,12 +249,8 @@ def _layout(sheet: Sheet, labelled: bool) -> tuple[str, list[str], bool]:
             f"dur, proto, state, sbytes, got {shown}"
         )
     layout = "raw" if {"srcip", "stime", "dsport"} & set(names) else "partition"
-    required = [*_COMMON, *(RAW_ONLY if layout == "raw" else ("rate",))]
-    if labelled:
-        required += ["attack_cat", "label"]
-    elif not {"attack_cat", "label"} <= set(names):
-        names = ["" if n in ("attack_cat", "label") else n for n in names]
-    check_header(sheet, names, required)
+    extra = RAW_ONLY if layout == "raw" else ("rate",)
+    check_header(sheet, names, [*_COMMON, *extra, "attack_cat", "label"])
     return layout, names, True
 
 
@@ -217,12 +285,15 @@ def _port(text: str) -> int | None:
     return min(value, 65535)
 
 
-def _rate(columns: dict[str, Column], seconds: NDArray[np.float64]) -> Column:
-    # the partition files' own definition; see the data card for the rows where theirs differs
-    gaps = columns["spkts"] + columns["dpkts"] - 1
-    rate = np.divide(gaps, seconds, out=np.zeros(len(gaps)), where=seconds > 0)
-    return to_units("rate", rate)
-
+_CODES: Mapping[str, tuple[Callable[[str], int | None], str]] = {
+    "proto": (_protocol, "a protocol name"),
+    "service": (_service, "a service name or '-'"),
+    "state": (_state, "a state name"),
+    "srcip": (_address, "an address"),
+    "dstip": (_address, "an address"),
+    "sport": (_port, "a port, decimal or hexadecimal"),
+    "dsport": (_port, "a port, decimal or hexadecimal"),
+}
 
 _SPELLINGS = {"": NORMAL, "normal": NORMAL, "backdoors": "Backdoor"} | {
     name.lower(): name for name in ATTACKS
@@ -230,20 +301,19 @@ _SPELLINGS = {"": NORMAL, "normal": NORMAL, "backdoors": "Backdoor"} | {
 
 
 def _categories(
-    cells: object, label: Column, at: Callable[[int, str, str], DataError]
+    sheet: Sheet, header: bool, column: TextColumn, label: Column
 ) -> tuple[NDArray[np.str_], bool]:
     """Category of each row, and whether the file recodes categories as numbers."""
-    values = cells.cat  # type: ignore[attr-defined]
-    texts = ["", *(str(t).strip() for t in values.categories)]
-    used = np.asarray(values.codes, dtype=np.intp) + 1
-    if len(texts) > 1 and all(_CODE.fullmatch(t) for t in texts[1:]):
-        names = ["", *(str(int(float(t))) for t in texts[1:])]
-        return np.array(names)[used], True
+    texts, used = column.texts, column.codes
+    named = [t for t in texts if t]
+    if named and all(_CODE.fullmatch(t) for t in named):
+        return np.array([t and str(int(float(t))) for t in texts])[used], True
     known = [_SPELLINGS.get(t.lower()) for t in texts]
-    bad = np.array([k is None for k in known])
+    bad = np.array([k is None for k in known], dtype=np.bool_)
     if bad[used].any():
         row = int(np.argmax(bad[used]))
-        raise at(
+        raise sheet.cell_error(
+            header,
             row,
             "attack_cat",
             f"unknown category {printable(texts[used[row]])!r}; expected {NORMAL} or one of "
@@ -255,7 +325,8 @@ def _categories(
     clash = (category == NORMAL) != (label == 0)
     if clash.any():
         row = int(np.argmax(clash))
-        raise at(
+        raise sheet.cell_error(
+            header,
             row,
             "label",
             f"label {label[row]} contradicts the category {str(category[row])!r}; correct one",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic import plugins
+from n3ic.data.delimited import Sheet
 from n3ic.data.split import duplicate_share, protocols_of
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import DataError, UsageError
@@ -56,17 +57,31 @@ class DataSet(Plugin, ABC):
         """Whether a file looks like one of this data set; a glance, not a check."""
         return False
 
-    def read_features(self, path: str | Path) -> Mapping[str, NDArray[np.int64]]:
+    def has_layout(self, sheet: Sheet) -> bool:
+        """Whether a table is in the data set's own layout and units beyond doubt.
+
+        True for what nobody would take for a table of a NIC's integers, such as one with names
+        where the features are codes.
+        """
+        return False
+
+    def read_features(
+        self, sheet: Sheet, wanted: Collection[str]
+    ) -> Mapping[str, NDArray[np.int64]]:
         """Integer features of flows in the data set's own layout, which may lack labels.
 
+        Args:
+            sheet: the table, or a part of it.
+            wanted: names of the features; what else the table holds, or lacks, does not matter.
+
         Returns:
-            int64 array of shape ``(rows,)`` per feature.
+            int64 array of shape ``(rows,)`` per wanted feature.
 
         Raises:
-            DataError: the data set reads labelled flows only, or the file is not what it should
+            DataError: the data set reads labelled flows only, or the table is not what it should
                 be.
         """
-        raise DataError(f"{path}: the data set {self.name} does not read unlabelled flows")
+        raise DataError(f"{sheet.name}: the data set {self.name} does not read unlabelled flows")
 
     def check(self, path: str | Path) -> Mapping[str, Any]:
         """What files hold and what is odd about them, as plain data.

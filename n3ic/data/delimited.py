@@ -5,21 +5,26 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Collection, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Literal, cast
 
-from n3ic.errors import DataError, MissingDependencyError
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import pandas as pd
 from n3ic.data.files import Content, printable
+from n3ic.errors import DataError
+
+Units = Literal["nic", "source"]
+Numbers = NDArray[np.int64] | NDArray[np.float64]
 
 MAX_LINE = 1 << 16
+CHUNK_BYTES = 8 << 20
+LARGEST_WHOLE = 2**63 - 1
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-# quoted cells may hide a separator or a line end, and pandas takes truth values for numbers
-_SUSPECT = (b'"', b"True", b"true", b"TRUE", b"False", b"false", b"FALSE")
+_UNITS = re.compile(rb"#[ \t]*n3ic-units:[ \t]*(.*?)[ \t]*\r?(?:\n|\Z)")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -28,46 +33,193 @@ class Sheet:
 
     Attributes:
         name: the file, for messages.
-        body: UTF-8 bytes without a byte order mark.
+        body: UTF-8 bytes without a byte order mark or a line of units.
         separator: one of :data:`SEPARATORS`.
-        first: the cells of the first line, stripped.
+        first: the cells of the table's first line, stripped.
+        units: what the file's line of units says, or None where it has none.
+        line: number of the body's first line in the file.
+        continued: whether the body goes on where an earlier sheet of the file ended; it then
+            lacks the table's first line.
     """
 
     name: str
     body: bytes
     separator: str
     first: tuple[str, ...]
+    units: Units | None = None
+    line: int = 1
+    continued: bool = False
+
+    def rows(self, header: bool) -> Iterator[tuple[int, list[str]]]:
+        """Line number, where it ends, and cells of each row.
+
+        Args:
+            header: whether the table's first line holds names.
+
+        Raises:
+            DataError: a quote does not end.
+        """
+        text = io.StringIO(self.body.decode(), newline="")
+        reader = csv.reader(text, delimiter=self.separator, strict=True)
+        skip = header and not self.continued
+        try:
+            for row in reader:
+                if not row or (len(row) == 1 and not row[0].strip()):
+                    continue
+                if skip:
+                    skip = False
+                    continue
+                yield self.line + reader.line_num - 1, row
+        except csv.Error as error:
+            line = self.line + reader.line_num - 1
+            raise DataError(f"{self.name}, line {line}: {error}") from error
+
+    def cell_error(self, header: bool, row: int, column: str, problem: str) -> DataError:
+        """What is wrong with the cell of a row, counted from 0."""
+        line = next((n for i, (n, _) in enumerate(self.rows(header)) if i == row), 0)
+        return DataError(f"{self.name}, line {line}, column {column!r}: {problem}")
 
 
-def open_sheet(content: Content) -> Sheet:
+@dataclass(frozen=True, eq=False)
+class TextColumn:
+    """A column of text.
+
+    Attributes:
+        texts: the different cells, stripped.
+        codes: index in ``texts`` of each row, shape ``(rows,)``.
+    """
+
+    texts: tuple[str, ...]
+    codes: NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The wanted columns of a sheet.
+
+    Attributes:
+        rows: number of rows.
+        numbers: finite numbers of shape ``(rows,)`` a column, int64 where the table has integers
+            and float64 elsewhere.
+        texts: the columns of text.
+    """
+
+    rows: int
+    numbers: Mapping[str, Numbers]
+    texts: Mapping[str, TextColumn]
+
+
+def open_sheet(content: Content, *, units: Units | None = "source") -> Sheet:
     """Check encoding, NUL bytes and line lengths, and find the separator.
 
+    Args:
+        content: the bytes of a file.
+        units: what a line of units may say; anything where None.
+
     Raises:
-        DataError: the text is not UTF-8, holds NUL bytes, or a line that is far too long.
+        DataError: the text is not UTF-8, holds NUL bytes, a line that is far too long, or numbers
+            in other units.
     """
-    name, data = content.name, content.data
-    body = data.removeprefix(b"\xef\xbb\xbf")
+    (sheet,) = stream_sheets(content.name, [content.data], chunk_bytes=len(content.data) + 1)
+    if units is not None and sheet.units not in (None, units):
+        raise DataError(
+            f"{sheet.name}, line 1: the numbers are in {sheet.units} units, expected {units} units"
+        )
+    return sheet
+
+
+def stream_sheets(
+    name: str, pieces: Iterable[bytes], *, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[Sheet]:
+    """Text in sheets of whole lines, each of about ``chunk_bytes``.
+
+    Args:
+        name: the file, for messages.
+        pieces: its bytes.
+        chunk_bytes: bytes of a sheet; bounds the memory.
+
+    Raises:
+        DataError: as :func:`open_sheet`.
+    """
+    held = bytearray()
+    sheet: Sheet | None = None
+    for piece in pieces:
+        held += piece
+        if len(held) < chunk_bytes:
+            continue
+        end = _last_line_end(held)
+        if sheet is None and held.count(b"\n", 0, end) < 3:
+            end = 0  # units, header and a row belong together
+        if not end and len(held) > chunk_bytes + MAX_LINE:
+            _check_text(name, bytes(held), _next_line(sheet))
+            raise DataError(f"{name}, line {_next_line(sheet)} or below: a quote does not end")
+        if end:
+            sheet = _sheet(name, bytes(held[:end]), sheet)
+            yield sheet
+            del held[:end]
+    if sheet is None or held.strip():
+        yield _sheet(name, bytes(held), sheet)
+
+
+def _last_line_end(text: bytearray) -> int:
+    """Position behind the last line end that is not inside quotes; 0 where there is none."""
+    end = text.rfind(b"\n") + 1
+    inside = text.count(b'"', 0, end) % 2
+    while end and inside:
+        start = text.rfind(b"\n", 0, end - 1) + 1
+        inside ^= text.count(b'"', start, end) % 2
+        end = start
+    return end
+
+
+def _next_line(before: Sheet | None) -> int:
+    return 1 if before is None else before.line + before.body.count(b"\n")
+
+
+def _sheet(name: str, body: bytes, before: Sheet | None) -> Sheet:
+    if before is not None:
+        line = _next_line(before)
+        _check_text(name, body, line)
+        return Sheet(name, body, before.separator, before.first, before.units, line, True)
+    body = body.removeprefix(b"\xef\xbb\xbf")
+    units: Units | None = None
+    line = 1
+    if found := _UNITS.match(body):
+        said = found[1].decode(errors="replace")
+        if said not in ("nic", "source"):
+            raise DataError(
+                f"{name}, line 1: expected n3ic-units: nic or source, got {printable(said)!r}"
+            )
+        units, line, body = cast(Units, said), 2, body[found.end() :]
+    _check_text(name, body, line)
+    first = re.split(rb"[\r\n]", body[:MAX_LINE], maxsplit=1)[0].decode(errors="replace")
+    if not first.strip():
+        raise DataError(f"{name}, line {line}: blank; expected the column names or the first flow")
+    separator = max(SEPARATORS, key=first.count)
+    cells = next(csv.reader([first], delimiter=separator), [])
+    return Sheet(name, body, separator, tuple(c.strip() for c in cells), units, line)
+
+
+def _check_text(name: str, body: bytes, line: int) -> None:
+    def at(position: int) -> str:
+        before = body.count(b"\n", 0, position)
+        return f"{name}, line {line + before}"
+
     if (nul := body.find(b"\0")) >= 0:
-        raise DataError(f"{name}, line {_line(body, nul)}: a NUL byte; this is no text file")
+        raise DataError(f"{at(nul)}: a NUL byte; this is no text file")
     if not body.isascii():
         try:
             body.decode()
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{name}, line {_line(body, error.start)}: byte 0x{body[error.start]:02x} is "
-                "not UTF-8; convert the file to UTF-8"
+                f"{at(error.start)}: byte 0x{body[error.start]:02x} is not UTF-8; convert the "
+                "file to UTF-8"
             ) from error
     if (start := _long_line(body)) >= 0:
         raise DataError(
-            f"{name}, line {_line(body, start)}: longer than {MAX_LINE:,} bytes; this is no "
-            "table of flows, or its lines do not end in a line feed"
+            f"{at(start)}: longer than {MAX_LINE:,} bytes; this is no table of flows, or its "
+            "lines do not end in a line feed"
         )
-    line = re.split(rb"[\r\n]", body[:MAX_LINE], maxsplit=1)[0].decode(errors="replace")
-    if not line.strip():
-        raise DataError(f"{name}, line 1: blank; expected the column names or the first flow")
-    separator = max(SEPARATORS, key=line.count)
-    cells = next(csv.reader([line], delimiter=separator), [])
-    return Sheet(name, body, separator, tuple(c.strip() for c in cells))
 
 
 def _long_line(body: bytes) -> int:
@@ -79,10 +231,6 @@ def _long_line(body: bytes) -> int:
             return start
         start = end + 1
     return -1
-
-
-def _line(body: bytes, position: int) -> int:
-    return body.count(b"\n", 0, position) + 1
 
 
 def check_header(sheet: Sheet, names: Sequence[str], required: Collection[str]) -> None:
@@ -97,22 +245,22 @@ def check_header(sheet: Sheet, names: Sequence[str], required: Collection[str]) 
         DataError: a column is missing or comes twice, or the separator is not a comma.
     """
     missing = [c for c in required if c not in names]
+    where = f"{sheet.name}, line {1 if sheet.units is None else 2}"
     if sheet.separator != ",":
         seen = SEPARATORS[sheet.separator]
         raise DataError(
-            f"{sheet.name}, line 1: columns are separated by a {seen} ({sheet.separator!r}), "
-            "expected a comma; save the table with commas"
+            f"{where}: columns are separated by a {seen} ({sheet.separator!r}), expected a comma; "
+            "save the table with commas"
         )
     if missing:
         listed = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
         what = "column" if len(missing) == 1 else "columns"
         raise DataError(
-            f"{sheet.name}, line 1: {len(missing)} {what} missing: {listed}; "
-            "the header must name each"
+            f"{where}: {len(missing)} {what} missing: {listed}; the header must name each"
         )
     twice = sorted({n for n in names if n and names.count(n) > 1})
     if twice:
-        raise DataError(f"{sheet.name}, line 1: column {twice[0]!r} comes twice; keep one")
+        raise DataError(f"{where}: column {twice[0]!r} comes twice; keep one")
 
 
 def parse_sheet(
@@ -121,129 +269,146 @@ def parse_sheet(
     *,
     header: bool,
     numeric: Collection[str],
-    text: Collection[str],
+    text: Collection[str] = (),
+    whole: Collection[str] = (),
     blank_is_zero: Collection[str] = (),
-) -> pd.DataFrame:
-    """Parse the wanted columns: numbers as float64, text as categories with blanks missing.
+) -> Cells:
+    """Parse the wanted columns.
 
     Args:
         sheet: the table.
         names: column names, one for each cell of a line.
-        header: whether the first line holds names.
+        header: whether the table's first line holds names.
         numeric: columns of finite numbers.
         text: columns of text.
+        whole: those of ``numeric`` that hold integers of at most 64 bits.
         blank_is_zero: numeric columns whose blank cells mean 0.
 
     Raises:
-        DataError: a line has too few or too many cells, or a cell is not a finite number.
-        MissingDependencyError: pandas is not installed.
+        DataError: a line has too few or too many cells, or a cell is not such a number.
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise MissingDependencyError(
-            "reading tables needs pandas: pip install 'n3ic[train]'"
-        ) from error
-    unique = [n if n in numeric or n in text else f"\0{i}" for i, n in enumerate(names)]
-    wanted = [n for n in unique if not n.startswith("\0")]
-
-    def explain(problem: Exception | str) -> DataError:
-        return _locate(sheet, names, header, numeric, blank_is_zero) or DataError(
-            f"{sheet.name}: cannot be read as a table: {problem}"
-        )
-
-    # exact is the default, and no longer an option, from pandas 3 on
-    precision: dict[str, Any] = (
-        {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
-    )
-    try:
-        frame: pd.DataFrame = pd.read_csv(
-            io.BytesIO(sheet.body),
-            sep=sheet.separator,
-            header=None,
-            names=unique,
-            usecols=wanted,
-            index_col=False,
-            skiprows=1 if header else 0,
-            dtype={n: "category" if n in text else "float64" for n in wanted},
-            keep_default_na=False,
-            na_values=[""],
-            skipinitialspace=True,
-            **precision,
-            low_memory=False,
-            encoding="utf-8",
-        )
-    except (ValueError, OverflowError) as error:
-        raise explain(error) from error
-    if frame.empty:
+    wanted = _Wanted(tuple(names), frozenset(numeric), frozenset(text), frozenset(whole),
+                     frozenset(blank_is_zero))  # fmt: skip
+    # quoted cells may hide a separator or a line end
+    fast = None if b'"' in sheet.body else _parse_fast(sheet, header, wanted)
+    cells = fast or _parse_carefully(sheet, header, wanted)
+    if not cells.rows and not sheet.continued:
         raise DataError(f"{sheet.name}: a header and no rows; expected one flow a line")
-    cells = (len(frame) + header) * (len(names) - 1)
-    if (
-        any(word in sheet.body for word in _SUSPECT)
-        or sheet.body.count(sheet.separator.encode()) != cells
-    ):
-        problem = _locate(sheet, names, header, numeric, blank_is_zero)
-        if problem is not None:
-            raise problem
-    for column in blank_is_zero:
-        if column in frame:
-            frame[column] = frame[column].fillna(0.0)
-    numbers = frame[[n for n in wanted if n in numeric]].to_numpy()
-    if not abs(numbers).max(initial=0.0) < float("inf"):  # False for NaN as well
-        raise explain("a cell is not a finite number")
-    return frame
+    return cells
 
 
-def _locate(
-    sheet: Sheet,
-    names: Sequence[str],
-    header: bool,
-    numeric: Collection[str],
-    blank_is_zero: Collection[str],
-) -> DataError | None:
-    """Walk the table cell by cell to the first that breaks the contract."""
-    reader = csv.reader(
-        io.StringIO(sheet.body.decode(), newline=""), delimiter=sheet.separator, strict=True
-    )
-    columns = [(i, n, n in blank_is_zero) for i, n in enumerate(names) if n in numeric]
-    seen = False
+@dataclass(frozen=True)
+class _Wanted:
+    names: tuple[str, ...]
+    numeric: frozenset[str]
+    text: frozenset[str]
+    whole: frozenset[str]
+    blank_is_zero: frozenset[str]
+
+
+def _parse_fast(sheet: Sheet, header: bool, wanted: _Wanted) -> Cells | None:
+    """The cells, or None where a cell or a line is not as it should be, or needs a second look."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    unique = [
+        n if n in wanted.numeric or n in wanted.text else f"\0{i}"
+        for i, n in enumerate(wanted.names)
+    ]
+    included = [n for n in unique if not n.startswith("\0")]
+    types = {n: pa.dictionary(pa.int32(), pa.string()) for n in wanted.text}
+    if b"0x" in sheet.body or b"0X" in sheet.body:  # Arrow's integers may be hexadecimal
+        types |= dict.fromkeys(wanted.numeric, pa.float64())
     try:
-        for row in reader:
-            if not row or (len(row) == 1 and not row[0].strip()):
+        table = arrow.read_csv(
+            pa.BufferReader(sheet.body),
+            read_options=arrow.ReadOptions(
+                column_names=unique, skip_rows=int(header and not sheet.continued)
+            ),
+            parse_options=arrow.ParseOptions(delimiter=sheet.separator, quote_char=False),
+            convert_options=arrow.ConvertOptions(
+                column_types=types,
+                include_columns=included,
+                null_values=["", " "],
+                strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowException:
+        return None
+    table = table.unify_dictionaries()
+    numbers: dict[str, Numbers] = {}
+    texts: dict[str, TextColumn] = {}
+    for name in included:
+        column = table[name].combine_chunks()
+        if name in wanted.text:
+            codes = column.indices.to_numpy().astype(np.intp)
+            texts[name] = TextColumn(tuple(t.strip() for t in column.dictionary.to_pylist()), codes)
+            continue
+        if column.null_count:
+            if name not in wanted.blank_is_zero:
+                return None
+            column = column.cast(pa.int64()) if pa.types.is_null(column.type) else column
+            column = column.fill_null(0)
+        if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            return None
+        values = column.to_numpy()
+        if values.dtype.kind == "f" and not _all_fit(values, name in wanted.whole):
+            return None
+        numbers[name] = values
+    return Cells(table.num_rows, numbers, texts)
+
+
+def _all_fit(values: NDArray[np.float64], whole: bool) -> bool:
+    """Whether all are finite, and integers of 64 bits where they must be; not so for NaN."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if not whole:
+        return largest < float("inf")
+    return largest < LARGEST_WHOLE and bool((np.rint(values) == values).all())
+
+
+def _complaint(cell: str, whole: bool) -> str:
+    """What was expected of a cell, or nothing where it is as it should be."""
+    number = float(cell) if _NUMBER.fullmatch(cell) else float("nan")
+    if not abs(number) < float("inf"):
+        return "a finite number"
+    if whole and not (number.is_integer() and abs(number) < LARGEST_WHOLE):
+        return "an integer of at most 64 bits"
+    return ""
+
+
+def _parse_carefully(sheet: Sheet, header: bool, wanted: _Wanted) -> Cells:
+    """The cells, one by one, up to the first that breaks the contract."""
+    numbers = {n: (i, array("d")) for i, n in enumerate(wanted.names) if n in wanted.numeric}
+    texts = {
+        n: (i, array("q"), dict[str, int]()) for i, n in enumerate(wanted.names) if n in wanted.text
+    }
+    rows = 0
+    for line, row in sheet.rows(header):
+        if len(row) != len(wanted.names):
+            raise DataError(
+                f"{sheet.name}, line {line}: {len(row)} cells, expected {len(wanted.names)}; "
+                "the line is cut short or has a stray separator"
+            )
+        for name, (i, values) in numbers.items():
+            cell = row[i].strip()
+            if not cell and name in wanted.blank_is_zero:
+                values.append(0.0)
                 continue
-            if header and not seen:
-                seen = True
-                continue
-            where = f"{sheet.name}, line {reader.line_num}"
-            if len(row) != len(names):
-                return DataError(
-                    f"{where}: {len(row)} cells, expected {len(names)}; "
-                    "the line is cut short or has a stray separator"
-                )
-            for i, name, blank in columns:
-                cell = row[i].strip()
-                if _NUMBER.fullmatch(cell) and abs(float(cell)) < float("inf"):
-                    continue
-                if not cell and blank:
-                    continue
+            if expected := _complaint(cell, name in wanted.whole):
                 got = f"got {printable(cell)!r}" if cell else "got a blank"
-                return DataError(
-                    f"{where}, column {name!r}: expected a finite number, {got}; "
+                raise DataError(
+                    f"{sheet.name}, line {line}, column {name!r}: expected {expected}, {got}; "
                     "correct the cell or remove the line"
                 )
-    except csv.Error as error:
-        return DataError(f"{sheet.name}, line {reader.line_num}: {error}")
-    return None
-
-
-def row_line(sheet: Sheet, header: bool, row: int) -> int:
-    """Line number, counted from 1, of a row, counted from 0."""
-    reader = csv.reader(io.StringIO(sheet.body.decode(), newline=""), delimiter=sheet.separator)
-    left = row + header
-    for cells in reader:
-        if not cells or (len(cells) == 1 and not cells[0].strip()):
-            continue
-        if left == 0:
-            return reader.line_num
-        left -= 1
-    return 0
+            values.append(float(cell))
+        for i, codes, known in texts.values():
+            codes.append(known.setdefault(row[i].strip(), len(known)))
+        rows += 1
+    return Cells(
+        rows,
+        {n: np.frombuffer(values) if rows else np.empty(0) for n, (_, values) in numbers.items()},
+        {
+            n: TextColumn(tuple(known), np.array(codes, dtype=np.intp))
+            for n, (_, codes, known) in texts.items()
+        },
+    )

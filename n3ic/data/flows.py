@@ -1,106 +1,373 @@
-"""Flows to classify: the features that a model reads, from a CSV file."""
+"""Tables of flows to classify: the features that a model reads, from CSV or Parquet.
+
+A table of numbers is in one of two units: those that a NIC keeps (integers, such as microseconds)
+or those of the data set's files (such as seconds). A CSV file says so in its first line,
+``# n3ic-units: nic`` or ``# n3ic-units: source``, a Parquet file in the entry ``n3ic-units`` of
+its schema's metadata. A table that says neither and could be either is refused.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic import plugins
-from n3ic.data.dataset import data_set
-from n3ic.data.files import printable, read_contents
+from n3ic.data.dataset import DataSet, data_set
+from n3ic.data.delimited import (
+    LARGEST_WHOLE,
+    Sheet,
+    Units,
+    check_header,
+    parse_sheet,
+    stream_sheets,
+)
+from n3ic.data.files import Content, decompress, printable, read_contents
 from n3ic.errors import DataError
+from n3ic.model.inputs import UINT32_MAX, Field, to_integer
 from n3ic.model.network import BinaryModel
+from n3ic.util.files import new_file
 
-Columns = Mapping[str, NDArray[np.int64]]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Columns = Mapping[str, NDArray[np.integer[Any]]]
+"""Integer features in a NIC's units: an array of shape ``(rows,)`` each, 0 to 2^32 - 1."""
+
+STANDARD_INPUT = STANDARD_OUTPUT = "-"
+CHUNK_ROWS = 1 << 17
+_KEY = b"n3ic-units"
+_FLOAT = float(np.finfo(np.float64).max)
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 
 
-class NotPlainError(DataError):
-    """A table without a numeric column for every feature of the model."""
-
-
-def read_features(path: str | Path, model: BinaryModel, dataset: str | None = None) -> Columns:
-    """Integer features of every row of a table.
-
-    A table whose header names every feature that the model reads, with numbers in the
-    features' source units, is read as it is. Any other goes through the data set that the
-    model was trained on, which knows its own layouts and codes.
-
-    Args:
-        path: a CSV file, plain or compressed.
-        model: the model that reads the features.
-        dataset: name of the data set whose layout the table has; the model's own where None.
+def read_features(
+    path: str | Path,
+    model: BinaryModel,
+    dataset: str | None = None,
+    units: Units | None = None,
+) -> Mapping[str, NDArray[np.int64]]:
+    """Integer features of every row of a table; see :func:`stream_features`.
 
     Returns:
-        int64 array of shape ``(rows,)`` per feature, in its integer unit.
+        int64 array of shape ``(rows,)`` per feature.
+    """
+    chunks = list(stream_features(path, model, dataset, units))
+    return {
+        name: np.concatenate([chunk[name] for chunk in chunks]).astype(np.int64)
+        for name in model.input.features
+    }
+
+
+def stream_features(
+    path: str | Path,
+    model: BinaryModel,
+    dataset: str | None = None,
+    units: Units | None = None,
+    *,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Iterator[Columns]:
+    """Integer features of a table of any size, chunk by chunk in bounded memory.
+
+    Args:
+        path: a CSV file, plain or packed by gzip, xz, bzip2 or zip; a Parquet file; or ``-`` for
+            CSV from standard input.
+        model: the model that reads the features.
+        dataset: name of the data set whose layout the table has. Without it, a table with a
+            column of numbers for every feature is taken as it is, and any other is read by the
+            data set that the model was trained on.
+        units: what the numbers of the table are in; without it, what the table says.
+        chunk_rows: rows of a chunk of a Parquet file; about as many of a CSV file.
+
+    Yields:
+        The features that the model reads.
 
     Raises:
-        DataError: the table lacks a feature or holds something that is no number; names file,
-            line and column.
+        DataError: the table lacks a feature, holds something that is no number, or could be in
+            either units; names file, line and column.
     """
-    if dataset is None:
-        try:
-            return read_plain(path, model)
-        except NotPlainError as error:
-            dataset = model.provenance.get("data", "")
-            if dataset not in plugins.names("n3ic.datasets"):
-                raise DataError(str(error)) from error
-    columns = data_set(dataset).read_features(path)
-    missing = [f for f in model.input.features if f not in columns]
-    if missing:
-        raise DataError(f"{path}: the model needs the features {', '.join(missing)}")
-    return columns
+    if str(path) == STANDARD_INPUT:
+        name, stream = "standard input", cast(IO[bytes], sys.stdin.buffer)
+        yield from _stream_text(decompress(name, stream), name, model, dataset, units)
+        return
+    try:
+        with Path(path).open("rb") as file:
+            head = file.peek(4)[:4]
+            if head == b"PAR1":
+                yield from _stream_parquet(file, str(path), model, dataset, units, chunk_rows)
+            elif head in _ZIP:
+                content = _single(path)
+                yield from _stream_text([content.data], content.name, model, dataset, units)
+            else:
+                pieces = decompress(str(path), file)
+                yield from _stream_text(pieces, str(path), model, dataset, units)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def read_plain(path: str | Path, model: BinaryModel) -> Columns:
-    """Integer features of a table that names them all in its header.
-
-    Raises:
-        NotPlainError: a feature has no column, or a column of text.
-        DataError: the file is empty, damaged, or has a ragged line.
-    """
+def _single(path: str | Path) -> Content:
     contents = list(read_contents(path))
     if len(contents) != 1:
         raise DataError(f"{path}: one table expected, the archive holds {len(contents)}")
-    try:
-        text = contents[0].data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: this is no table of text; a CSV file is expected") from error
-    lines = csv.reader(text.splitlines())
-    header = [name.strip() for name in next(lines, [])]
-    missing = [f for f in model.input.features if f not in header]
-    if missing:
-        raise NotPlainError(
-            f"{path}: the header lacks the columns {', '.join(missing)}, which the model reads"
+    return contents[0]
+
+
+def _stream_text(
+    pieces: Iterable[bytes],
+    name: str,
+    model: BinaryModel,
+    dataset: str | None,
+    units: Units | None,
+) -> Iterator[Columns]:
+    sheets = stream_sheets(name, pieces)
+    first = next(sheets)
+    read = _reader(first, model, dataset, units)
+    for sheet in chain([first], sheets):
+        yield read(sheet)
+
+
+def _reader(
+    sheet: Sheet, model: BinaryModel, dataset: str | None, units: Units | None
+) -> Callable[[Sheet], Columns]:
+    """How the features of a table are read, by its first rows."""
+    features = model.input.features
+    units = _agreed(sheet.name, units, sheet.units)
+    if dataset is None and (units == "nic" or _is_plain(sheet, features)):
+        if units is None and _scaled(model):
+            own = _own_data_set(model)
+            if own is None or not own.has_layout(sheet):
+                raise _undecided(sheet.name, model)
+            return lambda part: own.read_features(part, features)
+        check_header(sheet, sheet.first, features)
+        return lambda part: _read_plain(part, model, units)
+    if units == "nic":
+        raise DataError(
+            f"{sheet.name}: its numbers are a NIC's integers; leave the data set {dataset} out"
         )
-    wanted = [(name, header.index(name)) for name in model.input.features]
-    cells: dict[str, list[float]] = {name: [] for name, _ in wanted}
-    for row in lines:
-        if not row:
-            continue
-        if len(row) != len(header):
-            raise DataError(
-                f"{path}, line {lines.line_num}: {len(header)} cells expected, got {len(row)}"
-            )
-        for name, i in wanted:
-            try:
-                cells[name].append(float(row[i]))
-            except ValueError as error:
-                raise NotPlainError(
-                    f"{path}, line {lines.line_num}, column {name}: "
-                    f"a number expected, got {printable(row[i])!r}"
-                ) from error
-    if not cells[wanted[0][0]]:
-        raise DataError(f"{path}: no row below the header")
-    scales = {f.feature: f for f in model.input.fields}
-    out = {}
-    for name, values in cells.items():
-        array = np.asarray(values, dtype=np.float64)
-        bad = np.flatnonzero(~np.isfinite(array))
-        if len(bad):
-            raise DataError(f"{path}, row {bad[0] + 1}, column {name}: not a finite number")
-        out[name] = scales[name].integer(array)
-    return out
+    named = _own_data_set(model) if dataset is None else data_set(dataset)
+    if named is None:
+        check_header(sheet, sheet.first, features)
+        return lambda part: _read_plain(part, model, units)
+    return lambda part: named.read_features(part, features)
+
+
+def _agreed(name: str, asked: Units | None, said: Units | None) -> Units | None:
+    if asked and said and asked != said:
+        raise DataError(f"{name}: the table says that its units are {said}, not {asked}")
+    return asked or said
+
+
+def _is_plain(sheet: Sheet, features: Iterable[str]) -> bool:
+    """Whether there is a column for every feature, and no text in the first row of any."""
+    if not set(features) <= {*sheet.first}:
+        return False
+    _, row = next(sheet.rows(True), (0, []))
+    cells = dict(zip(sheet.first, row, strict=False))
+    return all(_is_number(cells.get(f, "0")) for f in features)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _scaled(model: BinaryModel) -> Field | None:
+    """A feature whose integers are not in its source unit."""
+    return next((f for f in model.input.fields if f.scale != 1), None)
+
+
+def _undecided(name: str, model: BinaryModel) -> DataError:
+    field = _scaled(model)
+    assert field is not None  # noqa: S101 - asked for only where there is one
+    unit = field.unit or "integers"
+    return DataError(
+        f"{name}: is {field.feature} in {unit}, as a NIC keeps it, or in {unit} / {field.scale:g}, "
+        "as the data set's files have it? Say --units nic or --units source, or begin the table "
+        "with the line '# n3ic-units: nic' or '# n3ic-units: source'"
+    )
+
+
+def _own_data_set(model: BinaryModel) -> DataSet | None:
+    name = model.provenance.get("data", "")
+    return data_set(name) if name in plugins.names("n3ic.datasets") else None
+
+
+def _read_plain(sheet: Sheet, model: BinaryModel, units: Units | None) -> Columns:
+    fields = {f.feature: f for f in model.input.fields}
+    cells = parse_sheet(sheet, sheet.first, header=True, numeric=fields)
+
+    def converted(field: Field) -> NDArray[np.integer[Any]]:
+        return _converted(
+            cells.numbers[field.feature],
+            field,
+            units,
+            lambda row, problem: sheet.cell_error(True, row, field.feature, problem),
+        )
+
+    return {name: converted(field) for name, field in fields.items()}
+
+
+def _converted(
+    values: NDArray[Any],
+    field: Field,
+    units: Units | None,
+    error: Callable[[int, str], DataError],
+) -> NDArray[np.integer[Any]]:
+    """A column of a table in a NIC's units; integers that are in them already stay as they are.
+
+    Raises:
+        DataError: a value is not finite or, in a column of integers, none in range.
+    """
+    nic = units == "nic"
+    whole = nic or field.scale == 1
+    kind = values.dtype.kind
+    if kind == "u" and values.dtype.itemsize <= 4 and whole:
+        return values
+    if kind == "f":
+        values = values.astype(np.float64, copy=False)
+    lowest, highest = (0, UINT32_MAX if nic else LARGEST_WHOLE) if whole else (-_FLOAT, _FLOAT)
+    largest = values.max(initial=0).item()
+    sound = values.min(initial=0).item() >= lowest and largest <= highest  # NaN is in no range
+    if sound and whole and kind == "f":
+        sound = bool((np.rint(values) == values).all())
+    if not sound:
+        good = (values >= lowest) & (values <= highest)
+        if whole and kind == "f":
+            good &= np.rint(values) == values
+        row = int(np.argmin(good))
+        expected = f"an integer from 0 to {highest:,}" if whole else "a finite number"
+        raise error(row, f"expected {expected}, got {values[row]}; correct the cell")
+    if whole and kind != "f":
+        return (values if largest <= UINT32_MAX else np.minimum(values, UINT32_MAX)).astype(
+            np.uint32
+        )
+    return to_integer(values, 1 if nic else field.scale)
+
+
+def _stream_parquet(
+    file: IO[bytes],
+    name: str,
+    model: BinaryModel,
+    dataset: str | None,
+    units: Units | None,
+    chunk_rows: int,
+) -> Iterator[Columns]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.ParquetFile(file)
+    except pa.ArrowException as error:
+        raise DataError(f"{name}: this Parquet file is damaged: {error}") from error
+    if dataset is not None:
+        raise DataError(f"{name}: a data set's own layout is CSV; leave out --dataset {dataset}")
+    schema = table.schema_arrow
+    said = (schema.metadata or {}).get(_KEY, b"").decode(errors="replace")
+    if said not in ("", "nic", "source"):
+        raise DataError(f"{name}: n3ic-units is nic or source, got {printable(said)!r}")
+    units = _agreed(name, units, cast(Units | None, said or None))
+    features = model.input.features
+    missing = [f for f in features if f not in schema.names]
+    if missing:
+        listed = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
+        raise DataError(f"{name}: columns missing: {listed}; the table must have each")
+    for feature in features:
+        kind = schema.field(feature).type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise DataError(f"{name}, column {feature!r}: expected numbers, got {kind}")
+    if units is None and _scaled(model):
+        raise _undecided(name, model)
+    start = 0
+    try:
+        for batch in table.iter_batches(chunk_rows, columns=list(features)):
+            yield _read_batch(batch, name, start, model, units)
+            start += batch.num_rows
+    except pa.ArrowException as error:
+        raise DataError(f"{name}: this Parquet file is damaged: {error}") from error
+    if not start:
+        raise DataError(f"{name}: no rows; expected one flow a row")
+
+
+def _read_batch(
+    batch: pa.RecordBatch, name: str, start: int, model: BinaryModel, units: Units | None
+) -> Columns:
+    def converted(field: Field) -> NDArray[np.integer[Any]]:
+        def error(row: int, problem: str) -> DataError:
+            where = f"{name}, row {start + row + 1}, column {field.feature!r}"
+            return DataError(f"{where}: {problem}")
+
+        column = batch.column(field.feature)
+        if column.null_count:
+            raise error(int(np.argmax(np.asarray(column.is_null()))), "expected a number, got null")
+        return _converted(column.to_numpy(), field, units, error)
+
+    return {name: converted(f) for name, f in {f.feature: f for f in model.input.fields}.items()}
+
+
+def write_features(
+    path: str | Path, columns: Columns | Iterable[Columns], units: Units = "nic"
+) -> int:
+    """Write a table of features that says its units, whole or not at all.
+
+    ``bnn-exec`` and :func:`read_features` read it.
+
+    Args:
+        path: a CSV file, or a Parquet file where the name ends in ``.parquet``; ``-`` for CSV on
+            standard output.
+        columns: the features, or chunks of them.
+        units: what the numbers are in.
+
+    Returns:
+        Number of rows.
+
+    Raises:
+        N3icError: the file cannot be written.
+    """
+    chunks = iter([cast(Columns, columns)] if isinstance(columns, Mapping) else columns)
+    if str(path) == STANDARD_OUTPUT:
+        return _write_text(sys.stdout.buffer, chunks, units)
+    with new_file(path) as stream:
+        if Path(path).suffix.lower() == ".parquet":
+            return _write_parquet(stream, chunks, units)
+        return _write_text(stream, chunks, units)
+
+
+def _write_text(stream: IO[bytes], chunks: Iterator[Columns], units: Units) -> int:
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    rows = 0
+    for chunk in chunks:
+        if not rows:
+            header = io.StringIO()
+            csv.writer(header, lineterminator="\n").writerow(chunk)
+            stream.write(f"# n3ic-units: {units}\n{header.getvalue()}".encode())
+        table = pa.table(dict(chunk))
+        arrow.write_csv(table, stream, arrow.WriteOptions(include_header=False))
+        rows += table.num_rows
+    return rows
+
+
+def _write_parquet(stream: IO[bytes], chunks: Iterator[Columns], units: Units) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    first = next(chunks)
+    said = pa.table(dict(first)).schema.with_metadata({_KEY: units})
+    rows = 0
+    with pq.ParquetWriter(stream, said) as writer:
+        for chunk in chain([first], chunks):
+            table = pa.table(dict(chunk), schema=said)
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows

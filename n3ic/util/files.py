@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from n3ic.errors import N3icError, UsageError
-from n3ic.util.signals import check, held
 
 
 def free_path(path: str | Path, replace: bool) -> Path:
@@ -33,25 +33,34 @@ def write_atomic(path: str | Path, data: bytes | str) -> None:
     Raises:
         N3icError: the file cannot be written; what was there before is untouched.
     """
+    with new_file(path) as stream:
+        stream.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def new_file(path: str | Path) -> Iterator[IO[bytes]]:
+    """A temporary file that becomes ``path`` when the block ends well.
+
+    Raises:
+        N3icError: the file cannot be written; what was there before is untouched.
+    """
     target = Path(path)
-    payload = data.encode() if isinstance(data, str) else data
     temporary: Path | None = None
     try:
         with tempfile.NamedTemporaryFile(
             dir=target.parent, prefix=f".{target.name}.", delete=False
         ) as stream:
             temporary = Path(stream.name)
-            stream.write(payload)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(0o666 & ~_umask())
-        check()
         temporary.replace(target)
     except OSError as error:
         raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
         if temporary is not None:
-            with held(), suppress(OSError):
+            with suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
 
@@ -82,10 +91,8 @@ def new_directory(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
     temporary: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with held():
-            temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
         yield temporary
-        check()
         temporary.chmod(0o777 & ~_umask())
         if target.exists():
             old = temporary.with_name(temporary.name + ".old")
@@ -101,12 +108,11 @@ def new_directory(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
     except OSError as error:
         raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
-        with held():
-            if temporary is not None:
-                shutil.rmtree(temporary, ignore_errors=True)
-            for parent in absent:
-                with suppress(OSError):
-                    parent.rmdir()  # one that was made above and holds nothing
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+        for parent in absent:
+            with suppress(OSError):
+                parent.rmdir()  # one that was made above and holds nothing
 
 
 def sha256_file(path: str | Path) -> str:

@@ -4,15 +4,18 @@ import bz2
 import gzip
 import io
 import lzma
-import sys
 import tarfile
 import zipfile
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from n3ic.data.delimited import MAX_LINE, open_sheet, parse_sheet
+from n3ic.data import delimited
+from n3ic.data.delimited import MAX_LINE, open_sheet, parse_sheet, stream_sheets
 from n3ic.data.files import Content, combined_sha256, find_tables, printable, read_contents
-from n3ic.errors import DataError, MissingDependencyError
+from n3ic.errors import DataError
 
 TEXT = b"a,b\n1,2\n3,4\n"
 
@@ -34,7 +37,7 @@ def read(tmp_path, data, **options):
 def parse(data, **options):
     sheet = open_sheet(Content("t.csv", data))
     names = list(sheet.first)
-    return parse_sheet(sheet, names, header=True, numeric=names, text=(), **options)
+    return parse_sheet(sheet, names, header=True, numeric=names, **options)
 
 
 @pytest.mark.parametrize(
@@ -178,11 +181,93 @@ def test_bad_cells_are_located(data, what):
         parse(data)
 
 
+def numbers(data, **options):
+    cells = parse(data, **options)
+    return {name: column.tolist() for name, column in cells.numbers.items()}
+
+
 def test_good_cells():
-    frame = parse(b'\xef\xbb\xbfa,b\r\n1, 2.50\r\n\r\n"-3",+4e-1\r\n')
-    assert frame.to_numpy().tolist() == [[1.0, 2.5], [-3.0, 0.4]]
-    assert parse(b"a,b\n1,\n", blank_is_zero=["b"]).to_numpy().tolist() == [[1.0, 0.0]]
-    assert parse(b"a;b\n1;2\n").to_numpy().tolist() == [[1.0, 2.0]]
+    got = numbers(b'\xef\xbb\xbfa,b\r\n1, 2.50\r\n\r\n"-3",+4e-1\r\n')
+    assert got == {"a": [1.0, -3.0], "b": [2.5, 0.4]}
+    assert numbers(b"a,b\n1,\n", blank_is_zero=["b"]) == {"a": [1], "b": [0]}
+    assert numbers(b"a,b\n1, \n2,3\n", blank_is_zero=["b"]) == {"a": [1, 2], "b": [0, 3]}
+    assert numbers(b"a;b\n1;2\n") == {"a": [1], "b": [2]}
+    assert numbers(b"# n3ic-units: source\na,b\n1,2\n") == {"a": [1], "b": [2]}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-(2**62), 2**62).map(str) | st.floats(allow_nan=False).map(repr),
+            st.sampled_from(["1", " 2", "+3", "1e3", ".5", "2.", "", "x", "1.5", '"4"', "9" * 30]),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.booleans(),
+)
+def test_the_fast_parser_agrees_with_the_careful_one(rows, whole):
+    """Where the fast one gives anything, the careful one gives the same."""
+    body = "\n".join(["a,b", *map(",".join, rows), ""]).encode()
+    sheet = open_sheet(Content("t.csv", body))
+    names = frozenset("ab") if whole else frozenset()
+    wanted = delimited._Wanted(("a", "b"), frozenset("ab"), frozenset(), names, frozenset("b"))
+    if b'"' in body or (fast := delimited._parse_fast(sheet, True, wanted)) is None:
+        return
+    careful = delimited._parse_carefully(sheet, True, wanted)
+    assert fast.rows == careful.rows
+    for name, column in careful.numbers.items():
+        assert np.array_equal(fast.numbers[name].astype(float), column)
+
+
+@pytest.mark.parametrize(
+    ("cell", "what"),
+    [
+        ("3.5", "line 3, column 'b': expected an integer of at most 64 bits, got '3.5'"),
+        ("1e300", "line 3, column 'b': expected an integer of at most 64 bits, got '1e300'"),
+        ("9" * 30, "line 3, column 'b': expected an integer of at most 64 bits"),
+        ("x", "line 3, column 'b': expected a finite number, got 'x'"),
+    ],
+)
+def test_columns_of_integers_hold_integers(cell, what):
+    with pytest.raises(DataError, match=what):
+        parse(f"a,b\n0.5,1\n0.5,{cell}\n".encode(), whole=["b"])
+    got = numbers(b"a,b\n0.5,1.0\n1.5,1e3\n", whole=["b"])
+    assert got == {"a": [0.5, 1.5], "b": [1, 1000]}
+
+
+def test_units_of_a_table_are_said_in_its_first_line():
+    table = b"# n3ic-units: nic\na\n1\n"
+    with pytest.raises(DataError, match=r"t\.csv, line 1: the numbers are in nic units"):
+        open_sheet(Content("t.csv", table))
+    assert open_sheet(Content("t.csv", table), units=None).units == "nic"
+    with pytest.raises(DataError, match="line 1: expected n3ic-units: nic or source, got 'miles'"):
+        open_sheet(Content("t.csv", table.replace(b"nic\n", b"miles\n")))
+    with pytest.raises(DataError, match=r"line 4, column 'a': expected a finite number, got 'x'"):
+        parse(b"# n3ic-units: source\na\n1\nx\n")
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 20, 1000])
+def test_a_stream_of_sheets_is_the_table(chunk_bytes):
+    body = b'a,b\n1,2\n"3",4\n5,"6"\n\n7,8\n9,10'
+    pieces = [body[i : i + 5] for i in range(0, len(body), 5)]
+    sheets = list(stream_sheets("t.csv", pieces, chunk_bytes=chunk_bytes))
+    cells = [parse_sheet(s, s.first, header=True, numeric="ab") for s in sheets]
+    assert np.concatenate([c.numbers["a"] for c in cells]).tolist() == [1, 3, 5, 7, 9]
+    pieces[-2] = pieces[-2].replace(b"8", b"x")
+    with pytest.raises(DataError, match="line 6, column 'b'"):
+        for s in stream_sheets("t.csv", pieces, chunk_bytes=chunk_bytes):
+            parse_sheet(s, s.first, header=True, numeric="ab")
+
+
+def test_a_quote_that_never_ends_is_refused_in_bounded_memory():
+    def pieces():
+        yield b'a,b\n1,"2\n'
+        while True:
+            yield b"1,2\n" * 1000
+
+    with pytest.raises(DataError, match="line 1 or below: a quote does not end"):
+        list(stream_sheets("t.csv", pieces(), chunk_bytes=5000))
 
 
 def test_messages_show_cells_on_one_line():
@@ -193,9 +278,3 @@ def test_messages_show_cells_on_one_line():
 def test_digest_of_several_files_depends_on_their_order():
     assert combined_sha256(["aa"]) == "aa"
     assert combined_sha256(["aa", "bb"]) != combined_sha256(["bb", "aa"])
-
-
-def test_missing_pandas_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingDependencyError, match=r"pandas: pip install 'n3ic\[train\]'"):
-        parse(TEXT)
