@@ -20,7 +20,7 @@ from n3ic.targets.artefacts import describe, write_artefacts
 from n3ic.targets.base import exporter
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Report
-from n3ic.targets.manifest import MANIFEST
+from n3ic.targets.manifest import MANIFEST, VERIFICATION, read_manifest
 from n3ic.targets.report import accuracy_of
 from n3ic.targets.verification import Verification, verify_artefacts
 from n3ic.util.files import new_directory
@@ -67,7 +67,7 @@ def export(
         out: the directory; its parents are made.
         options: the target's options, by name.
         force: write a model that does not fit; the manifest says so.
-        replace: replace ``out`` if it is an export directory already.
+        replace: replace ``out`` if it is an export directory already, and holds nothing else.
         verify: run a few hundred vectors before the directory appears. A target whose tool is
             missing is written all the same, and the result says what is missing.
         metrics: the run's metrics, for the report.
@@ -91,9 +91,8 @@ def export(
             f"{network.model.shape_text} does not fit {tool.device.name}: {listed} "
             "(--force writes it anyway)"
         )
-    if replace and Path(out).is_dir() and not (Path(out) / MANIFEST).is_file():
-        raise UsageError(f"{out} exists and is not an export directory; it is left as it is")
-    with new_directory(out, replace=replace) as directory:
+    written = _written(Path(out)) if replace and Path(out).is_dir() else ()
+    with new_directory(out, replace=replace, written=written) as directory:
         write_artefacts(directory, tool, network, parsed)
         report = tool.report(network.model, parsed, directory)
         accuracy = accuracy_of(metrics, model)
@@ -104,3 +103,18 @@ def export(
             if result.failures:
                 raise VerifyError(str(result))
     return Exported(Path(out), target, network, fit, report, result)
+
+
+def _written(path: Path) -> tuple[str, ...]:
+    """Files of an export directory that n3ic wrote.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        manifest = read_manifest(path)
+    except ExportError as error:
+        raise UsageError(
+            f"{path} exists and is not an export directory; it is left as it is ({error})"
+        ) from error
+    return (*manifest["files"], MANIFEST, VERIFICATION)

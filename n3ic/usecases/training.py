@@ -11,7 +11,7 @@ from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
 from n3ic.options import parse_options
 from n3ic.runs.experiment import Result
-from n3ic.runs.folder import METRICS, MODEL, OPTIONS, Run
+from n3ic.runs.folder import METRICS, MODEL, OPTIONS, Run, load_metrics
 from n3ic.runs.plots import write_plots
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
@@ -19,7 +19,7 @@ from n3ic.runs.report import metrics_of, summary_markdown
 from n3ic.runs.schedule import schedule, train_jobs
 from n3ic.usecases.base import UseCase, load_table, use_case
 from n3ic.usecases.request import TrainRequest, command_words
-from n3ic.util.files import new_directory, write_atomic
+from n3ic.util.files import being_written, new_directory, write_atomic
 from n3ic.util.json_text import json_text
 from n3ic.util.names import path_component
 
@@ -64,7 +64,8 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         )
         for task, rows in tasks.items()
     }
-    with new_directory(target, replace=request.replace) as directory:
+    written = _written(target) if target.exists() else []
+    with new_directory(target, replace=request.replace, written=written) as directory:
         found = train_jobs(plan, experiments, progress, jobs=request.jobs, dask=request.dask)
         every: dict[str, dict[str, Result]] = {
             which: {task: found[task, which, seed][own] for task in tasks}
@@ -98,10 +99,11 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
             pictures = directory / "plots"
             write_plots(pictures / path_component(task) if task else pictures, result, table)
             progress.task(task)
+        page = summary_markdown(metrics, case.group) + _links(directory)
+        write_atomic(directory / "report.md", page)
+        files = (p for p in directory.rglob("*") if p.is_file())
+        metrics["files"] = sorted([METRICS, *(p.relative_to(directory).as_posix() for p in files)])
         write_atomic(directory / METRICS, json_text(metrics))
-        write_atomic(
-            directory / "report.md", summary_markdown(metrics, case.group) + _links(directory)
-        )
     return Run(target, metrics, {task: target / path for task, path in models.items()})
 
 
@@ -148,9 +150,18 @@ def _target(out: str | Path | None, name: str, replace: bool) -> Path:
         return target
     base = Path("runs") / path_component(name)
     target, i = base, 2
-    while target.exists() and not replace:
+    while (target.exists() and not replace) or being_written(target):
         target, i = base.with_name(f"{base.name}-{i}"), i + 1
     return target
+
+
+def _written(run: Path) -> list[str]:
+    """Files of a run folder that n3ic wrote; ``metrics.json`` lists them, but in runs of 0.1."""
+    files = load_metrics(run).get("files")
+    if isinstance(files, list):
+        return [str(name) for name in files]
+    kinds = (".n3ic", ".json", ".md", ".png")
+    return [p.relative_to(run).as_posix() for p in run.rglob("*") if p.suffix in kinds]
 
 
 def _write_models(directory: Path, results: Mapping[str, Result]) -> dict[str, str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from n3ic.errors import N3icError, UsageError
+
+_NEW = ".n3ic-new"  # a directory that is being written, and locked
+_OLD = ".n3ic-old"  # one that is being replaced
 
 
 def free_path(path: str | Path, replace: bool) -> Path:
@@ -65,54 +69,162 @@ def new_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def new_directory(path: str | Path, *, replace: bool = False) -> Iterator[Path]:
+def new_directory(
+    path: str | Path, *, replace: bool = False, written: Collection[str] = ()
+) -> Iterator[Path]:
     """A temporary directory that becomes ``path`` when the block ends well.
 
+    The name is reserved first: a second process that wants to write ``path`` is refused at once.
     On any error, Ctrl-C included, the temporary directory is removed, parents that were made for
-    it too, and what stood at ``path`` before is untouched.
+    it too, and what stood at ``path`` before is untouched. What a killed process left behind is
+    swept when the next directory beside it is written.
 
     Args:
         path: the directory to make.
         replace: whether an existing directory may be replaced.
+        written: files of an existing directory that may go with it, by their path in it; any
+            other file there keeps it from being replaced.
 
     Raises:
-        UsageError: ``path`` exists and may not be replaced.
+        UsageError: ``path`` exists and may not be replaced, or is being written.
         N3icError: the directory cannot be written.
     """
     target = Path(path)
-    if target.exists() and (not replace or not target.is_dir()):
-        hint = (
-            "choose another name, or replace it (--replace)"
-            if not replace
-            else "it is no directory"
-        )
-        raise UsageError(f"{target} exists: {hint}")
+    if not target.name:
+        raise UsageError(f"{target} exists: name a folder to make")
     absent = [p for p in target.absolute().parents if not p.exists()]
-    temporary: Path | None = None
+    temporary = target.with_name(f".{target.name}{_NEW}")
     try:
+        _check_free(target, replace, written)
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-        yield temporary
-        temporary.chmod(0o777 & ~_umask())
-        if target.exists():
-            old = temporary.with_name(temporary.name + ".old")
-            target.rename(old)
-            try:
-                temporary.rename(target)
-            except OSError:
-                old.rename(target)
-                raise
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            temporary.rename(target)
+        with _reserved(temporary):
+            yield temporary
+            with _alone(target.parent):
+                _check_free(target, replace, written)  # what came meanwhile stays
+                temporary.chmod(0o777 & ~_umask())
+                _put(temporary, target)
     except OSError as error:
         raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
         for parent in absent:
             with suppress(OSError):
                 parent.rmdir()  # one that was made above and holds nothing
+
+
+def being_written(path: str | Path) -> bool:
+    """Whether another n3ic is writing a directory; see :func:`new_directory`."""
+    target = Path(path)
+    try:
+        handle = os.open(target.with_name(f".{target.name}{_NEW}"), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return not _lock(handle)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+
+
+def _put(temporary: Path, target: Path) -> None:
+    """Rename a directory, in the place of another one if there is one."""
+    if not target.exists():
+        temporary.rename(target)
+        return
+    old = target.with_name(f".{target.name}{_OLD}")
+    target.rename(old)
+    try:
+        temporary.rename(target)
+    except OSError:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _check_free(target: Path, replace: bool, written: Collection[str]) -> None:
+    if not target.exists():
+        return
+    if not replace:
+        raise UsageError(f"{target} exists: choose another name, or replace it (--replace)")
+    if not target.is_dir():
+        raise UsageError(f"{target} exists: it is no directory")
+    found = (p for p in target.rglob("*") if p.is_symlink() or not p.is_dir())
+    others = sorted({p.relative_to(target).as_posix() for p in found} - set(written))
+    if others:
+        more = f" and {len(others) - 1} more" if others[1:] else ""
+        raise UsageError(
+            f"{target} holds {others[0]}{more}, which n3ic did not write there: move it away first"
+        )
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let one n3ic at a time make, rename or sweep directories in a folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _reserved(temporary: Path) -> Iterator[None]:
+    """Make a directory that is this process's alone while the block runs, and remove it after.
+
+    The lock on it goes with the process, however that ends, and with its children.
+    """
+    with _alone(temporary.parent):
+        _sweep(temporary.parent)
+        try:
+            temporary.mkdir(mode=0o700)
+        except FileExistsError as error:
+            target = temporary.with_name(_target_of(temporary))
+            raise UsageError(
+                f"{target} is being written by another n3ic (in {temporary})"
+            ) from error
+        handle = os.open(temporary, os.O_RDONLY)
+        with suppress(OSError):  # a file system without locks: the name alone must do
+            _lock(handle)
+    try:
+        yield
+    finally:
+        if temporary.exists() and os.path.samestat(os.fstat(handle), temporary.stat()):
+            shutil.rmtree(temporary, ignore_errors=True)
+        os.close(handle)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed processes left in a folder; what they had set aside comes back."""
+    for left in folder.glob(f".*{_NEW}"):
+        with suppress(OSError):
+            handle = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                if _lock(handle):
+                    shutil.rmtree(left)
+            finally:
+                os.close(handle)
+    for old in folder.glob(f".*{_OLD}"):
+        target = folder / old.name[1:].removesuffix(_OLD)
+        with suppress(OSError):
+            if target.exists():
+                shutil.rmtree(old)
+            else:
+                old.rename(target)
+
+
+def _target_of(temporary: Path) -> str:
+    return temporary.name[1:].removesuffix(_NEW)
+
+
+def _lock(handle: int) -> bool:
+    """Lock an open directory; False where another process has."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def sha256_file(path: str | Path) -> str:

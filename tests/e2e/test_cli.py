@@ -137,6 +137,10 @@ def test_a_second_run_gets_a_number_and_an_explicit_folder_is_kept(place, flows)
     assert (place / "runs" / "anomaly-2" / "model.n3ic").is_file()
     done = n3ic("train", "anomaly", "--out", "runs/anomaly", cwd=place, expect=2)
     assert "runs/anomaly exists" in done.stderr
+    (place / "runs" / "anomaly-2" / "notes.md").write_text("mine")
+    words = ["train", "anomaly", "--data", flows, "--out", "runs/anomaly-2", "--replace"]
+    done = n3ic(*words, cwd=place, expect=2)
+    assert "holds notes.md, which n3ic did not write" in done.stderr
 
 
 def test_inspect_prints_layers_and_bytes(place):

@@ -142,3 +142,13 @@ def test_a_difference_is_named_by_layer_and_neuron(model):
     assert "margin" in found.text
     found = first_difference(model, Inference(scores[:5], want.classes, want.margins), words)
     assert "shape" in found.text
+
+
+def test_replacing_keeps_what_n3ic_did_not_write(tmp_path, toy, model):
+    path = export(model, "toy", tmp_path / "out").path
+    verify_directory(path, vectors=50)
+    export(model, "toy", path, replace=True)
+    (path / "sub" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"holds sub/notes\.txt, which n3ic did not write"):
+        export(model, "toy", path, replace=True)
+    assert (path / "sub" / "notes.txt").read_text() == "mine"
