@@ -23,6 +23,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.plugins import load
 from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment
+from n3ic.util.markdown import percent
 
 DENSITIES = (1.0, 0.5, 0.25, 0.125)
 
@@ -123,7 +124,7 @@ def row(point: Density) -> str:
     """One row of the table, as Markdown."""
     size = point.size
     return (
-        f"| {point.density:g} | {100 * point.validation:.2f} % | {100 * point.test:.2f} % "
+        f"| {point.density:g} | {percent(point.validation, 2)} | {percent(point.test, 2)} "
         f"| {size.luts:,} | {size.lut_sites:,} | {size.ffs:,} | {point.clocks} | {size.kind} |"
     )
 

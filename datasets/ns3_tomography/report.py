@@ -12,6 +12,7 @@ import numpy as np
 from n3ic.datasets.ns3_tomography.table import TomographyTable
 from n3ic.model.network import shape_text
 from n3ic.util.files import write_atomic
+from n3ic.util.markdown import percent, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,24 +108,34 @@ def _shape_name(hidden: tuple[int, ...]) -> str:
 
 def table5(figures: Sequence[QueueFigures]) -> str:
     """The paper's table 5 for these networks, as Markdown, the paper's figures beside."""
-    lines = [
-        "| neurons | float weights | binary weights | float MLP | **binary** | macro F1 "
-        "| majority | gain | paper: float | paper: binary |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    head = [
+        "neurons",
+        "float weights",
+        "binary weights",
+        "float MLP",
+        "**binary**",
+        "macro F1",
+        "majority",
+        "gain",
+        "paper: float",
+        "paper: binary",
     ]
-    for shape, m in summary(figures).items():
-        lines.append(
-            f"| {shape} | {m['float_weight_bytes']:,} B | {m['weight_bytes']:,} B "
-            f"| {_percent(m['median_float_mlp'])} | **{_percent(m['median_accuracy'])}** "
-            f"| {_percent(m['median_macro_f1'])} | {_percent(m['median_majority'])} "
-            f"| {_points(m['median_gain_over_majority'])} "
-            f"| {_percent(m['paper_float'])} | {_percent(m['paper_binary'])} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.1f} %"
+    rows = (
+        [
+            shape,
+            f"{m['float_weight_bytes']:,} B",
+            f"{m['weight_bytes']:,} B",
+            percent(m["median_float_mlp"]),
+            f"**{percent(m['median_accuracy'])}**",
+            percent(m["median_macro_f1"]),
+            percent(m["median_majority"]),
+            _points(m["median_gain_over_majority"]),
+            percent(m["paper_float"]),
+            percent(m["paper_binary"]),
+        ]
+        for shape, m in summary(figures).items()
+    )
+    return "\n".join(table(head, rows)) + "\n"
 
 
 def _points(value: float) -> str:

@@ -6,23 +6,23 @@ from n3ic.data.table import Feature
 from n3ic.datasets.unsw_nb15.behaviours import BEHAVIOURS
 from n3ic.datasets.unsw_nb15.catalogue import COLUMNS, DERIVED
 from n3ic.datasets.unsw_nb15.official import PARTITIONS
+from n3ic.util.markdown import percent, table
 
 
 def fill(card: str) -> str:
     """A card with its ``{{...}}`` marks replaced by tables."""
-    for mark, table in (
+    for mark, text in (
         ("{{columns}}", _features(list(COLUMNS))),
         ("{{derived}}", _features([d.feature for d in DERIVED])),
         ("{{files}}", _files()),
         ("{{behaviours}}", _behaviours()),
     ):
-        card = card.replace(mark, table)
+        card = card.replace(mark, text)
     return card
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in lines)
+def _lines(head: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(table(head, rows, "l"))
 
 
 def _features(features: list[Feature]) -> str:
@@ -31,7 +31,7 @@ def _features(features: list[Feature]) -> str:
             return f.unit
         return f"{f.unit} ({f.source_unit} x {f.scale:,.10g})"
 
-    return _table(
+    return _lines(
         ["column", "meaning", "integer unit", "bits", "a NIC can", "leaks the set-up"],
         [
             [
@@ -49,7 +49,7 @@ def _features(features: list[Feature]) -> str:
 
 def _files() -> str:
     return (
-        _table(
+        _lines(
             ["file", "rows", "bytes", "MD5, as published", "SHA-256"],
             [
                 [
@@ -63,7 +63,7 @@ def _files() -> str:
             ],
         )
         + "\n\n"
-        + _table(
+        + _lines(
             ["category", *(f"{p.partition} partition" for p in PARTITIONS)],
             [
                 [name, *(f"{p.categories[name]:,}" for p in PARTITIONS)]
@@ -75,7 +75,7 @@ def _files() -> str:
 
 def _behaviours() -> str:
     whole = sum(b.share for b in BEHAVIOURS)
-    return _table(
+    return _lines(
         ["behaviour", "category", "share", "protocol", "service"],
-        [[b.name, b.category, f"{b.share / whole:.1%}", b.proto, b.service] for b in BEHAVIOURS],
+        [[b.name, b.category, percent(b.share / whole), b.proto, b.service] for b in BEHAVIOURS],
     )

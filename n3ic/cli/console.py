@@ -77,11 +77,6 @@ def table(
     screen.print(out)
 
 
-def percent(value: float | None) -> str:
-    """A share in percent, or nothing."""
-    return "" if value is None else f"{100 * value:.1f} %"
-
-
 @contextmanager
 def watching(quiet: bool) -> Iterator[TrainingProgress]:
     """A progress bar on standard error for the length of a training."""

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from n3ic.cli.console import note, percent, print_json, say, table, working
+from n3ic.cli.console import note, print_json, say, table, working
 from n3ic.errors import N3icError, UsageError
+from n3ic.util.markdown import percent
 
 
 def register(app: typer.Typer) -> None:

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from n3ic.cli.console import list_options, note, percent, print_json, say, table, watching
+from n3ic.cli.console import list_options, note, print_json, say, table, watching
 from n3ic.cli.plugin_options import Owned, options_of, with_options
 from n3ic.cli.recipe_options import recipe_options, recipe_overrides
 from n3ic.options import Option, OptionValue
+from n3ic.util.markdown import percent
 
 MAX_SEED = 2**32 - 1  # of numpy's and scikit-learn's generators
 

@@ -12,8 +12,16 @@ from n3ic.data.split import duplicate_share
 from n3ic.data.table import FlowTable
 from n3ic.model.network import BinaryModel
 from n3ic.runs.experiment import Result
+from n3ic.util.markdown import escaped, percent, table
 
 METRICS_VERSION = 1
+_NAMES = {
+    "accuracy": "accuracy",
+    "accuracy_unseen": "without twins",
+    "macro_f1": "macro F1",
+    "fpr": "FPR",
+    "roc_auc": "ROC AUC",
+}
 
 
 def _one(result: Result) -> dict[str, Any]:
@@ -148,56 +156,48 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         f"# {metrics['use_case']}: recipe {metrics['recipe']}, {metrics['protocol']} split",
         "",
         f"Data: {data['name']}{kind}, {data['rows']:,} rows, "
-        f"{data['duplicate_share']:.1%} of them repeat another. Seed {metrics['seed']}.",
+        f"{percent(data['duplicate_share'])} of them repeat another. Seed {metrics['seed']}.",
         "",
     ]
+    protocols = metrics["protocols"].items()
     if group and group in metrics:
-        lines += [
-            f"| {group} | accuracy | macro F1 | majority | float MLP | boosting |",
-            "|---|---:|---:|---:|---:|---:|",
-        ]
-        rows = {**metrics[group], "**median**": metrics}
-        for task, m in rows.items():
-            beside = [
-                _percent(m["baselines"].get(n, {}).get("accuracy"))
-                for n in ("majority", "float_mlp", "hist_gradient_boosting")
-            ]
-            lines.append(
-                f"| {task} | {_percent(m['test']['accuracy'])} "
-                f"| {_percent(m['test']['macro_f1'])} | {' | '.join(beside)} |"
-            )
-        lines += ["", "| protocol | median accuracy | median macro F1 |", "|---|---:|---:|"]
-        lines += [
-            f"| {name} | {_percent(m['test']['accuracy'])} | {_percent(m['test']['macro_f1'])} |"
-            for name, m in metrics["protocols"].items()
-        ]
+        baselines = ("majority", "float_mlp", "hist_gradient_boosting")
+        lines += table(
+            [group, "accuracy", "macro F1", "majority", "float MLP", "boosting"],
+            (
+                [
+                    task,
+                    percent(m["test"]["accuracy"]),
+                    percent(m["test"]["macro_f1"]),
+                    *(percent(m["baselines"].get(n, {}).get("accuracy")) for n in baselines),
+                ]
+                for task, m in {**metrics[group], "**median**": metrics}.items()
+            ),
+        )
+        medians = ("accuracy", "macro_f1")
+        lines += ["", *_figures("protocol", "median ", medians, protocols)]
         return "\n".join(lines) + "\n"
     if metrics["positive"] is not None:
-        counted = f"FPR and ROC AUC count the detection of class {metrics['positive']}."
+        counted = f"FPR and ROC AUC count the detection of class {escaped(metrics['positive'])}."
         lines += [counted, ""]
+    classifiers = {"**binary network**": metrics["test"], **metrics["baselines"]}
     lines += [
-        "| classifier | accuracy | without twins | macro F1 | FPR | ROC AUC |",
-        "|---|---:|---:|---:|---:|---:|",
-        _row("**binary network**", metrics["test"]),
-        *(_row(name, m) for name, m in metrics["baselines"].items()),
+        *_figures(
+            "classifier", "", tuple(_NAMES), ((n, {"test": m}) for n, m in classifiers.items())
+        ),
         "",
-        f"{metrics['twin_share']:.1%} of the test rows are equal to some training row.",
+        f"{percent(metrics['twin_share'])} of the test rows are equal to some training row.",
         "",
-        "| protocol | accuracy | without twins | macro F1 | FPR | ROC AUC |",
-        "|---|---:|---:|---:|---:|---:|",
-        *(_row(name, m["test"]) for name, m in metrics["protocols"].items()),
+        *_figures("protocol", "", tuple(_NAMES), protocols),
         "",
-        "| memory | bytes |",
-        "|---|---:|",
-        *(f"| {name} | {size:,} |" for name, size in metrics["memory"].items()),
+        *table(["memory", "bytes"], ([n, f"{size:,}"] for n, size in metrics["memory"].items())),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _row(name: str, m: Mapping[str, Any]) -> str:
-    keys = ("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc")
-    return f"| {name} | {' | '.join(_percent(m.get(k)) for k in keys)} |"
-
-
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.1f} %"
+def _figures(
+    what: str, prefix: str, keys: Sequence[str], rows: Iterable[tuple[str, Mapping[str, Any]]]
+) -> list[str]:
+    """A table of figures on the test rows."""
+    head = [what, *(prefix + _NAMES[key] for key in keys)]
+    return table(head, ([name, *(percent(m["test"].get(k)) for k in keys)] for name, m in rows))

@@ -13,6 +13,7 @@ from n3ic.targets.batch import ExportOutcome
 from n3ic.targets.colocation import Member
 from n3ic.util.files import write_atomic
 from n3ic.util.json_text import json_text
+from n3ic.util.markdown import escaped, table
 
 Rows = Sequence[Mapping[str, Any]]
 TablesOf = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, Rows]]
@@ -102,7 +103,7 @@ def set_markdown(
         ("Refused", _refused(summary)),
     ):
         if found:
-            lines += ["", f"## {title}", "", *(f"- {line}" for line in found)]
+            lines += ["", f"## {title}", "", *(f"- {escaped(line)}" for line in found)]
     return "\n".join(lines) + "\n"
 
 
@@ -144,8 +145,7 @@ def _refused(summary: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def _markdown_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if not rows:
         return ["No figures."]
-    lines = [f"| {' | '.join(rows[0])} |", f"|{'---|' * len(rows[0])}"]
-    return lines + [f"| {' | '.join(_cell(v) for v in row.values())} |" for row in rows]
+    return table(list(rows[0]), ([_cell(v) for v in row.values()] for row in rows), "l")
 
 
 def _cell(value: object) -> str:

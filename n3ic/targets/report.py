@@ -16,6 +16,7 @@ from n3ic.targets.device import Fit
 from n3ic.targets.figures import Report
 from n3ic.util.files import write_atomic
 from n3ic.util.json_text import json_text
+from n3ic.util.markdown import escaped, table
 
 REPORT = "report.json"
 REPORT_PAGE = "report.md"
@@ -99,34 +100,35 @@ def write_report(
         "notes": list(report.notes),
     }
     write_atomic(directory / REPORT, json_text(data))
-    lines = [f"# {_md(model.name)} ({model.shape_text}) on {tool.device.name}", ""]
+    lines = [f"# {escaped(model.name)} ({model.shape_text}) on {tool.device.name}", ""]
     if accuracy:
         shown = ", ".join(
-            f"{k} {v:.4f}" if isinstance(v, float) else f"{k} {_md(str(v))}"
+            f"{k} {v:.4f}" if isinstance(v, float) else f"{k} {escaped(str(v))}"
             for k, v in accuracy.items()
         )
         lines += [f"Accuracy of the run that it comes from: {shown}.", ""]
     if network.findings.removes:
         lines += [f"## Exported as {network.model.shape_text}", ""]
-        lines += [f"- {_md(line)}" for line in network.findings.lines()]
+        lines += [f"- {escaped(line)}" for line in network.findings.lines()]
         lines.append("")
-    lines += [f"**Does not fit:** {_md(str(p))}" for p in fit.problems]
+    lines += [f"**Does not fit:** {escaped(str(p))}" for p in fit.problems]
     if fit.placements:
-        lines += ["## What lies where", "", "| part | memory | bytes |", "|---|---|---:|"]
-        lines += [f"| {_md(p.part)} | {p.memory} | {p.bytes:,} |" for p in fit.placements]
-        lines.append("")
-    lines += [
-        "## Figures",
-        "",
-        "| figure | value | unit | kind | paper | source |",
-        "|---|---:|---|---|---:|---|",
-    ]
-    lines += [
-        f"| {f.name} | {_number(f.value)} | {f.unit} | {f.kind} | "
-        f"{'' if f.paper is None else _number(f.paper)} | {_md(f.source)} |"
+        parts = ([p.part, p.memory, f"{p.bytes:,}"] for p in fit.placements)
+        lines += ["## What lies where", "", *table(["part", "memory", "bytes"], parts, "llr"), ""]
+    head = ["figure", "value", "unit", "kind", "paper", "source"]
+    figures = (
+        [
+            f.name,
+            _number(f.value),
+            f.unit,
+            f.kind,
+            "" if f.paper is None else _number(f.paper),
+            f.source,
+        ]
         for f in report.figures
-    ]
-    lines += ["", *(f"- {_md(note)}" for note in report.notes)]
+    )
+    lines += ["## Figures", "", *table(head, figures, "lrllrl")]
+    lines += ["", *(f"- {escaped(note)}" for note in report.notes)]
     write_atomic(directory / REPORT_PAGE, "\n".join(lines).rstrip() + "\n")
 
 
@@ -134,7 +136,3 @@ def _number(value: float) -> str:
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:,.4g}"
-
-
-def _md(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
