@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from n3ic.errors import UsageError
 from n3ic.exporters.nfp import blob, placement, runner, sharing
 from n3ic.exporters.nfp.estimate import calibration, estimate, paper_key
 from n3ic.model.bits import Words, word_count
@@ -45,13 +46,21 @@ class NfpExporter(Exporter):
             "auto",
             choices=("auto", "data", "model"),
         ),
-        Option("threads", "threads in data-parallel mode", 480, minimum=1, maximum=480),
+        Option(
+            "threads",
+            "threads in data-parallel mode",
+            480,
+            minimum=1,
+            maximum=480,
+            only_with=(("mode", ("auto", "data")),),
+        ),
         Option(
             "executors",
             "executors of the chain in model-parallel mode; 0: one for 32 neurons, 256 at most",
             0,
             minimum=0,
             maximum=360,
+            only_with=(("mode", ("auto", "model")),),
         ),
         Option("state", "memory for a thread's layer bits", "cls", choices=("cls", "lmem")),
         Option(
@@ -202,7 +211,20 @@ class NfpExporter(Exporter):
         return Report(tuple(figures), tuple(notes))
 
     def _plan(self, model: BinaryModel, options: Options) -> placement.ThreadPlan:
-        return placement.plan(model, options, self.device)
+        """The layout, where it can do what was asked for.
+
+        Raises:
+            UsageError: an option is of the mode that ``--mode auto`` does not choose.
+        """
+        plan = placement.plan(model, options, self.device)
+        name, mode = ("threads", "data") if plan.mode == "model" else ("executors", "model")
+        default = next(o.default for o in self.options if o.name == name)
+        if options["mode"] == "auto" and options[name] != default:
+            raise UsageError(
+                f"--{name} applies only with --mode {mode}; {model.shape_text} is laid out "
+                f"{plan.mode}-parallel without it"
+            )
+        return plan
 
     def _values(
         self, model: BinaryModel, plan: placement.ThreadPlan, built: blob.Blob

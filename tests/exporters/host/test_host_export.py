@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from host_models import flip, limits_at, put_word, small_model, weights_at, word
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.host import EXPORTER
 from n3ic.kernel import blob
+from n3ic.kernel.library import Library
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
@@ -74,6 +76,53 @@ def test_the_input_stage_is_the_models(compiler: object, export_directory: Path)
     columns = {name: rng.integers(0, 2**32, 200) for name in MODEL.input.features}
     got = EXPORTER.encode(export_directory, MODEL, OPTIONS, columns)
     assert np.array_equal(got, MODEL.encode(columns))
+
+
+def edges(model: BinaryModel) -> dict[str, np.ndarray]:
+    """Every feature at each of its cuts and clamps, one below, one above, and at both ends."""
+    spec = model.input
+    near = {c + d for f in spec.fields for c in (*f.cuts, f.clamp) for d in (-1, 0, 1)}
+    values = np.array(sorted({0, 1, 2**32 - 1, *near}))
+    return {name: np.roll(values, 7 * i) for i, name in enumerate(spec.features)}
+
+
+@pytest.mark.parametrize("density", [None, 0.5])
+def test_the_input_stage_is_exact_at_every_cut(
+    compiler: object, tmp_path: Path, density: float | None
+) -> None:
+    base = random_model(MODEL.shape, np.random.default_rng(5), density=density)
+    model = replace(base, input=MODEL.input)
+    directory = export(model, tmp_path / "out")
+    rows = edges(model)
+    assert np.array_equal(EXPORTER.encode(directory, model, OPTIONS, rows), model.encode(rows))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "feature"),
+    [
+        ("n += value >= cuts[k];", "n += value > cuts[k];", ""),
+        ("v < c->clamp ? v : c->clamp", "v", ""),
+        ("v < c->clamp ? v : c->clamp", "v < c->clamp ? v : c->clamp - 1", ""),
+        ("_mm512_cmpge_epu32_mask", "_mm512_cmpgt_epu32_mask", "avx512"),
+        ("_mm512_cmpge_epu32_mask", "_mm512_cmpge_epi32_mask", "avx512"),
+        ("_mm256_max_epu32(v, b), v)", "_mm256_min_epu32(v, b), v)", "avx2"),
+    ],
+)
+def test_a_wrong_input_stage_is_found(
+    compiler: object, library: Library, copy: Path, old: str, new: str, feature: str
+) -> None:
+    if feature and feature not in library.kernels:
+        pytest.skip(f"needs a CPU with {feature}")
+    text = (copy / "bnn.c").read_text()
+    assert old in text
+    (copy / "bnn.c").write_text(text.replace(old, new))
+    rows = edges(MODEL)
+    try:
+        got = EXPORTER.encode(copy, MODEL, OPTIONS, rows)
+    except VerifyError as error:
+        assert "bnn_encode: kernel" in str(error)
+    else:
+        assert not np.array_equal(got, MODEL.encode(rows))
 
 
 @pytest.mark.parametrize(("layer", "neuron"), [(0, 4), (1, 8)])

@@ -200,6 +200,43 @@ def test_input_stage(tmp_path):
     assert np.array_equal(got, model.encode(rows))
 
 
+EDGES = InputSpec(
+    (
+        Field.thermometer("gap", [1, 2, 10, 2**31, 2**32 - 1]),
+        Field("size", "binary", 11, 1500),
+        Field.thermometer("port", range(5, 39, 2)),
+        Field.binary("wide", 32),  # from bit 33
+        Field("size", "thermometer", 2, 4000, (64, 1500)),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        (">= n3ic_words[n3ic_words[field + 4] + k]", "> n3ic_words[n3ic_words[field + 4] + k]"),
+        ("if (value > n3ic_words[field + 3])", "if (value > n3ic_words[field + 3] + 1)"),
+        ("value = n3ic_words[field + 3];", "value = n3ic_words[field + 3] - 1;"),
+        ("value >> (32 - bit % 32)", "value >> (31 - bit % 32)"),
+        ("bit % 32 + width > 32", "bit % 32 + width > 33"),
+    ],
+)
+def test_the_input_stage_is_exact_at_every_cut(tmp_path, old, new):
+    """Each cut, one below and one above, clamps, both ends; and a wrong source is found there."""
+    base = random_model((EDGES.n_bits, 5, 2), np.random.default_rng(5))
+    model = replace(base, input=EDGES)
+    out = write(model, tmp_path / "out", options())
+    text = (out / "n3ic_input.h").read_text()
+    assert not old or text.count(old) == 1
+    (out / "n3ic_input.h").write_text(text.replace(old, new) if old else text)
+    near = {c + d for f in EDGES.fields for c in (*f.cuts, f.clamp) for d in (-1, 0, 1)}
+    values = np.array(sorted({0, 2**32 - 1, 2**40, -5, *near}))
+    rows = {name: np.roll(values, 5 * i) for i, name in enumerate(EDGES.features)}
+    got = EXPORTER.encode(out, model, options(), rows)
+    assert np.array_equal(got, model.encode(rows)) == (not old)
+
+
 def test_names_of_a_model_are_harmless(tmp_path):
     evil = ["*/ int x;", '"; system("id"); //', "a\n#error b", "naïve ☃", "int", "a b", "a_b", "\\"]
     spec = InputSpec(tuple(Field.binary(name, 4) for name in evil))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from n3ic.errors import UsageError
 from n3ic.exporters.nfp import EXPORTER
 from n3ic.exporters.nfp.estimate import PAPER_SHAPES, calibration, estimate, paper_key
 from n3ic.exporters.nfp.placement import available, plan
@@ -72,6 +73,28 @@ def test_state_that_fits_no_local_memory_is_refused():
 def test_a_chain_longer_than_the_device_is_refused():
     with pytest.raises(Exception, match="above 360"):
         planned((64, 2), mode="model", executors=361)
+
+
+@pytest.mark.parametrize(
+    ("shape", "given", "said"),
+    [
+        (
+            (64, 2),
+            {"mode": "model", "threads": 8},
+            "--threads applies only with --mode auto or",
+        ),
+        ((64, 2), {"mode": "data", "executors": 8}, "--executors applies only with --mode auto or"),
+        ((64, 2), {"executors": 8}, "--executors applies only with --mode model; 64-2 is laid out"),
+        (
+            (4096, 2048, 2),
+            {"threads": 8},
+            "--threads applies only with --mode data; 4096-2048-2",
+        ),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(shape, given, said):
+    with pytest.raises(UsageError, match=said):
+        EXPORTER.check(*planned(shape, **given)[:2])
 
 
 def test_report_is_labelled_and_stands_beside_the_paper(tmp_path):
