@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ModelError, N3icWarning
-from n3ic.kernel import prediction
-from n3ic.kernel.prediction import build
+from n3ic.kernel import build, prediction
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.random_models import random_model
 from n3ic.util.cache import Cache, UnsafeCacheError

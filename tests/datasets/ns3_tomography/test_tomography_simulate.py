@@ -66,7 +66,7 @@ def test_an_interrupt_ends_the_program_and_leaves_nothing(tmp_path, monkeypatch)
     started = []
     popen = subprocess.Popen
     monkeypatch.setattr(
-        simulate.subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1]
+        "subprocess.Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1]
     )
 
     def interrupt(text):
@@ -84,7 +84,7 @@ def test_one_failing_run_ends_the_others_and_leaves_nothing(tmp_path, monkeypatc
     started = []
     popen = subprocess.Popen
     monkeypatch.setattr(
-        simulate.subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1]
+        "subprocess.Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1]
     )
     with pytest.raises(N3icError, match="broken"):
         simulate.generate(Simulation(duration=1), tmp_path / "a.tomo.xz", runs=3, jobs=2)

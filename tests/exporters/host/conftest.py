@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from n3ic.kernel import build
 from n3ic.kernel.library import Library
-from n3ic.kernel.prediction import build
 
 # The helper module beside the tests; importlib mode leaves their folder off the path.
 sys.path.insert(0, str(Path(__file__).parent))

