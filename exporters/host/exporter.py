@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from n3ic.errors import ExportError, MissingDependencyError, VerifyError
+from n3ic.exporters.host.decode import decode_directory
 from n3ic.exporters.host.estimate import estimate, memory_of
 from n3ic.exporters.host.machine import cpu_name
 from n3ic.exporters.host.sources import copy_sources, kernel_source, readme, weights_section
@@ -22,6 +23,7 @@ from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, summed_memory
+from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Bench, Figure, Report
 
@@ -128,6 +130,10 @@ class HostExporter(Exporter):
             loaded = _load(library, directory / "weights.bin", directory)
             _same(first, _trace(loaded, words, model, "weights.bin"), "bnn.c", "weights.bin")
         return Execution(first, f"{compiler}; kernels {', '.join(ran)}", tuple(figures))
+
+    def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
+        """What ``weights.bin`` and ``bnn.c`` hold; see the base class."""
+        return decode_directory(directory, model)
 
     def encode(
         self,

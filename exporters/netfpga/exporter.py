@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -10,6 +11,7 @@ from n3ic.errors import MissingDependencyError, N3icError
 from n3ic.exporters.netfpga import sequential, unrolled
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.packet import wrapper
+from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.sequential import size as sequential_size
 from n3ic.exporters.netfpga.tools import simulate, synth
@@ -20,6 +22,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, summed_figures
+from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import comment
@@ -218,6 +221,15 @@ class NetfpgaExporter(Exporter):
         wanted = cast(simulate.Simulator, options.get("simulator", "auto"))
         seen = simulate.run_core(directory, model, words, wanted)
         return simulate.as_run(seen, self.device.clock_mhz, self._paper(model))
+
+    def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
+        """Read memory files, ``update.hex`` and the input stage back; see the base class."""
+        if options["style"] != "sequential":
+            return ()
+        found = sequential.decode(directory)
+        if options["input-stage"] == "features":
+            found = (*found[:-1], replace(found[-1], cuts=decode_cuts(directory, model)))
+        return found
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Clocks from a short simulation, block RAM counted, logic estimated or synthesised."""

@@ -2,9 +2,9 @@
 
 Layout, in words (``weights.bin`` holds them little-endian):
 
-- 0..7, header: magic ``N3IC`` (0x4349334E), layout version, words in all, layers, input bits,
-  fields of the input stage, word where the fields stand, features.
-- 8.., four words a layer: input bits, neurons, word where the rows stand, 1 if masked.
+- 0..15, header: magic ``N3NF`` (0x464E334E), layout version, words in all, layers, input bits,
+  fields of the input stage, word where the fields stand, features; SHA-256 of the model file.
+- 16.., four words a layer: input bits, neurons, word where the rows stand, 1 if masked.
 - rows, layer by layer, neuron by neuron: the threshold (or, in the last layer, the class's
   bias in two's complement), then ``ceil(inputs / 32)`` words of weights padded with 1, then as
   many words of mask padded with 0 where the layer is masked.
@@ -24,9 +24,9 @@ from n3ic.model.bits import Words
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
 
-MAGIC = 0x4349334E
+MAGIC = int.from_bytes(b"N3NF", "little")
 VERSION = 1
-HEADER_WORDS = 8
+HEADER_WORDS = 16
 LAYER_WORDS = 4
 FIELD_WORDS = 5
 
@@ -113,6 +113,7 @@ def build(model: BinaryModel) -> Blob:
     header = [
         *(MAGIC, VERSION, total, len(layers), model.input.n_bits),
         *(len(model.input.fields), start, len(features)),
+        *np.frombuffer(bytes.fromhex(model.digest), "<u4").tolist(),
     ]
     words = np.concatenate(
         [np.array(header + descriptions, np.uint32), *blocks, np.array(fields + cuts, np.uint32)]

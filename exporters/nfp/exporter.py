@@ -12,6 +12,7 @@ import numpy as np
 
 from n3ic.errors import UsageError
 from n3ic.exporters.nfp import blob, placement, runner, sharing
+from n3ic.exporters.nfp.decode import decode_directory
 from n3ic.exporters.nfp.estimate import calibration, estimate, paper_key
 from n3ic.model.bits import Words, word_count
 from n3ic.model.inputs import UINT32_MAX
@@ -19,6 +20,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.colocation import CoLocation, Member, colocate
+from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import comment, unique_identifiers
@@ -111,6 +113,10 @@ class NfpExporter(Exporter):
             runner.trace(model, answers),
             f"micro-C, {mode}-parallel, on the host ({runner.version(path)}); {MODELLED}",
         )
+
+    def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
+        """What ``weights.bin`` and ``n3ic_weights.h`` hold; see the base class."""
+        return decode_directory(directory, model)
 
     def encode(
         self,

@@ -1,19 +1,27 @@
 """The table entries of a network: its weights, masks, thresholds and biases, in three formats.
 
-The same entries as ``simple_switch_CLI`` commands, as a P4Runtime ``WriteRequest`` in the JSON
-mapping of protocol buffers, and as the runtime file of the p4lang tutorials. P4Runtime knows
-tables and actions by number; the program fixes the numbers with ``@id``, so that the request
-needs no P4Info.
+The same entries as ``simple_switch_CLI`` commands, as P4Runtime ``WriteRequest`` messages in the
+JSON mapping of protocol buffers, and as the runtime file of the p4lang tutorials. P4Runtime knows
+tables and actions by number; the program fixes the numbers with ``@id``, so that the requests
+need no P4Info.
+
+The entries come in three steps. The first takes the model's number away from answers, the last
+gives the new one: answers in between say that they are of no model. The action that gives it has
+the program's signature in its name and number, so that a program of another shape or other masks
+refuses it and keeps saying so.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
+from n3ic.errors import ExportError
 from n3ic.exporters.p4.shared.pipeline import MODEL_BITS, SCORE_BITS, Pipeline
 
 TABLE_PREFIX, ACTION_PREFIX = 0x02, 0x01  # P4Runtime specification 1.3, 6.3.1
@@ -55,8 +63,11 @@ class ControlIds:
         return f"@id({known[name]:#010x})"
 
 
-def network_entries(network: Pipeline) -> tuple[DefaultEntry, ...]:
-    """All entries of a network, the model's digest last: it says that the others are there."""
+Steps = tuple[tuple[DefaultEntry, ...], ...]
+
+
+def network_entries(network: Pipeline) -> Steps:
+    """The entries of a network in three steps: no model, its weights, the model's number."""
     entries = []
     for layer in network.layers:
         l, k = f"l{layer.index}", layer.inputs  # noqa: E741 - the layer's prefix
@@ -75,33 +86,61 @@ def network_entries(network: Pipeline) -> tuple[DefaultEntry, ...]:
             else:
                 parameter = ActionParameter("bias", SCORE_BITS, n.offset)
                 entries.append(DefaultEntry(f"{name}_bias", f"{name}_add_bias", (parameter,)))
-    identity = ActionParameter("model_id", MODEL_BITS, network.model_id)
-    entries.append(DefaultEntry("model", "set_model", (identity,)))
-    return tuple(entries)
+    identity = (ActionParameter("model_id", MODEL_BITS, network.model_id),)
+    readings = ("model", "model_again")
+    clear = tuple(DefaultEntry(table, f"no_{table}", ()) for table in readings)
+    setting = tuple(
+        DefaultEntry(table, f"set_{table}_{network.signature}", identity) for table in readings
+    )
+    return clear, tuple(entries), setting
 
 
-def ids_of(entries: tuple[DefaultEntry, ...]) -> ControlIds:
-    """Numbers for the tables and actions of the entries and of the forwarding table."""
+def ids_of(steps: Steps) -> ControlIds:
+    """Numbers for the tables and actions of the entries and of the forwarding table.
+
+    They count up in order, but for the actions of the last step, whose numbers are of their
+    names: programs of other signatures do not have them.
+    """
+    clear, weights, setting = steps
+    entries = (*clear, *weights)
     tables = [*(e.table for e in entries), "forward"]
     actions = [*(e.action for e in entries), "cross", "to_port", "drop_packet"]
     return ControlIds(
-        {name: TABLE_PREFIX << 24 | i for i, name in enumerate(tables, 1)},
-        {name: ACTION_PREFIX << 24 | i for i, name in enumerate(actions, 1)},
+        {table: TABLE_PREFIX << 24 | i for i, table in enumerate(tables, 1)},
+        {action: ACTION_PREFIX << 24 | i for i, action in enumerate(actions, 1)}
+        | {e.action: ACTION_PREFIX << 24 | 1 << 23 | _number(e.action) for e in setting},
     )
 
 
-def cli_commands(entries: tuple[DefaultEntry, ...]) -> str:
+def _number(name: str) -> int:
+    """A number below 2^23 for a name."""
+    return int.from_bytes(hashlib.sha256(name.encode("ascii")).digest()[:4], "big") >> 9
+
+
+def cli_commands(steps: Steps) -> str:
     """Commands for ``simple_switch_CLI``, one an entry."""
     lines = []
-    for e in entries:
-        data = " ".join(f"{p.value:#0{2 + -(-p.bits // 4)}x}" for p in e.parameters)
-        lines.append(f"table_set_default {e.table} {e.action} {data}")
+    for e in chain.from_iterable(steps):
+        data = (f"{p.value:#0{2 + -(-p.bits // 4)}x}" for p in e.parameters)
+        lines.append(" ".join(("table_set_default", e.table, e.action, *data)))
     return "\n".join(lines) + "\n"
 
 
-def p4runtime_request(entries: tuple[DefaultEntry, ...], ids: ControlIds) -> str:
-    """A ``p4.v1.WriteRequest`` in the JSON mapping: bytes in base64, shortest form."""
-    updates = [
+def p4runtime_requests(steps: Steps, ids: ControlIds) -> str:
+    """A ``p4.v1.WriteRequest`` a step in the JSON mapping: bytes in base64, shortest form.
+
+    A server may reorder the updates of one request (P4Runtime specification, batching and
+    ordering of updates); each request is sent when the one before it is answered.
+    """
+    requests = [
+        {"deviceId": "0", "electionId": {"low": "1"}, "updates": _updates(step, ids)}
+        for step in steps
+    ]
+    return json.dumps(requests, indent=1) + "\n"
+
+
+def _updates(entries: tuple[DefaultEntry, ...], ids: ControlIds) -> list[dict[str, Any]]:
+    return [
         {
             "type": "MODIFY",
             "entity": {
@@ -122,11 +161,9 @@ def p4runtime_request(entries: tuple[DefaultEntry, ...], ids: ControlIds) -> str
         }
         for e in entries
     ]
-    request = {"deviceId": "0", "electionId": {"low": "1"}, "updates": updates}
-    return json.dumps(request, indent=1) + "\n"
 
 
-def tutorial_runtime(entries: tuple[DefaultEntry, ...]) -> str:
+def tutorial_runtime(steps: Steps) -> str:
     """The runtime file that the p4lang tutorials load: entries by name, values as integers."""
     table_entries: list[dict[str, Any]] = [
         {
@@ -135,7 +172,7 @@ def tutorial_runtime(entries: tuple[DefaultEntry, ...]) -> str:
             "action_name": e.action,
             "action_params": {p.name: p.value for p in e.parameters},
         }
-        for e in entries
+        for e in chain.from_iterable(steps)
     ]
     runtime = {
         "target": "bmv2",
@@ -143,7 +180,10 @@ def tutorial_runtime(entries: tuple[DefaultEntry, ...]) -> str:
         "bmv2_json": "n3ic.json",
         "table_entries": table_entries,
     }
-    return json.dumps(runtime, indent=1) + "\n"
+    try:
+        return json.dumps(runtime, indent=1) + "\n"
+    except ValueError as error:  # Python writes no integer of more than 4,300 decimal digits
+        raise ExportError("a layer has more inputs than runtime.json can hold: 14,000") from error
 
 
 def _base64(value: int) -> str:

@@ -6,14 +6,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from n3ic.exporters.p4.decoding import (
+    decode_entries,
+    from_commands,
+    from_p4runtime,
+    from_tutorial,
+)
 from n3ic.exporters.p4.entries import (
     cli_commands,
     ids_of,
     network_entries,
-    p4runtime_request,
+    p4runtime_requests,
     tutorial_runtime,
 )
 from n3ic.exporters.p4.run.packets import PacketLayout
+from n3ic.exporters.p4.shared.decoding import check_popcount_masks
 from n3ic.exporters.p4.shared.pipeline import Pipeline, pipeline_of, statements, tables
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
@@ -25,6 +32,7 @@ from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution
+from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.nearest import Shape, nearest_shape
@@ -81,26 +89,39 @@ class P4Exporter(P4Target):
 
     def placements(self, model: BinaryModel) -> tuple[Placement, ...]:
         """The action data of the table entries."""
-        size = sum(entry.data_bytes for entry in network_entries(pipeline_of(model)))
+        steps = network_entries(pipeline_of(model))
+        size = sum(entry.data_bytes for step in steps for entry in step)
         return (Placement("weights, thresholds and biases", "table entries", size),)
 
     def artefacts(
         self, model: BinaryModel, network: Pipeline, packets: PacketLayout
     ) -> dict[str, str]:
         """The program, its entries in three formats, and the README."""
-        entries = network_entries(network)
-        ids = ids_of(entries)
+        steps = network_entries(network)
+        ids = ids_of(steps)
         return {
             PROGRAM: self.render("n3ic.p4.j2", model, network, packets, id=ids.annotation),
-            COMMANDS: cli_commands(entries),
-            P4RUNTIME: p4runtime_request(entries, ids),
-            TUTORIAL: tutorial_runtime(entries),
+            COMMANDS: cli_commands(steps),
+            P4RUNTIME: p4runtime_requests(steps, ids),
+            TUTORIAL: tutorial_runtime(steps),
             "README.md": self.render("README.md.j2", model, network, packets),
         }
 
     def commands(self, directory: Path) -> str:
         """The entries as ``simple_switch_CLI`` loads them."""
         return read_artefact(directory / COMMANDS)
+
+    def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
+        """The network in each file of entries, and the popcount masks of the program."""
+        texts = {name: read_artefact(directory / name) for name in (COMMANDS, P4RUNTIME, TUTORIAL)}
+        source = read_artefact(directory / PROGRAM)
+        check_popcount_masks(source, model.shape)
+        held = {
+            COMMANDS: from_commands(texts[COMMANDS], COMMANDS),
+            P4RUNTIME: from_p4runtime(texts[P4RUNTIME], P4RUNTIME, source),
+            TUTORIAL: from_tutorial(texts[TUTORIAL], TUTORIAL),
+        }
+        return tuple(decode_entries(name, entries, model) for name, entries in held.items())
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Send packets through the program: in the interpreter, and on bmv2 where asked for."""
@@ -145,5 +166,6 @@ def memory_figures(commands: str) -> tuple[Figure, ...]:
         for kind, size in totals.items()
         if size or kind != "masks"
     )
-    entries = Figure("table.entries", len(lines), "entry", "measured", "count of commands.txt")
+    count = len({table for _, table, *_ in lines})  # those of the model are set twice
+    entries = Figure("table.entries", count, "entry", "measured", "count of commands.txt")
     return (*memory, entries)

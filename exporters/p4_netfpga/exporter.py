@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from n3ic.exporters.p4.run.packets import PacketLayout
+from n3ic.exporters.p4.shared.decoding import check_popcount_masks
 from n3ic.exporters.p4.shared.pipeline import PAPER_SHAPE, Pipeline, shape_operations
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
@@ -15,8 +16,10 @@ from n3ic.exporters.p4.shared.target import (
     program_figures,
     read_artefact,
 )
+from n3ic.exporters.p4_netfpga.decoding import decode_program
 from n3ic.model.network import BinaryModel
 from n3ic.options import Options
+from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.nearest import Shape, nearest_shape
@@ -79,6 +82,12 @@ class P4NetfpgaExporter(P4Target):
             PROGRAM: self.render("n3ic_sume.p4.j2", model, network, packets),
             "README.md": self.render("README_sume.md.j2", model, network, packets),
         }
+
+    def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
+        """The network in the constants of the program, and its popcount masks."""
+        source = read_artefact(directory / PROGRAM)
+        check_popcount_masks(source, model.shape)
+        return (decode_program(source, model),)
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Resources and latency scaled from the paper's figures of its shape."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 
 import typer
 
 from n3ic.cli import data, deploy, model, train
 from n3ic.cli.console import fail, note
 from n3ic.errors import MissingDependencyError, N3icError, N3icWarning
+from n3ic.util.signals import ending_signals
 
-INTERRUPTED = 130
-_STOPPED = "interrupted; nothing was left half-written"
 _EXTRAS = dict.fromkeys(
     ("torch", "brevitas", "sklearn", "matplotlib", "joblib", "threadpoolctl"), "train"
 ) | dict.fromkeys(("onnx", "onnxruntime", "qonnx", "onnxoptimizer"), "onnx")
@@ -63,43 +64,54 @@ def main() -> None:
     warnings.showwarning = _show_warning
     warnings.simplefilter("ignore", FutureWarning)
     warnings.simplefilter("always", N3icWarning)
-    try:
-        code = command_line(sys.argv[1:])(standalone_mode=False)
-        sys.stdout.flush()  # a full disk shows here, not while Python ends
-    except N3icError as error:
-        fail(str(error))
-        sys.exit(error.exit_code)
-    except ModuleNotFoundError as error:
-        library = (error.name or "").partition(".")[0]
-        if library not in _EXTRAS:
-            raise
-        extra = _EXTRAS[library]
-        fail(f"this needs {library}, which is not installed: pip install 'n3ic[{extra}]'")
-        sys.exit(MissingDependencyError.exit_code)
-    except BrokenPipeError:
-        # the reader of our output went away: as other Unix tools do, end quietly
-        _drop_output()
-        sys.exit(128 + 13)
-    except OSError as error:  # BrokenPipeError aside: a full disk, a folder without rights
-        fail(f"{error.filename or 'output'}: {error.strerror or error}")
-        _drop_output()
-        sys.exit(N3icError.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        fail(_STOPPED)
-        sys.exit(INTERRUPTED)
-    except typer.TyperException as error:
-        message = error.format_message()
-        if message:  # without a command, the help has been printed and there is none
-            fail(f"{message} (--help lists what there is)")
-        sys.exit(error.exit_code)
-    if code == INTERRUPTED:  # Typer turns Ctrl-C into this code
-        fail(_STOPPED)
+    with ending_signals() as ending:
+        try:
+            code = command_line(sys.argv[1:])(standalone_mode=False)
+        except BaseException as error:  # noqa: BLE001 - what is not known is raised again
+            # once a signal came, the error is what some library made of it
+            code = None if ending.received else _failed(error)
+        if ending.received:
+            code = _stopped(ending.received)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _drop_output() -> None:
-    """Let what is still to be written to a broken output go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _stopped(number: int) -> int:
+    """Say in one line that a signal ended the command; the exit code, as shells have it."""
+    how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+    with suppress(OSError):  # after SIGHUP, there may be no terminal
+        fail(f"{how}; nothing was left half-written")
+    return 128 + number
+
+
+def _failed(error: BaseException) -> int:
+    """Say in one line why a command failed; the exit code.
+
+    Raises:
+        BaseException: the error, where it is none of a user's.
+    """
+    if isinstance(error, N3icError):
+        fail(str(error))
+        return error.exit_code
+    if isinstance(error, ModuleNotFoundError):
+        library = (error.name or "").partition(".")[0]
+        if library not in _EXTRAS:
+            raise error
+        fail(
+            f"this needs {library}, which is not installed: pip install 'n3ic[{_EXTRAS[library]}]'"
+        )
+        return MissingDependencyError.exit_code
+    if isinstance(error, BrokenPipeError):
+        # the reader of our output went away: as other Unix tools do, end quietly
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+    if isinstance(error, typer.TyperException):
+        message = error.format_message()
+        if message:  # without a command, the help has been printed and there is none
+            fail(f"{message} (--help lists what there is)")
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return _stopped(signal.SIGINT)
+    raise error
 
 
 def _show_warning(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from n3ic.errors import ExportError
 from n3ic.model.network import BinaryModel
 
-MAGIC = 0x4349334E  # the bytes "N3IC"
+MAGIC = int.from_bytes(b"N3HO", "little")
 VERSION = 1
 MAX_LAYERS = 64
 MAX_BYTES = 1 << 28
@@ -49,8 +49,10 @@ def dump(model: BinaryModel) -> bytes:
         if layer.mask is not None:
             parts.append(layer.mask_words.ravel())
         parts.append(np.ascontiguousarray(limit).view(np.uint32))
+    scales = {field.feature: field.scale for field in model.input.fields}
+    parts.append(np.array([scales[name] for name in features], dtype="<f8").view("<u4"))
     parts.extend(_name(name) for name in (*model.classes, *features))
-    header_words = 10
+    header_words = 18
     size = 4 * (header_words + sum(len(p) for p in parts) + 1)
     if size > MAX_BYTES:
         raise ExportError(f"{size:,} bytes of weights; the host kernel reads {MAX_BYTES:,}")
@@ -68,7 +70,8 @@ def dump(model: BinaryModel) -> bytes:
             0,
         ]
     )
-    body = np.concatenate([header, *parts]).astype("<u4").tobytes()
+    digest = np.frombuffer(bytes.fromhex(model.digest), dtype="<u4")
+    body = np.concatenate([header, digest, *parts]).astype("<u4").tobytes()
     return body + zlib.crc32(body).to_bytes(4, "little")
 
 

@@ -1,6 +1,7 @@
 /* Binary neural network on a host CPU; see bnn.h for what it computes and how it is called. */
 #include "bnn.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +69,9 @@ struct bnn {
     uint32_t small; /* for the path of small networks: 2 * words + groups; else 0 */
     struct layer layer[MAX_LAYERS];
     const struct chunk *chunks;
-    const char **names; /* classes, then features */
+    const char **names;   /* classes, then features */
+    const double *scales; /* integer units in one source unit of each feature */
+    char model[65];
     const struct kernel *kernel;
     void *allocated; /* chain of blocks */
 };
@@ -727,6 +730,25 @@ const char *bnn_feature_name(const struct bnn *net, uint32_t index) {
     return index < net->n_features ? net->names[net->n_classes + index] : NULL;
 }
 
+const char *bnn_model(const struct bnn *net) {
+    return net->model;
+}
+
+uint32_t bnn_integer(const struct bnn *net, uint32_t feature, double value) {
+    /* volatile: rounded here, where a compiler could fuse it with the subtraction below. */
+    const volatile double scaled = value * net->scales[feature];
+    if (!(value > 0)) {
+        return 0;
+    }
+    if (scaled >= (double)UINT32_MAX) {
+        return UINT32_MAX;
+    }
+    const uint32_t whole = (uint32_t)scaled;
+    const double rest = scaled - whole;
+    const uint32_t rounded = whole + (rest > 0.5 || (rest == 0.5 && (whole & 1u)));
+    return rounded ? rounded : 1;
+}
+
 uint32_t bnn_infer(const struct bnn *net, const uint32_t *words, int32_t *margin) {
     uint32_t class_index;
     const struct sink out = {.classes = &class_index, .margins = margin};
@@ -774,9 +796,11 @@ void bnn_classify_batch(const struct bnn *net, const uint32_t *features, size_t 
 
 /* --- loading --------------------------------------------------------------------------- */
 
-#define MAGIC 0x4349334eu /* "N3IC" */
+#define MAGIC 0x4f48334eu     /* "N3HO" */
+#define NFP_MAGIC 0x464e334eu /* "N3NF" */
 #define VERSION 1u
-#define HEADER_WORDS 10u
+#define HEADER_WORDS 18u
+#define DIGEST_WORDS 8u
 #define LAYER_WORDS 4u
 #define FIELD_WORDS 4u
 #define MAX_NAME 1024u
@@ -975,6 +999,38 @@ static int read_layer(struct bnn *net, struct reader *in, struct layer *layer, i
     return in->failed ? BNN_BAD_SIZE : BNN_OK;
 }
 
+/* A scale is an IEEE double, its low word first. */
+static int read_scales(struct bnn *net, struct reader *in) {
+    if (!has_words(in, 2 * (uint64_t)net->n_features)) {
+        return BNN_BAD_SIZE;
+    }
+    double *scales = grab(net, net->n_features, sizeof *scales);
+    if (!scales) {
+        return BNN_NO_MEMORY;
+    }
+    net->scales = scales;
+    for (uint32_t i = 0; i < net->n_features; i++) {
+        uint64_t bits = take(in);
+        bits |= (uint64_t)take(in) << 32;
+        memcpy(&scales[i], &bits, sizeof bits);
+        if (!(scales[i] > 0 && scales[i] <= DBL_MAX)) {
+            return BNN_BAD_INPUT;
+        }
+    }
+    return BNN_OK;
+}
+
+static void read_digest(struct bnn *net, struct reader *in) {
+    static const char digits[] = "0123456789abcdef";
+    for (uint32_t i = 0; i < DIGEST_WORDS; i++) {
+        const uint32_t word = take(in);
+        for (uint32_t k = 0; k < 8; k++) {
+            /* Bytes from the lowest, the high half of each first. */
+            net->model[8 * i + k] = digits[word >> (4 * (k ^ 1u)) & 15u];
+        }
+    }
+}
+
 static int read_names(struct bnn *net, struct reader *in) {
     const uint64_t count = (uint64_t)net->n_classes + net->n_features;
     if (!has_words(in, count)) {
@@ -1029,7 +1085,7 @@ static int read_blob(struct bnn *net, struct reader *in) {
     const uint32_t n_cuts = take(in);
     const uint32_t reserved = take(in);
     if (magic != MAGIC) {
-        return BNN_BAD_MAGIC;
+        return magic == NFP_MAGIC ? BNN_NFP_WEIGHTS : BNN_BAD_MAGIC;
     }
     if (version != VERSION) {
         return BNN_BAD_VERSION;
@@ -1046,6 +1102,7 @@ static int read_blob(struct bnn *net, struct reader *in) {
         net->n_features > n_fields || net->n_classes < 2 || net->n_classes > MAX_BITS || reserved) {
         return BNN_BAD_SHAPE;
     }
+    read_digest(net, in);
     net->n_words = (net->n_inputs + 31u) / 32u;
     uint32_t width = net->n_inputs;
     uint32_t masked[MAX_LAYERS];
@@ -1070,6 +1127,9 @@ static int read_blob(struct bnn *net, struct reader *in) {
     int status = read_fields(net, in, n_fields, n_cuts);
     for (uint32_t l = 0; status == BNN_OK && l < net->n_layers; l++) {
         status = read_layer(net, in, &net->layer[l], (int)masked[l], l + 1 == net->n_layers);
+    }
+    if (status == BNN_OK) {
+        status = read_scales(net, in);
     }
     if (status == BNN_OK) {
         status = read_names(net, in);
@@ -1120,7 +1180,9 @@ const char *bnn_strerror(int status) {
     case BNN_BAD_SIZE:
         return "the weights are cut short, or longer than they say";
     case BNN_BAD_MAGIC:
-        return "not a weights file of n3ic";
+        return "not a weights file of n3ic's host target";
+    case BNN_NFP_WEIGHTS:
+        return "weights for the NFP; the host reads those of n3ic export --target host";
     case BNN_BAD_VERSION:
         return "a weights file of another version";
     case BNN_BAD_CHECKSUM:
@@ -1128,7 +1190,7 @@ const char *bnn_strerror(int status) {
     case BNN_BAD_SHAPE:
         return "the weights have sizes that do not belong together";
     case BNN_BAD_INPUT:
-        return "the weights have an input field or cut that is not valid";
+        return "the weights have an input field, cut or scale that is not valid";
     case BNN_BAD_WEIGHTS:
         return "the weights have a padding bit, threshold or bias that is not valid";
     case BNN_BAD_NAMES:

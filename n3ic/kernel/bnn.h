@@ -25,10 +25,11 @@ enum bnn_status {
     BNN_OK = 0,
     BNN_BAD_SIZE,     /* the blob is cut short, or longer than it says */
     BNN_BAD_MAGIC,    /* not a blob of this format */
+    BNN_NFP_WEIGHTS,  /* weights for the NFP, which have a format of their own */
     BNN_BAD_VERSION,  /* a blob of another version */
     BNN_BAD_CHECKSUM, /* the blob is damaged */
     BNN_BAD_SHAPE,    /* sizes that do not belong together, or beyond the limits */
-    BNN_BAD_INPUT,    /* a field or a cut of the input stage is not valid */
+    BNN_BAD_INPUT,    /* a field, a cut or a scale of the input stage is not valid */
     BNN_BAD_WEIGHTS,  /* weights, masks, thresholds or biases are not valid */
     BNN_BAD_NAMES,    /* class or feature names are not valid */
     BNN_NO_MEMORY,    /* out of memory */
@@ -58,6 +59,16 @@ uint32_t bnn_hidden_words(const struct bnn *net);
 /* Names, UTF-8; NULL where the index is too large. */
 const char *bnn_class_name(const struct bnn *net, uint32_t index);
 const char *bnn_feature_name(const struct bnn *net, uint32_t index);
+
+/* SHA-256 of the model file that the weights come from, 64 hexadecimal digits. */
+const char *bnn_model(const struct bnn *net);
+
+/*
+ * Integer of a finite value in the source unit of a feature, as the data set has it: times the
+ * feature's scale, rounded to the nearest and to the even one on a half; below 0 it is 0, above
+ * 2^32 - 1 it is that, and a positive value is 1 at least.
+ */
+uint32_t bnn_integer(const struct bnn *net, uint32_t feature, double value);
 
 /*
  * Kernels: all compute the same. Index 0 and up give the names of those that were compiled,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from n3ic.errors import MissingDependencyError, N3icError
+from n3ic.util.signals import held
 
 T = TypeVar("T")
 Call = tuple[Any, ...]
@@ -38,30 +38,17 @@ def each(
         MissingDependencyError: ``dask`` is given and distributed is not installed.
         N3icError: the scheduler cannot be reached.
     """
+    from multiprocessing.resource_tracker import ensure_running
+
     from joblib import Parallel, delayed
 
     with _workers(jobs, dask):
         # joblib's Dask backend gives results in the order of the calls only
         parallel = Parallel(return_as="generator" if dask else "generator_unordered")
-        with _interrupts_held():
+        ensure_running()  # joblib would start it later, and that lets the signals through again
+        with held():  # workers inherit that: this process alone is to end them
             results = parallel(delayed(_numbered)(i, function, c) for i, c in enumerate(calls))
         yield from results
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back while workers start, who inherit that: this process alone is to end them."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    from multiprocessing.resource_tracker import ensure_running
-
-    ensure_running()  # joblib would start it later, and that lets the signal through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _numbered(number: int, function: Callable[..., T], arguments: Call) -> tuple[int, T]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.model.bits import Bits
+from n3ic.errors import VerifyError
+from n3ic.model.bits import Bits, Words
 from n3ic.model.layers import Connections
 from n3ic.model.network import BinaryModel
 
@@ -32,6 +33,25 @@ class DecodedLayer:
     mask: Bits | None = None
 
 
+@dataclass(frozen=True)
+class DecodedField:
+    """A field of the input stage as an artefact holds it; its cuts are beside.
+
+    Attributes:
+        feature: the feature's name.
+        kind: ``binary`` or ``thermometer``.
+        width: number of bits.
+        clamp: largest integer value.
+        scale: integer units in one source unit; None where the artefact does not hold it.
+    """
+
+    feature: str
+    kind: str
+    width: int
+    clamp: int
+    scale: float | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Decoded:
     """What one artefact of an export holds.
@@ -41,11 +61,15 @@ class Decoded:
         layers: every layer in order, the output layer last.
         cuts: cuts of every field of the input in order, empty for a binary field; None where
             the artefact holds no input stage.
+        fields: the rest of every field; None where the artefact does not hold it as data.
+        digest: SHA-256 of the model that the artefact names; None where it names none.
     """
 
     artefact: str
     layers: tuple[DecodedLayer, ...]
     cuts: tuple[tuple[int, ...], ...] | None = None
+    fields: tuple[DecodedField, ...] | None = None
+    digest: str | None = None
 
     @property
     def weight_bits(self) -> int:
@@ -82,6 +106,44 @@ def decoding_difference(model: BinaryModel, decoded: Decoded) -> str:
         for field, own, other in zip(model.input.fields, cuts, decoded.cuts, strict=True):
             if tuple(own) != tuple(other):
                 return f"{where}, input field {field.feature}: other cuts than the model's"
+    if decoded.fields is not None:
+        found = _field_difference(model, decoded.fields)
+        if found:
+            return f"{where}, {found}"
+    if decoded.digest is not None and decoded.digest != model.digest:
+        return f"{where}: of model {decoded.digest}, the model is {model.digest}"
+    return ""
+
+
+def unpack_bitwise(words: Words, width: int, pad: int, where: str) -> Bits:
+    """Bits of packed rows, shifted out one by one.
+
+    Args:
+        words: uint32 array of shape ``(rows, ceil(width / 32))``.
+        width: bits of a row.
+        pad: what the bits above them must be.
+        where: what the rows are, for the error.
+
+    Raises:
+        VerifyError: a bit above the last is not ``pad``; it would count in a popcount.
+    """
+    bits = np.empty((len(words), 32 * words.shape[1]), dtype=np.bool_)
+    for i in range(bits.shape[1]):
+        bits[:, i] = words[:, i // 32] >> np.uint32(i % 32) & np.uint32(1)
+    wrong = np.argwhere(bits[:, width:] != pad)
+    if len(wrong):
+        raise VerifyError(f"{where}, neuron {int(wrong[0][0])}: a padding bit is not {pad}")
+    return bits[:, :width]
+
+
+def _field_difference(model: BinaryModel, fields: tuple[DecodedField, ...]) -> str:
+    if len(fields) != len(model.input.fields):
+        return f"{len(fields)} input fields, the model has {len(model.input.fields)}"
+    for i, (mine, theirs) in enumerate(zip(model.input.fields, fields, strict=True)):
+        for name in ("feature", "kind", "width", "clamp", "scale"):
+            want, got = getattr(mine, name), getattr(theirs, name)
+            if got is not None and got != want:
+                return f"input field {i} ({mine.feature}): {name} {got}, the model has {want}"
     return ""
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from n3ic.model.bits import Bits
+from n3ic.util.signals import check
 
 _EVAL_ROWS = 16_384
 _LEAST_STEPS, _LEAST_BATCH = 32, 16
@@ -101,6 +102,7 @@ def run_epochs(
     history: list[Epoch] = []
     best, kept, stale = math.inf, None, 0
     for number in range(passes.epochs):
+        check()
         if before_epoch is not None:
             before_epoch(number)
         network.train()

@@ -19,6 +19,7 @@ from n3ic.errors import ModelError
 from n3ic.model.bits import Words, unpack
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
+from n3ic.util.signals import check
 
 Floats = NDArray[np.float32]
 
@@ -81,6 +82,7 @@ def polish(
     x = np.where(unpack(words, model.input.n_bits), np.float32(1), np.float32(-1))
     layers = [_open(layer) for layer in model.layers]
     for _ in range(rounds):
+        check()
         search = _Search(layers, x, label, min_gain, max_moves)
         if not search.sweep(rng):
             break

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from n3ic.errors import N3icError, UsageError
+from n3ic.util.signals import check, held
 
 _NEW = ".n3ic-new"  # a directory that is being written, and locked
 _OLD = ".n3ic-old"  # one that is being replaced
@@ -59,12 +60,13 @@ def new_file(path: str | Path) -> Iterator[IO[bytes]]:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(0o666 & ~_umask())
+        check()
         temporary.replace(target)
     except OSError as error:
         raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
         if temporary is not None:
-            with suppress(OSError):
+            with held(), suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
 
@@ -99,6 +101,7 @@ def new_directory(
         target.parent.mkdir(parents=True, exist_ok=True)
         with _reserved(temporary):
             yield temporary
+            check()
             with _alone(target.parent):
                 _check_free(target, replace, written)  # what came meanwhile stays
                 temporary.chmod(0o777 & ~_umask())
@@ -106,9 +109,10 @@ def new_directory(
     except OSError as error:
         raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
-        for parent in absent:
-            with suppress(OSError):
-                parent.rmdir()  # one that was made above and holds nothing
+        with held():
+            for parent in absent:
+                with suppress(OSError):
+                    parent.rmdir()  # one that was made above and holds nothing
 
 
 def being_written(path: str | Path) -> bool:
@@ -175,7 +179,7 @@ def _reserved(temporary: Path) -> Iterator[None]:
 
     The lock on it goes with the process, however that ends, and with its children.
     """
-    with _alone(temporary.parent):
+    with held(), _alone(temporary.parent):
         _sweep(temporary.parent)
         try:
             temporary.mkdir(mode=0o700)
@@ -190,9 +194,10 @@ def _reserved(temporary: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if temporary.exists() and os.path.samestat(os.fstat(handle), temporary.stat()):
-            shutil.rmtree(temporary, ignore_errors=True)
-        os.close(handle)
+        with held():
+            if temporary.exists() and os.path.samestat(os.fstat(handle), temporary.stat()):
+                shutil.rmtree(temporary, ignore_errors=True)
+            os.close(handle)
 
 
 def _sweep(folder: Path) -> None:

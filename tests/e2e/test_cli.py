@@ -2,11 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -235,61 +232,6 @@ def test_damaged_models_are_one_line(tmp_path, place):
     (tmp_path / "m.n3ic").write_bytes(data[: len(data) // 2])
     done = n3ic("inspect", "m.n3ic", cwd=tmp_path, expect=1)
     assert "m.n3ic: not an n3ic model, or damaged" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "line", "seconds"),
-    [
-        (["anomaly", "--epochs", "100000"], "training the binary network", 1.0),
-        # while workers start, while they import, and while they train
-        (["tomography", "--epochs", "100000", "--jobs", "2"], "training 68 networks", 0.0),
-        (["tomography", "--epochs", "100000", "--jobs", "2"], "training 68 networks", 0.6),
-        (["tomography", "--epochs", "100000", "--jobs", "2"], "training 68 networks", 8.0),
-    ],
-)
-def test_ctrl_c_leaves_no_half_written_run_and_no_process(tmp_path, words, line, seconds):
-    process = subprocess.Popen(
-        [*N3IC, "train", *words],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # a terminal, too, signals the whole group
-        # a shell's background jobs ignore the signal, and their children inherit that
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
-        assert process.stderr is not None
-        for told in process.stderr:
-            if line in told:
-                break
-        time.sleep(seconds)
-        os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 130
-        assert "interrupted" in err
-        assert "Traceback" not in err
-        assert list(tmp_path.rglob("*")) == []
-        assert not running_in_group(process.pid)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def running_in_group(group):
-    """Processes of a process group that are not dead, waited for a little."""
-    for _ in range(50):
-        found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
-            except OSError:
-                continue  # it ended meanwhile
-            if int(of) == group and state != "Z":
-                found.append(stat.parent.name)
-        if not found:
-            break
-        time.sleep(0.1)
-    return found
 
 
 def test_a_closed_pipe_ends_quietly(place, flows):

@@ -1,15 +1,18 @@
 /*
  * bnn-exec: classifies flow records from a file or from standard input, in batches.
  *
- * Reads CSV with a header that names the features (unsigned integers, other columns are
- * ignored), or with -f binary rows of features, or with -p binary rows of packed input bits;
- * both are little-endian 32-bit words. Writes CSV: class index, class name, margin.
+ * Reads CSV with a header that names the features (other columns are ignored), or with -f
+ * binary rows of features, or with -p binary rows of packed input bits; both are little-endian
+ * 32-bit words. Numbers of a CSV table are the integers of a NIC or in the data set's source
+ * units: its first line or --units says which. Writes CSV: class index, class name, margin.
  */
 #define _POSIX_C_SOURCE 200809L
 
 #include "bnn.h"
 
 #include <errno.h>
+#include <float.h>
+#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,12 +20,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#define UNITS_LINE "# n3ic-units:"
+
 #define MAX_LINE ((size_t)1 << 20)
 #define MAX_COLUMNS 65536u
 #define MAX_BLOB ((size_t)1 << 28)
 
 enum { EXIT_INPUT = 1, EXIT_USAGE = 2 };
 enum form { FORM_CSV, FORM_FEATURES, FORM_PACKED };
+enum units { UNITS_UNKNOWN, UNITS_NIC, UNITS_SOURCE };
+
+/* The units by name, as the table and the command line write them. */
+static const char *const units_name[] = {"?", "nic", "source"};
 
 static const char *program = "bnn-exec";
 
@@ -32,6 +41,8 @@ static const char usage[] =
     "\n"
     "  -f         binary records: one little-endian 32-bit word a feature\n"
     "  -p         binary records: packed input bits, little-endian 32-bit words\n"
+    "  -u UNITS   of a CSV table, also --units: nic (the integers that a NIC computes) or\n"
+    "             source (as the data set has them)\n"
     "  -w BLOB    weights from this file, not those compiled in\n"
     "  -k NAME    kernel to use (see -l)\n"
     "  -n ROWS    rows in a batch, 1 to 1000000 (default 10000)\n"
@@ -39,7 +50,8 @@ static const char usage[] =
     "  -l         list kernels, features and classes, and end\n"
     "  -h         this text\n"
     "\n"
-    "Without -f or -p the records are CSV with a header that names the features.\n";
+    "Without -f or -p the records are CSV with a header that names the features. A line before\n"
+    "the header, " UNITS_LINE " nic or source, tells the units in place of -u.\n";
 
 /* --- errors ---------------------------------------------------------------------------- */
 
@@ -181,6 +193,33 @@ static const char *parse_number(const char *text, uint32_t *value) {
     return NULL;
 }
 
+/* What is wrong with a decimal number, or NULL. */
+static const char *parse_decimal(const char *text, double *value) {
+    text += strspn(text, " \t");
+    if (!*text) {
+        return "a number is missing";
+    }
+    /* strtod() also knows hexadecimal numbers, infinity and NaN. */
+    const size_t length = strspn(text, "0123456789+-.eE");
+    char *end = NULL;
+    *value = strtod(text, &end);
+    if (end != text + length || !length || text[length + strspn(text + length, " \t")]) {
+        return "not a number";
+    }
+    return *value >= -DBL_MAX && *value <= DBL_MAX ? NULL : "not a finite number";
+}
+
+/* The units of that name, which ends at a blank, a comma or the text's end. */
+static enum units parse_units(const char *text) {
+    const size_t length = strcspn(text, " \t,");
+    for (int u = UNITS_NIC; u <= UNITS_SOURCE; u++) {
+        if (strlen(units_name[u]) == length && strncmp(text, units_name[u], length) == 0) {
+            return (enum units)u;
+        }
+    }
+    return UNITS_UNKNOWN;
+}
+
 /* Which feature each column holds; UINT32_MAX for none. */
 struct columns {
     uint32_t *feature;
@@ -193,17 +232,51 @@ static void fail_cell(const struct input *in, uint32_t column, const char *what)
     exit(EXIT_INPUT);
 }
 
-static void read_header(struct input *in, const struct bnn *net, struct columns *columns) {
+static void fail_empty(const struct input *in) {
+    fprintf(stderr, "%s: %s: empty; a header with the features' names is expected\n", program,
+            in->name);
+    exit(EXIT_INPUT);
+}
+
+/* The header's line; *units becomes what the line above it says, which may not contradict. */
+static char *read_units(struct input *in, enum units *units) {
     size_t length = 0;
-    char *at = next_line(in, &length);
-    if (!at) {
-        fprintf(stderr, "%s: %s: empty; a header with the features' names is expected\n", program,
-                in->name);
+    char *line = next_line(in, &length);
+    if (!line) {
+        fail_empty(in);
+    }
+    if (strncmp(line, "\xef\xbb\xbf", 3) == 0) {
+        line += 3;
+    }
+    if (strncmp(line, UNITS_LINE, strlen(UNITS_LINE)) != 0) {
+        if (*units == UNITS_UNKNOWN) {
+            fprintf(stderr,
+                    "%s: %s: the units of this table are not known: run with --units nic (the "
+                    "integers that a NIC computes) or --units source (as the data set has them)\n",
+                    program, in->name);
+            exit(EXIT_INPUT);
+        }
+        return line;
+    }
+    const char *said = line + strlen(UNITS_LINE);
+    const enum units found = parse_units(said + strspn(said, " \t"));
+    if (found == UNITS_UNKNOWN || (*units != UNITS_UNKNOWN && *units != found)) {
+        fprintf(stderr, "%s: %s: line 1 says %s, %s is expected\n", program, in->name,
+                found == UNITS_UNKNOWN ? "other units" : units_name[found],
+                *units == UNITS_UNKNOWN ? "nic or source" : units_name[*units]);
         exit(EXIT_INPUT);
     }
-    if (strncmp(at, "\xef\xbb\xbf", 3) == 0) {
-        at += 3;
+    *units = found;
+    line = next_line(in, &length);
+    if (!line) {
+        fail_empty(in);
     }
+    return line;
+}
+
+static void read_header(struct input *in, const struct bnn *net, struct columns *columns,
+                        enum units *units) {
+    char *at = read_units(in, units);
     const uint32_t n_features = bnn_features(net);
     uint8_t *seen = allocate(n_features, 1);
     uint32_t capacity = 0;
@@ -244,9 +317,22 @@ static void read_header(struct input *in, const struct bnn *net, struct columns 
     free(seen);
 }
 
+/* A cell as the feature's integer; what is wrong with it, or NULL. */
+static const char *parse_cell(const struct bnn *net, uint32_t feature, enum units units,
+                              const char *cell, uint32_t *value) {
+    double decimal = 0;
+    if (units == UNITS_NIC) {
+        return parse_number(cell, value);
+    }
+    const char *wrong = parse_decimal(cell, &decimal);
+    *value = wrong ? 0 : bnn_integer(net, feature, decimal);
+    return wrong;
+}
+
 /* Rows of features read into `rows`, at most `limit`; 0 at the end of the input. */
-static size_t read_csv(struct input *in, const struct columns *columns, uint32_t n_features,
-                       uint32_t *rows, size_t limit) {
+static size_t read_csv(struct input *in, const struct bnn *net, const struct columns *columns,
+                       enum units units, uint32_t *rows, size_t limit) {
+    const uint32_t n_features = bnn_features(net);
     size_t n = 0;
     while (n < limit) {
         size_t length = 0;
@@ -274,7 +360,8 @@ static size_t read_csv(struct input *in, const struct columns *columns, uint32_t
             }
             const uint32_t feature = columns->feature[column];
             if (feature != UINT32_MAX) {
-                const char *wrong = parse_number(cell, &rows[n * n_features + feature]);
+                uint32_t *value = &rows[n * n_features + feature];
+                const char *wrong = parse_cell(net, feature, units, cell, value);
                 if (wrong) {
                     fail_cell(in, column, wrong);
                 }
@@ -375,6 +462,7 @@ static void list(const struct bnn *net) {
         printf("kernel %s%s%s\n", name, bnn_kernel_supported(i) ? "" : " (not on this CPU)",
                strcmp(name, bnn_kernel(net)) == 0 ? " (chosen)" : "");
     }
+    printf("model %s\n", bnn_model(net));
     for (uint32_t i = 0; i < bnn_features(net); i++) {
         printf("feature %" PRIu32 " %s\n", i, bnn_feature_name(net, i));
     }
@@ -429,8 +517,8 @@ static struct bnn *load(const char *path) {
     return net;
 }
 
-static void run(const struct bnn *net, struct input *in, enum form form, size_t batch,
-                int with_scores) {
+static void run(const struct bnn *net, struct input *in, enum form form, enum units units,
+                size_t batch, int with_scores) {
     const uint32_t n_features = bnn_features(net);
     const uint32_t n_words = bnn_words(net);
     uint32_t *words = allocate(batch, n_words * sizeof *words);
@@ -440,7 +528,7 @@ static void run(const struct bnn *net, struct input *in, enum form form, size_t 
     int32_t *scores = with_scores ? allocate(batch, bnn_classes(net) * sizeof *scores) : NULL;
     struct columns columns = {NULL, 0};
     if (form == FORM_CSV) {
-        read_header(in, net, &columns);
+        read_header(in, net, &columns, &units);
     }
     write_header(net, with_scores);
     for (;;) {
@@ -449,7 +537,7 @@ static void run(const struct bnn *net, struct input *in, enum form form, size_t 
             n = read_words(in, n_words, words, batch);
             check_padding(in, net, words, n);
         } else {
-            n = form == FORM_CSV ? read_csv(in, &columns, n_features, features, batch)
+            n = form == FORM_CSV ? read_csv(in, net, &columns, units, features, batch)
                                  : read_words(in, n_features, features, batch);
             bnn_encode_batch(net, features, n, words);
         }
@@ -471,7 +559,10 @@ static void run(const struct bnn *net, struct input *in, enum form form, size_t 
 }
 
 int main(int argc, char **argv) {
+    static const struct option long_options[] = {{"units", required_argument, NULL, 'u'},
+                                                 {NULL, 0, NULL, 0}};
     enum form form = FORM_CSV;
+    enum units units = UNITS_UNKNOWN;
     const char *weights = NULL;
     const char *kernel = NULL;
     uint32_t batch = 10000;
@@ -479,13 +570,20 @@ int main(int argc, char **argv) {
     int only_list = 0;
     int option;
     signal(SIGPIPE, SIG_IGN);
-    while ((option = getopt(argc, argv, "fpw:k:n:slh")) != -1) {
+    while ((option = getopt_long(argc, argv, "fpu:w:k:n:slh", long_options, NULL)) != -1) {
         switch (option) {
         case 'f':
             form = FORM_FEATURES;
             break;
         case 'p':
             form = FORM_PACKED;
+            break;
+        case 'u':
+            units = parse_units(optarg);
+            if (units == UNITS_UNKNOWN) {
+                fprintf(stderr, "%s: --units %s: nic or source\n", program, optarg);
+                return EXIT_USAGE;
+            }
             break;
         case 'w':
             weights = optarg;
@@ -513,6 +611,11 @@ int main(int argc, char **argv) {
             return EXIT_USAGE;
         }
     }
+    if (form != FORM_CSV && units == UNITS_SOURCE) {
+        fprintf(stderr, "%s: binary records hold the integers of a NIC: no --units source\n",
+                program);
+        return EXIT_USAGE;
+    }
     if (argc - optind > 1) {
         fputs(usage, stderr);
         return EXIT_USAGE;
@@ -539,7 +642,7 @@ int main(int argc, char **argv) {
             return EXIT_INPUT;
         }
     }
-    run(net, &in, form, batch, with_scores);
+    run(net, &in, form, units, batch, with_scores);
     if (in.stream != stdin) {
         fclose(in.stream);
     }

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.exporters.netfpga.core import SHARED_RTL, copy_blocks
+from n3ic.exporters.netfpga.sequential.decode import decode
 from n3ic.exporters.netfpga.sequential.images import Image, images, writes
 from n3ic.exporters.netfpga.sequential.layout import (
     SCORE_BITS,
@@ -86,6 +87,7 @@ __all__ = [
     "Packing",
     "SequentialLayout",
     "Update",
+    "decode",
     "images",
     "plan",
     "read_update",

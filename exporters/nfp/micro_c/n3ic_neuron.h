@@ -8,7 +8,7 @@
 #ifndef N3IC_NEURON_H
 #define N3IC_NEURON_H
 
-#define N3IC_LAYER(layer, item) (n3ic_words[8 + 4 * (layer) + (item)])
+#define N3IC_LAYER(layer, item) (n3ic_words[16 + 4 * (layer) + (item)])
 #define N3IC_INPUTS 0
 #define N3IC_OUTPUTS 1
 #define N3IC_ROWS 2

@@ -40,6 +40,7 @@ CLI_SECONDS = 300
 PACKET_SECONDS = 10
 COMMAND_SECONDS = 30
 THRIFT_PORT = 9090  # within a namespace of its own, no other switch has it
+NOTIFICATIONS = "--notifications-addr"
 ACCEPTED = "Setting default action of"
 REFUSED = re.compile(r"\b(Error|Invalid|Unknown syntax)\b")
 _TAIL = 600
@@ -145,13 +146,14 @@ def running_switch(
     namespace: Namespace, compiled: Path, log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
     """simple_switch on the namespace's ports; ended by its process id."""
-    command = namespace.command(
-        *("simple_switch", "-i", "0@sw0", "-i", "1@sw1"),
-        *("--thrift-port", str(THRIFT_PORT)),
-        # The default is one path for all switches of a machine.
-        *("--notifications-addr", f"ipc://{log.parent}/notifications.ipc"),
-        str(compiled),
-    )
+    options = ["--thrift-port", str(THRIFT_PORT)]
+    known = _run(["simple_switch", "--help"], COMMAND_SECONDS)
+    if NOTIFICATIONS in known.stdout + known.stderr:
+        # The default is one path for all switches of a machine. A switch that was built without
+        # nanomsg sends no notifications and does not know the option.
+        options += [NOTIFICATIONS, f"ipc://{log.parent}/notifications.ipc"]
+    ports = ["-i", "0@sw0", "-i", "1@sw1"]
+    command = namespace.command("simple_switch", *ports, *options, str(compiled))
     with log.open("wb") as stream:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT

@@ -49,9 +49,14 @@ class LoadedProgram:
         return switch
 
     def requests(self, words: Words) -> list[bytes]:
-        """One packet an input, each with its number behind the headers."""
+        """One packet an input, each with its number behind the headers.
+
+        Bits of the field that the network does not read are 0 and 1 by turns: they must not
+        count.
+        """
         inputs = inputs_of(words, self.packets.input_bits)
-        return [self.packets.request(x, tag(row)) for row, x in enumerate(inputs)]
+        request = self.packets.request
+        return [request(x, tag(row), fill=row % 2 == 1) for row, x in enumerate(inputs)]
 
 
 def tag(row: int) -> bytes:

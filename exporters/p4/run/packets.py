@@ -62,8 +62,22 @@ class PacketLayout:
         """Bytes of the result header: type, model, then class and margin, then scores."""
         return 6 + 6 * self.has_class + 4 * self.classes * self.has_scores
 
-    def request(self, x: int, payload: bytes = b"") -> bytes:
-        """A packet that asks for the class of input ``x``."""
+    @property
+    def _held_bits(self) -> int:
+        """Bits of the field that holds the input, which may be wider than the input."""
+        whole = 8 * self.input_bytes
+        return whole if self.field in ("", "udp.payload") else FIELD_BITS[self.field]
+
+    def request(self, x: int, payload: bytes = b"", *, fill: bool = False) -> bytes:
+        """A packet that asks for the class of input ``x``.
+
+        Args:
+            x: the input bits as an integer.
+            payload: what follows the headers.
+            fill: set the bits of the field that the network does not read; else they are 0.
+        """
+        if fill:
+            x |= (1 << self._held_bits) - (1 << self.input_bits)
         macs = bytes.fromhex("020000000001 020000000002")
         if not self.field:
             ethernet = macs + self.ethertype.to_bytes(2, "big")

@@ -90,6 +90,12 @@ class Pipeline:
     classes: int
     model_id: int
 
+    @property
+    def signature(self) -> str:
+        """What the tables of a v1model program depend on: the shape, and an m a masked layer."""
+        layers = (f"{n.outputs}{'m' if n.masked else ''}" for n in self.layers)
+        return "_".join((str(self.input_bits), *layers))
+
 
 def pipeline_of(model: BinaryModel) -> Pipeline:
     """The pipeline of a model."""
@@ -195,4 +201,4 @@ def statements(shape: tuple[int, ...]) -> int:
 def tables(shape: tuple[int, ...]) -> int:
     """Tables of a v1model program, forwarding not counted."""
     layers = sum(2 * m + (k - 1).bit_length() for k, m in pairwise(shape))
-    return layers + 2 * shape[-1] + 2
+    return layers + 2 * shape[-1] + 3

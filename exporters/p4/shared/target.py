@@ -162,16 +162,18 @@ class P4Target(Exporter):
         return run_interpreter(self.program(directory, model, options), words)[0]
 
     def latency(self, model: BinaryModel, remark: str = "") -> Figure:
-        """The paper's latency of its shape, scaled by bit operations; a clock at least."""
+        """The paper's latency of its shape, scaled by bit operations, and never below a clock."""
         paper_ns = 1000 * self.device.paper["latency_us"]
         scaled = paper_ns * operations(model) / shape_operations(PAPER_SHAPE)
+        clock_ns = 1000 / self.device.paper["clock_mhz"]
+        bound = f", which gives less than its clock of {clock_ns:g} ns" if scaled < clock_ns else ""
         return Figure(
             "latency",
-            scaled,
+            max(scaled, clock_ns),
             "ns",
             "estimated",
-            f"the paper's 2 us of 256-32-16-2 as P4 on a NetFPGA-SUME, scaled by bit operations"
-            f"{remark}",
+            "the paper's 2 us of 256-32-16-2 as P4 on a NetFPGA-SUME, scaled by bit operations"
+            f"{bound}{remark}",
             paper_ns,
         )
 

@@ -11,6 +11,7 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 
+HEADER_WORDS = 18
 CLASSES = ('good, "plain"', "*/ int x; /*\n`#`")
 
 
@@ -19,7 +20,7 @@ def small_model() -> BinaryModel:
     spec = InputSpec(
         (
             Field.binary("size", 16, unit="byte"),
-            Field.thermometer("duration, us", [1, 10, 100, 4_000_000_000]),
+            Field.thermometer("duration, us", [1, 10, 100, 4_000_000_000], unit="us", scale=1e6),
             Field.thermometer("rate", list(range(5, 46, 2))),
             Field("ttl", "binary", 8, 200),
             Field.binary('a "quoted" one', 21),
@@ -52,7 +53,7 @@ def flip(blob: bytes, index: int, bit: int) -> bytes:
 
 def weights_at(model: BinaryModel, layer: int) -> int:
     """Index of the first word of a layer's weights."""
-    at = 10 + 4 * len(model.layers) + 4 * len(model.input.fields)
+    at = HEADER_WORDS + 4 * len(model.layers) + 4 * len(model.input.fields)
     at += sum(len(f.cuts) for f in model.input.fields)
     for each in model.layers[:layer]:
         copies = 1 if each.mask is None else 2

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from host_models import limits_at, put_word, reseal, small_model, weights_at, word
+from host_models import HEADER_WORDS, limits_at, put_word, reseal, small_model, weights_at, word
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,15 +17,16 @@ from n3ic.model.random_models import random_model
 MODEL = small_model()
 BLOB = blob.dump(MODEL)
 WORDS = len(BLOB) // 4
-FIELDS_AT = 10 + 4 * len(MODEL.layers)
+FIELDS_AT = HEADER_WORDS + 4 * len(MODEL.layers)
 
 
 def test_layout_is_as_documented() -> None:
     header = [word(BLOB, i) for i in range(10)]
     cuts = sum(len(f.cuts) for f in MODEL.input.fields)
-    assert BLOB[:4] == b"N3IC"
+    assert BLOB[:4] == b"N3HO"
+    assert BLOB[40:72].hex() == MODEL.digest
     assert header[1:] == [1, len(BLOB), 3, MODEL.input.n_bits, 5, 5, 2, cuts, 0]
-    assert [word(BLOB, 10 + i) for i in range(4)] == [MODEL.input.n_bits, 33, 0, 0]
+    assert [word(BLOB, HEADER_WORDS + i) for i in range(4)] == [MODEL.input.n_bits, 33, 0, 0]
     layer = MODEL.hidden[0]
     at = weights_at(MODEL, 0)
     got = [word(BLOB, at + i) for i in range(layer.weight_words.size)]
@@ -69,7 +70,8 @@ def test_every_flipped_bit_is_seen(library: Library) -> None:
 @pytest.mark.parametrize(
     ("index", "value", "words"),
     [
-        (0, 0, "not a weights file"),
+        (0, 0, "not a weights file of n3ic's host target"),
+        (0, int.from_bytes(b"N3NF", "little"), "weights for the NFP"),
         (1, 2, "another version"),
         (2, len(BLOB) + 4, "cut short"),
         (3, 0, "sizes"),
@@ -85,11 +87,11 @@ def test_every_flipped_bit_is_seen(library: Library) -> None:
         (8, 0xFFFFFFFF, "cut short"),
         (8, 0, "field"),
         (9, 1, "sizes"),
-        (10, 71, "sizes"),
-        (11, 0, "sizes"),
-        (11, 65536, "sizes"),
-        (12, 2, "sizes"),
-        (13, 1, "sizes"),
+        (18, 71, "sizes"),
+        (19, 0, "sizes"),
+        (19, 65536, "sizes"),
+        (20, 2, "sizes"),
+        (21, 1, "sizes"),
         (FIELDS_AT, 5, "field"),
         (FIELDS_AT + 1, 2, "field"),
         (FIELDS_AT + 2, 0, "field"),
@@ -101,8 +103,11 @@ def test_every_flipped_bit_is_seen(library: Library) -> None:
         (limits_at(MODEL, 0), MODEL.input.n_bits + 2, "threshold"),
         (limits_at(MODEL, 2), 1 << 24, "bias"),
         (limits_at(MODEL, 2), -(1 << 24), "bias"),
-        (limits_at(MODEL, 2) + 2, 0, "name"),
-        (limits_at(MODEL, 2) + 2, 0xFFFFFFFF, "name"),
+        (limits_at(MODEL, 2) + 3, 0, "scale"),
+        (limits_at(MODEL, 2) + 3, 0x7FF00000, "scale"),
+        (limits_at(MODEL, 2) + 3, 0xBFF00000, "scale"),
+        (limits_at(MODEL, 2) + 12, 0, "name"),
+        (limits_at(MODEL, 2) + 12, 0xFFFFFFFF, "name"),
     ],
 )
 def test_hostile_words_are_refused_with_a_reason(

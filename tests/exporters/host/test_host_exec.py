@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from host_models import CLASSES, small_model
 
+from n3ic.exporters.nfp.blob import build as build_nfp
 from n3ic.kernel import blob
 from n3ic.model.bits import Words
 from n3ic.model.boundary import verification_vectors
+from n3ic.model.inputs import to_integer
 from n3ic.model.random_models import random_model
 
 MODEL = small_model()
@@ -34,7 +36,8 @@ def columns(rows: int) -> dict[str, np.ndarray]:
 
 
 def as_csv(values: dict[str, np.ndarray]) -> bytes:
-    text = io.StringIO()
+    text = io.StringIO("# n3ic-units: nic\n")
+    text.seek(0, io.SEEK_END)
     writer = csv.writer(text)
     writer.writerow(["ignored", *values])
     writer.writerows(["text", *row] for row in np.stack(list(values.values()), axis=1).tolist())
@@ -95,8 +98,9 @@ def test_every_kernel_on_packed_records(bnn_exec: Path, export_directory: Path) 
 
 
 def test_no_records_give_the_header_alone(bnn_exec: Path) -> None:
-    assert run(bnn_exec, given=HEADER.encode() + b"\n") == (0, "class,name,margin\n", "")
-    assert run(bnn_exec, "-p") == (0, "class,name,margin\n", "")
+    nothing = (0, "class,name,margin\n", "")
+    assert run(bnn_exec, "-u", "nic", given=HEADER.encode() + b"\n") == nothing
+    assert run(bnn_exec, "-p") == nothing
 
 
 @pytest.mark.parametrize(
@@ -121,7 +125,7 @@ def test_no_records_give_the_header_alone(bnn_exec: Path) -> None:
     ],
 )
 def test_bad_csv_names_line_and_column(bnn_exec: Path, text: str, words: str) -> None:
-    code, _, err = run(bnn_exec, given=text.encode())
+    code, _, err = run(bnn_exec, "--units", "nic", given=text.encode())
     assert code == 1
     assert words in err
     assert err.startswith("bnn-exec: standard input: ")
@@ -130,7 +134,7 @@ def test_bad_csv_names_line_and_column(bnn_exec: Path, text: str, words: str) ->
 
 def test_rows_before_a_bad_one_are_written(bnn_exec: Path) -> None:
     text = HEADER + "\n" + "1,2,3,4,5\n" * 10 + "x,2,3,4,5\n"
-    code, out, _ = run(bnn_exec, "-n", "4", given=text.encode())
+    code, out, _ = run(bnn_exec, "-u", "nic", "-n", "4", given=text.encode())
     assert code == 1
     assert out.count("\n") == 1 + 8
 
@@ -153,11 +157,13 @@ def test_bad_binary_records(bnn_exec: Path) -> None:
         (["-k", "sse9"], 2, "no kernel"),
         (["-x"], 2, "usage"),
         (["a", "b"], 2, "usage"),
+        (["--units", "metric"], 2, "--units metric: nic or source"),
+        (["-f", "--units", "source"], 2, "binary records hold the integers of a NIC"),
         (["/nonexistent/flows.csv"], 1, "/nonexistent/flows.csv: No such file"),
         (["-w", "/nonexistent/w"], 1, "/nonexistent/w: No such file"),
         (["-w", "/dev/null"], 1, "cut short"),
         (["-w", "/"], 1, "/: Is a directory"),
-        (["/"], 1, "/: cannot read: Is a directory"),
+        (["-u", "nic", "/"], 1, "/: cannot read: Is a directory"),
     ],
 )
 def test_bad_arguments(bnn_exec: Path, arguments: list[str], code: int, words: str) -> None:
@@ -176,7 +182,7 @@ def test_a_reader_that_leaves_is_no_error(bnn_exec: Path, tmp_path: Path) -> Non
     path = tmp_path / "flows.csv"
     path.write_text(HEADER + "\n" + "1,2,3,4,5\n" * 20_000)
     with subprocess.Popen(
-        [bnn_exec, "-n", "10", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [bnn_exec, "-u", "nic", "-n", "10", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -190,7 +196,7 @@ def test_a_reader_that_leaves_is_no_error(bnn_exec: Path, tmp_path: Path) -> Non
 def test_a_full_disk_is_an_error(bnn_exec: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [bnn_exec],
+            [bnn_exec, "-u", "nic"],
             input=HEADER.encode() + b"\n1,2,3,4,5\n",
             stdout=full,
             stderr=subprocess.PIPE,
@@ -223,3 +229,94 @@ def test_other_networks_under_the_sanitizers(
         assert (code, err) == (0, "")
         got = [[int(s) for s in row.split(",")[3:]] for row in out.splitlines()[1:]]
         assert np.array_equal(got, model.scores(words)), line
+
+
+# --- units ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "arguments", "words"),
+    [
+        ("", [], "the units of this table are not known: run with --units nic (the integers"),
+        ("# n3ic-units: nic\n", ["-u", "source"], "line 1 says nic, source is expected"),
+        ("# n3ic-units: source\n", ["-u", "nic"], "line 1 says source, nic is expected"),
+        ("# n3ic-units: nice\n", [], "line 1 says other units, nic or source is expected"),
+        ("# n3ic-units:\n", ["-u", "nic"], "line 1 says other units, nic is expected"),
+        ("# units: nic\n", [], "the units of this table are not known"),
+    ],
+)
+def test_units_are_never_guessed(
+    bnn_exec: Path, first: str, arguments: list[str], words: str
+) -> None:
+    text = f"{first}{HEADER}\n1,2,3,4,5\n"
+    code, out, err = run(bnn_exec, *arguments, given=text.encode())
+    assert (code, out) == (1, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", ["# n3ic-units: nic", "\ufeff# n3ic-units:nic,,,,\r"])
+def test_the_first_line_or_the_option_tells_the_units(bnn_exec: Path, line: str) -> None:
+    rows = f"{HEADER}\n1,2,3,4,5\n"
+    said = run(bnn_exec, "-s", given=f"{line}\n{rows}".encode())
+    assert said == run(bnn_exec, "-s", "--units", "nic", given=rows.encode())
+    assert said[0] == 0
+    _, _, err = run(bnn_exec, given=f"{line}\n{HEADER}\nx,2,3,4,5\n".encode())
+    assert "line 3, column 1" in err
+
+
+DECIMALS = [
+    *("0", "-0.0", "+1", ".5", "1.", "1e-7", "-1e9", "0.0000004", "0.0000005", "4.5e-7", "5e-324"),
+    *("0.5", "1.5", "2.5", "3.49999999999999999", "0.49999999999999994", "4294967294.5", "1E3"),
+    *("4294967295", "4294967295.5", "1e300", "1e-300", "9007199254740993", "0.0000010000000001"),
+    *(f"{k}.{k}5e-6" for k in range(9)),
+    *(f"{k / 2:.7f}" for k in range(9)),
+]
+
+
+def test_source_units_become_the_integers_of_the_model(bnn_exec: Path) -> None:
+    """The same rounding, bit for bit: halves to even, no positive value to 0, both ends."""
+    names = MODEL.input.features
+    rows = [[DECIMALS[(i + k) % len(DECIMALS)] for k in range(5)] for i in range(len(DECIMALS))]
+    text = "\n".join(["# n3ic-units: source", HEADER, *(",".join(row) for row in rows)]) + "\n"
+    code, out, err = run(bnn_exec, "-s", given=text.encode())
+    assert (code, err) == (0, "")
+    scale = {f.feature: f.scale for f in MODEL.input.fields}
+    values = {
+        name: to_integer([float(row[k]) for row in rows], scale[name])
+        for k, name in enumerate(names)
+    }
+    check(out, MODEL.encode(values))
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        *(
+            (text, "not a number")
+            for text in ("x", "1,5", "0x10", "inf", "nan", "1 2", "--1", "1_0")
+        ),
+        *((text, "not a finite number") for text in ("1e999", "-1e999")),
+        ("", "a number is missing"),
+    ],
+)
+def test_what_is_no_number_in_source_units_is_refused(
+    bnn_exec: Path, cell: str, words: str
+) -> None:
+    quoted = f'"{cell}"'
+    text = f"{HEADER}\n1,{quoted},3,4,5\n"
+    code, _, err = run(bnn_exec, "-u", "source", given=text.encode())
+    assert code == 1
+    assert f"line 2, column 2: {words}" in err
+
+
+def test_the_list_names_the_model(bnn_exec: Path) -> None:
+    _, listed, _ = run(bnn_exec, "-l")
+    assert f"model {MODEL.digest}\n" in listed
+
+
+def test_weights_for_the_nfp_are_refused(bnn_exec: Path, tmp_path: Path) -> None:
+    (tmp_path / "weights.bin").write_bytes(build_nfp(MODEL).to_bytes())
+    code, _, err = run(bnn_exec, "-w", tmp_path / "weights.bin", "-l")
+    assert code == 1
+    assert "weights for the NFP; the host reads those of n3ic export --target host" in err

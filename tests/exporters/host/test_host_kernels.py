@@ -12,7 +12,7 @@ from n3ic.kernel import blob
 from n3ic.kernel.library import KernelError, Library
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
-from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.inputs import Field, InputSpec, to_integer
 from n3ic.model.layers import OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -119,6 +119,32 @@ def test_encoding_of_drawn_specs(library: Library, data: st.DataObject) -> None:
     for kernel in library.kernels:
         net.use_kernel(kernel)
         assert np.array_equal(net.encode(columns), model.encode(columns)), kernel
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    scale=st.one_of(st.sampled_from([1.0, 1e6, 1e3, 0.1]), st.floats(1e-12, 1e12)),
+    values=st.lists(
+        st.one_of(
+            st.floats(allow_nan=False, allow_infinity=False),
+            st.floats(-2, 2**33),
+            st.integers(0, 2**33).map(lambda n: n / 2),
+        ),
+        min_size=1,
+    ),
+)
+def test_integers_of_source_units(library: Library, scale: float, values: list[float]) -> None:
+    spec = InputSpec((Field.binary("x", 32, scale=scale),))
+    base = random_model((32, 2), np.random.default_rng(0))
+    net = library.load(blob.dump(BinaryModel(spec, (), base.output, base.classes)))
+    function = library.handle.bnn_integer
+    function.restype = ctypes.c_uint32
+    function.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_double]
+    tried = [*values, *(value / scale for value in values)]
+    tried = [value for value in tried if np.isfinite(value)]
+    with np.errstate(over="ignore"):
+        want = to_integer(tried, scale).tolist()
+    assert [function(net.pointer, 0, value) for value in tried] == want
 
 
 def test_names_come_back(library: Library) -> None:

@@ -18,6 +18,7 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.nfp import EXPORTER
 from n3ic.exporters.nfp.blob import build
 from n3ic.exporters.nfp.exporter import MODELLED
+from n3ic.kernel import blob as host_blob
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import Field, InputSpec
@@ -118,9 +119,9 @@ def independent_scores(blob: bytes, bits: list[int]) -> list[int]:
     """Class scores from weights.bin alone: what another program would write."""
     words = struct.unpack(f"<{len(blob) // 4}I", blob)
     magic, version, total, layers, inputs, _fields, _at, _features = words[:8]
-    assert (magic, version, total, inputs) == (0x4349334E, 1, len(words), len(bits))
+    assert (magic, version, total, inputs) == (0x464E334E, 1, len(words), len(bits))
     for layer in range(layers):
-        n, m, row, masked = words[8 + 4 * layer : 12 + 4 * layer]
+        n, m, row, masked = words[16 + 4 * layer : 20 + 4 * layer]
         assert n == len(bits)
         span = (n + 31) // 32
         values = []
@@ -324,6 +325,28 @@ def test_changed_code_is_found(exported, file, old, new, said):
     assert text.count(old) == 1
     (out / file).write_text(text.replace(old, new))
     assert said in difference(model, out, options(), 1000)
+
+
+def test_weights_for_the_host_are_refused(exported):
+    model, out = exported
+    (out / "weights.bin").write_bytes(host_blob.dump(model))
+    with pytest.raises(VerifyError, match="weights for the host; the NFP has those of n3ic export"):
+        difference(model, out, options())
+    with pytest.raises(VerifyError, match=r"weights\.bin: not weights for the NFP"):
+        EXPORTER.decode(out, model, options())
+
+
+def test_the_artefacts_name_their_model(exported):
+    model, out = exported
+    assert (out / "weights.bin").read_bytes()[32:64].hex() == model.digest
+
+
+def test_no_word_of_weights_that_change_under_running_threads(exported):
+    """There is one bank, and another network's masks or cuts do not fit its place."""
+    _, out = exported
+    text = (out / "README.md").read_text()
+    assert "while the program runs" not in text
+    assert "For another network export again" in text
 
 
 def test_broken_code_is_a_clear_error(exported):

@@ -86,6 +86,15 @@ def test_packets_cross_the_stand_in_and_nothing_remains(stand_ins: Path, exporte
 
 
 @needs_namespaces
+def test_a_switch_without_nanomsg_is_not_given_its_option(stand_ins, exported, monkeypatch) -> None:
+    model, out = exported
+    monkeypatch.setenv("N3IC_SPOIL", "bare")
+    words = verification_vectors(model, 5)
+    run = EXPORTER.run(out, model, options(), words)
+    assert first_difference(model, run.inference, words) is None
+
+
+@needs_namespaces
 def test_a_switch_that_computes_something_else_is_found(stand_ins, exported, monkeypatch) -> None:
     model, out = exported
     monkeypatch.setenv("N3IC_SPOIL", "flip")
@@ -123,7 +132,7 @@ def test_a_switch_that_ends_is_reported_with_its_log(stand_ins, exported, monkey
 
 @needs_namespaces
 def test_entries_that_the_switch_refuses_are_counted(stand_ins, exported) -> None:
-    fine = "table_set_default model set_model 0x1\n"
+    fine = "table_set_default model no_model\n"
     program = (exported[1] / "n3ic.p4").read_text()
     tmp = exported[1]
     with bmv2.network_namespace() as namespace:

@@ -1,6 +1,7 @@
 """Both P4 targets against the reference: random networks, damage, packets, formats."""
 
 import base64
+import contextlib
 import json
 from pathlib import Path
 
@@ -11,15 +12,18 @@ from hypothesis import strategies as st
 
 from n3ic.errors import ExportError, N3icWarning, UsageError, VerifyError
 from n3ic.exporters.p4 import EXPORTER as P4
+from n3ic.exporters.p4.interpreter import P4Error, Switch
+from n3ic.exporters.p4.interpreter.tables import RuntimeTable
 from n3ic.exporters.p4.run.execute import LoadedProgram
-from n3ic.exporters.p4.run.packets import FIELD_BITS
+from n3ic.exporters.p4.run.packets import FIELD_BITS, PacketResult
 from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4_netfpga import EXPORTER as NETFPGA
+from n3ic.model.bits import Words
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
-from n3ic.model.network import BinaryModel
+from n3ic.model.network import BinaryModel, Inference
 from n3ic.model.random_models import random_model
 from n3ic.targets.base import Exporter
 from n3ic.targets.directory import export
@@ -83,6 +87,33 @@ def test_inputs_from_header_fields(target: Exporter, tmp_path: Path, field: str)
         assert difference(target, model, tmp_path, options) == ""
 
 
+@BOTH
+def test_bits_of_the_field_that_the_network_does_not_read_do_not_count(target, tmp_path) -> None:
+    model = small((33, 4, 2))
+    options = write(target, model, tmp_path, input="field", field="ipv6.dst")
+    read = "(bit<33>) hdr.ipv6.dst_addr"
+    change(tmp_path / "n3ic.p4", read, f"({read}) | (bit<33>) (hdr.ipv6.dst_addr >> 64)")
+    assert "layer 0" in difference(target, model, tmp_path, options)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"input": "field", "field": "ipv6.dst", "output": "class", "ethertype": "0x1234"},
+        {"input": "field", "field": "udp.payload", "udp-port": "77", "output": "scores"},
+    ],
+)
+def test_verify_runs_the_options_of_the_export(target: Exporter, tmp_path: Path, given) -> None:
+    model = small((33, 4, 2))
+    export(model, target.name, tmp_path / "out", options=given)
+    result = verify_directory(tmp_path / "out", vectors=40)
+    assert result.ok, str(result)
+    assert result.decoded == (
+        ("commands.txt", "p4runtime.json", "runtime.json") if target is P4 else ("n3ic.p4",)
+    )
+
+
 def test_every_tie_and_margin_is_the_reference_s(tmp_path: Path) -> None:
     # Scores are the biases plus one bit each: all orders of four classes, ties included.
     rng = np.random.default_rng(0)
@@ -118,7 +149,7 @@ def test_weights_change_while_the_switch_runs(tmp_path: Path) -> None:
     first, second = small(seed=1), small(seed=2)
     options = write(P4, first, tmp_path / "first")
     write(P4, second, tmp_path / "second")
-    # The program is the shape alone; the entries are the network.
+    # The program is the shape, the masked layers and the options; the entries are the network.
     source = (tmp_path / "first" / "n3ic.p4").read_text()
     assert source == (tmp_path / "second" / "n3ic.p4").read_text()
     packets = packet_layout(first, options)
@@ -132,6 +163,106 @@ def test_weights_change_while_the_switch_runs(tmp_path: Path) -> None:
         results = [packets.result(running.process(r, 1).packet) for r in program.requests(words)]
         assert [r.class_id for r in results] == model.infer(words).classes.tolist()
         assert {f"{r.model:08x}" for r in results} == {model.digest[:8]}
+
+
+def answers_of(running: Switch, program: LoadedProgram, words: Words) -> list[PacketResult]:
+    return [
+        program.packets.result(running.process(request, 1).packet)
+        for request in program.requests(words)
+    ]
+
+
+def assert_honest(result: PacketResult, row: int, known: dict[int, Inference]) -> None:
+    """An answer that names a model has that model's scores."""
+    if result.model:
+        assert result.scores is not None
+        assert result.scores.tolist() == known[result.model].scores[row].tolist()
+        assert result.class_id == known[result.model].classes[row]
+
+
+def loaded(out: Path, model: BinaryModel, options: dict[str, object]) -> LoadedProgram:
+    return P4.program(out, model, options)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[LoadedProgram, list[str], Words, dict[int, Inference]]:
+    """The program with its first network, a second network's entries, inputs, all scores."""
+    models = [small((12, 3, 2), seed) for seed in (1, 2)]
+    for model, name in zip(models, ("first", "second"), strict=True):
+        options = write(P4, model, tmp_path / name)
+    words = verification_vectors(models[0], 12)
+    known = {int(model.digest[:8], 16): model.infer(words) for model in models}
+    entries = (tmp_path / "second" / "commands.txt").read_text().splitlines()
+    return loaded(tmp_path / "first", models[0], options), entries, words, known
+
+
+def test_between_any_two_entries_of_a_reload_answers_name_the_model_or_none(pair) -> None:
+    program, entries, words, known = pair
+    running = program.switch()
+    said = []
+    for entry in ["", *entries]:
+        running.load(entry)
+        results = answers_of(running, program, words)
+        for row, result in enumerate(results):
+            assert_honest(result, row, known)
+        said.append({result.model for result in results})
+    old, new = known
+    assert said == [{old}, *[{0}] * (len(entries) - 1), {new}]
+
+
+def test_a_reload_while_a_packet_is_under_way_names_no_wrong_model(pair, monkeypatch) -> None:
+    program, entries, words, known = pair
+    rng = np.random.default_rng(0)
+    schedule: list[str] = []  # entries to load; an empty one lets the packet on to its next table
+    plain = RuntimeTable.apply
+
+    def apply(table: RuntimeTable, frame: list) -> None:
+        while schedule and (entry := schedule.pop(0)):
+            running.load(entry)
+        plain(table, frame)
+
+    monkeypatch.setattr(RuntimeTable, "apply", apply)
+    named = dict.fromkeys((0, *known), 0)
+    running = program.switch()
+    for pause in np.tile([0.5, 5, 50], 20):  # mean number of tables between two entries
+        schedule.clear()
+        running.load(program.commands)
+        for entry in entries:
+            schedule += ["" for _ in range(rng.poisson(pause))] + [entry]
+        for row, result in enumerate(answers_of(running, program, words)):
+            assert_honest(result, row, known)
+            named[result.model] += 1
+    assert all(named.values()), named
+
+
+@pytest.mark.parametrize(
+    ("shape", "density"), [((12, 3, 2), 0.5), ((12, 3, 3, 2), None), ((13, 3, 2), None)]
+)
+def test_entries_of_another_program_leave_answers_without_a_model(
+    tmp_path: Path, shape: tuple[int, ...], density: float | None
+) -> None:
+    model, other = small((12, 3, 2), 1), small(shape, 2, density)
+    options = write(P4, model, tmp_path / "right")
+    write(P4, other, tmp_path / "wrong")
+    assert (tmp_path / "right" / "n3ic.p4").read_text() != (
+        tmp_path / "wrong" / "n3ic.p4"
+    ).read_text()
+    program = loaded(tmp_path / "right", model, options)
+    running = program.switch()
+    for entry in (tmp_path / "wrong" / "commands.txt").read_text().splitlines():
+        with contextlib.suppress(P4Error):  # simple_switch_CLI goes on after what is refused
+            running.load(entry)
+    words = verification_vectors(model, 5)
+    assert {result.model for result in answers_of(running, program, words)} == {0}
+    # By number, too: P4Runtime knows no names.
+    ids = [
+        {
+            update["entity"]["tableEntry"]["action"]["action"]["actionId"]
+            for update in json.loads((tmp_path / name / "p4runtime.json").read_text())[2]["updates"]
+        }
+        for name in ("right", "wrong")
+    ]
+    assert not ids[0] & ids[1]
 
 
 def test_a_switch_without_entries_says_so(tmp_path: Path) -> None:
@@ -361,13 +492,14 @@ def test_p4runtime_holds_the_same_entries(tmp_path: Path) -> None:
     model = small(density=0.5)
     write(P4, model, tmp_path)
     commands = [c.split() for c in (tmp_path / "commands.txt").read_text().splitlines()]
-    request = json.loads((tmp_path / "p4runtime.json").read_text())
+    requests = json.loads((tmp_path / "p4runtime.json").read_text())
+    # A server may reorder the updates of one request: what needs an order is in three of them.
+    updates = [update for request in requests for update in request["updates"]]
+    assert [len(request["updates"]) for request in requests] == [2, len(updates) - 4, 2]
     tutorial = json.loads((tmp_path / "runtime.json").read_text())["table_entries"]
     source = (tmp_path / "n3ic.p4").read_text()
-    assert len(request["updates"]) == len(tutorial) == len(commands)
-    for update, named, (_, table, action, *data) in zip(
-        request["updates"], tutorial, commands, strict=True
-    ):
+    assert len(updates) == len(tutorial) == len(commands)
+    for update, named, (_, table, action, *data) in zip(updates, tutorial, commands, strict=True):
         entry = update["entity"]["tableEntry"]
         chosen = entry["action"]["action"]
         assert update["type"] == "MODIFY"
@@ -381,8 +513,8 @@ def test_p4runtime_holds_the_same_entries(tmp_path: Path) -> None:
         assert (named["table"], named["action_name"]) == (table, action)
         assert list(named["action_params"].values()) == [int(d, 16) for d in data]
         assert all(isinstance(v, int) for v in named["action_params"].values())
-    ids = [u["entity"]["tableEntry"]["tableId"] for u in request["updates"]]
-    assert len(set(ids)) == len(ids)
+    ids = [u["entity"]["tableEntry"]["tableId"] for u in updates]
+    assert len(set(ids)) == len(ids) - 2  # those of the model are cleared and set
     assert {i >> 24 for i in ids} == {2}
 
 
@@ -495,6 +627,15 @@ def test_a_forced_export_still_runs(tmp_path: Path) -> None:
 
 
 @BOTH
+def test_no_latency_is_below_a_clock(target: Exporter, tmp_path: Path) -> None:
+    model = small((2, 2))
+    options = write(target, model, tmp_path)
+    figures = {f.name: f for f in target.report(model, options, tmp_path).figures}
+    assert figures["latency"].value == 5
+    assert "less than its clock of 5 ns" in figures["latency"].source
+
+
+@BOTH
 def test_reports_label_every_figure(target: Exporter, tmp_path: Path) -> None:
     model = small((256, 32, 16, 2))
     options = write(target, model, tmp_path)
@@ -508,7 +649,7 @@ def test_reports_label_every_figure(target: Exporter, tmp_path: Path) -> None:
         assert figures["resources.lut"].value == 144_500
         assert figures["resources.bram"].value == 518
     else:
-        assert figures["table.entries"].value == 2 * (32 + 16 + 2) + 1
+        assert figures["table.entries"].value == 2 * (32 + 16 + 2) + 2
         assert figures["memory.thresholds"].value == 32 * 2 + 16
         assert figures["memory.biases"].value == 2 * 4
     assert all(f.source for f in figures.values())

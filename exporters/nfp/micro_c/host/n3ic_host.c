@@ -26,21 +26,26 @@ fail(const char *reason)
     exit(1);
 }
 
+#define HOST_MAGIC 0x4f48334eu /* "N3HO": weights of the host target */
+
 static void
 check_weights(const char *path)
 {
     FILE *file = fopen(path, "rb");
     unsigned char octets[4];
     unsigned long i;
+    uint32_t word;
 
     if (file == NULL)
         fail("cannot open the weights");
     for (i = 0; i < N3IC_WORDS; i++) {
         if (fread(octets, 1, 4, file) != 4)
             fail("weights.bin is shorter than n3ic_weights.h");
-        if (((uint32_t) octets[0] | (uint32_t) octets[1] << 8 | (uint32_t) octets[2] << 16
-             | (uint32_t) octets[3] << 24)
-            != n3ic_words[i]) {
+        word = (uint32_t) octets[0] | (uint32_t) octets[1] << 8 | (uint32_t) octets[2] << 16
+               | (uint32_t) octets[3] << 24;
+        if (i == 0 && word == HOST_MAGIC)
+            fail("these are weights for the host; the NFP has those of n3ic export --target nfp");
+        if (word != n3ic_words[i]) {
             fprintf(stderr, "n3ic_host: weights.bin differs from n3ic_weights.h at word %lu\n", i);
             exit(2);
         }

@@ -1,7 +1,8 @@
 """Stands in for simple_switch: n3ic's interpreter between real interfaces, fed over TCP.
 
 N3IC_SPOIL spoils it for the tests: ``deaf`` drops packets, ``flip`` flips a bit of the result
-header, ``tail`` one of the payload's neighbour, ``crash`` ends at once.
+header, ``tail`` one of the payload's neighbour, ``crash`` ends at once, ``bare`` knows no
+``--notifications-addr``, as a switch that is built without nanomsg.
 """
 
 # ruff: noqa: T201 - the tools that these stand in for print, too
@@ -18,6 +19,13 @@ mode = os.environ.get("N3IC_SPOIL", "")
 if "--version" in sys.argv:
     print("0.0.0-stand-in")
     sys.exit(0)
+if "--help" in sys.argv:
+    print("Usage: SWITCH_NAME [options] <path to JSON config file>")
+    print("  --thrift-port arg", "" if mode == "bare" else "--notifications-addr arg", sep="\n  ")
+    sys.exit(0)
+if ("--notifications-addr" in sys.argv) == (mode == "bare"):
+    print("unrecognised option, or the path that all switches of a machine share")
+    sys.exit(1)
 if mode == "crash":
     print("cannot open the interface", flush=True)
     sys.exit(3)

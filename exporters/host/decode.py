@@ -1,0 +1,149 @@
+"""What an export for the host holds, read back by code that the writer does not use."""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from n3ic.errors import VerifyError
+from n3ic.model.network import BinaryModel
+from n3ic.targets.decoding import Decoded, DecodedField, DecodedLayer, unpack_bitwise
+
+_BAKED = re.compile(rb"static const uint8_t baked\[(\d+)\] = \{([^{}]*)\};")
+_BYTES = re.compile(rb"(?:\s*0x[0-9a-f]{2},?)*\s*")
+
+
+def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
+    """The networks in ``weights.bin`` and in the bytes that ``bnn.c`` compiles in.
+
+    Args:
+        directory: the export.
+        model: for the names of classes and features.
+
+    Raises:
+        VerifyError: a file cannot be read, or not as what it should be.
+    """
+    blob = decode_blob("weights.bin", _read(directory / "weights.bin"), model)
+    return blob, decode_blob("bnn.c", _baked(_read(directory / "bnn.c")), model)
+
+
+def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
+    """The network in the bytes of a weights file; see docs/how-to/host.md.
+
+    Raises:
+        VerifyError: the bytes are not such a file, or name other classes or features.
+    """
+    words = _Words(artefact, data)
+    header = words.take(10)
+    if header[:3] != [0x4F48334E, 1, len(data)]:
+        raise VerifyError(f"{artefact}: not weights for the host of this version and size")
+    _, _, _, n_layers, n_inputs, n_fields, n_features, n_classes, n_cuts, reserved = header
+    digest = struct.pack("<8I", *words.take(8)).hex()
+    shapes = [words.take(4) for _ in range(n_layers)]
+    rows = [words.take(4) for _ in range(n_fields)]
+    if [(n, m) for n, m, *_ in shapes] != list(pairwise(model.shape)):
+        raise VerifyError(f"{artefact}: another shape than {model.shape_text}")
+    if any(kind > 1 for _, kind, *_ in rows) or any(m > 1 or zero for _, _, m, zero in shapes):
+        raise VerifyError(f"{artefact}: an unknown kind of layer or field")
+    cuts = [tuple(words.take(width if kind else 0)) for _, kind, width, _ in rows]
+    layers = []
+    for i, (inputs, outputs, masked, _) in enumerate(shapes):
+        where = f"{artefact}, layer {i}"
+        weights = unpack_bitwise(words.rows(outputs, -(-inputs // 32)), inputs, 1, where)
+        mask = None
+        if masked:
+            mask = unpack_bitwise(words.rows(outputs, -(-inputs // 32)), inputs, 0, where)
+        limits = words.rows(outputs, 1)[:, 0].view(np.int32).astype(np.int64)
+        layers.append(DecodedLayer(weights, limits, mask))
+    pairs = [words.take(2) for _ in range(n_features)]
+    scales = [struct.unpack("<d", struct.pack("<2I", *pair))[0] for pair in pairs]
+    classes = [words.name() for _ in range(n_classes)]
+    features = [words.name() for _ in range(n_features)]
+    words.end()
+    sums = [sum(width for _, _, width, _ in rows), sum(map(len, cuts)), len(layers[-1].weights)]
+    if sums != [n_inputs, n_cuts, n_classes] or reserved:
+        raise VerifyError(f"{artefact}: the header says other sizes than there are")
+    if classes != _names(model.classes) or features != _names(model.input.features):
+        raise VerifyError(f"{artefact}: other names of classes or features than the model's")
+    if any(feature >= n_features for feature, *_ in rows):
+        raise VerifyError(f"{artefact}: a field of a feature that there is not")
+    fields = tuple(
+        DecodedField(
+            model.input.features[feature],
+            "thermometer" if kind else "binary",
+            width,
+            clamp,
+            scales[feature],
+        )
+        for feature, kind, width, clamp in rows
+    )
+    return Decoded(artefact, tuple(layers), tuple(cuts), fields, digest)
+
+
+class _Words:
+    """The words of a weights file, each taken once and in order."""
+
+    def __init__(self, artefact: str, data: bytes) -> None:
+        if len(data) < 8 or len(data) % 4 or zlib.crc32(data[:-4]) != _last(data):
+            raise VerifyError(f"{artefact}: cut short or damaged (checksum)")
+        self._artefact = artefact
+        self._words = np.frombuffer(data[:-4], dtype="<u4")
+        self._at = 0
+
+    def rows(self, count: int, width: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
+        """Rows of words: uint32 array of shape ``(count, width)``."""
+        end = self._at + count * width
+        if end > len(self._words):
+            raise VerifyError(f"{self._artefact}: says more than it holds")
+        found = self._words[self._at : end].reshape(count, width)
+        self._at = end
+        return found
+
+    def take(self, count: int) -> list[int]:
+        """The next words as numbers."""
+        return [int(word) for word in self.rows(1, count)[0]]
+
+    def name(self) -> bytes:
+        """A length in bytes, then the bytes, then zeros to the next word."""
+        size = self.take(1)[0]
+        octets = self.rows(1, -(-size // 4)).tobytes()
+        if any(octets[size:]):
+            raise VerifyError(f"{self._artefact}: a name's padding is not 0")
+        return octets[:size]
+
+    def end(self) -> None:
+        """Nothing may follow."""
+        if self._at != len(self._words):
+            raise VerifyError(f"{self._artefact}: {len(self._words) - self._at} words too many")
+
+
+def _last(data: bytes) -> int:
+    return int.from_bytes(data[-4:], "little")
+
+
+def _names(names: tuple[str, ...]) -> list[bytes]:
+    """As C can hold them: no zero byte, and whatever is no UTF-8 as a question mark."""
+    return [name.replace("\0", "\ufffd").encode("utf-8", "replace") for name in names]
+
+
+def _baked(source: bytes) -> bytes:
+    found = _BAKED.findall(source)
+    if len(found) != 1 or not _BYTES.fullmatch(found[0][1]):
+        raise VerifyError("bnn.c: one array of bytes with the weights is expected")
+    size, body = found[0]
+    data = bytes(int(byte, 16) for byte in re.findall(rb"0x(..)", body))
+    if int(size) != len(data):
+        raise VerifyError(f"bnn.c: {len(data)} bytes of weights, {int(size)} are declared")
+    return data
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise VerifyError(f"cannot read {path.name}: {error.strerror or error}") from error

@@ -1,0 +1,63 @@
+"""The cuts of the input stage, read back from ``n3ic_features.v``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from n3ic.errors import VerifyError
+from n3ic.model.network import BinaryModel
+
+FILE = "rtl/n3ic_features.v"
+_WIRE = re.compile(r"wire \[31:0\] feature(\d+) = in_values\[(\d+):(\d+)\];")
+_CUT = re.compile(r"assign bits\[(\d+)\] = feature(\d+) >= 32'd(\d+);")
+_CLAMP = re.compile(
+    r"wire \[31:0\] clamped(\d+) = feature(\d+) > 32'd(\d+) \? 32'd(\d+) : feature(\d+);"
+)
+_BINARY = re.compile(r"assign bits\[(\d+):(\d+)\] = (feature|clamped)(\d+)(?:\[(\d+):0\])?;")
+
+
+def decode_cuts(directory: Path, model: BinaryModel) -> tuple[tuple[int, ...], ...]:
+    """Cuts of each field of the input, empty for a binary one.
+
+    Features, clamps and places of the bits are compared with the model's on the way.
+
+    Args:
+        directory: an export directory with an input stage.
+        model: tells which bits are a field's.
+
+    Raises:
+        VerifyError: the file is missing, or a feature, clamp or bit is another than the model's.
+    """
+    try:
+        text = (directory / FILE).read_bytes().decode("ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise VerifyError(f"{FILE}: cannot be read ({error})") from error
+    names = model.input.features
+    wires = {int(i): (int(high), int(low)) for i, high, low in _WIRE.findall(text)}
+    # The first feature is the highest word.
+    if wires != {
+        i: (32 * (len(names) - i) - 1, 32 * (len(names) - i - 1)) for i in range(len(names))
+    }:
+        raise VerifyError(f"{FILE}: features lie elsewhere than in the packet")
+    cuts = {int(bit): (int(i), int(cut)) for bit, i, cut in _CUT.findall(text)}
+    clamps = {tuple(map(int, found)) for found in _CLAMP.findall(text)}
+    binary = set(_BINARY.findall(text))
+    out = []
+    for k, (first, field) in enumerate(zip(model.input.offsets, model.input.fields, strict=True)):
+        feature = names.index(field.feature)
+        last = first + field.width - 1
+        if field.kind == "thermometer":
+            found = [cuts.get(bit, (-1, -1)) for bit in range(first, last + 1)]
+            if any(i != feature for i, _ in found):
+                raise VerifyError(f"{FILE}: bits {first} to {last} are not {field.feature}'s cuts")
+            out.append(tuple(cut for _, cut in found))
+            continue
+        whole = (str(last), str(first), "feature", str(feature), "")
+        clamped = (str(last), str(first), "clamped", str(k), str(field.width - 1))
+        clamp = (k, feature, field.clamp, field.clamp, feature)
+        full = field.width == 32 and field.clamp == (1 << 32) - 1
+        if not (whole in binary if full else clamped in binary and clamp in clamps):
+            raise VerifyError(f"{FILE}: bits {first} to {last} are not {field.feature}, clamped")
+        out.append(())
+    return tuple(out)

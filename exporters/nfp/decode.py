@@ -1,0 +1,93 @@
+"""What an export for the NFP holds, read back by code that the writer does not use."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from n3ic.errors import VerifyError
+from n3ic.model.bits import Words
+from n3ic.model.network import BinaryModel
+from n3ic.targets.decoding import Decoded, DecodedField, DecodedLayer, unpack_bitwise
+
+_ARRAY = re.compile(r"n3ic_words\[N3IC_WORDS\] = \{((?:\s*0x[0-9a-f]{8},?)*\s*)\};")
+
+
+def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
+    """The networks in ``weights.bin`` and in the words that ``n3ic_weights.h`` compiles in.
+
+    Args:
+        directory: the export.
+        model: for the names of the features.
+
+    Raises:
+        VerifyError: a file cannot be read, or not as what it should be.
+    """
+    data = _read(directory / "weights.bin")
+    if len(data) % 4:
+        raise VerifyError("weights.bin: not whole words")
+    header = _ARRAY.findall(_read(directory / "n3ic_weights.h").decode("latin-1"))
+    if len(header) != 1:
+        raise VerifyError("n3ic_weights.h: one array of words is expected")
+    compiled = np.array([int(w, 16) for w in re.findall(r"0x(\w+)", header[0])], dtype=np.uint32)
+    return (
+        decode_words("weights.bin", np.frombuffer(data, "<u4"), model),
+        decode_words("n3ic_weights.h", compiled, model),
+    )
+
+
+def decode_words(artefact: str, words: Words, model: BinaryModel) -> Decoded:
+    """The network in the words of a weights file; see docs/how-to/nfp.md.
+
+    Rows, fields and cuts are read where the words say that they stand, as the micro-C does.
+
+    Raises:
+        VerifyError: the words are not such a file.
+    """
+
+    def at(start: int, count: int) -> Words:
+        if start + count > len(words):
+            raise VerifyError(f"{artefact}: word {start + count - 1} is not there")
+        return words[start : start + count]
+
+    def numbers(start: int, count: int) -> list[int]:
+        return [int(word) for word in at(start, count)]
+
+    header = numbers(0, 16)
+    if header[:3] != [0x464E334E, 1, len(words)]:
+        raise VerifyError(f"{artefact}: not weights for the NFP of this version and size")
+    n_layers, n_inputs, n_fields, first_field, n_features = header[3:8]
+    digest = struct.pack("<8I", *header[8:]).hex()
+    layers = []
+    for i in range(n_layers):
+        inputs, outputs, first, masked = numbers(16 + 4 * i, 4)
+        if masked > 1 or (inputs, outputs) != model.shape[i : i + 2]:
+            raise VerifyError(f"{artefact}, layer {i}: another shape than {model.shape_text}")
+        span, where = -(-inputs // 32), f"{artefact}, layer {i}"
+        width = 1 + span * (1 + masked)
+        rows = at(first, outputs * width).reshape(outputs, width)
+        weights = unpack_bitwise(rows[:, 1 : 1 + span], inputs, 1, where)
+        mask = unpack_bitwise(rows[:, 1 + span :], inputs, 0, where) if masked else None
+        limits = rows[:, 0].astype(np.uint32).view(np.int32).astype(np.int64)
+        layers.append(DecodedLayer(weights, limits, mask))
+    fields, cuts = [], []
+    for i in range(n_fields):
+        feature, kind, width, clamp, first = numbers(first_field + 5 * i, 5)
+        if kind > 1 or feature >= len(model.input.features) or bool(first) != bool(kind):
+            raise VerifyError(f"{artefact}, input field {i}: no such kind, feature or cuts")
+        name = "thermometer" if kind else "binary"
+        fields.append(DecodedField(model.input.features[feature], name, width, clamp))
+        cuts.append(tuple(numbers(first, width)) if kind else ())
+    if n_inputs != sum(f.width for f in fields) or n_features != len(model.input.features):
+        raise VerifyError(f"{artefact}: the header says other sizes than there are")
+    return Decoded(artefact, tuple(layers), tuple(cuts), tuple(fields), digest)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise VerifyError(f"cannot read {path.name}: {error.strerror or error}") from error

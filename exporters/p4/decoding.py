@@ -1,0 +1,196 @@
+"""Reads a network back from the three files of table entries, by none of the writer's code."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.p4.shared.decoding import Place, check_identity, decoded_layers
+from n3ic.model.network import BinaryModel
+from n3ic.targets.decoding import Decoded
+
+_COMMAND = re.compile(r"table_set_default ([a-z0-9_]+) ([a-z0-9_]+)((?: 0x[0-9a-f]+)*)")
+_NUMBERED = re.compile(r'@name\("\.(\w+)"\) @id\((0x[0-9a-f]{8})\)\s+(table|action)\b')
+_TABLE = re.compile(r"l(\d+)_n(\d+)_(weights|threshold|bias)")
+_ACTIONS = {"weights": "xnor", "threshold": "sign", "bias": "add_bias"}
+_NAMES = {"weights": ("weights", "mask"), "threshold": ("threshold",), "bias": ("bias",)}
+_READINGS = ["model", "model_again"]
+
+
+@dataclass(frozen=True)
+class HeldEntry:
+    """An entry as a file holds it: the table, its default action, and the action's data."""
+
+    table: str
+    action: str
+    data: tuple[int, ...]
+
+
+def from_commands(text: str, name: str) -> list[HeldEntry]:
+    """The entries of a file of ``simple_switch_CLI`` commands.
+
+    Raises:
+        VerifyError: a line is another command; names it.
+    """
+    held = []
+    for number, line in enumerate(text.splitlines(), 1):
+        found = _COMMAND.fullmatch(line)
+        if found is None:
+            raise VerifyError(f"{name}, line {number}: not a table_set_default with its data")
+        data = tuple(int(word, 16) for word in found[3].split())
+        held.append(HeldEntry(found[1], found[2], data))
+    return held
+
+
+def from_tutorial(text: str, name: str) -> list[HeldEntry]:
+    """The entries of a runtime file of the p4lang tutorials.
+
+    Raises:
+        VerifyError: it is none.
+    """
+    data = _json(text, name)
+    try:
+        listed = data["table_entries"]
+        frame = {**data, "table_entries": []}
+        if frame != {
+            "target": "bmv2",
+            "p4info": "n3ic.p4info.txt",
+            "bmv2_json": "n3ic.json",
+            "table_entries": [],
+        }:
+            raise VerifyError(f"{name}: target or files are not those of this export")
+        return [_tutorial_entry(entry, name) for entry in listed]
+    except (TypeError, KeyError) as error:
+        raise VerifyError(f"{name}: not a runtime file: {error!r}") from error
+
+
+def _tutorial_entry(entry: Any, name: str) -> HeldEntry:
+    parameters = entry["action_params"]
+    held = HeldEntry(entry["table"], entry["action_name"], tuple(parameters.values()))
+    known = set(entry) == {"table", "default_action", "action_name", "action_params"}
+    if not known or entry["default_action"] is not True:
+        raise VerifyError(f"{name}: {held.table} is not given a default action")
+    table = _TABLE.fullmatch(held.table)
+    expected = ("model_id",) if table is None else _NAMES[table[3]]
+    if tuple(parameters) != expected[: len(parameters)]:
+        raise VerifyError(f"{name}: {held.table} has the parameters {list(parameters)}")
+    if any(type(value) is not int for value in held.data):
+        raise VerifyError(f"{name}: {held.table} has a value that is no integer")
+    return held
+
+
+def from_p4runtime(text: str, name: str, source: str) -> list[HeldEntry]:
+    """The entries of P4Runtime requests, tables and actions by the numbers in the program.
+
+    Args:
+        text: the requests in the JSON mapping.
+        name: their file, for errors.
+        source: the program, whose ``@id`` annotations number its tables and actions.
+
+    Raises:
+        VerifyError: they are none, or in another order than clear, weights, name.
+    """
+    names = {(kind, int(number, 16)): said for said, number, kind in _NUMBERED.findall(source)}
+    requests = _json(text, name)
+    held: list[HeldEntry] = []
+    try:
+        for request in requests:
+            frame = {**request, "updates": []}
+            if frame != {"deviceId": "0", "electionId": {"low": "1"}, "updates": []}:
+                raise VerifyError(f"{name}: device or election is not the one of this export")
+            held.extend(_update(update, names, name) for update in request["updates"])
+        sizes = [len(request["updates"]) for request in requests]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise VerifyError(f"{name}: not P4Runtime requests: {error!r}") from error
+    if [sizes[:1], sizes[2:]] != [[2], [2]]:
+        raise VerifyError(f"{name}: updates that need an order share a request")
+    return held
+
+
+def _update(update: Any, names: Mapping[tuple[str, int], str], name: str) -> HeldEntry:
+    entry = update["entity"]["tableEntry"]
+    chosen = entry["action"]["action"]
+    if update != {
+        "type": "MODIFY",
+        "entity": {
+            "tableEntry": {
+                "tableId": entry["tableId"],
+                "action": {"action": {"actionId": chosen["actionId"], "params": chosen["params"]}},
+                "isDefaultAction": True,
+            }
+        },
+    }:
+        raise VerifyError(f"{name}: an update does not modify a default action")
+    numbers = (("table", entry["tableId"]), ("action", chosen["actionId"]))
+    if any(number not in names for number in numbers):
+        raise VerifyError(f"{name}: n3ic.p4 has no {' or '.join(f'{k} {i}' for k, i in numbers)}")
+    data = []
+    for position, parameter in enumerate(chosen["params"], 1):
+        if set(parameter) != {"paramId", "value"} or parameter["paramId"] != position:
+            raise VerifyError(f"{name}: {names[numbers[0]]} has parameters out of order")
+        try:
+            octets = base64.b64decode(parameter["value"], validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise VerifyError(f"{name}: a value of {names[numbers[0]]} is not base64") from error
+        if base64.b64encode(octets).decode() != parameter["value"]:
+            raise VerifyError(f"{name}: a value of {names[numbers[0]]} is not canonical base64")
+        data.append(int.from_bytes(octets, "big"))
+    return HeldEntry(names[numbers[0]], names[numbers[1]], tuple(data))
+
+
+def decode_entries(artefact: str, held: Sequence[HeldEntry], model: BinaryModel) -> Decoded:
+    """The network that a file of entries makes of the program.
+
+    Args:
+        artefact: the file.
+        held: its entries in order.
+        model: tells the shape, the layers with masks, and the model's number.
+
+    Raises:
+        VerifyError: entries are missing, foreign, doubled, or in an order in which answers
+            would bear a model's number while its weights are not all there.
+    """
+    clear, weights, name = held[:2], held[2:-2], held[-2:]
+    signature = "_".join(
+        [str(model.input.n_bits)]
+        + [f"{layer.n_outputs}{'' if layer.mask is None else 'm'}" for layer in model.layers]
+    )
+    if sorted((e.table, e.action, e.data) for e in clear) != [
+        (table, f"no_{table}", ()) for table in _READINGS
+    ]:
+        raise VerifyError(f"{artefact}: does not begin by taking the model's number away")
+    if sorted((e.table, e.action) for e in name) != [
+        (table, f"set_{table}_{signature}") for table in _READINGS
+    ] or any(len(e.data) != 1 for e in name):
+        raise VerifyError(f"{artefact}: does not end with the model's number for {signature}")
+    for entry in name:
+        check_identity(artefact, entry.data[0], model)
+    values: dict[Place, int] = {}
+    for entry in weights:
+        found = _TABLE.fullmatch(entry.table)
+        if found is None or entry.action != f"l{found[1]}_n{found[2]}_{_ACTIONS[found[3]]}":
+            raise VerifyError(f"{artefact}: {entry.table} with {entry.action} is no such entry")
+        layer, neuron = int(found[1]), int(found[2])
+        kinds = ("weights", "mask") if found[3] == "weights" else ("limit",)
+        if (found[3] == "bias") != (layer == len(model.hidden)) and found[3] != "weights":
+            raise VerifyError(f"{artefact}: layer {layer} has no {found[3]}")
+        if not 1 <= len(entry.data) <= len(kinds):
+            raise VerifyError(f"{artefact}: {entry.table} has {len(entry.data)} values")
+        for kind, value in zip(kinds, entry.data, strict=False):
+            if (kind, layer, neuron) in values:
+                raise VerifyError(f"{artefact}: {entry.table} is set twice")
+            values[kind, layer, neuron] = value
+    return Decoded(artefact, decoded_layers(artefact, values, model))
+
+
+def _json(text: str, name: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise VerifyError(f"{name}: no JSON: {error}") from error

@@ -1,0 +1,97 @@
+"""What both P4 targets read back from ``n3ic.p4``, and how integers become a network again.
+
+Shares no code with what writes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from n3ic.errors import VerifyError
+from n3ic.model.bits import Bits
+from n3ic.model.network import BinaryModel
+from n3ic.targets.decoding import DecodedLayer
+
+# Kind ("weights", "mask", "limit"), layer and neuron.
+Place = tuple[str, int, int]
+_MASK = re.compile(r"^const bit<(\d+)> L(\d+)_MASK(\d+) = (\d+)w0x([0-9a-f]+);$", re.MULTILINE)
+
+
+def check_popcount_masks(source: str, shape: tuple[int, ...]) -> None:
+    """Read the popcount masks of a program: stage ``s`` keeps the bits whose index lacks bit s.
+
+    Raises:
+        VerifyError: one is missing, there twice, or another number.
+    """
+    held: dict[tuple[int, int], tuple[int, int]] = {}
+    for declared, layer, stage, width, digits in _MASK.findall(source):
+        if (int(layer), int(stage)) in held or declared != width:
+            raise VerifyError(f"n3ic.p4: L{layer}_MASK{stage} is not one constant of {width} bits")
+        held[int(layer), int(stage)] = int(width), int(digits, 16)
+    for layer, width in enumerate(shape[:-1]):
+        for stage in range((width - 1).bit_length()):
+            found = held.pop((layer, stage + 1), None)
+            kept = [bit for bit in range(width) if not bit >> stage & 1]
+            if found != (width, sum(1 << bit for bit in kept)):
+                raise VerifyError(f"n3ic.p4: popcount mask {stage + 1} of layer {layer} is wrong")
+    if held:
+        raise VerifyError(f"n3ic.p4: popcount masks of layers or stages {sorted(held)} too many")
+
+
+def decoded_layers(
+    artefact: str, values: Mapping[Place, int], model: BinaryModel
+) -> tuple[DecodedLayer, ...]:
+    """The layers of a network from the integers that an artefact holds.
+
+    Args:
+        artefact: its name, for errors.
+        values: each integer by its place; biases in 32 bits of two's complement.
+        model: tells the shape.
+
+    Raises:
+        VerifyError: one is missing, has no place in the shape, or is too large for it.
+    """
+    left = dict(values)
+
+    def take(kind: str, layer: int, neuron: int, bits: int) -> int:
+        value = left.pop((kind, layer, neuron), None)
+        if value is None:
+            raise VerifyError(f"{artefact}: no {kind} of layer {layer}, neuron {neuron}")
+        if not 0 <= value < 1 << bits:
+            raise VerifyError(
+                f"{artefact}: {kind} of layer {layer}, neuron {neuron} is wider than {bits} bits"
+            )
+        return value
+
+    layers = []
+    for index, (width, neurons) in enumerate(zip(model.shape, model.shape[1:], strict=False)):
+        rows = [take("weights", index, j, width) for j in range(neurons)]
+        masked = any(kind == "mask" and layer == index for kind, layer, _ in left)
+        masks = [take("mask", index, j, width) for j in range(neurons)] if masked else None
+        limits = np.array([take("limit", index, j, 32) for j in range(neurons)], dtype=np.int64)
+        if index == len(model.hidden):
+            limits -= (limits >> 31) << 32
+        mask = None if masks is None else _rows(masks, width)
+        layers.append(DecodedLayer(_rows(rows, width), limits, mask))
+    if left:
+        kind, layer, neuron = next(iter(left))
+        raise VerifyError(f"{artefact}: {kind} of layer {layer}, neuron {neuron}: none is expected")
+    return tuple(layers)
+
+
+def check_identity(artefact: str, said: int, model: BinaryModel) -> None:
+    """Compare the model's number that an artefact puts into answers.
+
+    Raises:
+        VerifyError: it is not the start of the model's digest.
+    """
+    if said != (int(model.digest[:8], 16) or 1):
+        raise VerifyError(f"{artefact}: model {said:#010x}, the digest is {model.digest}")
+
+
+def _rows(values: list[int], width: int) -> Bits:
+    octets = [np.frombuffer(v.to_bytes(-(-width // 8), "little"), dtype=np.uint8) for v in values]
+    return np.unpackbits(np.stack(octets), axis=1, count=width, bitorder="little").astype(np.bool_)

@@ -1,0 +1,69 @@
+"""Reads a network back from the constants of ``n3ic.p4``, by none of the writer's code."""
+
+from __future__ import annotations
+
+import re
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.p4.shared.decoding import Place, check_identity, decoded_layers
+from n3ic.model.network import BinaryModel
+from n3ic.targets.decoding import Decoded
+
+_XNOR = re.compile(
+    r"^ +user_metadata\.l(\d+)_v(\d+) = \(?~\(user_metadata\.(x|l\d+_y) \^ "
+    r"(\d+)w0x([0-9a-f]+)\)(?:\) & (\d+)w0x([0-9a-f]+))?;$",
+    re.MULTILINE,
+)
+_SIGN = re.compile(
+    r"^ +user_metadata\.l(\d+)_f(\d+) = .*"
+    r"user_metadata\.l(\d+)_v(\d+)\) - \d+w(\d{1,10})\) >> .*;$",
+    re.MULTILINE,
+)
+_SCORE = re.compile(
+    r"^ +user_metadata\.score(\d+) = \(\(bit<32>\) user_metadata\.l(\d+)_v(\d+)\) \+ "
+    r"32w0x([0-9a-f]{8});$",
+    re.MULTILINE,
+)
+_MODEL = re.compile(r"\b(?:hdr\.n3ic|digest_data)\.model = 32w0x([0-9a-f]{8});")
+
+
+def decode_program(source: str, model: BinaryModel) -> Decoded:
+    """The network that is written into a program.
+
+    Args:
+        source: the program.
+        model: tells the shape and the model's number.
+
+    Raises:
+        VerifyError: a constant is missing, there twice, or beside another neuron's counter.
+    """
+    name = "n3ic.p4"
+    values: dict[Place, int] = {}
+
+    def keep(kind: str, layer: str, neuron: str, value: int) -> None:
+        place = kind, int(layer), int(neuron)
+        if place in values:
+            raise VerifyError(f"{name}: {kind} of layer {layer}, neuron {neuron} is there twice")
+        values[place] = value
+
+    for layer, neuron, read, width, weights, mask_width, mask in _XNOR.findall(source):
+        expected = "x" if layer == "0" else f"l{int(layer) - 1}_y"
+        if read != expected or mask_width not in ("", width):
+            raise VerifyError(f"{name}: layer {layer}, neuron {neuron} reads {read}")
+        keep("weights", layer, neuron, int(weights, 16))
+        if mask:
+            keep("mask", layer, neuron, int(mask, 16))
+    for layer, neuron, counted, counter, threshold in _SIGN.findall(source):
+        if (layer, neuron) != (counted, counter):
+            raise VerifyError(f"{name}: layer {layer}, neuron {neuron} reads another's counter")
+        keep("limit", layer, neuron, int(threshold))
+    for neuron, layer, counter, bias in _SCORE.findall(source):
+        if neuron != counter:
+            raise VerifyError(f"{name}: score {neuron} reads the counter of {counter}")
+        keep("limit", layer, neuron, int(bias, 16))
+    said = _MODEL.findall(source)
+    if len(said) != 2:
+        raise VerifyError(f"{name}: the model's number is written {len(said)} times, not twice")
+    for number in said:
+        check_identity(name, int(number, 16), model)
+    return Decoded(name, decoded_layers(name, values, model))

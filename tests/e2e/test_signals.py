@@ -1,0 +1,125 @@
+"""Commands that a signal ends: one line, no process, no folder, nothing in shared memory."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from n3ic.model.random_models import random_model
+
+N3IC = [sys.executable, "-m", "n3ic"]
+ANOMALY = ["train", "anomaly", "--epochs", "100000"]
+TOMOGRAPHY = ["train", "tomography", "--epochs", "100000", "--jobs", "2"]
+
+
+def start(words, folder):
+    return subprocess.Popen(
+        [*N3IC, *map(str, words)],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # a shell's background jobs ignore the signal, and their children inherit that
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def processes():
+    """Parent of every process that is not dead."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue  # it ended meanwhile
+        if state != "Z":
+            found[int(stat.parent.name)] = int(parent)
+    return found
+
+
+def descendants(root):
+    parents, found = processes(), {root}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def ended(pids):
+    """Whether none of these processes runs, waited for a little."""
+    for _ in range(100):
+        if not pids & set(processes()):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def stop(process, number, *, group):
+    """Signal a command, and check how it ends; its group too, as a terminal does."""
+    family = descendants(process.pid)
+    os.killpg(process.pid, number) if group else os.kill(process.pid, number)
+    _, err = process.communicate(timeout=60)
+    how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+    assert err.splitlines()[-1] == f"n3ic: error: {how}; nothing was left half-written"
+    assert "Traceback" not in err
+    assert process.returncode == 128 + number
+    assert ended(family)
+    assert [p for p in Path("/dev/shm").iterdir() if str(process.pid) in p.name] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "group", "words", "line", "seconds"),
+    [
+        (signal.SIGINT, True, ANOMALY, "training the binary network", 1.0),
+        (signal.SIGTERM, False, ANOMALY, "training boosted trees", 0.4),
+        (signal.SIGHUP, True, ANOMALY, "choosing input bits", 1.0),
+        # while workers start, while they import, and while they train
+        (signal.SIGINT, True, TOMOGRAPHY, "training 68 networks", 0.0),
+        (signal.SIGTERM, True, TOMOGRAPHY, "training 68 networks", 0.6),
+        (signal.SIGTERM, False, TOMOGRAPHY, "training 68 networks", 8.0),
+        (signal.SIGHUP, True, TOMOGRAPHY, "training 68 networks", 8.0),
+    ],
+)
+def test_a_training_that_is_stopped_leaves_nothing(tmp_path, number, group, words, line, seconds):
+    process = start(words, tmp_path)
+    try:
+        assert process.stderr is not None
+        for told in process.stderr:
+            if line in told:
+                break
+        time.sleep(seconds)
+        stop(process, number, group=group)
+        assert list(tmp_path.rglob("*")) == []
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_verification_that_is_stopped_ends_its_simulator(tmp_path, number):
+    random_model((64, 16, 2), np.random.default_rng(1)).save(tmp_path / "m.n3ic")
+    words = ["export", "-t", "netfpga", "--model", "m.n3ic", "--style", "unrolled", "--out", "core"]
+    process = start(words, tmp_path)
+    assert process.wait(timeout=120) == 0
+    before = sorted(tmp_path.rglob("*"))
+    process = start(["verify", "core", "--vectors", 1000000], tmp_path)
+    try:
+        for _ in range(600):
+            if len(descendants(process.pid)) > 1 or process.poll() is not None:
+                break
+            time.sleep(0.05)
+        if process.poll() is not None:
+            pytest.skip("no simulator is installed")
+        time.sleep(0.5)
+        stop(process, number, group=False)
+        assert sorted(tmp_path.rglob("*")) == before
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,96 @@
+"""Every bit of the weights is read back from the artefacts and compared."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from host_models import reseal, small_model
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.host import EXPORTER
+from n3ic.exporters.host.decode import decode_blob
+from n3ic.kernel import blob
+from n3ic.model.random_models import random_model
+from n3ic.targets.decoding import decoding_difference
+
+MODEL = small_model()
+SMALL = replace(
+    random_model((MODEL.input.n_bits, 5, 2), np.random.default_rng(2)),
+    input=MODEL.input,
+    classes=MODEL.classes,
+)
+MASKED = random_model((37, 9, 3), np.random.default_rng(1), density=0.5)
+
+
+def difference(data: bytes, model) -> str:
+    try:
+        return decoding_difference(model, decode_blob("weights.bin", data, model))
+    except VerifyError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("model", [SMALL, MASKED])
+def test_every_flipped_bit_is_found(model) -> None:
+    """Also where the checksum is made to fit. A weight without a connection does not count."""
+    data = blob.dump(model)
+    assert difference(data, model) == ""
+    absent = sum(int((~x.mask).sum()) for x in model.layers if x.mask is not None)
+    silent = 0
+    for at in range(8 * (len(data) - 4)):
+        damaged = bytearray(data)
+        damaged[at // 8] ^= 1 << at % 8
+        silent += difference(reseal(bytes(damaged)), model) == ""
+    assert silent == absent
+
+
+def test_the_place_is_named(tmp_path: Path) -> None:
+    weights = MODEL.hidden[1].weights.copy()
+    weights[4, 17] ^= True
+    other = replace(MODEL, hidden=(MODEL.hidden[0], replace(MODEL.hidden[1], weights=weights)))
+    found = difference(blob.dump(other), MODEL)
+    assert found.startswith("weights.bin, layer 1, neuron 4, input 17: weight ")
+
+
+@pytest.mark.parametrize("name", ["weights.bin", "bnn.c"])
+def test_each_artefact_is_read(tmp_path: Path, name: str) -> None:
+    """A bit that no vector decides: the neuron never fires, whatever its weights."""
+    base = random_model((64, 8, 2), np.random.default_rng(3), extremes=False)
+    thresholds = base.hidden[0].thresholds.copy()
+    thresholds[5] = 65
+    model = replace(base, hidden=(replace(base.hidden[0], thresholds=thresholds),))
+    weights = base.hidden[0].weights.copy()
+    weights[5, 60] ^= True
+    wrong = blob.dump(replace(model, hidden=(replace(model.hidden[0], weights=weights),)))
+    EXPORTER.write(model, {}, tmp_path)
+    if name == "weights.bin":
+        (tmp_path / name).write_bytes(wrong)
+    else:
+        text = (tmp_path / name).read_text()
+        body = ", ".join(f"0x{byte:02x}" for byte in wrong)
+        (tmp_path / name).write_text(re.sub(r"(baked\[\d+\] = \{)[^}]*", rf"\g<1>{body}", text))
+    found = [decoding_difference(model, d) for d in EXPORTER.decode(tmp_path, model, {})]
+    found.sort()
+    assert found[0] == ""
+    assert found[1].startswith(f"{name}, layer 0, neuron 5, input 60: weight ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (r"baked\[(\d+)\]", r"baked[\g<1>0]", "are declared"),
+        (r"0x", r"0X", "one array of bytes"),
+        (r"baked", r"based", "one array of bytes"),
+    ],
+)
+def test_c_that_is_no_array_of_weights_is_refused(
+    export_directory: Path, tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    text = (export_directory / "bnn.c").read_text()
+    (tmp_path / "bnn.c").write_text(re.sub(old, new, text))
+    (tmp_path / "weights.bin").write_bytes(blob.dump(MODEL))
+    with pytest.raises(VerifyError, match=said):
+        EXPORTER.decode(tmp_path, MODEL, {})

@@ -1,0 +1,141 @@
+"""What the artefacts hold is read back, and a single flipped bit of any of them is found."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.netfpga import EXPORTER
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.options import Options
+from n3ic.targets.decoding import decoding_difference
+
+CASES = [
+    ((256, 32, 16, 2), None, {}),
+    ((152, 20, 9, 2), None, {"packing": "full"}),
+    ((300, 6, 3), 0.4, {"modules": "2"}),
+    ((530, 5, 40, 10), None, {"packing": "full", "masks": "all"}),
+    ((5, 2), None, {}),
+]
+
+
+def said(folder: Path, model: BinaryModel, options: Options) -> str:
+    """The first difference that decoding finds, empty for none."""
+    try:
+        return next(
+            filter(
+                None,
+                (decoding_difference(model, d) for d in EXPORTER.decode(folder, model, options)),
+            ),
+            "",
+        )
+    except VerifyError as error:
+        return str(error)
+
+
+def made(
+    folder: Path, shape: tuple[int, ...], density: float | None, given: dict[str, str]
+) -> tuple[BinaryModel, Options]:
+    model = random_model(shape, np.random.default_rng(1), density=density)
+    options = EXPORTER.parse_options(given)
+    folder.mkdir(exist_ok=True)
+    EXPORTER.write(model, options, folder)
+    return model, options
+
+
+@pytest.mark.parametrize(("shape", "density", "given"), CASES, ids=str)
+def test_artefacts_hold_the_model(
+    tmp_path: Path, shape: tuple[int, ...], density: float | None, given: dict[str, str]
+) -> None:
+    model, options = made(tmp_path, shape, density, given)
+    found = EXPORTER.decode(tmp_path, model, options)
+    assert [d.artefact for d in found] == [
+        "mem/*.mem, bank 0", "mem/*.mem, bank 1", "mem/*.coe, bank 0", "mem/*.coe, bank 1",
+        "mem/update.hex",
+    ]  # fmt: skip
+    assert said(tmp_path, model, options) == ""
+    other = random_model(shape, np.random.default_rng(2), density=density)
+    assert all(decoding_difference(other, d) for d in found)
+
+
+@pytest.mark.parametrize(("shape", "density", "given"), CASES[1:], ids=str)
+def test_a_flipped_bit_is_found(
+    tmp_path: Path, shape: tuple[int, ...], density: float | None, given: dict[str, str]
+) -> None:
+    model, options = made(tmp_path, shape, density, given)
+    rng = np.random.default_rng(3)
+    for file in sorted((tmp_path / "mem").iterdir()):
+        if density and "weights" in file.name:
+            continue  # weights of absent connections do not count
+        whole = file.read_bytes()
+        for at in rng.integers(0, len(whole), 12).tolist():
+            damaged = bytearray(whole)
+            damaged[at] ^= 1 << int(rng.integers(0, 8))
+            file.write_bytes(bytes(damaged))
+            assert said(tmp_path, model, options), (file.name, at)
+        file.write_bytes(whole)
+
+
+def test_a_weight_bit_is_named(tmp_path: Path) -> None:
+    model, options = made(tmp_path, (40, 8, 4, 3), None, {})
+    file = tmp_path / "mem" / "layer1_weights.mem"
+    rows = file.read_text().split()
+    last = f"{int(rows[2], 16) ^ 1 << 5:08x}"  # neuron 2 of layer 1, input 5, bank 0
+    file.write_text("\n".join([*rows[:2], last, *rows[3:]]) + "\n")
+    expected = "mem/*.mem, bank 0, layer 1, neuron 2, input 5: weight"
+    assert said(tmp_path, model, options).startswith(expected)
+
+
+def test_an_update_that_lacks_or_repeats_a_word_is_found(tmp_path: Path) -> None:
+    import hashlib
+
+    model, options = made(tmp_path, (40, 8, 3), None, {})
+    file = tmp_path / "mem" / "update.hex"
+    lines = file.read_text().split("\n")[:-1]
+    for changed, wrong in (
+        ([*lines[:7], *lines[8:]], "is not written"),
+        ([*lines[:8], *lines[7:]], "is written twice"),
+        ([*lines, "7ff 00000000"], "is no address"),
+    ):
+        rest = [line for line in changed if not line.startswith("# sha256")]
+        digest = hashlib.sha256("".join(f"{line}\n" for line in rest).encode()).hexdigest()
+        file.write_text("\n".join([f"# sha256 {digest}", *rest]) + "\n")
+        assert wrong in said(tmp_path, model, options)
+
+
+SPEC = InputSpec(
+    (
+        Field.thermometer("a", (1, 7, 30, 2**31, 2**32 - 1)),
+        Field.binary("b", 16),
+        Field("c", "binary", 8, 200),
+        Field.thermometer("b", (2, 5, 60)),
+        Field.binary("d", 32),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("32'd30;", "32'd31;"),
+        ("feature1 >= 32'd5", "feature0 >= 32'd5"),
+        ("feature1 >= 32'd5", "feature1 > 32'd5"),
+        ("> 32'd200", "> 32'd201"),
+        ("? 32'd200", "? 32'd201"),
+        ("in_values[127:96]", "in_values[95:64]"),
+        ("clamped2[7:0]", "clamped1[7:0]"),
+    ],
+)
+def test_a_changed_input_stage_is_found(tmp_path: Path, old: str, new: str) -> None:
+    base = random_model((SPEC.n_bits, 4, 2), np.random.default_rng(1))
+    model = BinaryModel(SPEC, base.hidden, base.output, base.classes)
+    options = EXPORTER.parse_options({"input-stage": "features"})
+    EXPORTER.write(model, options, tmp_path)
+    assert said(tmp_path, model, options) == ""
+    file = tmp_path / "rtl" / "n3ic_features.v"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new, 1))
+    assert said(tmp_path, model, options)

@@ -1,0 +1,186 @@
+"""Networks read back from the artefacts of both P4 targets: every bit counts."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.p4 import EXPORTER as P4
+from n3ic.exporters.p4_netfpga import EXPORTER as NETFPGA
+from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.targets.base import Exporter
+from n3ic.targets.decoding import decoding_difference
+
+ARTEFACTS = [
+    (P4, "commands.txt"),
+    (P4, "p4runtime.json"),
+    (P4, "runtime.json"),
+    (NETFPGA, "n3ic.p4"),
+]
+
+
+def drawn(shape=(20, 5, 3), seed=3, density=None) -> BinaryModel:
+    return random_model(shape, np.random.default_rng(seed), density=density)
+
+
+def written(target: Exporter, model: BinaryModel, out: Path) -> Path:
+    out.mkdir(parents=True, exist_ok=True)
+    target.write(model, target.parse_options({}), out)
+    return out
+
+
+def complaint(target: Exporter, model: BinaryModel, out: Path) -> str:
+    """What decoding finds in an export directory; empty where it holds the model."""
+    try:
+        found = target.decode(out, model, target.parse_options({}))
+    except VerifyError as error:
+        return str(error)
+    return "; ".join(filter(None, (decoding_difference(model, each) for each in found)))
+
+
+@pytest.mark.parametrize("target", [P4, NETFPGA], ids=lambda t: t.name)
+@pytest.mark.parametrize(
+    ("shape", "density"),
+    [((20, 5, 3), None), ((20, 5, 3), 0.5), ((1, 2), None), ((256, 32, 16, 2), None)],
+)
+def test_what_is_written_is_read_back(target: Exporter, tmp_path: Path, shape, density) -> None:
+    for seed in range(3):
+        model = drawn(shape, seed, density)
+        out = written(target, model, tmp_path / str(seed))
+        found = target.decode(out, model, target.parse_options({}))
+        assert [each.artefact for each in found] == [n for t, n in ARTEFACTS if t is target]
+        assert complaint(target, model, out) == ""
+        assert all(each.weight_bits == sum(w.weights.size for w in model.layers) for each in found)
+
+
+@pytest.mark.parametrize(("target", "name"), ARTEFACTS, ids=lambda v: getattr(v, "name", v))
+@pytest.mark.parametrize("density", [None, 0.5])
+def test_a_change_of_any_bit_of_the_network_is_found(
+    target: Exporter, name: str, density: float | None, tmp_path: Path
+) -> None:
+    """Each weight, mask bit, threshold and bias changed in the model: the old artefact tells."""
+    model = drawn((9, 3, 2), density=density)
+    out = written(target, model, tmp_path)
+    parts = [model.hidden[0], model.output]
+    for index, layer in enumerate(parts):
+        for place in np.ndindex(layer.weights.shape):
+            if layer.mask is None or layer.mask[place]:
+                weights = layer.weights.copy()
+                weights[place] ^= True
+                assert f"layer {index}, neuron {place[0]}, input {place[1]}" in told(
+                    target, model, out, name, index, weights=weights
+                )
+            if layer.mask is not None:
+                mask = layer.mask.copy()
+                mask[place] ^= True
+                limits = {} if index else {"thresholds": np.minimum(1, mask.sum(axis=1))}
+                assert f"layer {index}, neuron {place[0]}, input {place[1]}" in told(
+                    target, model, out, name, index, mask=mask, **limits
+                )
+        for neuron in range(layer.n_outputs):
+            values = np.array(layer.bias if index else layer.thresholds)
+            values[neuron] += -1 if values[neuron] > 0 else 1
+            changed = {"bias" if index else "thresholds": values}
+            assert f"layer {index}, neuron {neuron}: " in told(
+                target, model, out, name, index, **changed
+            )
+
+
+def told(target: Exporter, model: BinaryModel, out: Path, name: str, index: int, **changed) -> str:
+    """What decoding an artefact says beside a model of which one layer was changed."""
+    layer = (model.hidden[0], model.output)[index]
+    given = {
+        "weights": layer.weights,
+        "mask": layer.mask,
+        ("bias" if index else "thresholds"): layer.bias if index else layer.thresholds,
+    } | changed
+    made = (OutputLayer if index else HiddenLayer)(**given)
+    hidden, output = ((model.hidden[0],), made) if index else ((made,), model.output)
+    other = BinaryModel(model.input, hidden, output, model.classes, model.name)
+    options = target.parse_options({})
+    found = {each.artefact: each for each in target.decode(out, model, options)}
+    return decoding_difference(other, found[name])
+
+
+@pytest.mark.parametrize(("target", "name"), ARTEFACTS, ids=lambda v: getattr(v, "name", v))
+def test_flipped_bits_of_the_file_are_found(target: Exporter, name: str, tmp_path: Path) -> None:
+    """In files of entries any bit, in the program those of the network's lines and masks."""
+    model = drawn((9, 3, 2))
+    out = written(target, model, tmp_path)
+    path = out / name
+    plain = path.read_bytes()
+    pattern = {
+        "commands.txt": rb".+",
+        "p4runtime.json": rb"[^ \n]+",
+        "runtime.json": rb"[^ \n]+",
+        "n3ic.p4": rb"user_metadata\.l\d_v\d = \(?~.+|const bit<\d+> L\d_MASK.+|score\d = \(\(.+"
+        rb"|\.model = 32w.+|(?<= - \dw)\d+(?=\) >>)",
+    }[name]
+    places = [i for found in re.finditer(pattern, plain) for i in range(*found.span())]
+    rng = np.random.default_rng(0)
+    missed = []
+    for place in rng.choice(places, min(400, len(places)), replace=False):
+        bit = 1 << int(rng.integers(7))
+        path.write_bytes(plain[:place] + bytes([plain[place] ^ bit]) + plain[place + 1 :])
+        if complaint(target, model, out) == "":
+            missed.append((int(place), bit, plain[max(0, place - 30) : place + 10]))
+    assert missed == []
+
+
+def test_the_order_of_the_entries_is_part_of_what_is_read(tmp_path: Path) -> None:
+    model = drawn()
+    out = written(P4, model, tmp_path)
+    commands = (out / "commands.txt").read_text().splitlines(keepends=True)
+    for order in (
+        commands[2:],  # the old model's number stays
+        commands[:-1],
+        [*commands[-2:], *commands[:-2]],
+        [*commands[:3], *commands[-2:], *commands[3:-2]],
+        [*commands[:4], commands[3], *commands[4:]],  # a table twice
+    ):
+        (out / "commands.txt").write_text("".join(order))
+        assert "commands.txt" in complaint(P4, model, out)
+    (out / "commands.txt").write_text("".join(commands))
+    requests = json.loads((out / "p4runtime.json").read_text())
+    together = [{**requests[0], "updates": [u for r in requests for u in r["updates"]]}]
+    (out / "p4runtime.json").write_text(json.dumps(together))
+    assert "need an order" in complaint(P4, model, out)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("commands.txt", ""),
+        ("commands.txt", "\x00"),
+        ("commands.txt", "table_add l0_n0_weights l0_n0_xnor 1 => 0x1\n"),
+        ("p4runtime.json", "[" * 100_000),
+        ("p4runtime.json", '{"updates": 5}'),
+        ("p4runtime.json", '[{"updates": [1, 2]}]'),
+        ("p4runtime.json", "5"),
+        ("runtime.json", "null"),
+        ("runtime.json", '{"table_entries": [[]]}'),
+        ("runtime.json", '{"table_entries": 1' + "0" * 5000 + "}"),
+        ("n3ic.p4", ""),
+    ],
+)
+def test_what_is_no_such_file_is_one_clear_error(name: str, text: str, tmp_path: Path) -> None:
+    model = drawn()
+    out = written(P4, model, tmp_path)
+    (out / name).write_text(text)
+    assert complaint(P4, model, out).startswith((name, "n3ic.p4", "p4runtime.json"))
+
+
+def test_a_constant_of_no_neuron_is_one_clear_error(tmp_path: Path) -> None:
+    model = drawn()
+    out = written(NETFPGA, model, tmp_path)
+    program = out / "n3ic.p4"
+    source = program.read_text()
+    line = next(each for each in source.splitlines() if "l0_v3 = ~" in each)
+    for other in (line.replace("l0_v3", "l9_v3"), f"{line}\n{line}", line.replace(".x ^", ".y ^")):
+        program.write_text(source.replace(line, other))
+        assert complaint(NETFPGA, model, out).startswith("n3ic.p4")

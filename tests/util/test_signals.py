@@ -1,0 +1,101 @@
+"""Signals that end a program: heard at once, or late where a library swallowed them."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from n3ic.util.files import new_directory, write_atomic
+from n3ic.util.signals import ENDING, check, ending_signals, held
+
+
+def swallow(number):
+    try:
+        os.kill(os.getpid(), number)
+        for _ in range(1000):
+            pass
+    except:  # noqa: E722 - as the libraries do that this is about
+        return True
+    return False
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_swallowed_signal_is_raised_again(number):
+    check()
+    with ending_signals() as ending:
+        check()
+        assert swallow(number)
+        assert ending.received == number
+        with pytest.raises(KeyboardInterrupt):
+            check()
+    check()
+    assert signal.getsignal(number) != ending
+
+
+def test_no_result_takes_its_place_after_a_swallowed_signal(tmp_path):
+    (tmp_path / "kept").write_text("before")
+    with ending_signals():
+        swallow(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            write_atomic(tmp_path / "kept", "after")
+    with ending_signals(), pytest.raises(KeyboardInterrupt), new_directory(tmp_path / "a" / "run"):
+        swallow(signal.SIGTERM)
+    assert [p.name for p in tmp_path.iterdir()] == ["kept"]
+    assert (tmp_path / "kept").read_text() == "before"
+
+
+def test_a_held_signal_comes_afterwards():
+    done = []
+    with ending_signals() as ending, pytest.raises(KeyboardInterrupt):
+        with held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append(True)
+        raise AssertionError("it did not come")
+    assert done == [True] and ending.received == signal.SIGTERM
+
+
+def test_what_is_ignored_stays_ignored_and_threads_leave_signals_alone():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ending_signals() as ending:
+            assert not swallow(signal.SIGHUP)
+            assert ending.received is None
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    seen = []
+
+    def elsewhere():
+        with ending_signals():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert seen == [signal.getsignal(signal.SIGTERM)]
+
+
+@pytest.mark.parametrize("made_of_it", ["pass", "raise ValueError('some library')"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_command_whose_library_swallows_a_signal_says_so(name, made_of_it):
+    program = f"""
+import os, signal, sys
+from n3ic.cli import main
+def command(*_, **__):
+    try:
+        os.kill(os.getpid(), signal.{name})
+        for _ in range(1000):
+            pass
+    except BaseException:
+        {made_of_it}
+signal.signal(signal.{name}, signal.default_int_handler)
+main.command_line = lambda words: command
+main.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    how = "interrupted" if name == "SIGINT" else f"ended by {name}"
+    assert done.stderr == f"n3ic: error: {how}; nothing was left half-written\n"
+    assert done.returncode == 128 + getattr(signal, name)
