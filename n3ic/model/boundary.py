@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3ic.model.bits import Bits, Words, pack
+from n3ic.model.inputs import UINT32_MAX, InputSpec
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
 
@@ -26,6 +28,31 @@ def verification_vectors(model: BinaryModel, count: int, seed: int = 0) -> Words
     uniform = rng.random((extra, 1)) < 0.5
     random = rng.random((extra, n)) < np.where(uniform, 0.5, density)
     return pack(np.concatenate([boundary, random]))
+
+
+def boundary_features(spec: InputSpec, seed: int = 0) -> dict[str, NDArray[np.int64]]:
+    """Integer features on the edges of an input stage.
+
+    Each feature takes, in some row, every cut, one below and one above it, the clamp and its
+    neighbours, every power of two that its raw bits hold and one below it, 0 and 2^32 - 1. The
+    other features of the row are at edges of their own.
+
+    Returns:
+        int64 array of shape ``(rows,)`` per feature, all of one length.
+    """
+    edges: dict[str, set[int]] = {name: {0, 1, UINT32_MAX} for name in spec.features}
+    for field in spec.fields:
+        points = [*field.cuts, field.clamp]
+        if field.kind == "binary":
+            points += [1 << bit for bit in range(field.width)]
+        for point in points:
+            edges[field.feature] |= {point - 1, point, min(point + 1, UINT32_MAX)}
+    rng = np.random.default_rng(seed)
+    rows = max(len(values) for values in edges.values())
+    return {
+        name: np.resize(rng.permutation(np.array(sorted(values), dtype=np.int64)), rows)
+        for name, values in edges.items()
+    }
 
 
 def boundary_vectors(model: BinaryModel, rng: np.random.Generator) -> Bits:

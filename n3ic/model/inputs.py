@@ -223,10 +223,21 @@ class InputSpec:
         Raises:
             IndexError: there is no such bit.
         """
+        index = self._field_of(bit)
+        return f"bit {bit}: {self.fields[index].explain(bit - self.offsets[index])}"
+
+    def feature_of(self, bit: int) -> str:
+        """The feature that input bit ``bit`` is about.
+
+        Raises:
+            IndexError: there is no such bit.
+        """
+        return self.fields[self._field_of(bit)].feature
+
+    def _field_of(self, bit: int) -> int:
         if not 0 <= bit < self.n_bits:
             raise IndexError(f"bit {bit} is not in 0..{self.n_bits - 1}")
-        index = int(np.searchsorted(self.offsets, bit, side="right")) - 1
-        return f"bit {bit}: {self.fields[index].explain(bit - self.offsets[index])}"
+        return int(np.searchsorted(self.offsets, bit, side="right")) - 1
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

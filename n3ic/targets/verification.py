@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from n3ic.errors import MissingDependencyError, N3icError, N3icWarning, VerifyError
-from n3ic.model.bits import Words
-from n3ic.model.boundary import verification_vectors
+from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import Simplified
@@ -37,13 +36,16 @@ class Verification:
         executor: what ran the artefacts; empty where nothing could run them.
         vectors: how many boundary and random vectors ran.
         rows: how many rows of a table ran besides.
-        encoded: how many rows went through the target's own input stage.
+        encoded: how many of the table's rows went through the target's own input stage.
         failures: what is wrong, in words; empty where everything is equal.
         missing: the tool that is missing, in words; the artefacts were not run.
         figures: figures of speed that the run gave.
         decoded: artefacts whose weights, thresholds and cuts were read back and compared.
         files: number of files that are what n3ic writes, byte for byte; 0 where this was not
             compared.
+        edges: how many rows of features at the edges of the input stage (each cut, one below and
+            one above it, the clamps, 0, the largest value) went through it; 0 where the target
+            has none.
         note: what a reader should know besides; empty where there is nothing.
     """
 
@@ -57,6 +59,7 @@ class Verification:
     figures: tuple[Figure, ...] = ()
     decoded: tuple[str, ...] = ()
     files: int = 0
+    edges: int = 0
     note: str = ""
 
     @property
@@ -70,7 +73,7 @@ class Verification:
         if self.missing:
             return f"{self.target}: not run: {self.missing}"
         rows = f" and {self.rows:,} rows" if self.rows else ""
-        stage = ", input stage included" if self.encoded else ""
+        stage = f", input stage included ({self.edges:,} rows of edges)" if self.edges else ""
         note = f"; {self.note}" if self.note else ""
         return (
             f"{self.target}: equal scores on {self.vectors:,} vectors{rows}{stage} "
@@ -176,22 +179,22 @@ def verify_artefacts(
     source, model = network.source, network.model
     words = verification_vectors(source, vectors, seed)
     generated = len(words)
-    encoded = 0
+    features = boundary_features(source.input, seed)
+    edges = len(next(iter(features.values())))
     real = 0
     if rows is not None:
         wanted = {name: np.asarray(rows[name]) for name in source.input.features if name in rows}
         reference = source.encode(wanted)
         real = len(reference)
         words = np.concatenate([words, reference])
+        features = {name: np.concatenate([features[name], wanted[name]]) for name in features}
     inputs = network.inputs(words)
     failures: list[str] = []
     try:
         decoded, failures = _decode(directory, tool, model, options)
-        if rows is not None:
-            expected = network.inputs(reference)
-            failure, encoded = _check_encoding(tool, directory, model, options, wanted, expected)
-            if failure:
-                failures.append(failure)
+        failure, has_stage = _check_encoding(tool, directory, network, options, features)
+        if failure:
+            failures.append(failure)
         outcome = tool.run(directory, model, options, inputs)
     except VerifyError as error:
         return Verification(tool.name, "", 0, failures=(*failures, str(error)))
@@ -208,10 +211,11 @@ def verify_artefacts(
         outcome.executor,
         generated,
         real,
-        encoded,
+        real if has_stage else 0,
         tuple(failures),
         figures=outcome.figures,
         decoded=decoded,
+        edges=edges if has_stage else 0,
     )
 
 
@@ -239,21 +243,28 @@ def _decode(
 def _check_encoding(
     tool: Exporter,
     path: Path,
-    model: BinaryModel,
+    network: Simplified,
     options: Options,
-    rows: Mapping[str, Any],
-    reference: Words,
-) -> tuple[str, int]:
-    got = tool.encode(path, model, options, rows)
+    features: Mapping[str, Any],
+) -> tuple[str, bool]:
+    """Where the target's input stage gives other bits, in words, and whether it has one."""
+    model = network.model
+    got = tool.encode(path, model, options, features)
     if got is None:
-        return "", 0
+        return "", False
+    reference = network.inputs(network.source.encode(features))
+    if got.shape != reference.shape:
+        return f"input stage: shape {reference.shape} expected, got {got.shape}", True
     wrong = np.argwhere(got != reference)
     if not len(wrong):
-        return "", len(reference)
+        return "", True
     row, word = (int(i) for i in wrong[0])
     flipped = int(got[row, word]) ^ int(reference[row, word])
     bit = 32 * word + (flipped & -flipped).bit_length() - 1
+    if bit >= model.input.n_bits:
+        return f"input stage: row {row}, pad bit {bit} is not 0", True
+    feature = model.input.feature_of(bit)
     return (
-        f"input stage: row {row}, {model.input.explain(bit)}: "
+        f"input stage: {feature} = {int(features[feature][row])}, {model.input.explain(bit)}: "
         f"expected {(int(reference[row, word]) >> (bit % 32)) & 1}"
-    ), len(reference)
+    ), True

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from n3ic import plugins
 from n3ic.errors import N3icWarning
+from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import simplify
@@ -105,8 +106,6 @@ def test_what_makes_no_difference_is_left_out(target, tmp_path):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_features_that_nothing_reads_are_not_asked_for(target, tmp_path):
-    from n3ic.model.inputs import Field, InputSpec
-
     rng = np.random.default_rng(8)
     spec = InputSpec(
         (
@@ -153,8 +152,6 @@ def test_the_same_model_gives_the_same_bytes(target, tmp_path):
 @pytest.mark.parametrize("target", TARGETS)
 def test_hostile_names_stay_names(target, tmp_path):
     """Names of features and classes never leave their place in code or paths."""
-    from n3ic.model.inputs import Field, InputSpec
-
     base = random_model((40, 6, 2), np.random.default_rng(0), extremes=False)
     names = ['*/ system("x"); /*', "../../x\n#include </etc/passwd>", "int"]
     spec = InputSpec(
@@ -242,3 +239,39 @@ def test_every_file_is_compared_and_no_other_is_run(target, tmp_path, monkeypatc
         (path / name).unlink()
     failures = outcome()
     assert [n for n in names if f"{n} is missing" not in failures] == []
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "name", "old", "new"),
+    [
+        ("host", {}, "bnn.c", "n += value >= cuts[k];", "n += value > cuts[k];"),
+        ("nfp", {}, "n3ic_input.h", "if (value >= n3ic_words", "if (value > n3ic_words"),
+        ("netfpga", {"input-stage": "features"}, "rtl/n3ic_features.v", " >= ", " > "),
+        ("onnx", {"input": "features"}, "model.onnx", "GreaterOrEqual", "Greater"),
+    ],
+)
+def test_input_stages_are_verified_without_a_table(target, options, name, old, new, tmp_path):
+    """A comparison that is wrong where a value equals its cut, and nowhere else."""
+    model = random_model((40, 6, 2), np.random.default_rng(0), extremes=False)
+    spec = InputSpec(
+        (Field.thermometer("a", range(10**6, 36 * 10**6, 10**6)), Field.binary("b", 5))
+    )
+    model = BinaryModel(spec, model.hidden, model.output, model.classes)
+    path = export(model, target, tmp_path / "out", options=options, verify=False).path
+    result = verify_directory(path, vectors=50)
+    if result.missing:
+        pytest.skip(result.missing)
+    assert result.ok and result.edges > 100, str(result)
+    if name.endswith(".onnx"):
+        onnx = pytest.importorskip("onnx")
+        graph = onnx.load(path / name)
+        for node in graph.graph.node:
+            node.op_type = new if node.op_type == old else node.op_type
+        onnx.save(graph, path / name)
+    else:
+        text = (path / name).read_text()
+        assert old in text
+        (path / name).write_text(text.replace(old, new))
+    with pytest.warns(N3icWarning, match="your rights"):
+        result = verify_directory(path, vectors=50, run_changed=True)
+    assert re.search(r"input stage: a = \d+000000, |bnn_encode: kernel", str(result)), str(result)
