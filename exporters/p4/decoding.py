@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.shared.decoding import Place, check_identity, decoded_layers
+from n3ic.exporters.p4.shared.decoding import Place, decoded_layers, held_digest
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import Decoded
 
@@ -169,8 +169,6 @@ def decode_entries(artefact: str, held: Sequence[HeldEntry], model: BinaryModel)
         (table, f"set_{table}_{signature}") for table in _READINGS
     ] or any(len(e.data) != 1 for e in name):
         raise VerifyError(f"{artefact}: does not end with the model's number for {signature}")
-    for entry in name:
-        check_identity(artefact, entry.data[0], model)
     values: dict[Place, int] = {}
     for entry in weights:
         found = _TABLE.fullmatch(entry.table)
@@ -186,7 +184,8 @@ def decode_entries(artefact: str, held: Sequence[HeldEntry], model: BinaryModel)
             if (kind, layer, neuron) in values:
                 raise VerifyError(f"{artefact}: {entry.table} is set twice")
             values[kind, layer, neuron] = value
-    return Decoded(artefact, decoded_layers(artefact, values, model))
+    digest = held_digest([entry.data[0] for entry in name], model)
+    return Decoded(artefact, decoded_layers(artefact, values, model), digest=digest)
 
 
 def _json(text: str, name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.shared.decoding import Place, check_identity, decoded_layers
+from n3ic.exporters.p4.shared.decoding import Place, decoded_layers, held_digest
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import Decoded
 
@@ -64,6 +64,5 @@ def decode_program(source: str, model: BinaryModel) -> Decoded:
     said = _MODEL.findall(source)
     if len(said) != 2:
         raise VerifyError(f"{name}: the model's number is written {len(said)} times, not twice")
-    for number in said:
-        check_identity(name, int(number, 16), model)
-    return Decoded(name, decoded_layers(name, values, model))
+    digest = held_digest([int(number, 16) for number in said], model)
+    return Decoded(name, decoded_layers(name, values, model), digest=digest)
