@@ -67,6 +67,7 @@ def main() -> None:
     with ending_signals() as ending:
         try:
             code = command_line(sys.argv[1:])(standalone_mode=False)
+            sys.stdout.flush()  # a full disk shows here, not while Python ends
         except BaseException as error:  # noqa: BLE001 - what is not known is raised again
             # once a signal came, the error is what some library made of it
             code = None if ending.received else _failed(error)
@@ -102,8 +103,12 @@ def _failed(error: BaseException) -> int:
         return MissingDependencyError.exit_code
     if isinstance(error, BrokenPipeError):
         # the reader of our output went away: as other Unix tools do, end quietly
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 128 + 13
+    if isinstance(error, OSError):  # a full disk, a folder without rights
+        fail(f"{error.filename or 'output'}: {error.strerror or error}")
+        _drop_output()
+        return N3icError.exit_code
     if isinstance(error, typer.TyperException):
         message = error.format_message()
         if message:  # without a command, the help has been printed and there is none
@@ -112,6 +117,11 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return _stopped(signal.SIGINT)
     raise error
+
+
+def _drop_output() -> None:
+    """Let what is still to be written to a broken output go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_warning(

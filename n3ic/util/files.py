@@ -52,15 +52,17 @@ def new_file(path: str | Path) -> Iterator[IO[bytes]]:
     target = Path(path)
     temporary: Path | None = None
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=target.parent, prefix=f".{target.name}.", delete=False
-        ) as stream:
+        with held():
+            stream = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed below
+                dir=target.parent, prefix=f".{target.name}.", delete=False
+            )
             temporary = Path(stream.name)
+        with stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.chmod(0o666 & ~_umask())
         check()
+        temporary.chmod(0o666 & ~_umask())
         temporary.replace(target)
     except OSError as error:
         raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
@@ -102,17 +104,16 @@ def new_directory(
         with _reserved(temporary):
             yield temporary
             check()
-            with _alone(target.parent):
+            with _alone(target.parent), held():
                 _check_free(target, replace, written)  # what came meanwhile stays
                 temporary.chmod(0o777 & ~_umask())
                 _put(temporary, target)
     except OSError as error:
         raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
-        with held():
-            for parent in absent:
-                with suppress(OSError):
-                    parent.rmdir()  # one that was made above and holds nothing
+        for parent in absent:
+            with held(), suppress(OSError):
+                parent.rmdir()  # one that was made above and holds nothing
 
 
 def being_written(path: str | Path) -> bool:
@@ -179,25 +180,27 @@ def _reserved(temporary: Path) -> Iterator[None]:
 
     The lock on it goes with the process, however that ends, and with its children.
     """
-    with held(), _alone(temporary.parent):
-        _sweep(temporary.parent)
-        try:
-            temporary.mkdir(mode=0o700)
-        except FileExistsError as error:
-            target = temporary.with_name(_target_of(temporary))
-            raise UsageError(
-                f"{target} is being written by another n3ic (in {temporary})"
-            ) from error
-        handle = os.open(temporary, os.O_RDONLY)
-        with suppress(OSError):  # a file system without locks: the name alone must do
-            _lock(handle)
+    handle: int | None = None
     try:
+        with _alone(temporary.parent), held():
+            _sweep(temporary.parent)
+            try:
+                temporary.mkdir(mode=0o700)
+            except FileExistsError as error:
+                target = temporary.with_name(_target_of(temporary))
+                raise UsageError(
+                    f"{target} is being written by another n3ic (in {temporary})"
+                ) from error
+            handle = os.open(temporary, os.O_RDONLY)
+            with suppress(OSError):  # a file system without locks: the name alone must do
+                _lock(handle)
         yield
     finally:
         with held():
-            if temporary.exists() and os.path.samestat(os.fstat(handle), temporary.stat()):
-                shutil.rmtree(temporary, ignore_errors=True)
-            os.close(handle)
+            if handle is not None:
+                if temporary.exists() and os.path.samestat(os.fstat(handle), temporary.stat()):
+                    shutil.rmtree(temporary, ignore_errors=True)
+                os.close(handle)
 
 
 def _sweep(folder: Path) -> None:
