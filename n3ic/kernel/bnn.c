@@ -557,10 +557,10 @@ TARGET_AVX512 static void infer_avx512(const struct bnn *net, const uint32_t *wo
                                        const struct sink *out) {
     switch (out->hidden ? 0 : net->small) {
 #define SMALL(N)                                                                                   \
-    case (N)*2 + 1:                                                                                \
+    case (N) * 2 + 1:                                                                              \
         small_avx512(net, words, rows, out, N, 1);                                                 \
         break;                                                                                     \
-    case (N)*2 + 2:                                                                                \
+    case (N) * 2 + 2:                                                                              \
         small_avx512(net, words, rows, out, N, 2);                                                 \
         break
         SMALL(1);
@@ -732,6 +732,10 @@ const char *bnn_feature_name(const struct bnn *net, uint32_t index) {
 
 const char *bnn_model(const struct bnn *net) {
     return net->model;
+}
+
+double bnn_scale(const struct bnn *net, uint32_t feature) {
+    return net->scales[feature];
 }
 
 uint32_t bnn_integer(const struct bnn *net, uint32_t feature, double value) {

@@ -63,6 +63,9 @@ const char *bnn_feature_name(const struct bnn *net, uint32_t index);
 /* SHA-256 of the model file that the weights come from, 64 hexadecimal digits. */
 const char *bnn_model(const struct bnn *net);
 
+/* Integer units in one source unit of a feature: 1e6 for seconds that are kept as microseconds. */
+double bnn_scale(const struct bnn *net, uint32_t feature);
+
 /*
  * Integer of a finite value in the source unit of a feature, as the data set has it: times the
  * feature's scale, rounded to the nearest and to the even one on a half; below 0 it is 0, above

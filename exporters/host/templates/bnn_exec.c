@@ -20,7 +20,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define UNITS_LINE "# n3ic-units:"
+#define UNITS_KEY "n3ic-units:"
+#define BLANKS " \t"
+#define NIC_LIMIT 4294967296.0             /* 2^32 */
+#define SOURCE_LIMIT 9223372036854775808.0 /* 2^63, as in n3ic predict */
 
 #define MAX_LINE ((size_t)1 << 20)
 #define MAX_COLUMNS 65536u
@@ -31,7 +34,7 @@ enum form { FORM_CSV, FORM_FEATURES, FORM_PACKED };
 enum units { UNITS_UNKNOWN, UNITS_NIC, UNITS_SOURCE };
 
 /* The units by name, as the table and the command line write them. */
-static const char *const units_name[] = {"?", "nic", "source"};
+static const char *const units_name[] = {"nic or source", "nic", "source"};
 
 static const char *program = "bnn-exec";
 
@@ -51,7 +54,7 @@ static const char usage[] =
     "  -h         this text\n"
     "\n"
     "Without -f or -p the records are CSV with a header that names the features. A line before\n"
-    "the header, " UNITS_LINE " nic or source, tells the units in place of -u.\n";
+    "the header, # " UNITS_KEY " nic or source, tells the units in place of -u.\n";
 
 /* --- errors ---------------------------------------------------------------------------- */
 
@@ -195,7 +198,7 @@ static const char *parse_number(const char *text, uint32_t *value) {
 
 /* What is wrong with a decimal number, or NULL. */
 static const char *parse_decimal(const char *text, double *value) {
-    text += strspn(text, " \t");
+    text += strspn(text, BLANKS);
     if (!*text) {
         return "a number is missing";
     }
@@ -203,21 +206,38 @@ static const char *parse_decimal(const char *text, double *value) {
     const size_t length = strspn(text, "0123456789+-.eE");
     char *end = NULL;
     *value = strtod(text, &end);
-    if (end != text + length || !length || text[length + strspn(text + length, " \t")]) {
+    if (end != text + length || !length || text[length + strspn(text + length, BLANKS)]) {
         return "not a number";
     }
     return *value >= -DBL_MAX && *value <= DBL_MAX ? NULL : "not a finite number";
 }
 
-/* The units of that name, which ends at a blank, a comma or the text's end. */
-static enum units parse_units(const char *text) {
-    const size_t length = strcspn(text, " \t,");
-    for (int u = UNITS_NIC; u <= UNITS_SOURCE; u++) {
-        if (strlen(units_name[u]) == length && strncmp(text, units_name[u], length) == 0) {
-            return (enum units)u;
-        }
+/* What is wrong with a number that must be an integer, such as 7, 7.0 or 7e0; or NULL. */
+static const char *parse_whole(const char *text, double limit, uint32_t *value) {
+    double decimal = 0;
+    if (!parse_number(text, value)) {
+        return NULL;
     }
-    return UNITS_UNKNOWN;
+    const char *wrong = parse_decimal(text, &decimal);
+    if (wrong) {
+        return wrong;
+    }
+    if (decimal < 0) {
+        return "negative number";
+    }
+    if (decimal >= limit) {
+        return limit > NIC_LIMIT ? "2^63 or more" : "larger than 4294967295";
+    }
+    const uint64_t whole = (uint64_t)decimal;
+    *value = whole < UINT32_MAX ? (uint32_t)whole : UINT32_MAX;
+    return (double)whole < decimal ? "not an integer" : NULL;
+}
+
+static enum units parse_units(const char *text) {
+    if (strcmp(text, "nic") == 0) {
+        return UNITS_NIC;
+    }
+    return strcmp(text, "source") == 0 ? UNITS_SOURCE : UNITS_UNKNOWN;
 }
 
 /* Which feature each column holds; UINT32_MAX for none. */
@@ -238,8 +258,41 @@ static void fail_empty(const struct input *in) {
     exit(EXIT_INPUT);
 }
 
-/* The header's line; *units becomes what the line above it says, which may not contradict. */
-static char *read_units(struct input *in, enum units *units) {
+/* What a line says of the units, without blanks at its end; NULL where it is no such line. */
+static char *said_units(char *line) {
+    if (*line != '#') {
+        return NULL;
+    }
+    line += 1 + strspn(line + 1, BLANKS);
+    if (strncmp(line, UNITS_KEY, strlen(UNITS_KEY)) != 0) {
+        return NULL;
+    }
+    line += strlen(UNITS_KEY);
+    line += strspn(line, BLANKS);
+    for (char *end = line + strlen(line); end > line && strchr(BLANKS, end[-1]);) {
+        *--end = '\0';
+    }
+    return line;
+}
+
+static int is_scaled(const struct bnn *net, uint32_t feature) {
+    return bnn_scale(net, feature) < 1 || bnn_scale(net, feature) > 1;
+}
+
+static int has_scales(const struct bnn *net) {
+    for (uint32_t i = 0; i < bnn_features(net); i++) {
+        if (is_scaled(net, i)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/*
+ * The header's line; *units becomes what the line above it says, which may not contradict.
+ * Where no feature has a scale, both units are the same.
+ */
+static char *read_units(struct input *in, const struct bnn *net, enum units *units) {
     size_t length = 0;
     char *line = next_line(in, &length);
     if (!line) {
@@ -248,7 +301,11 @@ static char *read_units(struct input *in, enum units *units) {
     if (strncmp(line, "\xef\xbb\xbf", 3) == 0) {
         line += 3;
     }
-    if (strncmp(line, UNITS_LINE, strlen(UNITS_LINE)) != 0) {
+    const char *said = said_units(line);
+    if (!said) {
+        if (*units == UNITS_UNKNOWN && !has_scales(net)) {
+            *units = UNITS_SOURCE;
+        }
         if (*units == UNITS_UNKNOWN) {
             fprintf(stderr,
                     "%s: %s: the units of this table are not known: run with --units nic (the "
@@ -258,12 +315,10 @@ static char *read_units(struct input *in, enum units *units) {
         }
         return line;
     }
-    const char *said = line + strlen(UNITS_LINE);
-    const enum units found = parse_units(said + strspn(said, " \t"));
+    const enum units found = parse_units(said);
     if (found == UNITS_UNKNOWN || (*units != UNITS_UNKNOWN && *units != found)) {
         fprintf(stderr, "%s: %s: line 1 says %s, %s is expected\n", program, in->name,
-                found == UNITS_UNKNOWN ? "other units" : units_name[found],
-                *units == UNITS_UNKNOWN ? "nic or source" : units_name[*units]);
+                found == UNITS_UNKNOWN ? "other units" : units_name[found], units_name[*units]);
         exit(EXIT_INPUT);
     }
     *units = found;
@@ -276,7 +331,7 @@ static char *read_units(struct input *in, enum units *units) {
 
 static void read_header(struct input *in, const struct bnn *net, struct columns *columns,
                         enum units *units) {
-    char *at = read_units(in, units);
+    char *at = read_units(in, net, units);
     const uint32_t n_features = bnn_features(net);
     uint8_t *seen = allocate(n_features, 1);
     uint32_t capacity = 0;
@@ -322,7 +377,10 @@ static const char *parse_cell(const struct bnn *net, uint32_t feature, enum unit
                               const char *cell, uint32_t *value) {
     double decimal = 0;
     if (units == UNITS_NIC) {
-        return parse_number(cell, value);
+        return parse_whole(cell, NIC_LIMIT, value);
+    }
+    if (!is_scaled(net, feature)) {
+        return parse_whole(cell, SOURCE_LIMIT, value);
     }
     const char *wrong = parse_decimal(cell, &decimal);
     *value = wrong ? 0 : bnn_integer(net, feature, decimal);
