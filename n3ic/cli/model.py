@@ -5,18 +5,37 @@ from __future__ import annotations
 import csv
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from n3ic.cli.console import note, print_json, say, table, working
 from n3ic.errors import N3icError, UsageError
+from n3ic.util.files import free_path
+
+if TYPE_CHECKING:
+    from n3ic.data.flows import Columns
+    from n3ic.model.network import BinaryModel
 from n3ic.util.markdown import percent
+
+ModelOption = Annotated[
+    Path | None, typer.Option(help="Model file or run; the newest run without it.")
+]
+TaskOption = Annotated[str, typer.Option(help="Which network of a run of several.")]
+DatasetOption = Annotated[
+    str | None, typer.Option(help="Data set whose layout the table has; the model's own.")
+]
+UnitsOption = Annotated[
+    Literal["nic", "source"] | None,
+    typer.Option(help="Units of a table that does not say them: a NIC's integers, or the files'."),
+]
+ReplaceFlag = Annotated[bool, typer.Option("--replace", help="Replace an existing file.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command("inspect")(inspect)
+    app.command("features")(features)
     app.command("predict")(predict)
     app.command("evaluate")(evaluate)
     app.command("replay")(replay)
@@ -118,6 +137,47 @@ def _summary(model: object, where: str) -> None:
     for key, value in sorted(model.provenance.items()):
         say(f"{key}: {value}")
     say(f"sha256: {model.digest}")
+
+
+def features(
+    source: Annotated[
+        str, typer.Argument(metavar="FLOWS", help="CSV or Parquet; - for standard input.")
+    ],
+    model: ModelOption = None,
+    out: Annotated[
+        str, typer.Option(help="CSV or .parquet to write; - for standard output.")
+    ] = "-",
+    bits: Annotated[bool, typer.Option("--bits", help="Write the input bits, too.")] = False,
+    task: TaskOption = "",
+    dataset: DatasetOption = None,
+    units: UnitsOption = None,
+    replace: ReplaceFlag = False,
+) -> None:
+    """Compute the integers that a card computes of flows, and the input bits."""
+    from n3ic.data.flows import stream_features, write_features
+
+    if out != "-":
+        free_path(out, replace)
+    network = _network(model, task)
+    chunks = stream_features(source, network, dataset, units)
+    rows = write_features(out, (_with_bits(network, c) if bits else c for c in chunks))
+    note(f"{rows:,} rows" + ("" if out == "-" else f" written to {out}"))
+
+
+def _with_bits(network: BinaryModel, columns: Columns) -> Columns:
+    found = network.input.encode(columns)
+    return {**columns, **{f"bit_{i}": found[:, i].astype("uint8") for i in range(found.shape[1])}}
+
+
+def _network(model: Path | None, task: str) -> BinaryModel:
+    """The network that a command names; the newest run's where it names none."""
+    import n3ic
+    from n3ic.runs.folder import newest_run
+
+    if model is None:
+        model = newest_run()
+        note(f"model: {model}")
+    return n3ic.load(model, task)
 
 
 def predict(
@@ -260,7 +320,6 @@ def replay(
     from n3ic.model.network import BinaryModel
     from n3ic.runs.folder import load_metrics, models_of, newest_run
     from n3ic.usecases.base import use_case
-    from n3ic.util.files import free_path
 
     free_path(out, replace)
     if model is None:

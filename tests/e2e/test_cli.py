@@ -299,6 +299,27 @@ def test_what_may_be_typed_is_listed(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_features_are_the_integers_of_the_card_and_predict_reads_them(place, flows, tmp_path):
+    words = ["features", "--model", place / "runs" / "anomaly", flows]
+    n3ic(*words, "--bits", "--out", "f.csv", cwd=tmp_path)
+    lines = (tmp_path / "f.csv").read_text().splitlines()
+    assert lines[0] == "# n3ic-units: nic"
+    model = BinaryModel.load(place / "runs" / "anomaly" / "model.n3ic")
+    names = list(model.input.features)
+    assert lines[1].split(",") == [*names, *(f"bit_{i}" for i in range(model.input.n_bits))]
+    table = np.array([line.split(",") for line in lines[2:]], dtype=np.int64)
+    columns = dict(zip(names, table.T, strict=False))
+    assert np.array_equal(model.input.encode(columns), table[:, len(names) :])
+    predict = ["predict", "--model", place / "runs" / "anomaly"]
+    assert (
+        n3ic(*predict, "f.csv", cwd=tmp_path).stdout == n3ic(*predict, flows, cwd=tmp_path).stdout
+    )
+    piped = n3ic(*words[:-1], "-", cwd=tmp_path, input=flows.read_text())
+    assert piped.stdout.splitlines()[1] == ",".join(names)
+    refused = n3ic(*words, "--out", "f.csv", cwd=tmp_path, expect=2)
+    assert "f.csv exists" in refused.stderr
+
+
 def test_evaluate_gives_the_figures_of_the_network(place, flows):
     from n3ic import plugins
 
