@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from n3ic.errors import MissingDependencyError, N3icError
-from n3ic.util.signals import held
+from n3ic.util.signals import check, held
 
 T = TypeVar("T")
 Call = tuple[Any, ...]
@@ -48,7 +48,9 @@ def each(
         ensure_running()  # joblib would start it later, and that lets the signals through again
         with held():  # workers inherit that: this process alone is to end them
             results = parallel(delayed(_numbered)(i, function, c) for i, c in enumerate(calls))
-        yield from results
+        for found in results:
+            check()
+            yield found
 
 
 def _numbered(number: int, function: Callable[..., T], arguments: Call) -> tuple[int, T]:

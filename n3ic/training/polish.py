@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import ModelError
 from n3ic.model.bits import Words, unpack
-from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.layers import Connections
 from n3ic.model.network import BinaryModel
 from n3ic.util.signals import check
 
@@ -80,7 +80,10 @@ def polish(
     rng = np.random.default_rng(seed)
     model.scores(words[:1])  # checks shape, type and padding
     x = np.where(unpack(words, model.input.n_bits), np.float32(1), np.float32(-1))
-    layers = [_open(layer) for layer in model.layers]
+    layers = [
+        *(_open(layer, layer.thresholds) for layer in model.hidden),
+        _open(model.output, model.output.bias),
+    ]
     for _ in range(rounds):
         check()
         search = _Search(layers, x, label, min_gain, max_moves)
@@ -89,12 +92,10 @@ def polish(
     return _close(model, layers)
 
 
-def _open(layer: HiddenLayer | OutputLayer | object) -> _Layer:
-    assert isinstance(layer, HiddenLayer | OutputLayer)  # noqa: S101 - BinaryModel has no others
+def _open(layer: Connections, offsets: NDArray[np.int32]) -> _Layer:
     weights = np.where(layer.weights, np.float32(1), np.float32(-1))
     if layer.mask is not None:
         weights = weights * layer.mask
-    offsets = layer.thresholds if isinstance(layer, HiddenLayer) else layer.bias
     return _Layer(weights.astype(np.float32), offsets.copy(), layer.fan_in)
 
 

@@ -79,7 +79,10 @@ def _moves(model: BinaryModel, depth: int, j: int) -> list[BinaryModel]:
 def test_a_neurons_move_is_the_best_of_all_of_them(seed: int, density: float | None) -> None:
     model, words, label = _case(seed, (11, 6, 4, 2 + seed % 2), density)
     depth, j = seed % 2, seed % 4
-    layers = [_open(layer) for layer in model.layers]
+    layers = [
+        *(_open(layer, layer.thresholds) for layer in model.hidden),
+        _open(model.output, model.output.bias),
+    ]
     x = np.where(unpack(words, 11), np.float32(1), np.float32(-1))
     search = _Search(layers, x, label, 0.01, 1)
     t = search.temperature
