@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from n3ic.kernel import build
+from n3ic.kernel.library import Library
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,3 +38,11 @@ def compiler() -> build.CCompiler:
 def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds that are not optimised, for tests that are not of the kernels themselves."""
     monkeypatch.setattr(build, "FLAGS", ("-std=c11", "-O0", "-fPIC", "-shared"))
+
+
+@pytest.fixture(scope="session")
+def library(compiler: build.CCompiler, tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """The kernel without weights."""
+    out = tmp_path_factory.mktemp("kernel") / "bnn.so"
+    build.compile_shared(compiler, build.SOURCE, out)
+    return Library.open(out)

@@ -1,16 +1,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from n3ic.kernel import build
-from n3ic.kernel.library import Library
-
-# The helper module beside the tests; importlib mode leaves their folder off the path.
-sys.path.insert(0, str(Path(__file__).parent))
 
 SANITIZE = (
     "-std=c11",
@@ -25,17 +20,9 @@ SANITIZE = (
 
 
 @pytest.fixture(scope="session")
-def library(compiler: build.CCompiler, tmp_path_factory: pytest.TempPathFactory) -> Library:
-    """The kernel without weights."""
-    out = tmp_path_factory.mktemp("kernel") / "bnn.so"
-    build.compile_shared(compiler, build.SOURCE, out)
-    return Library.open(out)
-
-
-@pytest.fixture(scope="session")
 def export_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artefacts of a small network with both kinds of fields and awkward names."""
-    from host_models import small_model
+    from kernel_models import small_model
 
     from n3ic.exporters.host import EXPORTER
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from host_models import reseal, small_model
+from kernel_models import reseal, small_model
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.host import EXPORTER

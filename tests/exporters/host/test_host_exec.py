@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from host_models import CLASSES, small_model
+from kernel_models import CLASSES, put_word, small_model
 
 from n3ic.data.delimited import Units
 from n3ic.data.flows import read_features, write_features
@@ -382,3 +382,29 @@ def test_weights_for_the_nfp_are_refused(bnn_exec: Path, tmp_path: Path) -> None
     code, _, err = run(bnn_exec, "-w", tmp_path / "weights.bin", "-l")
     assert code == 1
     assert "weights for the NFP; the host reads those of n3ic export --target host" in err
+
+
+def test_fuzzed_blobs_under_the_sanitizers(bnn_exec: Path, tmp_path: Path) -> None:
+    weights = blob.dump(MODEL)
+    rng = np.random.default_rng(0)
+    path = tmp_path / "w.bin"
+    seen = set()
+    for _ in range(60):
+        data = weights
+        for _ in range(int(rng.integers(1, 4))):
+            value = rng.choice([0, 1, 2, 31, 70, 2**16, 2**31, 2**32 - 1, rng.integers(2**32)])
+            data = put_word(data, int(rng.integers(len(weights) // 4 - 1)), int(value))
+        if rng.random() < 0.3:
+            data = data[: int(rng.integers(len(data)))]
+        path.write_bytes(data)
+        done = subprocess.run(
+            [bnn_exec, "-p", "-w", path],
+            input=bytes(4 * 64),
+            capture_output=True,
+            timeout=60,
+        )
+        assert done.returncode in (0, 1), done.stderr.decode()
+        assert b"Sanitizer" not in done.stderr
+        assert b"runtime error" not in done.stderr
+        seen.add(done.returncode)
+    assert 1 in seen

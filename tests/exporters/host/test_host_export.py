@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from host_models import flip, limits_at, put_word, small_model, weights_at, word
+from kernel_models import flip, limits_at, put_word, small_model, weights_at, word
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.host import EXPORTER

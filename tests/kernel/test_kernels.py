@@ -4,9 +4,9 @@ import ctypes
 
 import numpy as np
 import pytest
-from host_models import small_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_models import small_model
 
 from n3ic.kernel import blob
 from n3ic.kernel.library import KernelError, Library
