@@ -11,6 +11,7 @@ from n3ic.errors import MissingDependencyError, N3icError
 from n3ic.exporters.netfpga import sequential, unrolled
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.packet import wrapper
+from n3ic.exporters.netfpga.packet.card import MOST_ASKS, check_card
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.sequential import size as sequential_size
@@ -18,6 +19,7 @@ from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.exporters.netfpga.unrolled import size as unrolled_size
 from n3ic.model.bits import Words
 from n3ic.model.boundary import verification_vectors
+from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.base import Execution, Exporter
@@ -30,6 +32,7 @@ from n3ic.targets.templates import render
 
 _PAPER_SHAPE = (256, 32, 16, 2)
 _REPORT_VECTORS = 24
+_VECTORS_OF_A_PACKET = 50  # vectors of the core that a packet through the card stands beside
 _SEQUENTIAL = (("style", ("sequential",)),)
 _UNROLLED = (("style", ("unrolled",)),)
 
@@ -217,10 +220,19 @@ class NetfpgaExporter(Exporter):
         (out / "README.md").write_text(render(self.folder, "README.md.j2", values))
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
-        """Simulate the Verilog on packed inputs; latency and rate are seen, not computed."""
+        """Simulate the core on packed inputs, then the whole card in traffic.
+
+        Latency and rate are seen, not computed.
+        """
         wanted = cast(simulate.Simulator, options.get("simulator", "auto"))
         seen = simulate.run_core(directory, model, words, wanted)
-        return simulate.as_run(seen, self.device.clock_mhz, self._paper(model))
+        done = simulate.as_run(seen, self.device.clock_mhz, self._paper(model))
+        if first_difference(model, seen.inference, words) is not None:
+            return done  # which names neuron and vector better than a packet would
+        layout = _plan(model, options) if options["style"] == "sequential" else None
+        asks = min(MOST_ASKS, len(words) // _VECTORS_OF_A_PACKET)
+        card = check_card(directory, model, options, layout, wanted, asks)
+        return replace(done, executor=f"{done.executor}; {card}")
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
         """Read memory files, ``update.hex`` and the input stage back; see the base class."""
@@ -241,7 +253,8 @@ class NetfpgaExporter(Exporter):
         ]
         words = verification_vectors(model, _REPORT_VECTORS)[-_REPORT_VECTORS:]
         try:
-            figures += self.run(directory, model, options, words).figures
+            seen = simulate.run_core(directory, model, words)
+            figures += simulate.as_run(seen, self.device.clock_mhz, self._paper(model)).figures
         except MissingDependencyError as error:
             notes.append(f"Not simulated: {error}.")
         resources = _estimate(model, options)

@@ -170,18 +170,17 @@ def _update(directory: Path, memories: list[_Memory]) -> _Read:
         k: (int(low), (2 << int(high) - int(low)) - 1) for k, high, low in _FIELD.findall(verilog)
     }
     room = {(m.layer, m.kind): np.full((m.used, m.words), -1, dtype=np.int64) for m in memories}
-    for line in lines:
-        if line.startswith("#"):
-            continue
+    *others, last = [line for line in lines if not line.startswith("#")] or [""]
+    _check_id(name, lines, last, fields)
+    for line in others:
         found = _WRITE.fullmatch(line)
         if not found:
             raise VerifyError(f"{name}: {line[:40]!r} is no address and word")
         address = int(found[1], 16)
         at = {k: address >> low & mask for k, (low, mask) in fields.items()}
-        if at["kind"] == 3:
-            continue
         words = room.get((at["layer"], at["kind"]))
-        if words is None or at["row"] >= words.shape[0] or at["word"] >= words.shape[1]:
+        beside = address - sum(at[kind] << low for kind, (low, _) in fields.items())
+        if words is None or beside or at["row"] >= len(words) or at["word"] >= words.shape[1]:
             raise VerifyError(f"{name}: {found[1]} is no address of a memory")
         if words[at["row"], at["word"]] >= 0:
             raise VerifyError(f"{name}: {found[1]} is written twice")
@@ -194,6 +193,18 @@ def _update(directory: Path, memories: list[_Memory]) -> _Read:
         return words.astype(np.uint32)
 
     return read
+
+
+def _check_id(name: str, lines: list[str], last: str, fields: dict[str, tuple[int, int]]) -> None:
+    """Check that the last write gives the bank the id of the model that the head names."""
+    found = _WRITE.fullmatch(last)
+    named = [line for line in lines if line.startswith("# model ")]
+    if (
+        not found
+        or int(found[1], 16) != 3 << fields["kind"][0]
+        or [line[8:16] for line in named] != [found[2]]
+    ):
+        raise VerifyError(f"{name}: its last line is not the id of its model")
 
 
 # --- layers ------------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ def run_features(
         work = Path(name)
         (work / "in.hex").write_text("".join(f"{line}\n" for line in lines))
         source = str(directory.resolve() / "rtl" / "n3ic_features.v")
-        binary = _compile(work, chosen, "n3ic_features_tb", parameters, [], [source])
+        binary = compile_bench(work, chosen, "n3ic_features_tb", parameters, [], [source])
         plus = [f"+in={work / 'in.hex'}", f"+out={work / 'out.txt'}"]
         call([*binary, *plus], work, RUN_SECONDS, f"the simulation ({version(chosen)})")
         out = (work / "out.txt").read_text().split()
@@ -207,10 +207,10 @@ def _build(
     }
     defines = ["N3IC_TRACE", "N3IC_HIDDEN"] if core.trace_w else []
     defines += ["N3IC_WRITE_PORT"] if core.write_port else []
-    return _compile(work, simulator, "n3ic_tb", parameters, defines, sources)
+    return compile_bench(work, simulator, "n3ic_tb", parameters, defines, sources)
 
 
-def _compile(
+def compile_bench(
     work: Path,
     simulator: Literal["verilator", "icarus"],
     bench: str,

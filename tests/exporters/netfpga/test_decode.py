@@ -1,5 +1,6 @@
 """What the artefacts hold is read back, and a single flipped bit of any of them is found."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +81,7 @@ def test_a_flipped_bit_is_found(
 
 
 def test_a_weight_bit_is_named(tmp_path: Path) -> None:
-    model, options = made(tmp_path, (40, 8, 4, 3), None, {})
+    model, options = made(tmp_path, (256, 8, 4, 2), None, {})
     file = tmp_path / "mem" / "layer1_weights.mem"
     rows = file.read_text().split()
     last = f"{int(rows[2], 16) ^ 1 << 5:08x}"  # neuron 2 of layer 1, input 5, bank 0
@@ -90,15 +91,15 @@ def test_a_weight_bit_is_named(tmp_path: Path) -> None:
 
 
 def test_an_update_that_lacks_or_repeats_a_word_is_found(tmp_path: Path) -> None:
-    import hashlib
-
     model, options = made(tmp_path, (40, 8, 3), None, {})
     file = tmp_path / "mem" / "update.hex"
     lines = file.read_text().split("\n")[:-1]
     for changed, wrong in (
         ([*lines[:7], *lines[8:]], "is not written"),
         ([*lines[:8], *lines[7:]], "is written twice"),
-        ([*lines, "7ff 00000000"], "is no address"),
+        ([*lines[:7], "7ff 00000000", *lines[7:]], "is no address"),
+        (lines[:-1], "is not the id"),
+        ([*lines[:-1], lines[-1].replace(model.digest[:8], "00000000")], "is not the id"),
     ):
         rest = [line for line in changed if not line.startswith("# sha256")]
         digest = hashlib.sha256("".join(f"{line}\n" for line in rest).encode()).hexdigest()

@@ -1,0 +1,294 @@
+"""The whole card, ``n3ic_top``, in simulated traffic: packets of all kinds, pauses, and swaps."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from n3ic.errors import UsageError, VerifyError
+from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.packet import traffic
+from n3ic.exporters.netfpga.packet.traffic import BEAT, Answer, Frame
+from n3ic.exporters.netfpga.packet.wrapper import PacketFormat, input_width, packet_format
+from n3ic.exporters.netfpga.sequential import SequentialLayout, read_update, writes
+from n3ic.exporters.netfpga.tools import simulate
+from n3ic.model.bits import Words, unpack
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.options import Options
+
+MOST_ASKS = 96
+LEAST_ASKS = 48
+WORK = 2_000_000  # asks x weights that Icarus computes in seconds
+_BIAS_LIMIT = (1 << 24) - 8
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What went through a card that did what it should.
+
+    Attributes:
+        packets: frames that came out.
+        asked: those of them that asked.
+        swaps: swaps of banks that were seen in the answers or made without a change.
+        simulator: what ran.
+    """
+
+    packets: int
+    asked: int
+    swaps: int
+    simulator: str
+
+    def __str__(self) -> str:
+        swaps = f", {self.swaps} swaps of banks" if self.swaps else ""
+        return f"n3ic_top with {self.packets} packets, {self.asked} that ask{swaps}"
+
+
+def check_card(
+    directory: Path,
+    model: BinaryModel,
+    options: Options,
+    layout: SequentialLayout | None,
+    simulator: simulate.Simulator = "auto",
+    asks: int = MOST_ASKS,
+) -> Seen:
+    """Run the card of an export directory and compare every byte that leaves it.
+
+    Packets that ask and others come with pauses, and are held up at the far end until the card is
+    full. Where there is a write port, traffic goes on while banks are swapped three times: to the
+    other bank as it was initialised, to a random network that was written into the first one, and
+    to the network of ``update.hex``.
+
+    Args:
+        directory: an export directory.
+        model: the network that it holds.
+        options: the export's.
+        layout: the layout of a core with a write port; None for none.
+        simulator: which one.
+        asks: packets that ask; fewer, but 48 at least, of networks that take long to simulate.
+
+    Raises:
+        MissingDependencyError: no simulator is installed.
+        VerifyError: the card does not build, loses a packet or changes another byte than it
+            should; names the packet.
+    """
+    core = Core.load(directory, model)
+    form = packet_format(model, options)
+    rng = np.random.default_rng(7)
+    weights = sum(layer.weights.size for layer in model.layers)
+    copies = 1 if layout is None else layout.modules
+    count = int(np.clip(WORK // (weights * copies), LEAST_ASKS, max(LEAST_ASKS, asks)))
+    inputs, words = _inputs(model, options, count, rng)
+    frames = traffic.traffic(form, inputs, rng)
+    asking = [i for i, frame in enumerate(frames) if traffic.asks(frame, form)]
+    swaps = [asking[count * k // 6] for k in (1, 2, 3)]
+    networks = [model]
+    program: list[tuple[int, int, int]] = []
+    if layout is not None:
+        networks = [model, _another(model, layout, rng), model]
+        program = _program(directory, core, networks[1], layout, swaps)
+    out, version = _simulate(
+        directory,
+        core,
+        simulator,
+        count * weights * copies <= 2 * WORK,
+        beats=_beats(frames, swaps if layout is not None else [], rng),
+        side="".join(f"{_words(data, input_width(model, options))}\n" for data in inputs)
+        if options["input"] == "side"
+        else "",
+        side_w=input_width(model, options) if options["input"] == "side" else 0,
+        program=program,
+        stall=[len(f.data) > traffic.LONG for f in frames].index(True) - 2,
+    )
+    class_only = options["style"] == "unrolled" and options["outputs"] == "class"
+    answers = [_answers(network, words, class_only=class_only) for network in networks]
+    _compare(out, frames, form, answers)
+    return Seen(len(frames), count, 3 if layout is not None else 0, version)
+
+
+def _inputs(
+    model: BinaryModel, options: Options, count: int, rng: np.random.Generator
+) -> tuple[list[bytes], Words]:
+    """Inputs as packets or the side channel hold them, and their packed bits."""
+    if options["input-stage"] == "features":
+        rows = traffic.edge_features(model.input, count, rng)
+        words = model.encode(dict(zip(model.input.features, rows.T, strict=True)))
+        return [b"".join(int(v).to_bytes(4, "big") for v in row) for row in rows], words
+    some = verification_vectors(model, count)
+    words = some[rng.permutation(len(some))[:count]]
+    bits = unpack(words, model.input.n_bits)
+    octets = np.packbits(bits, axis=1, bitorder="little")
+    return [row.tobytes()[::-1] for row in octets], words
+
+
+def _words(data: bytes, width: int) -> str:
+    """A big-endian number as 32-bit words in hexadecimal, the highest first."""
+    digits = data.hex().zfill(8 * -(-width // 32))
+    return " ".join(digits[i : i + 8] for i in range(0, len(digits), 8))
+
+
+def _another(model: BinaryModel, layout: SequentialLayout, rng: np.random.Generator) -> BinaryModel:
+    """A random network for the same executor, with the largest biases that its scores hold."""
+    masked = any(p.masked for p in layout.layers)
+    base = random_model(model.shape, rng, density=0.6 if masked else None)
+    hidden = tuple(
+        layer if p.masked else HiddenLayer(layer.weights, thresholds=layer.thresholds)
+        for layer, p in zip(base.hidden, layout.layers[:-1], strict=True)
+    )
+    largest = min((1 << (layout.score_w - 1)) - 1 - base.output.n_inputs, _BIAS_LIMIT)
+    bias = largest - rng.integers(0, 3, len(model.classes))
+    mask = base.output.mask if layout.layers[-1].masked else None
+    output = OutputLayer(base.output.weights, mask=mask, bias=bias.astype(np.int32))
+    return BinaryModel(model.input, hidden, output, model.classes, name="another")
+
+
+def _program(
+    directory: Path, core: Core, other: BinaryModel, layout: SequentialLayout, when: Sequence[int]
+) -> list[tuple[int, int, int]]:
+    """What the write port does; see ``n3ic_top_tb.v``."""
+    try:
+        update = read_update(directory / "mem" / "update.hex", core)
+    except UsageError as error:
+        raise VerifyError(str(error)) from error
+    program: list[tuple[int, int, int]] = []
+    for packets, pairs in zip(when, ((), writes(other, layout), update.writes), strict=True):
+        program += [(0, address, word) for address, word in pairs]
+        program += [(3, 0, 0), (2, packets, 0), (1, 0, 0)]
+    return program
+
+
+def _beats(frames: Sequence[Frame], when: Sequence[int], rng: np.random.Generator) -> str:
+    """Beats of the frames as the bench reads them.
+
+    A few packets before a swap the traffic waits until all words of the new network are written.
+    """
+    lines = []
+    for i, frame in enumerate(frames):
+        marker = sum(i >= at - 4 for at in when)
+        for beat in range(frame.beats):
+            gap = int(rng.integers(1, 6)) if i // 24 % 2 and rng.random() < 0.4 else 0
+            data = frame.data[BEAT * beat : BEAT * beat + BEAT].ljust(BEAT, b"\0")[::-1]
+            head = (marker, gap, int(beat == frame.beats - 1), frame.keep(beat), i)
+            lines.append(" ".join([*(f"{v:08x}" for v in head), data.hex(" ", 4)]))
+    return "\n".join(lines) + "\n"
+
+
+def _simulate(
+    directory: Path,
+    core: Core,
+    wanted: simulate.Simulator,
+    short: bool,
+    *,
+    beats: str,
+    side: str,
+    side_w: int,
+    program: Sequence[tuple[int, int, int]],
+    stall: int,
+) -> tuple[list[str], str]:
+    """Run the bench; returns the beats that left the card, and the simulator's version."""
+    chosen = simulate.choose(wanted, short=short)
+    defines = (["N3IC_WRITE_PORT"] if core.write_port else []) + (["N3IC_SIDE"] if side_w else [])
+    parameters = {"SIDE_W": max(1, side_w), "WR_AW": max(1, core.wr_aw)}
+    with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
+        work = Path(name)
+        (work / "in.txt").write_text(beats)
+        (work / "side.txt").write_text(side)
+        lines = "".join(f"{op:x} {address:x} {word:x}\n" for op, address, word in program)
+        (work / "write.txt").write_text(lines)
+        sources = sorted(str(p) for p in (directory.resolve() / "rtl").glob("*.v"))
+        run = simulate.compile_bench(work, chosen, "n3ic_top_tb", parameters, defines, sources)
+        plus = [f"+{k}={work / f'{k}.txt'}" for k in ("in", "out", "side", "write")]
+        plus.append(f"+stall={stall}")
+        memory = directory.resolve() / "mem"
+        cwd = memory if memory.is_dir() else work
+        version = simulate.version(chosen)
+        simulate.call([*run, *plus], cwd, simulate.RUN_SECONDS, f"the card ({version})")
+        return (work / "out.txt").read_text().splitlines(), version
+
+
+def _answers(model: BinaryModel, words: Words, *, class_only: bool) -> list[Answer]:
+    found = model.infer(words)
+    margins = np.zeros_like(found.margins) if class_only else found.margins
+    return [
+        Answer(int(model.digest[:8], 16), int(label), int(margin))
+        for label, margin in zip(found.classes, margins, strict=True)
+    ]
+
+
+def _compare(
+    lines: Sequence[str],
+    frames: Sequence[Frame],
+    form: PacketFormat,
+    answers: Sequence[Sequence[Answer]],
+) -> None:
+    """Compare what left the card, beat by beat; the networks answer one after the other.
+
+    Raises:
+        VerifyError: a packet is lost, out of order or otherwise changed, or a network that was
+            loaded never answers.
+    """
+    beats = [line.split() for line in lines]
+    at = asked = network = 0
+    for i, frame in enumerate(frames):
+        got = beats[at : at + frame.beats]
+        at += frame.beats
+        if not traffic.asks(frame, form):
+            candidates: list[Answer | None] = [None]
+        else:
+            candidates = [a[asked] for a in answers[network : network + 2]]
+            asked += 1
+        fits = [got == _expected(i, frame, form, answer) for answer in candidates]
+        if not any(fits):
+            raise VerifyError(_mismatch(i, frame, form, got, candidates))
+        network += fits.index(True)
+    if at != len(beats):
+        raise VerifyError(f"the card: {len(beats)} beats left it, {at} came")
+    last = slice(len(answers[0]) * 7 // 8, None)
+    values = [[(a.label, a.margin) for a in of[last]] for of in answers]
+    told = form.in_packet or all(a != b for a, b in pairwise(values))
+    if network != len(answers) - 1 and told:
+        raise VerifyError(f"the card: of {len(answers)} networks in turn {network + 1} answered")
+
+
+def _expected(
+    index: int, frame: Frame, form: PacketFormat, answer: Answer | None
+) -> list[list[str]]:
+    data = traffic.leaving(frame, form, answer)
+    user = traffic.user(index, form, answer)
+    return [
+        [
+            str(int(beat == frame.beats - 1)),
+            f"{frame.keep(beat):08x}",
+            f"{user:032x}",
+            data[BEAT * beat : BEAT * beat + BEAT].ljust(BEAT, b"\0")[::-1].hex(),
+        ]
+        for beat in range(frame.beats)
+    ]
+
+
+def _mismatch(
+    index: int,
+    frame: Frame,
+    form: PacketFormat,
+    got: Sequence[Sequence[str]],
+    candidates: Sequence[Answer | None],
+) -> str:
+    """What is wrong with a packet, in a sentence."""
+    where = f"the card: packet {index}, {len(frame.data)} bytes"
+    if len(got) != frame.beats:
+        return f"{where}: {len(got)} of its {frame.beats} beats left"
+    if candidates == [None]:
+        return f"{where}, which does not ask, is changed"
+    bytes_ = b"".join(bytes.fromhex(b[3].replace("x", "0"))[::-1] for b in got)
+    found = bytes_[form.result_at : form.result_at + 10].hex(" ") if form.in_packet else got[0][2]
+    wanted = " or ".join(
+        f"model {a.model:08x}, class {a.label}, margin {a.margin}" for a in candidates if a
+    )
+    return f"{where}: answer {found}, expected {wanted}"

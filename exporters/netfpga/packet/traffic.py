@@ -1,0 +1,175 @@
+"""Frames of all kinds for a card, and what must leave it: the packet path's reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from n3ic.exporters.netfpga.packet.wrapper import ETHERNET_BYTES, UDP_PAYLOAD, PacketFormat
+from n3ic.model.inputs import UINT32_MAX, InputSpec
+
+BEAT = 32  # bytes
+MACS = bytes.fromhex("020000000001020000000002")
+# Bytes behind the last one that a packet must have.
+TAILS = (0, 1, 31, 32, 33, 64, 300, 1200)
+LONG = 1486  # bytes behind the Ethernet header of a long frame
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame and its place in the traffic.
+
+    Attributes:
+        data: its bytes.
+        hole: index of a byte whose ``tkeep`` is 0; -1 for none.
+    """
+
+    data: bytes
+    hole: int = -1
+
+    def keep(self, beat: int) -> int:
+        """``tkeep`` of a beat."""
+        here = range(BEAT * beat, min(len(self.data), BEAT * beat + BEAT))
+        return sum(1 << at % BEAT for at in here if at != self.hole)
+
+    @property
+    def beats(self) -> int:
+        """Number of its beats."""
+        return -(-len(self.data) // BEAT)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an inference writes into its frame.
+
+    Attributes:
+        model: first four bytes of the model's digest.
+        label: class.
+        margin: difference of the two best scores.
+    """
+
+    model: int
+    label: int
+    margin: int
+
+
+def asks(frame: Frame, form: PacketFormat) -> bool:
+    """Whether a card of this format classifies a frame."""
+    data = frame.data
+    if len(data) < form.need or frame.hole == form.need - 1:
+        return False
+    if not form.udp:
+        return data[12:14] == form.value.to_bytes(2, "big")
+    return (
+        data[12:14] == b"\x08\x00"
+        and data[14] == 0x45
+        and int.from_bytes(data[20:22], "big") & 0xBFFF == 0  # no fragment; DF is allowed
+        and data[23] == 17
+        and data[36:38] == form.value.to_bytes(2, "big")
+    )
+
+
+def leaving(frame: Frame, form: PacketFormat, answer: Answer | None) -> bytes:
+    """The bytes of a frame behind the card; ``answer`` is None where it did not ask."""
+    out = bytearray(frame.data)
+    if answer is not None and form.in_packet:
+        result = answer.model.to_bytes(4, "big") + answer.label.to_bytes(2, "big")
+        out[form.result_at : form.result_at + 10] = result + answer.margin.to_bytes(4, "big")
+        if form.udp:
+            out[40:42] = b"\0\0"
+    return bytes(out)
+
+
+def user(word: int, form: PacketFormat, answer: Answer | None) -> int:
+    """``tuser`` behind the card, of a frame that came with ``word`` in it."""
+    if answer is None or not form.in_tuser:
+        return word
+    return word | (1 << 48 | answer.margin << 16 | answer.label) << 32
+
+
+def traffic(form: PacketFormat, inputs: Sequence[bytes], rng: np.random.Generator) -> list[Frame]:
+    """Frames that ask, one for each input in order, and others.
+
+    First they take turns; in the middle come others that are longer than what the card holds
+    (512 beats), and the last ones that ask come without anything between them.
+
+    Args:
+        form: the card's packet format.
+        inputs: what the frames hold; of any content where inputs come beside them.
+        rng: the source of randomness.
+    """
+    others = _others(form, rng)
+    frames = []
+    for i, data in enumerate(inputs):
+        burst = i >= 7 * len(inputs) // 12
+        if i == len(inputs) // 2:
+            frames += [Frame(MACS + b"\x08\x00" + rng.bytes(LONG)) for _ in range(14)]
+        elif i % 2 and not burst:
+            frames.append(others[i // 2 % len(others)])
+        tail = 0 if burst else TAILS[i % len(TAILS)]
+        frames.append(Frame(_asking(form, data, rng) + rng.bytes(tail)))
+    return frames
+
+
+def _asking(form: PacketFormat, data: bytes, rng: np.random.Generator) -> bytes:
+    """A frame that asks, without a byte more than it must have."""
+    body = rng.bytes(max(form.need, UDP_PAYLOAD) - ETHERNET_BYTES)
+    head = MACS + form.value.to_bytes(2, "big")
+    if form.udp:
+        fields = b"\x45\x00\x00\x00\x12\x34\x40\x00\x40\x11" + rng.bytes(10)
+        head = MACS + b"\x08\x00" + fields + rng.bytes(2) + form.value.to_bytes(2, "big")
+        body = rng.bytes(4) + body[UDP_PAYLOAD - ETHERNET_BYTES :]
+    frame = bytearray((head + body)[: form.need])
+    if form.input_bytes:
+        frame[form.offset : form.offset + form.input_bytes] = data
+    return bytes(frame)
+
+
+def _others(form: PacketFormat, rng: np.random.Generator) -> list[Frame]:
+    """Frames that do not ask: other types, too short ones, and what only looks like asking."""
+    whole = _asking(form, bytes(form.input_bytes), rng)
+
+    def changed(at: int, value: bytes) -> Frame:
+        return Frame(whole[:at] + value + whole[at + len(value) :] + rng.bytes(40))
+
+    frames = [
+        Frame(whole[: form.need - 1]),
+        Frame(whole[: min(20, form.need - 1)]),
+        Frame(whole[:1]),
+        Frame(whole + rng.bytes(40), hole=form.need - 1),
+        changed(12, b"\x81\x00"),  # a VLAN tag
+        changed(12, b"\x86\xdd"),
+        Frame(MACS + b"\x08\x06" + rng.bytes(46)),
+    ]
+    if form.udp:
+        frames += [
+            changed(14, b"\x46"),  # IPv4 options
+            changed(20, b"\x20\x00"),  # the first fragment
+            changed(20, b"\x00\x01"),  # a later one
+            changed(23, b"\x06"),  # TCP
+            changed(36, (form.value ^ 1).to_bytes(2, "big")),
+            changed(36, (form.value ^ 0x100).to_bytes(2, "big")),
+        ]
+    else:
+        frames += [
+            changed(12, (form.value ^ 1).to_bytes(2, "big")),
+            changed(12, (form.value ^ 0x100).to_bytes(2, "big")),
+        ]
+    return [frame for frame in frames if not asks(frame, form)]
+
+
+def edge_features(spec: InputSpec, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Integer features at, below and above cuts and clamps.
+
+    Returns:
+        int64 array of shape ``(count, features)``.
+    """
+    columns = []
+    for name in spec.features:
+        edges = [0, 1, UINT32_MAX]
+        for field in (f for f in spec.fields if f.feature == name):
+            edges += [v + d for v in (*field.cuts, field.clamp) for d in (-1, 0, 1)]
+        columns.append(rng.choice(np.clip(edges, 0, UINT32_MAX), count))
+    return np.stack(columns, axis=1).astype(np.int64)
