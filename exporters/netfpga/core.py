@@ -39,6 +39,7 @@ class Core:
         wr_dw: data bits of the write port.
         sources: Verilog files, relative to the export directory.
         update: what an update must have been made for; empty without a write port.
+        modules: executors that take turns.
     """
 
     style: str
@@ -52,6 +53,7 @@ class Core:
     wr_dw: int
     sources: tuple[str, ...]
     update: str = ""
+    modules: int = 1
 
     def save(self, directory: Path) -> None:
         """Write it into an export directory."""

@@ -32,6 +32,7 @@ from n3ic.targets.templates import render
 
 _PAPER_SHAPE = (256, 32, 16, 2)
 _REPORT_VECTORS = 24
+_REPORT_ROUNDS = 6  # of all modules
 _VECTORS_OF_A_PACKET = 50  # vectors of the core that a packet through the card stands beside
 _SEQUENTIAL = (("style", ("sequential",)),)
 _UNROLLED = (("style", ("unrolled",)),)
@@ -251,7 +252,8 @@ class NetfpgaExporter(Exporter):
             "packet path; those here are the core's own, in simulation. Its LUTs and BRAM are "
             "what the module adds to the reference NIC (Table 2), which include its packet path.",
         ]
-        words = verification_vectors(model, _REPORT_VECTORS)[-_REPORT_VECTORS:]
+        count = _REPORT_VECTORS + _REPORT_ROUNDS * Core.load(directory, model).modules
+        words = verification_vectors(model, count)[-count:]
         try:
             seen = simulate.run_core(directory, model, words)
             figures += simulate.as_run(seen, self.device.clock_mhz, self._paper(model)).figures

@@ -71,6 +71,7 @@ def write(model: BinaryModel, layout: SequentialLayout, out: Path) -> dict[str, 
         "wr_aw": layout.address_map.width,
         "wr_dw": WORD_BITS,
         "update": layout.text,
+        "modules": layout.modules,
     }
 
 

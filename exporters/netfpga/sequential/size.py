@@ -9,12 +9,15 @@ from n3ic.exporters.netfpga.sequential.layout import (
     clog2,
     distributed_luts,
 )
+from n3ic.model.bits import WORD_BITS
 
 TAG_BITS = 8
-# What is left beside counters, comparators and memories: fitted to Yosys on five shapes.
-LAYER_LUTS = 40
-CORE_LUTS = 40
-SITES_OF_LUTS = 0.72  # two small tables share a site
+# What is left beside counters, comparators and memories, fitted to Yosys on seven shapes.
+CORE_LUTS = 30
+ROW_BIT_LUTS = 0.53
+# Two small tables share a site, fitted to the same.
+SITES_OF_LUTS = 0.7
+CORE_SITES = 25
 
 
 def resources(layout: SequentialLayout) -> Resources:
@@ -24,8 +27,8 @@ def resources(layout: SequentialLayout) -> Resources:
     luts = CORE_LUTS + tags + layout.modules * round(one)
     return Resources(
         luts=luts,
-        lut_sites=round(SITES_OF_LUTS * luts),
-        ffs=layout.modules * sum(_layer_ffs(p) for p in layout.layers),
+        lut_sites=CORE_SITES + round(SITES_OF_LUTS * luts),
+        ffs=_core_ffs(layout) + layout.modules * sum(_layer_ffs(p, layout) for p in layout.layers),
         bram36=layout.modules * sum(p.bram36 for p in layout.layers),
         carry=None,
         srls=0,
@@ -38,16 +41,15 @@ def _layer_luts(p: LayerLayout, *, tables: bool) -> float:
     memory = 0 if p.block else distributed_luts(2 << p.row_w, 32 * p.row_words)
     memory *= 2 if p.masked else 1
     side = 0 if p.block_side else p.lanes * distributed_luts(2 << p.group_w, p.count_w)
-    select = p.part * -(-p.chunks // 4) if p.chunks > 1 else 0
+    select = min(p.part, p.n - p.part) * -(-p.chunks // 4) if p.chunks > 1 else 0
     add = 2 * p.count_w if p.chunks > 1 else 0
     lane = _popcount(p.part, masked=p.masked, tables=tables) + p.count_w + add
-    return p.lanes * lane + memory + side + select + p.row_words + LAYER_LUTS
+    return p.lanes * lane + memory + side + select + p.row_words + ROW_BIT_LUTS * p.lanes * p.part
 
 
 def _popcount(n: int, *, masked: bool, tables: bool) -> float:
     if tables:
-        octets = -(-n // 8)
-        return 8 * octets + 16 * octets + 6 * octets
+        return 20 * -(-n // 8)  # agreements, tables and adders of an octet, fitted to Yosys
     groups = -(-n // (2 if masked else 3))
     return 2 * groups + 2 * _count(groups) + clog2(n + 1)
 
@@ -59,7 +61,56 @@ def _count(n: int) -> float:
     return 3 * groups + 3 * _count(groups) + 2 * clog2(groups + 1)
 
 
-def _layer_ffs(p: LayerLayout) -> int:
-    groups = -(-p.part // 3)
-    popcount = 4 * groups + 20
-    return p.n + 2 * p.m + 2 * 32 * p.row_words + p.lanes * popcount + 60
+# --- flip-flops, block by block as the Verilog has them ------------------------------------------
+
+
+def _core_ffs(layout: SequentialLayout) -> int:
+    """Banks, the registered write, the FIFO of tags and whose turn it is."""
+    banks = 4 + layout.depth_w + 1
+    write = 2 + layout.address_map.width + WORD_BITS
+    tags = 3 * layout.depth_w + 1
+    return banks + write + tags + (layout.modules if layout.modules > 1 else 0)
+
+
+def _layer_ffs(p: LayerLayout, layout: SequentialLayout) -> int:
+    """``n3ic_rows`` and its lanes, then ``n3ic_hidden`` or ``n3ic_output``."""
+    chunk_w = clog2(p.chunks)
+    # Two clocks of a row's side and two behind the popcount are no shift registers.
+    rows = p.n + 5 + (p.row_w if p.chunks > 1 else 0) + p.group_w + 3 * chunk_w
+    side = 2 * (1 + p.group_w) + (2 if p.chunks > 1 else 0)
+    # A read takes two clocks; the first register is a block memory's own.
+    weights = (1 if p.block else 2) * p.lanes * p.part * (1 + p.masked)
+    sum_ = 1 + p.count_w + 2 * (1 + p.group_w) if p.chunks > 1 else 0
+    lane, latency = _popcount_ffs(p.part, masked=p.masked, tables=layout.tables)
+    first = rows + side + weights + sum_ + p.lanes * lane + latency
+    if not p.output:
+        limits = (1 if p.block_side else 2) * p.lanes * p.count_w
+        return first + limits + p.groups * p.lanes + p.m + 6
+    bias = (1 if p.block_side else 2) * layout.score_w
+    scores = layout.score_w * (6 + 2 * p.m)
+    return first + bias + scores + 2 * layout.class_w + p.group_w + 6
+
+
+def _popcount_ffs(n: int, *, masked: bool, tables: bool) -> tuple[int, int]:
+    """Flip-flops of a popcount, and its latency, as long as which its valid bits are."""
+    if tables:
+        octets = -(-n // 8)
+        found, level, bits = n, octets, min(4, clog2(n + 1))
+        latency = 2
+        while True:
+            found += level * bits
+            if level == 1:
+                return found, max(3, latency)
+            level, bits, latency = -(-level // 2), bits + 1, latency + 1
+    groups = -(-n // (2 if masked else 3))
+    counts, latency = _count_ffs(groups)
+    return 2 * groups + 2 * counts + clog2(n + 1), 2 + latency
+
+
+def _count_ffs(n: int) -> tuple[int, int]:
+    """The same of ``n3ic_count``."""
+    if n <= 6:
+        return clog2(n + 1), 1
+    groups = -(-n // 6)
+    inner, latency = _count_ffs(groups)
+    return 3 * groups + 3 * inner + clog2(n + 1), 2 + latency

@@ -267,7 +267,9 @@ def _parse(
     out = np.array([int(r[0]) for r in results])
     offered = np.array([int(t[0]) for t in taken])
     alone = min(ALONE, count)
-    return Observed(trace, int((out - offered)[:alone].max()), _interval(out[alone:]), simulator)
+    return Observed(
+        trace, int((out - offered)[:alone].max()), _interval(out[alone:], core.modules), simulator
+    )
 
 
 def _scores(packed: Sequence[int], core: Core) -> NDArray[np.int32]:
@@ -288,12 +290,17 @@ def _hidden(packed: Sequence[int], model: BinaryModel) -> tuple[Bits, ...]:
     return tuple(np.split(bits, ends[:-1], axis=1))
 
 
-def _interval(clocks: NDArray[np.int64]) -> float | None:
-    """Mean distance of results in the steady state, the first fifth left out."""
-    steady = clocks[len(clocks) // 5 :]
-    if len(steady) < 8:
+def _interval(clocks: NDArray[np.int64], modules: int) -> float | None:
+    """Mean distance of results in the steady state.
+
+    The first two rounds of the modules, and a fifth at least, are left out; what is left is
+    counted in whole rounds, as results of a round need not be evenly spaced.
+    """
+    steady = clocks[max(len(clocks) // 5, 2 * modules) :]
+    results = (len(steady) - 1) // modules * modules
+    if len(steady) < 8 or results == 0:
         return None
-    return float((steady[-1] - steady[0]) / (len(steady) - 1))
+    return float((steady[results] - steady[0]) / results)
 
 
 def as_run(seen: Observed, clock_mhz: float, paper: Mapping[str, float]) -> Execution:

@@ -78,6 +78,16 @@ def test_the_slowest_layer_sets_the_rate(tmp_path: Path) -> None:
     assert four.latency == one.latency
 
 
+@needs_icarus
+@pytest.mark.parametrize("modules", [1, 5])
+def test_the_reported_interval_is_that_of_whole_rounds(tmp_path: Path, modules: int) -> None:
+    model = random_model((256, 25, 2), np.random.default_rng(1))
+    options = EXPORTER.parse_options({"modules": str(modules)})
+    EXPORTER.write(model, options, tmp_path)
+    figures = {f.name: f.value for f in EXPORTER.report(model, options, tmp_path).figures}
+    assert figures["interval.clocks"] == 25 / modules
+
+
 @needs_verilator
 def test_verilator_says_the_same(tmp_path: Path) -> None:
     model = write(tmp_path, (40, 8, 4, 3), {})

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from n3ic.errors import MissingDependencyError
-from n3ic.exporters.netfpga import unrolled
+from n3ic.exporters.netfpga import EXPORTER, unrolled
 from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.exporter import _plan
 from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.sequential import size
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.exporters.netfpga.tools.synth import count
 from n3ic.exporters.netfpga.unrolled.sites import pairs
@@ -78,6 +80,30 @@ def test_estimates_are_within_15_percent(case):
     assert told.lut_sites == pytest.approx(seen.lut_sites, rel=0.15)
     assert told.ffs == pytest.approx(seen.ffs, rel=0.15)
     assert (told.bram36, told.carry) == (seen.bram36, seen.carry) == (0, 0)
+
+
+def sequential_name(case) -> str:
+    return f"{'-'.join(map(str, case['shape']))} {case['density'] or 1} {case['options']}"
+
+
+@pytest.mark.parametrize("case", RECORDED["sequential"], ids=sequential_name)
+def test_estimates_of_sequential_cores_are_within_15_percent(case):
+    seen = Resources(**case["measured"])
+    model = recorded_model(case)
+    given = EXPORTER.parse_options(case["options"])
+    told = size.resources(_plan(model, given))
+    assert told.luts == pytest.approx(seen.luts, rel=0.15)
+    assert told.lut_sites == pytest.approx(seen.lut_sites, rel=0.15)
+    assert told.ffs == pytest.approx(seen.ffs, rel=0.05)
+    assert told.bram36 == seen.bram36
+
+
+@needs_yosys
+@pytest.mark.slow
+def test_the_record_of_a_sequential_core_is_what_yosys_says(tmp_path):
+    case = min(RECORDED["sequential"], key=lambda c: c["measured"]["luts"])
+    EXPORTER.write(recorded_model(case), EXPORTER.parse_options(case["options"]), tmp_path)
+    assert synth.synthesise(tmp_path) == Resources(**case["measured"])
 
 
 @needs_yosys
