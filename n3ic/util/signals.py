@@ -1,6 +1,6 @@
 """Ctrl-C, SIGTERM and SIGHUP end a command alike: late at worst, and never unheard.
 
-A signal raises :class:`KeyboardInterrupt` where the program stands. Libraries may swallow that:
+A signal raises a :class:`KeyboardInterrupt` where the program stands. Libraries may swallow that:
 numpy's reader of buffer formats does below scikit-learn's boosted trees, and so does a bare
 ``except`` of Brevitas. The handler therefore remembers the signal, and :func:`check` raises again
 at the next epoch, and before a result takes its place.
@@ -18,6 +18,14 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 ENDING = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 
 
+class EndedBySignal(KeyboardInterrupt):
+    """A signal ended the program.
+
+    A class of its own: Python takes a plain KeyboardInterrupt that leaves an ``exec`` (dataclasses
+    and named tuples use it) for unhandled, and then ends by SIGINT whatever the exit code.
+    """
+
+
 class EndingHandler:
     """Handler of the signals that end a program.
 
@@ -28,9 +36,9 @@ class EndingHandler:
     received: int | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Remember the signal and raise :class:`KeyboardInterrupt`."""
+        """Remember the signal and raise :class:`EndedBySignal`."""
         self.received = number
-        raise KeyboardInterrupt
+        raise EndedBySignal
 
 
 @contextmanager
@@ -58,12 +66,12 @@ def check() -> None:
     """Raise again for a signal that came and was swallowed; nothing without a handler of ours.
 
     Raises:
-        KeyboardInterrupt: one came.
+        EndedBySignal: one came.
     """
     for number in ENDING:
         handler = signal.getsignal(number)
         if isinstance(handler, EndingHandler) and handler.received is not None:
-            raise KeyboardInterrupt
+            raise EndedBySignal
 
 
 @contextmanager
