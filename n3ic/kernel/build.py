@@ -19,6 +19,7 @@ CACHE = "native"
 FOLDER = Path(__file__).resolve().parent
 SOURCE = FOLDER / "bnn.c"
 HEADER = FOLDER / "bnn.h"
+STREAM = (FOLDER / "stream.c", FOLDER / "stream.h")
 FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared")
 TIMEOUT_S = 120
 
@@ -87,12 +88,22 @@ def compile_shared(
         raise BuildError(said or f"{compiler.command[0]} ended {done.returncode}")
 
 
+def compile_kernel(compiler: CCompiler, out: Path) -> None:
+    """Compile the kernel, with what turns tables into lines beside it.
+
+    Raises:
+        BuildError: the compiler failed; the text holds its words.
+    """
+    compile_shared(compiler, SOURCE, out, (f"-I{FOLDER}", str(STREAM[0])))
+
+
 def file_name(compiler: CCompiler) -> str:
     """A name that changes with the source, the flags, the compiler and the platform."""
     digest = hashlib.sha256()
     parts = (
         SOURCE.read_bytes(),
         HEADER.read_bytes(),
+        *(path.read_bytes() for path in STREAM),
         " ".join((*compiler.command, *FLAGS)).encode(),
         compiler.version.encode(),
         f"{sys.platform} {platform.machine()} {platform.libc_ver()}".encode(),
@@ -125,7 +136,7 @@ def build(compiler: CCompiler, cache: Cache, name: str) -> Path:
     """
     try:
         with cache.new_file(name) as out:
-            compile_shared(compiler, SOURCE, out)
+            compile_kernel(compiler, out)
     except BuildError as error:
         with cache.new_file("build.log") as log:
             log.write_text(f"{compiler.version}\n{error}\n", encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,17 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     ),
     "bnn_trace": (None, [ctypes.c_void_p, _U32, ctypes.c_size_t, _U32, _I32]),
 }
+
+
+class _StreamInput(ctypes.Structure):
+    """``struct stream_input`` of stream.h."""
+
+    _fields_ = (
+        ("columns", ctypes.POINTER(ctypes.c_void_p)),
+        ("fields", ctypes.c_void_p),
+        ("cuts", ctypes.c_void_p),
+        ("n_fields", ctypes.c_uint64),
+    )
 
 
 class KernelError(Exception):
@@ -200,6 +211,63 @@ class KernelNetwork:
         words = np.empty((len(rows), self.n_words), dtype=np.uint32)
         self._c.bnn_encode_batch(self._net, rows, len(rows), words)
         return words
+
+    def csv_lines(
+        self,
+        model: BinaryModel,
+        features: Mapping[str, NDArray[Any]],
+        first: int,
+        names: Sequence[bytes],
+    ) -> tuple[memoryview, NDArray[np.int64]]:
+        """Lines of CSV with each row's number, class, margin and scores.
+
+        Args:
+            model: the network's input stage.
+            features: integers in 0..2^32-1 by feature, arrays of shape ``(rows,)``.
+            first: number of the first row.
+            names: what to write for each class.
+
+        Returns:
+            The lines, and the rows of each class.
+
+        Raises:
+            MemoryError: there is not enough memory.
+        """
+        used = model.input.features
+        columns = [np.ascontiguousarray(features[n], dtype=np.uint32) for n in used]
+        rows = len(columns[0])
+        if any(c.shape != (rows,) for c in columns) or len(names) != self.n_classes:
+            raise ValueError("columns of one length and a name for each class expected")
+        fields = np.array(
+            [
+                (used.index(f.feature), f.kind == "thermometer", f.width, f.clamp)
+                for f in model.input.fields
+            ],
+            dtype=np.uint32,
+        )
+        cuts = np.array([cut for f in model.input.fields for cut in f.cuts], dtype=np.uint32)
+        table = _StreamInput(
+            (ctypes.c_void_p * len(columns))(*(c.ctypes.data for c in columns)),
+            fields.ctypes.data,
+            cuts.ctypes.data,
+            len(fields),
+        )
+        text = np.empty(rows * (64 + max(map(len, names)) + 12 * self.n_classes), dtype=np.uint8)
+        counts = np.zeros(self.n_classes, dtype=np.int64)
+        function = self._c.stream_lines
+        function.restype = ctypes.c_size_t
+        size = function(
+            self._net,
+            ctypes.byref(table),
+            ctypes.c_size_t(rows),
+            ctypes.c_uint64(first),
+            (ctypes.c_char_p * len(names))(*names),
+            ctypes.c_void_p(text.ctypes.data),
+            ctypes.c_void_p(counts.ctypes.data),
+        )
+        if size > text.size:
+            raise MemoryError
+        return text[:size].data, counts
 
     @staticmethod
     def _rows(words: Words, width: int) -> Words:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +25,7 @@ from n3ic.model.boundary import verification_vectors
 from n3ic.model.network import BinaryModel, Inference, classes_of, margins_of
 from n3ic.model.random_models import random_model
 
-__all__ = ["available", "predict", "scores"]
+__all__ = ["available", "csv_lines", "predict", "scores"]
 
 
 def available() -> bool:
@@ -55,6 +57,31 @@ def predict(model: BinaryModel, words: ArrayLike) -> Inference:
     return Inference(result, classes_of(result), margins_of(result))
 
 
+def csv_lines(
+    model: BinaryModel, features: Mapping[str, NDArray[Any]], first: int, names: Sequence[bytes]
+) -> tuple[bytes | memoryview, NDArray[np.int64]]:
+    """Lines of CSV with each row's number, class, margin and scores.
+
+    Args:
+        model: the network.
+        features: integers in 0..2^32-1 by feature, arrays of shape ``(rows,)``.
+        first: number of the first row.
+        names: what to write for each class.
+
+    Returns:
+        The lines, each with a line feed, and the rows of each class.
+    """
+    if available() and len(model.layers) <= blob.MAX_LAYERS:
+        return _network(model).csv_lines(model, features, first, names)
+    result = predict(model, model.encode(features))
+    columns = (result.classes.tolist(), result.margins.tolist(), result.scores.tolist())
+    lines = (
+        b"%d,%s,%d,%s\n" % (row, names[index], margin, b",".join(b"%d" % s for s in scores))
+        for row, (index, margin, scores) in enumerate(zip(*columns, strict=True), first)
+    )
+    return b"".join(lines), np.bincount(result.classes, minlength=len(names)).astype(np.int64)
+
+
 @cache
 def _library() -> Library | None:
     """The kernel, or None where it cannot be built; says why, once, unless there is no compiler."""
@@ -82,7 +109,7 @@ def _private() -> Library:
     with tempfile.TemporaryDirectory(prefix="n3ic-") as directory:
         # A log in that directory would be gone, so the compiler's words are the message.
         out = Path(directory) / "bnn.so"
-        build.compile_shared(compiler, build.SOURCE, out)
+        build.compile_kernel(compiler, out)
         return Library.open(out)
 
 

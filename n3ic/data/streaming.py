@@ -1,0 +1,114 @@
+"""Flows of any number classified in bounded memory: from a table to a table of classes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TypeVar
+
+import numpy as np
+
+from n3ic.data.delimited import Units
+from n3ic.data.flows import STANDARD_INPUT, STANDARD_OUTPUT, stream_features
+from n3ic.kernel.prediction import csv_lines
+from n3ic.model.network import BinaryModel
+from n3ic.util.files import new_file
+
+T = TypeVar("T")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True)
+class StreamedClasses:
+    """What a stream of flows was classified as.
+
+    Attributes:
+        rows: number of flows.
+        classes: flows of each class.
+    """
+
+    rows: int
+    classes: Mapping[str, int]
+
+
+def predict_stream(
+    model: BinaryModel,
+    source: str | Path,
+    sink: str | Path | None = STANDARD_OUTPUT,
+    *,
+    dataset: str | None = None,
+    units: Units | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> StreamedClasses:
+    """Write class, margin and scores of each row of a table.
+
+    Args:
+        model: the network.
+        source: a table, or ``-`` for standard input; see :func:`.flows.stream_features`.
+        sink: the CSV file to write, whole or not at all; ``-`` for standard output, None to
+            count the classes alone.
+        dataset: name of the data set whose layout the table has.
+        units: what the numbers of the table are in.
+        progress: called with the number of rows so far.
+
+    Raises:
+        DataError: the table is not what it should be; names file, line and column.
+        N3icError: the file cannot be written.
+    """
+    names = [csv_cell(name) for name in model.classes]
+    header = ["row", "class", "margin", *(f"score_{name}" for name in model.classes)]
+    counts = np.zeros(len(names), dtype=np.int64)
+    rows = 0
+    chunks = stream_features(source, model, dataset, units)
+    if str(source) != STANDARD_INPUT:  # a thread that waits for input cannot be interrupted
+        chunks = _read_ahead(chunks)
+    with _open(sink) as out:
+        out.write(b",".join(map(csv_cell, header)) + b"\n")
+        for chunk in chunks:
+            lines, found = csv_lines(model, chunk, rows, names)
+            out.write(lines)
+            counts += found
+            rows = int(counts.sum())
+            if progress is not None:
+                progress(rows)
+        out.flush()
+    return StreamedClasses(rows, dict(zip(model.classes, counts.tolist(), strict=True)))
+
+
+def csv_cell(text: str) -> bytes:
+    """A cell of CSV that no spreadsheet takes for a formula, quoted where it must be."""
+    line = io.StringIO()
+    safe = f"'{text}" if text.startswith(_FORMULA) else text
+    csv.writer(line).writerow([safe])
+    return line.getvalue().removesuffix("\r\n").encode("utf-8", "replace").replace(b"\0", b"?")
+
+
+class _Nowhere(io.RawIOBase):
+    """A file that keeps nothing."""
+
+    def write(self, data: object) -> int:
+        return 0
+
+
+def _open(sink: str | Path | None) -> AbstractContextManager[IO[bytes]]:
+    if sink is None:
+        return nullcontext(_Nowhere())  # type: ignore[arg-type]
+    if str(sink) == STANDARD_OUTPUT:
+        return nullcontext(sys.stdout.buffer)
+    return new_file(sink)
+
+
+def _read_ahead(items: Iterator[T]) -> Iterator[T]:
+    """The same items, the next read by a thread while one is worked on."""
+    end = object()
+    with ThreadPoolExecutor(1, "n3ic-reader") as pool:
+        future = pool.submit(next, items, end)
+        while (item := future.result()) is not end:
+            future = pool.submit(next, items, end)
+            yield item  # type: ignore[misc]

@@ -1,0 +1,71 @@
+"""Rows a second of `n3ic predict` from Parquet and CSV, beside the parts that it is made of.
+
+    python scripts/stream.py MODEL.n3ic [ROWS]
+
+Prints, for one random table in several forms, rows a second of the whole way to CSV and the peak
+memory, and what reading alone and the kernel alone take.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from n3ic.data.flows import CHUNK_ROWS, stream_features, write_features
+from n3ic.data.streaming import predict_stream
+from n3ic.kernel.prediction import csv_lines
+from n3ic.model.network import BinaryModel
+
+
+def clock(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds by the wall and of the CPU: the best of three."""
+    best = (float("inf"), float("inf"))
+    for _ in range(3):
+        wall, cpu = time.perf_counter(), time.process_time()
+        work()
+        best = min(best, (time.perf_counter() - wall, time.process_time() - cpu))
+    return best
+
+
+def main(path: str, rows: int) -> None:
+    """Print the table."""
+    model = BinaryModel.load(path)
+    rng = np.random.default_rng(0)
+    clamps = {f.feature: f.clamp for f in model.input.fields}
+
+    def chunk(n: int) -> dict[str, np.ndarray]:
+        return {f: rng.integers(0, c, n, dtype=np.uint32) for f, c in clamps.items()}
+
+    def chunks(total: int):
+        for start in range(0, total, CHUNK_ROWS):
+            yield chunk(min(CHUNK_ROWS, total - start))
+
+    print(f"{model.shape_text}, {len(clamps)} features, {rows:,} rows")
+    one = chunk(CHUNK_ROWS)
+    names = [name.encode() for name in model.classes]
+    kernel, _ = clock(lambda: csv_lines(model, one, 0, names))
+    print(f"kernel and CSV text alone: {kernel / CHUNK_ROWS * 1e9:.0f} ns a row, one core")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("flows.parquet", "flows.csv"):
+            table = Path(folder) / name
+            write_features(table, chunks(rows))
+            read, _ = clock(lambda table=table: [None for _ in stream_features(table, model)])
+            out = Path(folder) / "out.csv"
+            wall, cpu = clock(lambda table=table, out=out: predict_stream(model, table, out))
+            print(
+                f"{name}: {rows / wall / 1e6:.2f} million rows a second by the wall, "
+                f"{rows / cpu / 1e6:.2f} a CPU second (reading {read / wall:.0%} of the time)"
+            )
+            table.unlink()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"peak memory {peak:.0f} MiB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 2_000_000)
