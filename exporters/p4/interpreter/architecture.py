@@ -12,16 +12,15 @@ from typing import Literal
 from n3ic.exporters.p4.interpreter.types import Bit, RecordType
 
 Role = Literal["packet_in", "packet_out", "headers", "metadata", "intrinsic", "digest"]
-Slot = tuple[str, Role]
 
 
 @dataclass(frozen=True)
 class BlockShape:
-    """A block of a package: its kind and its parameters' directions and roles."""
+    """A block of a package: its kind and its parameters' roles."""
 
     title: str
     kind: Literal["parser", "control"]
-    parameters: tuple[Slot, ...]
+    parameters: tuple[Role, ...]
 
 
 @dataclass(frozen=True)
@@ -34,16 +33,11 @@ class Architecture:
         package: the package that ``main`` instantiates.
         blocks: the package's parameters.
         intrinsic: type of the intrinsic metadata.
-        typedefs: widths of the types that the include file names.
         ingress: field that holds the port a packet came from.
         egress: field that takes the port a packet leaves through.
-        one_hot: whether ports are sets of bits.
         drop: value of ``egress`` that drops.
         digest_bits: width that ``digest_data`` must have, or 0 where there is none.
         zeroed: whether metadata starts as 0.
-        branch_in_action: whether an action may hold an ``if``.
-        keyless_tables: whether a table may have no key.
-        action_data_bytes: most bytes that a table may give an action, or None.
     """
 
     name: str
@@ -51,24 +45,19 @@ class Architecture:
     package: str
     blocks: tuple[BlockShape, ...]
     intrinsic: RecordType
-    typedefs: tuple[tuple[str, int], ...]
     ingress: str
     egress: str
-    one_hot: bool
     drop: int
     digest_bits: int
     zeroed: bool
-    branch_in_action: bool
-    keyless_tables: bool
-    action_data_bytes: int | None
 
 
 def _fields(*pairs: tuple[str, int]) -> tuple[tuple[str, Bit], ...]:
     return tuple((name, Bit(width)) for name, width in pairs)
 
 
-_BOTH: tuple[Slot, ...] = (("inout", "headers"), ("inout", "metadata"))
-_ALL: tuple[Slot, ...] = (*_BOTH, ("inout", "intrinsic"))
+_BOTH: tuple[Role, ...] = ("headers", "metadata")
+_ALL: tuple[Role, ...] = (*_BOTH, "intrinsic")
 
 V1MODEL = Architecture(
     name="v1model",
@@ -79,17 +68,17 @@ V1MODEL = Architecture(
             "parser",
             "parser",
             (
-                ("", "packet_in"),
-                ("out", "headers"),
-                ("inout", "metadata"),
-                ("inout", "intrinsic"),
+                "packet_in",
+                "headers",
+                "metadata",
+                "intrinsic",
             ),
         ),
         BlockShape("verify checksum", "control", _BOTH),
         BlockShape("ingress", "control", _ALL),
         BlockShape("egress", "control", _ALL),
         BlockShape("compute checksum", "control", _BOTH),
-        BlockShape("deparser", "control", (("", "packet_out"), ("in", "headers"))),
+        BlockShape("deparser", "control", ("packet_out", "headers")),
     ),
     intrinsic=RecordType(
         "struct",
@@ -112,16 +101,11 @@ V1MODEL = Architecture(
             ("priority", 3),
         ),
     ),
-    typedefs=(),
     ingress="ingress_port",
     egress="egress_spec",
-    one_hot=False,
     drop=511,
     digest_bits=0,
     zeroed=True,
-    branch_in_action=True,
-    keyless_tables=True,
-    action_data_bytes=None,
 )
 
 SUME = Architecture(
@@ -133,23 +117,23 @@ SUME = Architecture(
             "TopParser",
             "parser",
             (
-                ("", "packet_in"),
-                ("out", "headers"),
-                ("out", "metadata"),
-                ("out", "digest"),
-                ("inout", "intrinsic"),
+                "packet_in",
+                "headers",
+                "metadata",
+                "digest",
+                "intrinsic",
             ),
         ),
-        BlockShape("TopPipe", "control", (*_BOTH, ("inout", "digest"), ("inout", "intrinsic"))),
+        BlockShape("TopPipe", "control", (*_BOTH, "digest", "intrinsic")),
         BlockShape(
             "TopDeparser",
             "control",
             (
-                ("", "packet_out"),
-                ("in", "headers"),
-                ("in", "metadata"),
-                ("inout", "digest"),
-                ("inout", "intrinsic"),
+                "packet_out",
+                "headers",
+                "metadata",
+                "digest",
+                "intrinsic",
             ),
         ),
     ),
@@ -169,16 +153,11 @@ SUME = Architecture(
             ("pkt_len", 16),
         ),
     ),
-    typedefs=(("port_t", 8),),
     ingress="src_port",
     egress="dst_port",
-    one_hot=True,
     drop=0,
     digest_bits=256,
     zeroed=False,
-    branch_in_action=False,
-    keyless_tables=False,
-    action_data_bytes=32,
 )
 
 ARCHITECTURES = {a.package: a for a in (V1MODEL, SUME)}

@@ -1,50 +1,44 @@
-"""Checks a P4 program as a compiler does and turns it into closures over frames."""
+"""Turns a P4 program into closures over frames.
+
+Names, widths and what is known to break p4c or bmv2 are checked; whether the program keeps all
+rules of the language is for p4c to say.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from n3ic.exporters.p4.interpreter import syntax as s
-from n3ic.exporters.p4.interpreter.architecture import (
-    ARCHITECTURES,
-    BlockShape,
-    Role,
-)
+from n3ic.exporters.p4.interpreter.architecture import ARCHITECTURES, BlockShape, Role
 from n3ic.exporters.p4.interpreter.errors import P4Error
 from n3ic.exporters.p4.interpreter.expressions import (
-    Closure,
-    Constant,
     Scope,
-    Variable,
-    boolean,
-    check_slice,
-    coerce,
+    Typed,
     compile_expression,
+    fit,
     header,
-    port,
-    reader,
+    leaf,
     resolve,
 )
 from n3ic.exporters.p4.interpreter.growth import check_growth
 from n3ic.exporters.p4.interpreter.steps import (
     PacketTooShort,
+    Step,
     emit,
     extract,
-    set_validity,
+    set_valid,
     store,
-    store_checked,
+    validity,
 )
 from n3ic.exporters.p4.interpreter.tables import CompiledAction, RuntimeTable
 from n3ic.exporters.p4.interpreter.types import (
     Bit,
-    Bool,
     Extern,
     Frame,
-    Layout,
+    FrameLayout,
     Leaf,
-    Node,
     RecordType,
     Storage,
     Type,
@@ -54,8 +48,8 @@ from n3ic.exporters.p4.interpreter.types import (
 _MAX_STATES = 1000
 
 
-class Compiler:
-    """A checked program.
+class ProgramCompiler:
+    """A compiled program.
 
     Attributes:
         architecture: what it was written for.
@@ -67,141 +61,119 @@ class Compiler:
         deparse: steps of the deparser.
     """
 
-    parse: Closure
-    deparse: list[Closure]
+    parse: Step
+    deparse: list[Step]
+    _types: dict[str, Type]
 
-    def __init__(self, program: s.Program, field_bits: int) -> None:
-        self.program = program
+    def __init__(self, program: s.SourceProgram, field_bits: int) -> None:
         self._field_bits = field_bits
-        self.layout = Layout()
+        self.layout = FrameLayout()
         self.tables: dict[str, RuntimeTable] = {}
-        self.roles: dict[Role, RecordType] = {}
+        self.roles: dict[Role, Type] = {}
         self._storage: dict[Role, Storage] = {}
         self._applied: set[str] = set()
-        if program.package not in ARCHITECTURES:
-            known = ", ".join(ARCHITECTURES)
-            raise P4Error(f"main is a {program.package}; known packages: {known}")
-        self.architecture = ARCHITECTURES[program.package]
+        packages = program.of(s.Package)
+        if len(packages) != 1 or packages[0].name not in ARCHITECTURES:
+            names = ", ".join(p.name for p in packages) or "none"
+            raise P4Error(f"main is one of {', '.join(ARCHITECTURES)}; this program has {names}")
+        self.architecture = ARCHITECTURES[packages[0].name]
+        included = "\n".join(i.directive for i in program.of(s.Include))
         for needed in ("core.p4", self.architecture.include):
-            if needed not in program.includes:
+            if f"<{needed}>" not in included:
                 raise P4Error(f"#include <{needed}> is missing")
-        self._types = self._declare_types()
-        self._globals = self._declare_constants()
-        self._parsers = _unique(program.parsers, "parser")
-        self._controls = _unique(program.controls, "control")
-        self._compile_package()
+        self._declare_types(program.of(s.RecordDeclaration))
+        self._constants = self._declare_constants(program.of(s.ConstantDeclaration))
+        self._parsers = _unique(program.of(s.ParserDeclaration), "parser")
+        self._controls = _unique(program.of(s.ControlDeclaration), "control")
+        self.blocks: list[tuple[str, list[Step]]] = []
+        self._compile_package(packages[0])
 
     # --- declarations ----------------------------------------------------------------------
 
-    def _declare_types(self) -> dict[str, Type]:
-        types: dict[str, Type] = {name: Bit(w) for name, w in self.architecture.typedefs}
-        types[self.architecture.intrinsic.name] = self.architecture.intrinsic
-        types["packet_in"], types["packet_out"] = Extern("packet_in"), Extern("packet_out")
-        declared: list[s.Typedef | s.Record] = [*self.program.typedefs, *self.program.records]
-        for item in sorted(declared, key=lambda d: d.line):
-            if item.name in types:
+    def _declare_types(self, records: Iterable[s.RecordDeclaration]) -> None:
+        intrinsic = self.architecture.intrinsic
+        self._types = {
+            intrinsic.name: intrinsic,
+            **{name: Extern(name) for name in ("packet_in", "packet_out")},
+        }
+        for item in records:
+            if item.name in self._types:
                 raise P4Error(f"type {item.name} is declared twice", item.line)
-            if isinstance(item, s.Typedef):
-                types[item.name] = self._type(item.type, types)
-                continue
-            _unique(item.fields, f"field of {item.name}")
-            fields = tuple((f.name, self._type(f.type, types)) for f in item.fields)
+            named = _unique(item.fields, f"field of {item.name}")
+            fields = tuple((name, self._type(f.type)) for name, f in named.items())
             record = RecordType(item.kind, item.name, fields)
-            if item.kind == "header":
-                if any(not isinstance(t, Bit) for _, t in fields):
-                    raise P4Error(f"header {item.name} has fields of bit<N> only", item.line)
-                if bits_of(record) % 8:
-                    bits = bits_of(record)
-                    raise P4Error(f"header {item.name} has {bits} bits, not bytes", item.line)
-            types[item.name] = record
-        return types
+            if item.kind == "header" and bits_of(record) % 8:
+                bits = bits_of(record)
+                raise P4Error(f"header {item.name} has {bits} bits, not bytes", item.line)
+            self._types[item.name] = record
 
-    def _type(self, name: s.TypeName, types: dict[str, Type] | None = None) -> Type:
-        if name.name == "bool":
-            return Bool()
-        if name.name == "bit":
-            if name.width > self._field_bits:
-                raise P4Error(f"bit<{name.width}>: p4c takes {self._field_bits} at most", name.line)
+    def _type(self, name: s.TypeName) -> Type:
+        if name.width > self._field_bits:
+            raise P4Error(f"bit<{name.width}>: p4c takes {self._field_bits} at most", name.line)
+        if name.width:
             return Bit(name.width)
-        known = self._types if types is None else types
-        if name.name not in known:
-            raise P4Error(f"type {name.name} is not declared", name.line)
-        return known[name.name]
+        known: Type = _named(self._types, name.name, "type", name.line)
+        return known
 
-    def _declare_constants(self) -> Scope:
-        scope = Scope()
-        for item in self.program.constants:
+    def _declare_constants(self, items: Iterable[s.ConstantDeclaration]) -> dict[str, Typed]:
+        constants: dict[str, Typed] = {}
+        for item in items:
             kind = self._type(item.type)
-            value = coerce(compile_expression(item.value, scope), kind, item.line)
-            if value.constant is None:
-                raise P4Error(f"{item.name} is not known at compile time", item.line)
-            scope.declare(item.name, Constant(kind, value.constant), item.line)
-        return scope
+            value = compile_expression(item.value, Scope({}, constants))
+            if value.constant is None or item.name in constants:
+                raise P4Error(f"{item.name} is no constant, or there twice", item.line)
+            constants[item.name] = fit(value, bits_of(kind), item.line)
+        return constants
 
     # --- the package -----------------------------------------------------------------------
 
-    def _compile_package(self) -> None:
-        names, shapes = self.program.blocks, self.architecture.blocks
-        if len(names) != len(shapes):
-            raise P4Error(f"{self.architecture.package} takes {len(shapes)} blocks")
-        self.blocks: list[tuple[str, list[Closure]]] = []
-        for name, shape in zip(names, shapes, strict=True):
+    def _compile_package(self, package: s.Package) -> None:
+        shapes = self.architecture.blocks
+        if len(package.blocks) != len(shapes):
+            raise P4Error(f"{package.name} takes {len(shapes)} blocks", package.line)
+        for name, shape in zip(package.blocks, shapes, strict=True):
             if shape.kind == "parser":
-                parser = _named(self._parsers, name, "parser")
-                self._bind_roles(parser.parameters, shape, name, parser.line)
-                self.parse = self._compile_parser(parser, self._scope(parser.parameters, shape))
+                parser = _named(self._parsers, name, "parser", package.line)
+                self.parse = self._compile_parser(parser, self._scope(parser, shape))
                 continue
-            control = _named(self._controls, name, "control")
-            self._bind_roles(control.parameters, shape, name, control.line)
-            steps = self._compile_control(control, self._scope(control.parameters, shape), name)
-            if "packet_out" in [role for _, role in shape.parameters]:
+            control = _named(self._controls, name, "control", package.line)
+            steps = self._compile_control(control, self._scope(control, shape), name)
+            if "packet_out" in shape.parameters:
                 self.deparse = steps
             else:
                 self.blocks.append((shape.title, steps))
 
-    def _bind_roles(
-        self, parameters: tuple[s.Parameter, ...], shape: BlockShape, name: str, line: int
-    ) -> None:
-        wanted = [d for d, _ in shape.parameters]
-        if [p.direction for p in parameters] != wanted:
-            raise P4Error(f"{name}: the {shape.title} has the parameters {wanted}", line)
-        for parameter, (_, role) in zip(parameters, shape.parameters, strict=True):
+    def _scope(self, block: s.ParserDeclaration | s.ControlDeclaration, shape: BlockShape) -> Scope:
+        if len(block.parameters) != len(shape.parameters):
+            raise P4Error(
+                f"{block.name}: the {shape.title} has the parameters {shape.parameters}", block.line
+            )
+        variables = {}
+        for parameter, role in zip(block.parameters, shape.parameters, strict=True):
             kind = self._type(parameter.type)
-            if role in ("packet_in", "packet_out"):
-                if kind != Extern(role):
-                    raise P4Error(f"{name}: {parameter.name} is a {role}", parameter.line)
-                self._storage[role] = self.layout.allocate(kind, role, None)
-                continue
-            if not isinstance(kind, RecordType):
-                raise P4Error(f"{name}: {parameter.name} is a struct", parameter.line)
-            if self.roles.setdefault(role, kind) != kind:
-                raise P4Error(f"{name}: {role} is {self.roles[role]} elsewhere", parameter.line)
+            if self.roles.setdefault(role, kind) != kind or isinstance(kind, Bit):
+                raise P4Error(f"{block.name}: {role} is {self.roles[role]}", parameter.line)
             if role not in self._storage:
-                if role == "intrinsic" and kind != self.architecture.intrinsic:
-                    raise P4Error(f"{name}: {kind} is not intrinsic", parameter.line)
                 if role == "digest" and bits_of(kind) != self.architecture.digest_bits:
                     bits = self.architecture.digest_bits
-                    raise P4Error(f"digest data has {bits_of(kind)} bits, not {bits}", line)
+                    raise P4Error(f"digest data has {bits_of(kind)} bits, not {bits}", block.line)
                 start = 0 if role == "intrinsic" or self.architecture.zeroed else None
                 self._storage[role] = self.layout.allocate(kind, role, start)
-
-    def _scope(self, parameters: tuple[s.Parameter, ...], shape: BlockShape) -> Scope:
-        scope = Scope(self._globals)
-        for parameter, (direction, role) in zip(parameters, shape.parameters, strict=True):
-            variable = Variable(self._storage[role], direction in ("out", "inout"))
-            scope.declare(parameter.name, variable, parameter.line)
-        return scope
+            variables[parameter.name] = self._storage[role]
+        return Scope(variables, self._constants)
 
     # --- parsers ---------------------------------------------------------------------------
 
-    def _compile_parser(self, parser: s.Parser, scope: Scope) -> Closure:
+    def _compile_parser(self, parser: s.ParserDeclaration, scope: Scope) -> Step:
         states = _unique(parser.states, "state")
-        if "start" not in states:
-            raise P4Error(f"parser {parser.name} has no state start", parser.line)
-        compiled: dict[str, tuple[list[Closure], Any]] = {}
-        for state in parser.states:
-            steps = self._statements(state.statements, Scope(scope), _Context(parser=True))
-            compiled[state.name] = (steps, self._transition(state, states, scope))
+        _named(states, "start", "state", parser.line)
+        compiled = {
+            state.name: (
+                self._statements(state.statements, scope, _Members()),
+                self._transition(state, states, scope),
+            )
+            for state in parser.states
+        }
 
         def run(frame: Frame) -> None:
             state = "start"
@@ -220,289 +192,195 @@ class Compiler:
         return run
 
     def _transition(
-        self, state: s.State, states: dict[str, s.State], scope: Scope
+        self, state: s.ParserState, states: Mapping[str, Any], scope: Scope
     ) -> Callable[[Frame], str]:
-        for case in state.cases:
+        selected, cases = state.transition
+        for case in cases:
             if case.state not in states and case.state not in ("accept", "reject"):
                 raise P4Error(f"there is no state {case.state}", case.line)
-        if not state.keys:
-            target = state.cases[0].state
-            return lambda _: target
-        keys = [compile_expression(k, scope) for k in state.keys]
+        keys = [compile_expression(k, scope) for k in selected]
         fallback = "reject"
         table: dict[tuple[int, ...], str] = {}
-        for position, case in enumerate(state.cases):
+        for case in cases:
             if not case.keys:
-                if position != len(state.cases) - 1:
-                    raise P4Error("nothing comes after default", case.line)
                 fallback = case.state
-                continue
+                break
             if len(case.keys) != len(keys):
                 raise P4Error(f"select has {len(keys)} keys", case.line)
-            values = []
-            for given, key in zip(case.keys, keys, strict=True):
-                value = coerce(compile_expression(given, scope), key.type, case.line)
-                if value.constant is None:
-                    raise P4Error("a case is known at compile time", case.line)
-                values.append(value.constant)
+            values = [
+                _constant(fit(compile_expression(given, scope), key.sized, case.line), case.line)
+                for given, key in zip(case.keys, keys, strict=True)
+            ]
             table.setdefault(tuple(values), case.state)
         return lambda frame: table.get(tuple(k.run(frame) for k in keys), fallback)
 
     # --- controls --------------------------------------------------------------------------
 
-    def _compile_control(self, control: s.Control, outer: Scope, plane: str) -> list[Closure]:
-        scope = Scope(outer)
-        for variable in control.variables:
-            kind = self._type(variable.type)
-            storage = self.layout.allocate(kind, f"{plane}.{variable.name}", None)
-            scope.declare(variable.name, Variable(storage, True), variable.line)
-        members: list[s.Action | s.Table | s.Instance] = [
-            *control.actions,
-            *control.tables,
-            *control.instances,
-        ]
-        _unique(members, f"member of control {control.name}")
-        for member in members:
-            if scope.find(member.name) is not None:
-                raise P4Error(f"{member.name} hides another name", member.line)
-        actions = {a.name: self._action(a, scope, plane) for a in control.actions}
-        actions.setdefault("NoAction", CompiledAction("NoAction", (), ()))
-        tables = {t.name: self._table(t, actions, scope, plane) for t in control.tables}
-        instances = {i.name: i for i in control.instances}
-        context = _Context(plane=plane, actions=actions, tables=tables, instances=instances)
+    def _compile_control(
+        self, control: s.ControlDeclaration, scope: Scope, plane: str
+    ) -> list[Step]:
+        _unique(control.members, f"member of control {control.name}")
+        members = _Members(plane, {"NoAction": CompiledAction("NoAction", (), ())})
+        for member in control.members:
+            match member:
+                case s.ActionDeclaration():
+                    members.actions[member.name] = self._action(member, scope, plane)
+                case s.ControlInstance():
+                    members.instances[member.name] = member
+        for member in control.members:
+            if isinstance(member, s.TableDeclaration):
+                members.tables[member.name] = self._table(member, members.actions, scope, plane)
         check_growth(f"control {control.name}", control.body, control.line)
-        start = self._initialisers(control.variables, scope)
-        return [*start, *self._statements(control.body, Scope(scope), context)]
+        return self._statements(control.body, scope, members)
 
-    def _initialisers(self, variables: Iterable[s.Variable], scope: Scope) -> list[Closure]:
-        steps = []
-        for variable in variables:
-            if variable.value is not None:
-                target = s.PathName(variable.line, (variable.name,))
-                steps.append(self._assign(s.Assign(variable.line, target, variable.value), scope))
-        return steps
-
-    def _action(self, action: s.Action, outer: Scope, plane: str) -> CompiledAction:
+    def _action(self, action: s.ActionDeclaration, outer: Scope, plane: str) -> CompiledAction:
         check_growth(f"action {action.name}", action.body, action.line)
-        scope = Scope(outer)
-        parameters = []
+        parameters: dict[str, Leaf] = {}
         for parameter in action.parameters:
-            kind = self._type(parameter.type)
-            if not isinstance(kind, (Bit, Bool)) or parameter.direction not in ("", "in"):
-                raise P4Error(f"{parameter.name}: action data is bit<N> or bool", parameter.line)
-            leaf = self.layout.allocate(kind, f"{plane}.{action.name}.{parameter.name}", 0)
-            assert isinstance(leaf, Leaf)  # noqa: S101 - bit<N> and bool are leaves
-            scope.declare(parameter.name, Variable(leaf, False), parameter.line)
-            parameters.append(leaf)
-        body = self._statements(action.body, Scope(scope), _Context(action=True))
+            slot = self.layout.allocate(
+                self._type(parameter.type), f"{plane}.{action.name}.{parameter.name}", 0
+            )
+            if not isinstance(slot, Leaf):
+                raise P4Error(f"{parameter.name}: action data is bit<N>", parameter.line)
+            parameters[parameter.name] = slot
+        scope = Scope({**outer.variables, **parameters}, outer.constants)
+        if any(isinstance(statement, s.Conditional) for statement in action.body):
+            raise P4Error(f"{action.name}: no if within an action", action.line)
+        body = self._statements(action.body, scope, _Members())
         name = _plane_name(action.annotations, f"{plane}.{action.name}")
-        return CompiledAction(name, tuple(parameters), tuple(body))
+        return CompiledAction(name, tuple(parameters.values()), tuple(body))
 
     def _table(
-        self, table: s.Table, actions: dict[str, CompiledAction], scope: Scope, plane: str
+        self,
+        table: s.TableDeclaration,
+        actions: Mapping[str, CompiledAction],
+        scope: Scope,
+        plane: str,
     ) -> RuntimeTable:
         name = _plane_name(table.annotations, f"{plane}.{table.name}")
         if name in self.tables:
             raise P4Error(f"two tables have the control-plane name {name}", table.line)
-        if not table.keys and not self.architecture.keyless_tables:
-            raise P4Error(f"table {table.name}: {self.architecture.name} needs a key", table.line)
-        keys = []
-        for expression, kind in table.keys:
-            if kind != "exact":
-                raise P4Error(f"match kind {kind} is not in the subset", table.line)
-            keys.append(compile_expression(expression, scope))
-        chosen: dict[str, CompiledAction] = {}
-        limit = self.architecture.action_data_bytes
-        for action_name in table.actions:
-            if action_name not in actions:
-                raise P4Error(f"action {action_name} is not declared", table.line)
-            action = actions[action_name]
-            data = -(-sum(bits_of(p.type) for p in action.parameters) // 8)
-            if limit is not None and data > limit:
-                raise P4Error(
-                    f"table {table.name} gives {action_name} {data} bytes; "
-                    f"{self.architecture.name} takes {limit} at most",
-                    table.line,
-                )
-            chosen[action.name] = action
-        default = table.default or ("NoAction", ())
-        if default[0] not in table.actions and table.default is not None:
-            raise P4Error(f"default action {default[0]} is not in actions", table.line)
-        action = actions[default[0]]
-        values = []
-        if len(default[1]) != len(action.parameters):
-            raise P4Error(f"{default[0]} needs {len(action.parameters)} arguments", table.line)
-        for given, leaf in zip(default[1], action.parameters, strict=True):
-            value = coerce(compile_expression(given, scope), leaf.type, table.line)
-            if value.constant is None:
-                raise P4Error("arguments of a default action are constants", table.line)
-            values.append(value.constant)
-        runtime = RuntimeTable(
-            name, tuple(keys), chosen, table.constant_default, action.bind(values), action.name
+        keys = tuple(compile_expression(key, scope) for key in table.keys or ())
+        chosen = [_named(actions, each, "action", table.line) for each in table.actions]
+        default = _named(actions, table.default, "action", table.line)
+        if default not in chosen:
+            raise P4Error(f"default action {table.default} is not in actions", table.line)
+        self.tables[name] = RuntimeTable(
+            name, keys, {action.name: action for action in chosen}, default.bind(())
         )
-        self.tables[name] = runtime
-        return runtime
+        return self.tables[name]
 
     # --- statements ------------------------------------------------------------------------
 
     def _statements(
-        self, statements: Iterable[s.Statement], scope: Scope, context: _Context
-    ) -> list[Closure]:
-        steps: list[Closure] = []
+        self, statements: Iterable[s.Statement], scope: Scope, members: _Members
+    ) -> list[Step]:
+        steps: list[Step] = []
         for statement in statements:
             match statement:
-                case s.Assign():
-                    steps.append(self._assign(statement, scope))
-                case s.Block(_, inner):
-                    steps.extend(self._statements(inner, Scope(scope), context))
-                case s.Variable():
-                    steps.extend(self._local(statement, scope))
-                case s.If():
-                    steps.append(self._if(statement, scope, context))
-                case s.CallStatement(_, call):
-                    steps.extend(self._call(call, scope, context))
+                case s.Assignment(target=target, value=value):
+                    found = leaf(target, scope)
+                    width, line = found.type.width, statement.line
+                    run = fit(compile_expression(value, scope), width, line).run
+                    steps.append(store(found, run, line))
+                case s.Conditional():
+                    steps.append(self._if(statement, scope, members))
+                case s.CallStatement():
+                    steps.extend(self._call(statement, scope, members))
         return steps
 
-    def _local(self, variable: s.Variable, scope: Scope) -> list[Closure]:
-        kind = self._type(variable.type)
-        storage = self.layout.allocate(kind, f"local.{variable.name}", None)
-        assert isinstance(storage, Leaf)  # noqa: S101 - the grammar gives base types only
-        slot = storage.slot
-
-        def forget(frame: Frame) -> None:
-            frame[slot] = None
-
-        steps: list[Closure] = [forget]
-        if variable.value is not None:
-            value = coerce(compile_expression(variable.value, scope), kind, variable.line)
-            steps = [store(slot, value.run)]
-        scope.declare(variable.name, Variable(storage, True), variable.line)
-        return steps
-
-    def _assign(self, statement: s.Assign, scope: Scope) -> Closure:
-        line = statement.line
-        leaf = resolve(statement.target, scope, write=True)
-        if not isinstance(leaf, Leaf):
-            raise P4Error(f"{statement.target} is no single value", line)
-        value = compile_expression(statement.value, scope)
-        if statement.slice is None:
-            return store_checked(leaf, coerce(value, leaf.type, line).run, line)
-        high, low = statement.slice
-        check_slice(leaf.type, high, low, line)
-        run = coerce(value, Bit(high - low + 1), line).run
-        keep = ((1 << bits_of(leaf.type)) - 1) ^ (((1 << (high - low + 1)) - 1) << low)
-        old = reader(leaf, line)
-        return store_checked(leaf, lambda frame: (old(frame) & keep) | (run(frame) << low), line)
-
-    def _if(self, statement: s.If, scope: Scope, context: _Context) -> Closure:
-        if context.action and not self.architecture.branch_in_action:
-            raise P4Error(f"{self.architecture.name}: no if within an action", statement.line)
-        if context.parser:
-            raise P4Error("no if within a parser", statement.line)
-        condition = compile_expression(statement.condition, scope)
-        test = boolean(condition, statement.line).run
-        then = self._statements(statement.then, Scope(scope), context)
-        otherwise = self._statements(statement.otherwise, Scope(scope), context)
+    def _if(self, statement: s.Conditional, scope: Scope, members: _Members) -> Step:
+        *where, method = statement.test.parts
+        if method != "isValid" or not where:
+            raise P4Error(f"{statement.test}() is no condition of the subset", statement.line)
+        valid = validity(header(s.PathName(statement.line, tuple(where)), scope))
+        then = self._statements(statement.then, scope, members)
 
         def branch(frame: Frame) -> None:
-            for step in then if test(frame) else otherwise:
-                step(frame)
+            if frame[valid]:
+                for step in then:
+                    step(frame)
 
         return branch
 
-    def _call(self, call: s.Call, scope: Scope, context: _Context) -> list[Closure]:
+    def _call(self, call: s.CallStatement, scope: Scope, members: _Members) -> list[Step]:
         *where, method = call.target.parts
         owner = s.PathName(call.line, tuple(where))
-        if not where:
-            return self._call_plain(method, call, scope, context)
-        if method == "extract":
-            port(owner, scope, "packet_in")
-            node = header(_only_path(call), scope, write=True)
-            return [extract(node)]
-        if method == "emit":
-            port(owner, scope, "packet_out")
-            return [emit(header(_only_path(call), scope))]
-        if method in ("setValid", "setInvalid") and not call.arguments:
-            return [set_validity(header(owner, scope, write=True), method == "setValid")]
-        if method == "apply" and len(where) == 1 and not context.action:
-            return self._apply(where[0], call, scope, context)
+        match method, where, call.arguments:
+            case "extract", [_], [s.PathName() as path]:
+                _port(owner, scope, "packet_in")
+                return [extract(header(path, scope))]
+            case "emit", [_], [s.PathName() as path]:
+                _port(owner, scope, "packet_out")
+                return [emit(header(path, scope))]
+            case "setValid", [_, *_], []:
+                return [set_valid(header(owner, scope))]
+            case "mark_to_drop", [], [s.PathName(parts=parts)]:
+                egress = (*parts, self.architecture.egress)
+                found, drop = leaf(s.PathName(call.line, egress), scope), self.architecture.drop
+                return [store(found, lambda _: drop, call.line)]
+            case "apply", [name], _ if name in members.tables:
+                self._apply_once(f"{members.plane}.{name}", call.line)
+                return [members.tables[name].apply]
+            case "apply", [name], _ if name in members.instances:
+                return self._apply_control(members.instances[name], call, scope, members)
+            case _, [], [] if method in members.actions:
+                return list(members.actions[method].body)
         raise P4Error(f"{call.target}() is not in the subset here", call.line)
 
-    def _call_plain(
-        self, name: str, call: s.Call, scope: Scope, context: _Context
-    ) -> list[Closure]:
-        if name == "mark_to_drop" and self.architecture.name == "v1model":
-            storage = resolve(_only_path(call), scope, write=True)
-            if not isinstance(storage, Node) or storage.type != self.architecture.intrinsic:
-                raise P4Error("mark_to_drop takes the standard metadata", call.line)
-            leaf = storage.children[self.architecture.egress]
-            assert isinstance(leaf, Leaf)  # noqa: S101 - a field of intrinsic metadata
-            drop = self.architecture.drop
-            return [store(leaf.slot, lambda _: drop)]
-        action = context.actions.get(name)
-        if action is None:
-            raise P4Error(f"action {name} is not declared here", call.line)
-        if len(call.arguments) != len(action.parameters):
-            raise P4Error(f"{name} needs {len(action.parameters)} arguments", call.line)
-        steps = [
-            store(leaf.slot, coerce(compile_expression(a, scope), leaf.type, call.line).run)
-            for a, leaf in zip(call.arguments, action.parameters, strict=True)
-        ]
-        return [*steps, *action.body]
+    def _apply_once(self, name: str, line: int) -> None:
+        if name in self._applied:
+            raise P4Error(f"{name} is applied twice; bmv2 takes one application", line)
+        self._applied.add(name)
 
-    def _apply(self, name: str, call: s.Call, scope: Scope, context: _Context) -> list[Closure]:
-        if name not in context.tables and name not in context.instances:
-            raise P4Error(f"{name} is no table and no control", call.line)
-        full = f"{context.plane}.{name}"
-        if full in self._applied:
-            raise P4Error(f"{name} is applied twice; bmv2 takes one application", call.line)
-        self._applied.add(full)
-        if name in context.tables:
-            if call.arguments:
-                raise P4Error(f"table {name} takes no arguments", call.line)
-            return [context.tables[name].apply]
-        instance = context.instances[name]
+    def _apply_control(
+        self, instance: s.ControlInstance, call: s.CallStatement, scope: Scope, members: _Members
+    ) -> list[Step]:
+        full = f"{members.plane}.{instance.name}"
+        self._apply_once(full, call.line)
         control = _named(self._controls, instance.control, "control", instance.line)
         if len(call.arguments) != len(control.parameters):
-            raise P4Error(f"{name} needs {len(control.parameters)} arguments", call.line)
-        inner = Scope(self._globals)
-        seen: set[tuple[str, ...]] = set()
+            raise P4Error(f"{full} takes {len(control.parameters)} arguments", call.line)
+        variables = {}
         for argument, parameter in zip(call.arguments, control.parameters, strict=True):
             if not isinstance(argument, s.PathName):
                 raise P4Error("a control takes variables", call.line)
-            writes = parameter.direction in ("out", "inout")
-            storage = resolve(argument, scope, write=writes)
+            storage = resolve(argument, scope)
             if storage.type != self._type(parameter.type):
                 raise P4Error(f"{argument} is {storage.type}", call.line)
-            # The arguments are bound by reference, which copy-in and copy-out equal only so.
-            if any(_overlap(argument.parts, other) for other in seen):
-                raise P4Error(f"{argument} is passed twice", call.line)
-            seen.add(argument.parts)
-            inner.declare(parameter.name, Variable(storage, writes), parameter.line)
-        return self._compile_control(control, inner, full)
+            variables[parameter.name] = storage
+        # Bound by reference, which copying in and out equals while no argument is passed twice.
+        if len({id(storage) for storage in variables.values()}) != len(variables):
+            raise P4Error(f"{full} takes a variable twice", call.line)
+        return self._compile_control(control, Scope(variables, self._constants), full)
 
 
 @dataclass(frozen=True)
-class _Context:
+class _Members:
+    """What a control's statements may call."""
+
     plane: str = ""
-    parser: bool = False
-    action: bool = False
     actions: dict[str, CompiledAction] = field(default_factory=dict)
     tables: dict[str, RuntimeTable] = field(default_factory=dict)
-    instances: dict[str, s.Instance] = field(default_factory=dict)
+    instances: dict[str, s.ControlInstance] = field(default_factory=dict)
 
 
-def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
-    shorter = min(len(a), len(b))
-    return a[:shorter] == b[:shorter]
-
-
-def _plane_name(annotations: tuple[tuple[str, Any], ...], full: str) -> str:
+def _plane_name(annotations: s.Annotations, full: str) -> str:
     for name, value in annotations:
-        if name == "name" and isinstance(value, str):
-            prefix = full.rpartition(".")[0]
-            return value[1:] if value.startswith(".") else f"{prefix}.{value}"
+        if name == "name":
+            return value[1:] if value.startswith(".") else f"{full.rpartition('.')[0]}.{value}"
     return full
+
+
+def _constant(value: Typed, line: int) -> int:
+    if value.constant is None:
+        raise P4Error("a case is known at compile time", line)
+    return value.constant
+
+
+def _port(path: s.PathName, scope: Scope, name: str) -> None:
+    if resolve(path, scope).type != Extern(name):
+        raise P4Error(f"{path} is no {name}", path.line)
 
 
 def _unique(items: Iterable[Any], what: str) -> dict[str, Any]:
@@ -514,13 +392,7 @@ def _unique(items: Iterable[Any], what: str) -> dict[str, Any]:
     return out
 
 
-def _named(items: dict[str, Any], name: str, what: str, line: int = 0) -> Any:
+def _named(items: Mapping[str, Any], name: str, what: str, line: int) -> Any:
     if name not in items:
         raise P4Error(f"there is no {what} {name}", line)
     return items[name]
-
-
-def _only_path(call: s.Call) -> s.PathName:
-    if len(call.arguments) != 1 or not isinstance(call.arguments[0], s.PathName):
-        raise P4Error(f"{call.target} takes one variable", call.line)
-    return call.arguments[0]

@@ -40,28 +40,16 @@ def growth(statements: Iterable[s.Statement]) -> tuple[int, int]:
 def _walk(statements: Iterable[s.Statement], known: dict[str, int]) -> tuple[int, int]:
     before = after = 0
     for statement in statements:
-        inner: tuple[s.Statement, ...] = ()
-        value: s.Expression | None = None
         match statement:
-            case s.Assign(_, target, value, part):
+            case s.Assignment(target=target, value=value):
                 size = _size(value, known)
-                old = known.get(str(target), 1) if part else 0
-                before, after = before + _size(value, {}), after + size + old
-                known[str(target)] = size + old
-                continue
-            case s.Variable(_, _, name, value):
-                if value is not None:
-                    known[name] = _size(value, known)
-            case s.If(_, value, then, otherwise):
-                inner = (*then, *otherwise)
-            case s.Block(_, inner):
-                pass
+                before, after = before + _size(value, {}), after + size
+                known[str(target)] = size
+            case s.Conditional(then=inner):
+                more = _walk(inner, known)
+                before, after = before + more[0], after + more[1]
             case s.CallStatement():
                 known.clear()
-        if value is not None:
-            before, after = before + _size(value, {}), after + _size(value, known)
-        more = _walk(inner, known)
-        before, after = before + more[0], after + more[1]
     return before, after
 
 
@@ -69,12 +57,8 @@ def _size(expression: s.Expression, known: dict[str, int]) -> int:
     match expression:
         case s.PathName():
             return known.get(str(expression), 1)
-        case s.Unary(_, _, operand) | s.Cast(_, _, operand) | s.Slice(_, operand, _, _):
+        case s.Complement(operand=operand) | s.Cast(operand=operand):
             return 1 + _size(operand, known)
-        case s.Binary(_, _, left, right):
+        case s.BinaryExpression(left=left, right=right):
             return 1 + _size(left, known) + _size(right, known)
-        case s.Ternary(_, condition, then, otherwise):
-            return 1 + sum(_size(e, known) for e in (condition, then, otherwise))
-        case s.Call(_, _, arguments):
-            return 1 + sum(_size(e, known) for e in arguments)
     return 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from n3ic.exporters.p4.interpreter.errors import P4Error
 from n3ic.exporters.p4.interpreter.expressions import Closure
 from n3ic.exporters.p4.interpreter.types import Frame, Leaf, Node, bits_of
+
+Step = Callable[[Frame], None]
 
 READER, WRITER = 0, 1  # the slots of the packet that is read and of the one that is written
 
@@ -37,20 +40,15 @@ def validity(node: Node) -> int:
     return node.valid
 
 
-def store(slot: int, run: Closure) -> Closure:
-    """Assign to a slot."""
-
-    def store(frame: Frame) -> None:
-        frame[slot] = run(frame)
-
-    return store
-
-
-def store_checked(leaf: Leaf, run: Closure, line: int) -> Closure:
+def store(leaf: Leaf, run: Closure, line: int) -> Step:
     """Assign to a variable; to the field of a header only while it is valid."""
-    if leaf.valid is None:
-        return store(leaf.slot, run)
     slot, valid, name = leaf.slot, leaf.valid, leaf.name
+    if valid is None:
+
+        def store_value(frame: Frame) -> None:
+            frame[slot] = run(frame)
+
+        return store_value
 
     def store_field(frame: Frame) -> None:
         if not frame[valid]:
@@ -60,16 +58,16 @@ def store_checked(leaf: Leaf, run: Closure, line: int) -> Closure:
     return store_field
 
 
-def set_validity(node: Node, valid: bool) -> Closure:
-    """``setValid`` and ``setInvalid``."""
+def set_valid(node: Node) -> Step:
+    """``setValid``."""
     own = validity(node)
     slots = [c.slot for c in node.children.values() if isinstance(c, Leaf)]
 
     def change(frame: Frame) -> None:
-        if valid and not frame[own]:
+        if not frame[own]:
             for slot in slots:  # the fields of a header made valid are undefined
                 frame[slot] = None
-        frame[own] = valid
+        frame[own] = True
 
     return change
 
@@ -86,7 +84,7 @@ def field_places(node: Node) -> tuple[list[tuple[int, int, int, str]], int]:
     return places, width
 
 
-def extract(node: Node) -> Closure:
+def extract(node: Node) -> Step:
     """Take a header from the packet, or leave the parser where the packet is too short."""
     places, width = field_places(node)
     own = validity(node)
@@ -104,7 +102,7 @@ def extract(node: Node) -> Closure:
     return extract
 
 
-def emit(node: Node) -> Closure:
+def emit(node: Node) -> Step:
     """Append a header to the packet if it is valid."""
     places, width = field_places(node)
     own = validity(node)

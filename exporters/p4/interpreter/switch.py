@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from n3ic.exporters.p4.interpreter import syntax as s
 from n3ic.exporters.p4.interpreter.architecture import Architecture
-from n3ic.exporters.p4.interpreter.compiler import Compiler
+from n3ic.exporters.p4.interpreter.compiler import ProgramCompiler
 from n3ic.exporters.p4.interpreter.errors import P4Error
 from n3ic.exporters.p4.interpreter.steps import READER, WRITER, Reader, Writer
 from n3ic.exporters.p4.interpreter.tables import RuntimeTable, number
@@ -59,7 +59,7 @@ class Switch:
 
     def __init__(self, source: str, field_bits: int = FIELD_BITS) -> None:
         try:
-            compiler = Compiler(s.parse(source), field_bits)
+            compiler = ProgramCompiler(s.parse(source), field_bits)
         except RecursionError as error:
             raise P4Error("the program is nested too deeply") from error
         self.architecture: Architecture = compiler.architecture

@@ -1,28 +1,36 @@
-"""P4 source text to a syntax tree: frozen dataclasses, every node with its source line."""
+"""P4 source text to a syntax tree: one class a rule of the grammar, every node with its line."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from lark import Lark, Token, Transformer
+from lark.ast_utils import AsList, Ast, WithMeta, create_transformer
+from lark.exceptions import UnexpectedInput, VisitError
+from lark.tree import Meta
+
 from n3ic.exporters.p4.interpreter.errors import P4Error
 
 MAX_SOURCE_BYTES = 64 << 20
+MAX_WIDTH = 1 << 20
 
 
-@dataclass(frozen=True)
-class TypeName:
-    """``bit<width>``, ``bool`` or the name of a declared type."""
+@dataclass(frozen=True, eq=False)
+class _Node(Ast, WithMeta):
+    meta: Meta | None
 
-    line: int
-    name: str
-    width: int = 0
+    @property
+    def line(self) -> int:
+        """The source line that it begins in; 0 where it is empty."""
+        return int(getattr(self.meta, "line", 0))
 
 
-@dataclass(frozen=True)
-class Number:
+@dataclass(frozen=True, eq=False)
+class NumberLiteral:
     """An integer literal; ``width`` is None where the source gives none."""
 
     line: int
@@ -30,15 +38,16 @@ class Number:
     width: int | None
 
 
-@dataclass(frozen=True)
-class Boolean:
-    """``true`` or ``false``."""
+@dataclass(frozen=True, eq=False)
+class TypeName:
+    """``bit<width>``, or the name of a declared type where ``width`` is 0."""
 
     line: int
-    value: bool
+    name: str
+    width: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PathName:
     """``a`` or ``a.b.c``."""
 
@@ -49,273 +58,278 @@ class PathName:
         return ".".join(self.parts)
 
 
-@dataclass(frozen=True)
-class Unary:
-    """``~e``, ``!e`` or ``-e``."""
+@dataclass(frozen=True, eq=False)
+class Complement(_Node):
+    """``~e``."""
 
-    line: int
-    operator: str
     operand: Expression
 
 
-@dataclass(frozen=True)
-class Binary:
+@dataclass(frozen=True, eq=False)
+class BinaryExpression(_Node):
     """``left operator right``."""
 
-    line: int
-    operator: str
     left: Expression
+    operator: str
     right: Expression
 
 
-@dataclass(frozen=True)
-class Ternary:
-    """``condition ? then : otherwise``."""
+@dataclass(frozen=True, eq=False)
+class Cast(_Node):
+    """``(bit<width>) e``."""
 
-    line: int
-    condition: Expression
-    then: Expression
-    otherwise: Expression
-
-
-@dataclass(frozen=True)
-class Cast:
-    """``(type) e``."""
-
-    line: int
-    type: TypeName
+    width: Token
     operand: Expression
 
 
-@dataclass(frozen=True)
-class Slice:
-    """``e[high:low]``."""
-
-    line: int
-    operand: Expression
-    high: int
-    low: int
+Expression = NumberLiteral | PathName | Complement | BinaryExpression | Cast
 
 
-@dataclass(frozen=True)
-class Call:
-    """``a.b(arguments)``."""
+@dataclass(frozen=True, eq=False)
+class Assignment(_Node):
+    """``target = value;``."""
 
-    line: int
-    target: PathName
-    arguments: tuple[Expression, ...]
-
-
-Expression = Number | Boolean | PathName | Unary | Binary | Ternary | Cast | Slice | Call
-
-
-@dataclass(frozen=True)
-class Assign:
-    """``target = value;`` or ``target[high:low] = value;``."""
-
-    line: int
     target: PathName
     value: Expression
-    slice: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True)
-class If:
-    """``if (condition) { then } else { otherwise }``."""
+@dataclass(frozen=True, eq=False)
+class CallStatement(_Node):
+    """``target(arguments);``."""
 
-    line: int
-    condition: Expression
+    target: PathName
+    given: tuple[Expression, ...] | None
+
+    @property
+    def arguments(self) -> tuple[Expression, ...]:
+        """The arguments, none or more."""
+        return self.given or ()
+
+
+@dataclass(frozen=True, eq=False)
+class Conditional(_Node):
+    """``if (test()) { then }``."""
+
+    test: PathName
     then: tuple[Statement, ...]
-    otherwise: tuple[Statement, ...]
 
 
-@dataclass(frozen=True)
-class Block:
-    """``{ statements }``."""
-
-    line: int
-    statements: tuple[Statement, ...]
+Statement = Assignment | CallStatement | Conditional
 
 
-@dataclass(frozen=True)
-class Variable:
-    """``type name = value;``."""
-
-    line: int
-    type: TypeName
-    name: str
-    value: Expression | None
-
-
-@dataclass(frozen=True)
-class CallStatement:
-    """A call that stands alone."""
-
-    line: int
-    call: Call
-
-
-Statement = Assign | If | Block | Variable | CallStatement
-
-
-@dataclass(frozen=True)
-class Field:
+@dataclass(frozen=True, eq=False)
+class FieldDeclaration(_Node):
     """A field of a header or a struct."""
 
-    line: int
     type: TypeName
     name: str
 
 
-@dataclass(frozen=True)
-class Record:
-    """A ``header`` or ``struct`` declaration."""
+@dataclass(frozen=True, eq=False)
+class RecordDeclaration(_Node):
+    """A ``header`` or a ``struct``."""
 
-    line: int
     kind: str
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[FieldDeclaration, ...]
 
 
-@dataclass(frozen=True)
-class Constant:
+@dataclass(frozen=True, eq=False)
+class ConstantDeclaration(_Node):
     """``const type name = value;``."""
 
-    line: int
     type: TypeName
     name: str
     value: Expression
 
 
-@dataclass(frozen=True)
-class Typedef:
-    """``typedef type name;``."""
+@dataclass(frozen=True, eq=False)
+class ParameterDeclaration(_Node):
+    """A parameter; ``direction`` is None where the source gives none."""
 
-    line: int
+    direction: str | None
     type: TypeName
     name: str
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter; ``direction`` is empty where the source gives none."""
-
-    line: int
-    direction: str
-    type: TypeName
-    name: str
-
-
-@dataclass(frozen=True)
-class SelectCase:
+@dataclass(frozen=True, eq=False)
+class SelectCase(_Node, AsList):
     """``keys : state;``; no keys stand for ``default``."""
 
-    line: int
-    keys: tuple[Expression, ...]
-    state: str
+    items: list[Any]
+
+    @property
+    def keys(self) -> tuple[Expression, ...]:
+        """The values that lead to the state."""
+        return self.items[0] if len(self.items) == 2 else ()
+
+    @property
+    def state(self) -> str:
+        """The state."""
+        return str(self.items[-1])
 
 
-@dataclass(frozen=True)
-class State:
+@dataclass(frozen=True, eq=False)
+class ParserState(_Node):
     """A parser state; without keys, the one case is taken."""
 
-    line: int
     name: str
     statements: tuple[Statement, ...]
-    keys: tuple[Expression, ...]
-    cases: tuple[SelectCase, ...]
+    transition: tuple[tuple[Expression, ...], tuple[SelectCase, ...]]
 
 
-@dataclass(frozen=True)
-class Parser:
-    """A ``parser`` declaration."""
+@dataclass(frozen=True, eq=False)
+class ParserDeclaration(_Node):
+    """A ``parser``."""
 
-    line: int
+    annotations: Annotations
     name: str
-    parameters: tuple[Parameter, ...]
-    states: tuple[State, ...]
+    parameters: tuple[ParameterDeclaration, ...]
+    states: tuple[ParserState, ...]
 
 
-@dataclass(frozen=True)
-class Action:
-    """An ``action`` declaration; ``plane`` is its name in the control plane."""
+@dataclass(frozen=True, eq=False)
+class ActionDeclaration(_Node):
+    """An ``action``."""
 
-    line: int
+    annotations: Annotations
     name: str
-    annotations: tuple[tuple[str, str | int | None], ...]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ParameterDeclaration, ...]
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True)
-class Table:
-    """A ``table`` declaration."""
+@dataclass(frozen=True, eq=False)
+class TableDeclaration(_Node):
+    """A ``table`` of exact keys or none, with a default action without arguments."""
 
-    line: int
+    annotations: Annotations
     name: str
-    annotations: tuple[tuple[str, str | int | None], ...]
-    keys: tuple[tuple[Expression, str], ...]
+    keys: tuple[Expression, ...] | None
     actions: tuple[str, ...]
-    default: tuple[str, tuple[Expression, ...]] | None
-    constant_default: bool
+    size: Any
+    default: str
 
 
-@dataclass(frozen=True)
-class Instance:
+@dataclass(frozen=True, eq=False)
+class ControlInstance(_Node):
     """``Control() name;``."""
 
-    line: int
     control: str
     name: str
 
 
-@dataclass(frozen=True)
-class Control:
-    """A ``control`` declaration."""
+@dataclass(frozen=True, eq=False)
+class ControlDeclaration(_Node):
+    """A ``control``."""
 
-    line: int
+    annotations: Annotations
     name: str
-    parameters: tuple[Parameter, ...]
-    actions: tuple[Action, ...]
-    tables: tuple[Table, ...]
-    variables: tuple[Variable, ...]
-    instances: tuple[Instance, ...]
+    parameters: tuple[ParameterDeclaration, ...]
+    members: tuple[ActionDeclaration | TableDeclaration | ControlInstance, ...]
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True)
-class Program:
-    """A whole source file."""
+@dataclass(frozen=True, eq=False)
+class Package(_Node):
+    """``Name(Block(), ...) main;``."""
 
-    includes: tuple[str, ...]
-    constants: tuple[Constant, ...]
-    typedefs: tuple[Typedef, ...]
-    records: tuple[Record, ...]
-    parsers: tuple[Parser, ...]
-    controls: tuple[Control, ...]
-    package: str
+    name: str
     blocks: tuple[str, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Include(_Node):
+    """``#include <name>``."""
+
+    directive: str
+
+
+@dataclass(frozen=True, eq=False)
+class SourceProgram(_Node, AsList):
+    """A whole source file."""
+
+    declarations: list[Any]
+
+    def of(self, kind: type) -> tuple[Any, ...]:
+        """The declarations of a kind, in order."""
+        return tuple(d for d in self.declarations if isinstance(d, kind))
+
+
+Annotations = tuple[tuple[str, str], ...]
+
+
+class _Rules(Transformer[Token, Any]):
+    """The rules that are lists or values rather than nodes."""
+
+    def _listed(self, items: list[Any]) -> tuple[Any, ...]:
+        return tuple(item for item in items if item is not None)
+
+    fields = block_names = annotations = parameters = states = members = statements = _listed
+    keys = names = table_keys = _listed
+
+    def annotation(self, items: list[Any]) -> tuple[str, str]:
+        return str(items[0]), str(items[1]).strip('"')
+
+    def type_name(self, items: list[Token]) -> TypeName:
+        (token,) = items
+        named = token.type == "NAME"
+        return TypeName(token.line or 0, str(token), 0 if named else width_of(token))
+
+    def path_name(self, items: list[Token]) -> PathName:
+        return PathName(items[0].line or 0, tuple(str(item) for item in items))
+
+    def goto(self, items: list[Token]) -> tuple[tuple[Expression, ...], tuple[SelectCase, ...]]:
+        return (), (SelectCase(None, list(items)),)
+
+    def select(self, items: list[Any]) -> tuple[tuple[Expression, ...], tuple[SelectCase, ...]]:
+        return items[0], tuple(items[1:])
+
+    def number_literal(self, items: list[Token]) -> NumberLiteral:
+        (token,) = items
+        line = token.line or 0
+        width, wide, digits = token.rpartition("w")
+        value = _number(digits)
+        if wide and value >> width_of(width, line):
+            raise P4Error(f"{token[:40]} does not fit {width} bits", line)
+        return NumberLiteral(line, value, int(width) if wide else None)
+
+
+def width_of(text: str, line: int = 0) -> int:
+    """The width of a type.
+
+    Raises:
+        P4Error: no type has it.
+    """
+    width = _number(text[:20])
+    if not 1 <= width <= MAX_WIDTH:
+        raise P4Error(f"bit<{text[:20]}> has no such width", line or getattr(text, "line", 0))
+    return width
+
+
+def _number(text: str) -> int:
+    # Python reads 0x and _, but takes 012 for an error where P4 takes it for 12.
+    digits = text.replace("_", "")
+    try:
+        return int(digits, 16) if digits[:2].lower() == "0x" else int(digits, 10)
+    except ValueError as error:
+        raise P4Error(f"{text[:40]!r} is no number", getattr(text, "line", 0)) from error
+
+
 @lru_cache(maxsize=2)  # reporting and running read one program each
-def parse(source: str) -> Program:
+def parse(source: str) -> SourceProgram:
     """Parse P4 source.
 
     Raises:
         P4Error: the source is no program of the subset; names the line.
     """
-    from lark.exceptions import UnexpectedInput, VisitError
-
     if len(source) > MAX_SOURCE_BYTES:
         raise P4Error(f"the source has {len(source)} characters, at most {MAX_SOURCE_BYTES}")
     lark, builder = _machinery()
     try:
-        tree = lark.parse(source)
+        program: SourceProgram = builder.transform(lark.parse(source))
     except UnexpectedInput as error:
         line = source.splitlines()[error.line - 1].strip() if error.line > 0 else ""
         raise P4Error(f"syntax error near {line[:80]!r}", max(error.line, 0)) from error
-    try:
-        program: Program = builder.transform(tree)
     except VisitError as error:
         if isinstance(error.orig_exc, P4Error):
             raise error.orig_exc from error
@@ -324,11 +338,13 @@ def parse(source: str) -> Program:
 
 
 @cache
-def _machinery() -> tuple[Any, Any]:
-    from lark import Lark
-
-    from n3ic.exporters.p4.interpreter.builder import Builder
-
+def _machinery() -> tuple[Lark, Transformer[Token, Any]]:
     grammar = (Path(__file__).parent / "grammar.lark").read_text(encoding="utf-8")
-    lark = Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=True)
-    return lark, Builder()
+    lark = Lark(
+        grammar,
+        start="source_program",
+        parser="lalr",
+        propagate_positions=True,
+        maybe_placeholders=True,
+    )
+    return lark, create_transformer(sys.modules[__name__], _Rules())

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from n3ic.exporters.p4.interpreter.errors import P4Error
-from n3ic.exporters.p4.interpreter.expressions import Closure, Typed
-from n3ic.exporters.p4.interpreter.types import Frame, Leaf, bits_of
+from n3ic.exporters.p4.interpreter.expressions import Typed
+from n3ic.exporters.p4.interpreter.steps import Step
+from n3ic.exporters.p4.interpreter.types import Frame, Leaf
 
 # An action with its data: slots with their values, then what to run.
-Bound = tuple[tuple[tuple[int, int], ...], tuple[Closure, ...]]
+Bound = tuple[tuple[tuple[int, int], ...], tuple[Step, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,11 +21,9 @@ class CompiledAction:
 
     name: str
     parameters: tuple[Leaf, ...]
-    body: tuple[Closure, ...]
+    body: tuple[Step, ...]
 
-    def bind(
-        self, values: Sequence[int]
-    ) -> tuple[tuple[tuple[int, int], ...], tuple[Closure, ...]]:
+    def bind(self, values: Sequence[int]) -> Bound:
         """Slots with their values, and the body to run after they are set.
 
         Raises:
@@ -35,7 +34,7 @@ class CompiledAction:
                 f"action {self.name} needs {len(self.parameters)} parameters, got {len(values)}"
             )
         for leaf, value in zip(self.parameters, values, strict=True):
-            if not 0 <= value < 1 << bits_of(leaf.type):
+            if not 0 <= value < 1 << leaf.type.width:
                 raise P4Error(f"{value:#x} does not fit {leaf.type} of {leaf.name}")
         slots = tuple((p.slot, v) for p, v in zip(self.parameters, values, strict=True))
         return slots, self.body
@@ -48,9 +47,7 @@ class RuntimeTable:
     name: str
     keys: tuple[Typed, ...]
     actions: Mapping[str, CompiledAction]
-    constant_default: bool
     default: Bound
-    default_name: str
     entries: dict[tuple[int, ...], Bound] = field(default_factory=dict)
 
     def action(self, name: str) -> CompiledAction:
@@ -65,18 +62,15 @@ class RuntimeTable:
 
     def set_default(self, action: str, values: Sequence[int]) -> None:
         """Make an action with its data what happens on a miss."""
-        if self.constant_default:
-            raise P4Error(f"the default action of table {self.name} is const")
         self.default = self.action(action).bind(values)
-        self.default_name = action
 
     def add(self, action: str, keys: Sequence[int], values: Sequence[int]) -> None:
         """Add an entry."""
         if len(keys) != len(self.keys) or not self.keys:
             raise P4Error(f"table {self.name} has {len(self.keys)} keys, got {len(keys)}")
         for key, value in zip(self.keys, keys, strict=True):
-            if not 0 <= value < 1 << bits_of(key.type):
-                raise P4Error(f"key {value:#x} of table {self.name} does not fit {key.type}")
+            if not 0 <= value < 1 << key.sized:
+                raise P4Error(f"key {value:#x} of table {self.name} does not fit bit<{key.width}>")
         if tuple(keys) in self.entries:
             raise P4Error(f"table {self.name} has an entry for {list(keys)}")
         self.entries[tuple(keys)] = self.action(action).bind(values)

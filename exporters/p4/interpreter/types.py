@@ -1,15 +1,13 @@
 """Types and storage of a P4 program: every field of every variable has a slot in a frame.
 
-A frame is a list with one value a slot, made anew for each packet. A value is an int for
-``bit<N>``, a bool for ``bool``, and None where nothing was ever written.
+A frame is a list with one value a slot, made anew for each packet. A value is an int, and None
+where nothing was ever written.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
-
-from n3ic.exporters.p4.interpreter.errors import P4Error
 
 Frame = list[Any]
 
@@ -22,22 +20,6 @@ class Bit:
 
     def __str__(self) -> str:
         return f"bit<{self.width}>"
-
-
-@dataclass(frozen=True)
-class Bool:
-    """``bool``."""
-
-    def __str__(self) -> str:
-        return "bool"
-
-
-@dataclass(frozen=True)
-class Integer:
-    """The type of a literal without a width: an integer of any size."""
-
-    def __str__(self) -> str:
-        return "int"
 
 
 @dataclass(frozen=True)
@@ -62,16 +44,14 @@ class Extern:
         return self.name
 
 
-Type = Bit | Bool | Integer | RecordType | Extern
+Type = Bit | RecordType | Extern
 
 
 def bits_of(kind: Type) -> int:
-    """Width of a type in bits; a bool is 1."""
+    """Width of a type in bits."""
     if isinstance(kind, Bit):
         return kind.width
-    if isinstance(kind, RecordType):
-        return sum(bits_of(t) for _, t in kind.fields)
-    return 1
+    return sum(bits_of(t) for _, t in kind.fields) if isinstance(kind, RecordType) else 0
 
 
 @dataclass(frozen=True)
@@ -87,7 +67,7 @@ class Leaf:
     """
 
     slot: int
-    type: Type
+    type: Bit
     name: str
     valid: int | None
     plain: bool
@@ -104,18 +84,18 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Port:
+class PacketPort:
     """A ``packet_in`` or ``packet_out`` parameter."""
 
     type: Extern
     name: str
 
 
-Storage = Leaf | Node | Port
+Storage = Leaf | Node | PacketPort
 
 
 @dataclass
-class Layout:
+class FrameLayout:
     """Allots slots while a program is compiled.
 
     Slots 0 and 1 hold the packet that is read and the one that is written.
@@ -124,23 +104,20 @@ class Layout:
     initial: Frame = field(default_factory=lambda: [None, None])
     leaves: dict[str, int] = field(default_factory=dict)
 
-    def allocate(self, kind: Type, name: str, start: Any, valid: int | None = None) -> Storage:
+    def allocate(
+        self, kind: Type, name: str, start: int | None, valid: int | None = None
+    ) -> Storage:
         """Slots for a variable; ``start`` is every value at first, None for none at all."""
         if isinstance(kind, Extern):
-            return Port(kind, name)
-        if isinstance(kind, RecordType):
-            own = None
-            if kind.kind == "header":
-                own = self._slot(f"{name}.$valid", False)
-            children = {
-                f: self.allocate(t, f"{name}.{f}", 0 if own is not None else start, own)
-                for f, t in kind.fields
-            }
-            return Node(kind, name, own, children)
-        if isinstance(kind, Integer):
-            raise P4Error(f"{name}: a variable has a width")
-        value = bool(start) if isinstance(kind, Bool) and start is not None else start
-        return Leaf(self._slot(name, value), kind, name, valid, start is not None)
+            return PacketPort(kind, name)
+        if isinstance(kind, Bit):
+            return Leaf(self._slot(name, start), kind, name, valid, start is not None)
+        own = self._slot(f"{name}.$valid", False) if kind.kind == "header" else None
+        children = {
+            f: self.allocate(t, f"{name}.{f}", start if own is None else 0, own)
+            for f, t in kind.fields
+        }
+        return Node(kind, name, own, children)
 
     def _slot(self, name: str, value: Any) -> int:
         self.initial.append(value)

@@ -376,7 +376,7 @@ def test_another_bit_order_is_found(target: Exporter, tmp_path: Path) -> None:
     change(
         tmp_path / "n3ic.p4",
         f"{meta}.x = hdr.query.x;",
-        f"{meta}.x = hdr.query.x[9:0] ++ hdr.query.x[19:10];",
+        f"{meta}.x = (hdr.query.x << 10) | (hdr.query.x >> 10);",
     )
     assert "layer 0" in difference(target, model, tmp_path, options)
 
