@@ -72,6 +72,20 @@ static void fail_write(void) {
     exit(EXIT_INPUT);
 }
 
+/* A name for people: what would steer a terminal becomes a question mark. */
+static void put_name(FILE *to, const char *text) {
+    for (; *text; text++) {
+        const unsigned char byte = (unsigned char)*text;
+        const unsigned char next = (unsigned char)text[1];
+        if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {
+            text++; /* U+0080 to U+009F in UTF-8 */
+            putc('?', to);
+        } else {
+            putc(byte < 0x20 || byte == 0x7f ? '?' : byte, to);
+        }
+    }
+}
+
 static void *allocate(size_t count, size_t size) {
     void *memory = calloc(count ? count : 1, size);
     if (!memory) {
@@ -364,8 +378,9 @@ static void read_header(struct input *in, const struct bnn *net, struct columns 
     }
     for (uint32_t i = 0; i < n_features; i++) {
         if (!seen[i]) {
-            fprintf(stderr, "%s: %s: the header has no column named %s\n", program, in->name,
-                    bnn_feature_name(net, i));
+            fprintf(stderr, "%s: %s: the header has no column named ", program, in->name);
+            put_name(stderr, bnn_feature_name(net, i));
+            putc('\n', stderr);
             exit(EXIT_INPUT);
         }
     }
@@ -474,8 +489,9 @@ static void check_padding(const struct input *in, const struct bnn *net, const u
 
 /* --- output ---------------------------------------------------------------------------- */
 
+/* A cell of CSV; quoted also where a spreadsheet would take it for a formula. */
 static void put_text(const char *text) {
-    if (!text[strcspn(text, ",\"\r\n")]) {
+    if (!text[strcspn(text, ",\"\r\n")] && !strchr("=+-@", *text)) {
         fputs(text, stdout);
         return;
     }
@@ -522,10 +538,14 @@ static void list(const struct bnn *net) {
     }
     printf("model %s\n", bnn_model(net));
     for (uint32_t i = 0; i < bnn_features(net); i++) {
-        printf("feature %" PRIu32 " %s\n", i, bnn_feature_name(net, i));
+        printf("feature %" PRIu32 " ", i);
+        put_name(stdout, bnn_feature_name(net, i));
+        putchar('\n');
     }
     for (uint32_t i = 0; i < bnn_classes(net); i++) {
-        printf("class %" PRIu32 " %s\n", i, bnn_class_name(net, i));
+        printf("class %" PRIu32 " ", i);
+        put_name(stdout, bnn_class_name(net, i));
+        putchar('\n');
     }
     if (fflush(stdout) || ferror(stdout)) {
         fail_write();

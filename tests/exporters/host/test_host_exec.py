@@ -377,6 +377,24 @@ def test_the_list_names_the_model(bnn_exec: Path) -> None:
     assert f"model {MODEL.digest}\n" in listed
 
 
+def test_names_steer_neither_terminal_nor_spreadsheet(bnn_exec: Path, tmp_path: Path) -> None:
+    names = ("=1+1", "\x1b[2J\n\x9bé")
+    fields = (replace(MODEL.input.fields[0], feature="a\x1b[0m"), *MODEL.input.fields[1:])
+    model = replace(MODEL, classes=names, input=InputSpec(fields))
+    weights = tmp_path / "w.bin"
+    weights.write_bytes(blob.dump(model))
+    _, listed, _ = run(bnn_exec, "-l", "-w", weights)
+    assert "class 0 =1+1\nclass 1 ?[2J??é\n" in listed
+    assert "feature 0 a?[0m\n" in listed
+    _, _, err = run(bnn_exec, "-u", "nic", "-w", weights, given=HEADER.encode() + b"\n")
+    assert err.endswith("the header has no column named a?[0m\n")
+    words = verification_vectors(model, 50)
+    _, out, _ = run(bnn_exec, "-p", "-w", weights, given=words.astype("<u4").tobytes())
+    assert '0,"=1+1",' in out
+    rows = list(csv.reader(io.StringIO(out, newline="")))
+    assert {row[1] for row in rows[1:]} <= set(names)
+
+
 def test_weights_for_the_nfp_are_refused(bnn_exec: Path, tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(build_nfp(MODEL).to_bytes())
     code, _, err = run(bnn_exec, "-w", tmp_path / "weights.bin", "-l")
