@@ -80,7 +80,7 @@ def test_what_is_ignored_stays_ignored_and_threads_leave_signals_alone():
 
 @pytest.mark.parametrize("made_of_it", ["pass", "raise ValueError('some library')", "raise"])
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_a_command_whose_library_swallows_a_signal_says_so(name, made_of_it):
+def test_a_command_whose_library_swallows_a_signal_says_so(name, made_of_it, tmp_path):
     program = f"""
 import os, signal, sys
 from n3ic.cli import main
@@ -93,7 +93,9 @@ signal.signal(signal.{name}, signal.default_int_handler)
 main.command_line = lambda words: command
 main.main()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    (tmp_path / "program.py").write_text(program)  # as a module: see EndedBySignal
+    words = [sys.executable, "-m", "program"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
     how = "interrupted" if name == "SIGINT" else f"ended by {name}"
     assert done.stderr == f"n3ic: error: {how}; nothing was left half-written\n"
     assert done.returncode == 128 + getattr(signal, name)
