@@ -1,4 +1,4 @@
-# Sourced by scripts/demo and scripts/test: a virtual environment in .venv with what is pinned.
+# Sourced by the other scripts: a virtual environment in .venv with what is pinned.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,6 +13,18 @@ find_python() {
     done
     echo "n3ic needs Python 3.11 or newer; install it, or name it: PYTHON=/path/to/python $0" >&2
     return 1
+}
+
+# apt_install PACKAGE...: install Debian packages; false where there is no right to.
+apt_install() {
+    local as_root=()
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+    command -v apt-get >/dev/null || return 1
+    [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null || return 1
+    echo "installing $*" >&2
+    "${as_root[@]}" apt-get update -qq &&
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
 # make_venv EXTRAS: install n3ic with these extras into .venv, if that has not been done yet.

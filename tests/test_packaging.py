@@ -1,13 +1,17 @@
 """The distribution: what a wheel and an sdist hold, and types on the installed package."""
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from importlib.metadata import distribution, entry_points
 
 import pytest
+
+import n3ic
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +120,30 @@ def test_every_entry_point_loads_what_its_group_promises(group):
         found = point.load()
         assert isinstance(found, kind), point
         assert found.name == point.name
+
+
+def test_the_version_stands_in_one_place(installed, repository):
+    (info,) = installed.glob("n3ic-*.dist-info")
+    built = re.search(r"^Version: (.+)$", (info / "METADATA").read_text(), re.MULTILINE)
+    assert built and built[1] == n3ic.__version__
+    cited = re.search(r"^version: (.+)$", (repository / "CITATION.cff").read_text(), re.MULTILINE)
+    assert cited and cited[1] == n3ic.__version__
+    assert n3ic.__version__ not in (repository / "pyproject.toml").read_text()
+
+
+def test_the_lowest_versions_are_those_that_are_claimed(repository):
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    claimed = [*project["dependencies"], *extras["train"], *extras["onnx"]]
+    lowest = dict(
+        line.split("#")[0].strip().split("==")
+        for line in (repository / "constraints-lowest.txt").read_text().splitlines()
+        if "==" in line
+    )
+    for requirement in claimed:
+        name, version = re.match(r"([\w-]+)>=([\d.]+)", requirement).groups()
+        if name != "torch":  # an older one is another download of gigabytes
+            assert f"{lowest[name]}.0.0".startswith(f"{version}."), requirement
 
 
 def test_the_plain_installation_needs_no_training_library():

@@ -12,6 +12,7 @@ from n3ic.errors import UsageError
 from n3ic.model.network import BinaryModel
 
 METRICS = "metrics.json"
+METRICS_VERSION = 1
 MODEL = "model.n3ic"
 OPTIONS = "options.json"
 
@@ -35,7 +36,7 @@ def load_metrics(run: str | Path) -> dict[str, Any]:
     """The metrics of a run folder.
 
     Raises:
-        UsageError: the folder is not a run.
+        UsageError: the folder is not a run, or one of a newer version.
     """
     path = Path(run) / METRICS
     try:
@@ -46,6 +47,9 @@ def load_metrics(run: str | Path) -> dict[str, Any]:
         raise UsageError(f"{path} is damaged: {error}") from error
     if not isinstance(data, dict) or "version" not in data:
         raise UsageError(f"{path} is not the metrics of an n3ic run")
+    if data["version"] != METRICS_VERSION:
+        said = repr(data["version"])[:100]
+        raise UsageError(f"{path}: version {said}, this n3ic reads {METRICS_VERSION}")
     return data
 
 

@@ -12,9 +12,9 @@ from n3ic.data.split import duplicate_share
 from n3ic.data.table import FlowTable
 from n3ic.model.network import BinaryModel
 from n3ic.runs.experiment import Result
+from n3ic.runs.folder import METRICS_VERSION
 from n3ic.util.markdown import escaped, percent, table
 
-METRICS_VERSION = 1
 _NAMES = {
     "accuracy": "accuracy",
     "accuracy_unseen": "without twins",
