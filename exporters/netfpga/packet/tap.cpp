@@ -2,7 +2,9 @@
 // leave at the other one, as the reference NIC's lookup sends them.
 //
 // Arguments: the file descriptors of the two TAP devices, open and non-blocking.
-// The clock runs while frames are in the card and stands still while none are.
+// Lines on stdin go to the write port: "ADDRESS WORD" in hexadecimal, or "swap", which is answered
+// by "swapped".
+// The clock runs while frames or writes are in the card and stands still while none are.
 // On SIGTERM or SIGINT the card stops and its counters are printed.
 #include <poll.h>
 #include <signal.h>
@@ -15,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "Vn3ic_top.h"
@@ -34,6 +37,12 @@ void stop(int) { stopped = 1; }
 struct Frame {
     int port;  // where it came in
     std::vector<uint8_t> bytes;
+};
+
+struct Write {
+    bool swap;
+    uint32_t address;
+    uint32_t data;
 };
 
 struct Counters {
@@ -58,7 +67,7 @@ class Card {
         for (int i = 0; i < 4; ++i) tick();
     }
 
-    bool idle() const { return waiting_.empty() && inside_ == 0; }
+    bool idle() const { return waiting_.empty() && inside_ == 0 && writes_.empty(); }
     bool full() const { return waiting_.size() >= kMaxWaiting; }
     const Counters& counters() const { return counters_; }
 
@@ -67,8 +76,11 @@ class Card {
         ++counters_.in[port];
     }
 
+    void add(const Write& write) { writes_.push_back(write); }
+
     void step() {
         offer();
+        write_next();
         top_.eval();  // tready may follow from what is offered
         const bool taken = top_.s_axis_tvalid && top_.s_axis_tready;
         collect();
@@ -110,6 +122,26 @@ class Card {
         top_.s_axis_tuser[1] = top_.s_axis_tuser[2] = top_.s_axis_tuser[3] = 0;
     }
 
+    void write_next() {
+#ifdef N3IC_WRITE_PORT
+        top_.wr_en = 0;
+        top_.wr_swap = 0;
+        if (writes_.empty() || top_.wr_busy) return;
+        const Write next = writes_.front();
+        writes_.pop_front();
+        top_.wr_en = !next.swap;
+        top_.wr_swap = next.swap;
+        top_.wr_addr = next.address;
+        top_.wr_data = next.data;
+        if (next.swap) {
+            std::printf("swapped\n");
+            std::fflush(stdout);
+        }
+#else
+        writes_.clear();
+#endif
+    }
+
     void collect() {
         if (!top_.m_axis_tvalid) return;
         for (size_t i = 0; i < kBeatBytes; ++i)
@@ -128,11 +160,23 @@ class Card {
     Vn3ic_top top_;
     const int* fds_;
     std::deque<Frame> waiting_;
+    std::deque<Write> writes_;
     std::vector<uint8_t> leaving_;
     size_t at_ = 0;      // bytes of the first waiting frame that are in the card
     size_t inside_ = 0;  // frames wholly in the card
     Counters counters_;
 };
+
+// The next writes of a text that may end within a line, whose rest stays in it.
+void take_writes(std::string& text, Card& card) {
+    for (size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1)) {
+        unsigned address = 0, data = 0;
+        const std::string line = text.substr(0, end);
+        if (line == "swap") card.add({true, 0, 0});
+        else if (std::sscanf(line.c_str(), "%x %x", &address, &data) == 2)
+            card.add({false, address, data});
+    }
+}
 
 }  // namespace
 
@@ -147,19 +191,22 @@ int main(int argc, char** argv) {
     sigaction(SIGTERM, &action, nullptr);
     sigaction(SIGINT, &action, nullptr);
 
-    pollfd ports[kPorts];
+    pollfd ports[kPorts + 1];
     int fds[kPorts];
     for (int i = 0; i < kPorts; ++i) {
         fds[i] = std::atoi(argv[1 + i]);
         ports[i] = {fds[i], POLLIN, 0};
     }
+    ports[kPorts] = {STDIN_FILENO, POLLIN, 0};
+    std::string writes;
     Card card(fds);
     std::printf("ready\n");
     std::fflush(stdout);
     static uint8_t bytes[kMaxFrame];
     while (!stopped) {
+        ports[kPorts].revents = 0;
         if (!card.full()) {
-            const int events = poll(ports, kPorts, card.idle() ? -1 : 0);
+            const int events = poll(ports, kPorts + 1, card.idle() ? -1 : 0);
             if (events < 0 && errno != EINTR) {
                 std::perror("poll");
                 return 1;
@@ -173,6 +220,12 @@ int main(int argc, char** argv) {
                 const ssize_t length = read(fds[i], bytes, sizeof bytes);
                 if (length > 0) card.add(i, bytes, static_cast<size_t>(length));
             }
+        }
+        if (ports[kPorts].revents) {
+            const ssize_t length = read(STDIN_FILENO, bytes, sizeof bytes);
+            if (length > 0) writes.append(reinterpret_cast<char*>(bytes), length);
+            else ports[kPorts].fd = -1;  // closed
+            take_writes(writes, card);
         }
         for (int i = 0; i < 64 && !card.idle(); ++i) card.step();
     }

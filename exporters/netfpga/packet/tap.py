@@ -22,6 +22,7 @@ from typing import Self
 
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.sequential import read_update
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.targets.manifest import exported_network, read_manifest
 
@@ -146,7 +147,7 @@ class VirtualNic:
                 [str(binary), *(str(d) for d in descriptors)],
                 cwd=_memory(self.directory, work),
                 pass_fds=descriptors,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
             )
@@ -168,6 +169,29 @@ class VirtualNic:
     def running(self) -> bool:
         """Whether the card works."""
         return self._process is not None and self._process.poll() is None
+
+    def load(self, update: str | Path) -> None:
+        """Put another model into the card while frames flow, as a driver would.
+
+        Args:
+            update: a ``mem/update.hex`` that was made for this card's executor.
+
+        Raises:
+            UsageError: the file is damaged or made for another executor; nothing is written.
+            N3icError: the card does not run.
+        """
+        found = read_update(update, Core.load(self.directory))
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise N3icError("the card does not run: load models within the with block")
+        lines = (f"{address:x} {word:x}\n" for address, word in found.writes)
+        try:
+            process.stdin.write("".join(lines) + "swap\n")
+            process.stdin.flush()
+        except OSError as error:
+            raise N3icError("the card does not run any more") from error
+        if process.stdout.readline().strip() != "swapped":
+            raise N3icError("the card ended while a model was written")
 
     def _plug(self, index: int, device: str) -> None:
         inside: list[str] = []

@@ -170,9 +170,9 @@ def _update(directory: Path, memories: list[_Memory]) -> _Read:
         k: (int(low), (2 << int(high) - int(low)) - 1) for k, high, low in _FIELD.findall(verilog)
     }
     room = {(m.layer, m.kind): np.full((m.used, m.words), -1, dtype=np.int64) for m in memories}
-    *others, last = [line for line in lines if not line.startswith("#")] or [""]
-    _check_id(name, lines, last, fields)
-    for line in others:
+    body = [line for line in lines if not line.startswith("#")]
+    _check_id(name, lines, body[-1] if body else "", fields)
+    for line in body[:-1]:
         found = _WRITE.fullmatch(line)
         if not found:
             raise VerifyError(f"{name}: {line[:40]!r} is no address and word")

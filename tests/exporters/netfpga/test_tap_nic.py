@@ -14,6 +14,7 @@ from n3ic.errors import MissingDependencyError, N3icError, UsageError
 from n3ic.exporters.netfpga.packet import tap
 from n3ic.exporters.netfpga.packet.tap import VirtualNic
 from n3ic.model.bits import pack
+from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.targets.directory import export
 
@@ -65,10 +66,10 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_verdicts_come_back(card: tuple[VirtualNic, Path], tmp_path: Path) -> None:
-    nic_, _ = card
-    model = random_model(SHAPE, np.random.default_rng(28), extremes=False)
-    rng = np.random.default_rng(7)
+def ask(
+    nic: VirtualNic, model: BinaryModel, rng: np.random.Generator, file: Path, ways: int = 2
+) -> None:
+    """Ask the card with random inputs; every answer is the model's and bears its id."""
     bits = rng.random((64, SHAPE[0])) < 0.5
     trace = model.infer(pack(bits))
     frames, wanted = [], []
@@ -82,17 +83,37 @@ def test_verdicts_come_back(card: tuple[VirtualNic, Path], tmp_path: Path) -> No
         )
         frames.append((head + bytes(10) + tail).hex())
         wanted.append((head + answer + tail).hex())
-    file = tmp_path / "frames.hex"
     file.write_text("\n".join(frames))
-    for source, target in ((0, 1), (1, 0)):  # both ways through the card
-        arguments = ("receive", nic_.devices[target], "0x2323", str(len(frames)))
-        receiver = inside(nic_.namespaces[target], *arguments)
+    for source, target in ((0, 1), (1, 0))[:ways]:  # both ways through the card
+        arguments = ("receive", nic.devices[target], "0x2323", str(len(frames)))
+        receiver = inside(nic.namespaces[target], *arguments)
         assert line(receiver) == "ready"
-        sender = inside(nic_.namespaces[source], "send", nic_.devices[source], str(file))
+        sender = inside(nic.namespaces[source], "send", nic.devices[source], str(file))
         assert sender.wait(60) == 0
         text, _ = receiver.communicate(timeout=90)
         assert text.split() == wanted
     assert len(set(trace.classes.tolist())) > 1
+
+
+def test_verdicts_come_back(card: tuple[VirtualNic, Path], tmp_path: Path) -> None:
+    model = random_model(SHAPE, np.random.default_rng(28), extremes=False)
+    ask(card[0], model, np.random.default_rng(7), tmp_path / "frames.hex")
+
+
+def test_another_model_is_loaded(card: tuple[VirtualNic, Path], tmp_path: Path) -> None:
+    plugged, directory = card
+    other = random_model(SHAPE, np.random.default_rng(26), extremes=False)
+    export(other, "netfpga", tmp_path / "other", verify=False)
+    export(other, "netfpga", tmp_path / "wide", verify=False, options={"score-bits": "16"})
+    with pytest.raises(UsageError, match="made for the executor"):
+        plugged.load(tmp_path / "wide" / "mem" / "update.hex")
+    rng = np.random.default_rng(8)
+    for model, folder in (
+        (other, tmp_path / "other"),
+        (random_model(SHAPE, np.random.default_rng(28), extremes=False), directory),
+    ):
+        plugged.load(folder / "mem" / "update.hex")
+        ask(plugged, model, rng, tmp_path / "frames.hex", ways=1)
 
 
 def test_other_traffic_passes(card: tuple[VirtualNic, Path]) -> None:
