@@ -8,11 +8,10 @@ from typing import ClassVar
 
 from n3ic.exporters.p4.run.packets import PacketLayout
 from n3ic.exporters.p4.shared.decoding import check_popcount_masks
-from n3ic.exporters.p4.shared.pipeline import PAPER_SHAPE, Pipeline, shape_operations
+from n3ic.exporters.p4.shared.pipeline import PAPER_SHAPE, Pipeline, masked_bits, shape_operations
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
     P4Target,
-    masked_bits,
     program_figures,
     read_artefact,
 )

@@ -181,8 +181,12 @@ def operations(model: BinaryModel) -> int:
 
     XNOR is two a bit and a mask one more, a popcount stage four a bit, the sign four a bit.
     """
-    masked = sum(layer.weights.size for layer in model.layers if layer.mask is not None)
-    return shape_operations(model.shape) + masked
+    return shape_operations(model.shape) + masked_bits(model)
+
+
+def masked_bits(model: BinaryModel) -> int:
+    """Weight bits in layers that have a connection mask."""
+    return sum(layer.weights.size for layer in model.layers if layer.mask is not None)
 
 
 def shape_operations(shape: tuple[int, ...]) -> int:

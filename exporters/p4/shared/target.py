@@ -14,6 +14,7 @@ from n3ic.exporters.p4.shared.pipeline import (
     PAPER_SHAPE,
     Pipeline,
     literal,
+    masked_bits,
     operations,
     pipeline_of,
     shape_operations,
@@ -176,11 +177,6 @@ class P4Target(Exporter):
             f"{bound}{remark}",
             paper_ns,
         )
-
-
-def masked_bits(model: BinaryModel) -> int:
-    """Weight bits in layers that have a connection mask."""
-    return sum(layer.weights.size for layer in model.layers if layer.mask is not None)
 
 
 def program_figures(model: BinaryModel, source: str) -> tuple[Figure, ...]:

@@ -83,7 +83,7 @@ def test_a_change_of_any_bit_of_the_network_is_found(
                     target, model, out, name, index, mask=mask, **limits
                 )
         for neuron in range(layer.n_outputs):
-            values = np.array(layer.bias if index else layer.thresholds)
+            values = np.array(model.output.bias if index else model.hidden[0].thresholds)
             values[neuron] += -1 if values[neuron] > 0 else 1
             changed = {"bias" if index else "thresholds": values}
             assert f"layer {index}, neuron {neuron}: " in told(
@@ -97,7 +97,7 @@ def told(target: Exporter, model: BinaryModel, out: Path, name: str, index: int,
     given = {
         "weights": layer.weights,
         "mask": layer.mask,
-        ("bias" if index else "thresholds"): layer.bias if index else layer.thresholds,
+        **({"bias": model.output.bias} if index else {"thresholds": model.hidden[0].thresholds}),
     } | changed
     made = (OutputLayer if index else HiddenLayer)(**given)
     hidden, output = ((model.hidden[0],), made) if index else ((made,), model.output)
