@@ -39,10 +39,8 @@ __declspec(shared scope(global) export imem) volatile struct n3ic_slot n3ic_box[
 #endif
 
 /* Class of packed input bits in `x`; `scores` takes the class scores, `y` is room to work. */
-static uint32_t
-n3ic_classify(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
-              N3IC_STATE int32_t *scores, int32_t *margin)
-{
+static uint32_t n3ic_classify(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
+                              N3IC_STATE int32_t *scores, int32_t *margin) {
     uint32_t best = 0;
     int32_t distance;
     uint32_t i;
@@ -64,9 +62,7 @@ n3ic_classify(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
 #ifndef N3IC_NO_MAIN
 
 /* A thread's life: wait for a question in its slot, answer it, wait again. */
-static void
-n3ic_serve(uint32_t place)
-{
+static void n3ic_serve(uint32_t place) {
     N3IC_STATE uint32_t features[N3IC_FEATURES];
     N3IC_STATE uint32_t x[N3IC_MAX_WORDS];
     N3IC_STATE uint32_t y[N3IC_MAX_WORDS];
@@ -104,9 +100,7 @@ n3ic_serve(uint32_t place)
 }
 
 /* What this context of this micro-engine does; contexts without a part return. */
-int
-main(void)
-{
+int main(void) {
 #if N3IC_MODEL_PARALLEL
     if (ctx() < N3IC_FIRST_EXECUTOR) {
         if (n3ic_me() * N3IC_FIRST_EXECUTOR + ctx() < N3IC_SLOTS)

@@ -21,23 +21,17 @@ __declspec(shared scope(global) export imem) volatile uint32_t n3ic_job_lock;
 __declspec(shared scope(global) export imem) volatile uint32_t n3ic_results[2][N3IC_MAX_WORDS];
 __declspec(shared scope(global) export imem) volatile int32_t n3ic_result_scores[N3IC_CLASSES];
 
-__intrinsic void
-n3ic_notify_executor(uint32_t place, uint32_t number)
-{
-    n3ic_signal(place / N3IC_EXECUTORS_PER_ME,
-                N3IC_FIRST_EXECUTOR + place % N3IC_EXECUTORS_PER_ME, number);
+__intrinsic void n3ic_notify_executor(uint32_t place, uint32_t number) {
+    n3ic_signal(place / N3IC_EXECUTORS_PER_ME, N3IC_FIRST_EXECUTOR + place % N3IC_EXECUTORS_PER_ME,
+                number);
 }
 
-__intrinsic void
-n3ic_notify_dispatcher(uint32_t place, uint32_t number)
-{
+__intrinsic void n3ic_notify_dispatcher(uint32_t place, uint32_t number) {
     n3ic_signal(place / N3IC_FIRST_EXECUTOR, place % N3IC_FIRST_EXECUTOR, number);
 }
 
 /* The part of the current layer that belongs to an executor by its place. */
-static void
-n3ic_share(uint32_t place, N3IC_STATE uint32_t *x)
-{
+static void n3ic_share(uint32_t place, N3IC_STATE uint32_t *x) {
     uint32_t layer = n3ic_job_layer;
     uint32_t from = layer & 1;
     uint32_t last = layer == N3IC_LAYERS - 1;
@@ -65,9 +59,7 @@ n3ic_share(uint32_t place, N3IC_STATE uint32_t *x)
     }
 }
 
-static void
-n3ic_executor(uint32_t place)
-{
+static void n3ic_executor(uint32_t place) {
     N3IC_STATE uint32_t x[N3IC_MAX_WORDS];
     SIGNAL start;
     SIGNAL end;
@@ -95,10 +87,8 @@ n3ic_executor(uint32_t place)
 }
 
 /* The dispatcher's part: the layers in turn, from packed input bits to class scores. */
-static void
-n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
-         N3IC_STATE int32_t *scores)
-{
+static void n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
+                     N3IC_STATE int32_t *scores) {
     SIGNAL end;
     uint32_t layer;
     uint32_t i;
@@ -127,7 +117,7 @@ n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
     for (i = 0; i < N3IC_CLASSES; i++)
         scores[i] = n3ic_result_scores[i];
     n3ic_store(n3ic_job_lock, 0);
-    (void) y;
+    (void)y;
 }
 
 #endif /* N3IC_CHAIN_H */

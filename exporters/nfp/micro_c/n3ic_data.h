@@ -4,11 +4,10 @@
 #ifndef N3IC_DATA_H
 #define N3IC_DATA_H
 
-/* The layers in turn, from packed input bits in `x` to class scores; `x` and `y` are overwritten. */
-static void
-n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
-         N3IC_STATE int32_t *scores)
-{
+/* The layers in turn, from packed input bits in `x` to class scores; `x` and `y` are overwritten.
+ */
+static void n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
+                     N3IC_STATE int32_t *scores) {
     uint32_t layer;
     uint32_t words;
     uint32_t i;
@@ -29,7 +28,7 @@ n3ic_run(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
     }
     for (i = 0; i < N3IC_CLASSES; i++)
         scores[i] = n3ic_score(i, x);
-    (void) place;
+    (void)place;
 }
 
 #endif /* N3IC_DATA_H */

@@ -8,9 +8,7 @@
 #ifndef N3IC_INPUT_H
 #define N3IC_INPUT_H
 
-static void
-n3ic_encode(N3IC_STATE uint32_t *features, N3IC_STATE uint32_t *x)
-{
+static void n3ic_encode(N3IC_STATE uint32_t *features, N3IC_STATE uint32_t *x) {
     uint32_t field = n3ic_words[6];
     uint32_t fields = n3ic_words[5];
     uint32_t bit = 0;
@@ -34,7 +32,7 @@ n3ic_encode(N3IC_STATE uint32_t *features, N3IC_STATE uint32_t *x)
         } else {
             for (k = 0; k < width; k++) {
                 if (value >= n3ic_words[n3ic_words[field + 4] + k])
-                    x[bit / 32] |= (uint32_t) 1 << (bit % 32);
+                    x[bit / 32] |= (uint32_t)1 << (bit % 32);
                 bit++;
             }
         }

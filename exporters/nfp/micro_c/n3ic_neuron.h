@@ -17,18 +17,14 @@
 #define N3IC_WORDS_OF(bits) (((bits) + 31) / 32)
 
 /* Words of a layer's input or output, never more than a thread has room for. */
-__intrinsic uint32_t
-n3ic_layer_words(uint32_t layer, uint32_t item)
-{
+__intrinsic uint32_t n3ic_layer_words(uint32_t layer, uint32_t item) {
     uint32_t words = N3IC_WORDS_OF(N3IC_LAYER(layer, item));
 
     return words < N3IC_MAX_WORDS ? words : N3IC_MAX_WORDS;
 }
 
 /* The place of a neuron's row in n3ic_words. */
-__intrinsic uint32_t
-n3ic_row(uint32_t layer, uint32_t neuron)
-{
+__intrinsic uint32_t n3ic_row(uint32_t layer, uint32_t neuron) {
     uint32_t words = n3ic_layer_words(layer, N3IC_INPUTS);
 
     if (N3IC_LAYER(layer, N3IC_MASKED))
@@ -37,9 +33,8 @@ n3ic_row(uint32_t layer, uint32_t neuron)
 }
 
 /* popcount(XNOR(w, x) & mask) of the neuron at `row`; pad weights are 1, pad inputs are 0. */
-__intrinsic uint32_t
-n3ic_agreements(uint32_t row, uint32_t words, uint32_t masked, N3IC_STATE uint32_t *x)
-{
+__intrinsic uint32_t n3ic_agreements(uint32_t row, uint32_t words, uint32_t masked,
+                                     N3IC_STATE uint32_t *x) {
     uint32_t count = 0;
     uint32_t same;
     uint32_t i;
@@ -54,9 +49,7 @@ n3ic_agreements(uint32_t row, uint32_t words, uint32_t masked, N3IC_STATE uint32
 }
 
 /* Output word `word` of a hidden layer: bit j % 32 is neuron j, for up to 32 neurons. */
-static uint32_t
-n3ic_hidden_word(uint32_t layer, uint32_t word, N3IC_STATE uint32_t *x)
-{
+static uint32_t n3ic_hidden_word(uint32_t layer, uint32_t word, N3IC_STATE uint32_t *x) {
     uint32_t words = n3ic_layer_words(layer, N3IC_INPUTS);
     uint32_t masked = N3IC_LAYER(layer, N3IC_MASKED);
     uint32_t neurons = N3IC_LAYER(layer, N3IC_OUTPUTS) - 32 * word;
@@ -69,22 +62,20 @@ n3ic_hidden_word(uint32_t layer, uint32_t word, N3IC_STATE uint32_t *x)
         neurons = 32;
     for (bit = 0; bit < neurons; bit++) {
         if (n3ic_agreements(row, words, masked, x) >= n3ic_words[row])
-            fired |= (uint32_t) 1 << bit;
+            fired |= (uint32_t)1 << bit;
         row += stride;
     }
     return fired;
 }
 
 /* Score of a class: agreements and bias, as a signed number. */
-static int32_t
-n3ic_score(uint32_t index, N3IC_STATE uint32_t *x)
-{
+static int32_t n3ic_score(uint32_t index, N3IC_STATE uint32_t *x) {
     uint32_t layer = N3IC_LAYERS - 1;
     uint32_t words = n3ic_layer_words(layer, N3IC_INPUTS);
     uint32_t row = n3ic_row(layer, index);
 
-    return (int32_t) (n3ic_agreements(row, words, N3IC_LAYER(layer, N3IC_MASKED), x)
-                      + n3ic_words[row]);
+    return (int32_t)(n3ic_agreements(row, words, N3IC_LAYER(layer, N3IC_MASKED), x) +
+                     n3ic_words[row]);
 }
 
 #endif /* N3IC_NEURON_H */

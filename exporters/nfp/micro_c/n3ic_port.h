@@ -19,9 +19,7 @@
 #define N3IC_MES_PER_ISLAND 12
 
 /* Number of set bits: three instructions of a micro-engine. */
-__intrinsic uint32_t
-n3ic_popcount(uint32_t data)
-{
+__intrinsic uint32_t n3ic_popcount(uint32_t data) {
     uint32_t count;
 
     __asm {
@@ -33,18 +31,14 @@ n3ic_popcount(uint32_t data)
 }
 
 /* Number of this micro-engine, counted over all islands. */
-__intrinsic uint32_t
-n3ic_me(void)
-{
+__intrinsic uint32_t n3ic_me(void) {
     uint32_t me = __ME();
 
     return ((me >> 4) - N3IC_FIRST_ISLAND) * N3IC_MES_PER_ISLAND + (me & 15) - N3IC_FIRST_ME;
 }
 
 /* Raise signal `number` in a context of any micro-engine. */
-__intrinsic void
-n3ic_signal(uint32_t me, uint32_t context, uint32_t number)
-{
+__intrinsic void n3ic_signal(uint32_t me, uint32_t context, uint32_t number) {
     uint32_t island = N3IC_FIRST_ISLAND + me / N3IC_MES_PER_ISLAND;
     uint32_t unit = N3IC_FIRST_ME + me % N3IC_MES_PER_ISLAND;
     uint32_t address = (island << 24) | (unit << 9) | (context << 6) | (number << 2);
@@ -53,12 +47,10 @@ n3ic_signal(uint32_t me, uint32_t context, uint32_t number)
 }
 
 /* Take a lock in IMEM; 1 if it was free. */
-__intrinsic uint32_t
-n3ic_try_lock(volatile __imem uint32_t *lock)
-{
+__intrinsic uint32_t n3ic_try_lock(volatile __imem uint32_t *lock) {
     __xrw uint32_t value = 1;
 
-    mem_test_set(&value, (__mem40 void *) lock, sizeof(value));
+    mem_test_set(&value, (__mem40 void *)lock, sizeof(value));
     return value == 0;
 }
 

@@ -314,7 +314,7 @@ def test_blob_and_header_must_agree(exported):
     ("file", "old", "new", "said"),
     [
         ("n3ic_app.c", "scores[i] > scores[best]", "scores[i] >= scores[best]", "lowest index"),
-        ("n3ic_neuron.h", "(uint32_t) 1 << bit", "(uint32_t) 1 << (31 - bit)", "layer 0, neuron"),
+        ("n3ic_neuron.h", "(uint32_t)1 << bit", "(uint32_t)1 << (31 - bit)", "layer 0, neuron"),
         ("n3ic_neuron.h", ">= n3ic_words[row]", "> n3ic_words[row]", "layer 0, neuron"),
         ("n3ic_app.c", "scores[best] - scores[i]", "scores[best] - scores[i] + 1", "margin"),
     ],

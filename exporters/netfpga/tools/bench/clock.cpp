@@ -2,7 +2,7 @@
 #include "Vbench.h"
 #include "verilated.h"
 
-int main(int argc, char** argv) {
+int main(int argc, char **argv) {
     VerilatedContext context;
     context.commandArgs(argc, argv);
     Vbench bench{&context};

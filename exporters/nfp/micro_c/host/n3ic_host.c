@@ -19,18 +19,14 @@
 #define HOST_SLOTS (N3IC_SLOTS < 2 ? N3IC_SLOTS : 2)
 #define ANSWER_WORDS (2 + N3IC_CLASSES + N3IC_INPUT_WORDS + N3IC_HIDDEN_WORDS)
 
-static void
-fail(const char *reason)
-{
+static void fail(const char *reason) {
     fprintf(stderr, "n3ic_host: %s\n", reason);
     exit(1);
 }
 
 #define HOST_MAGIC 0x4f48334eu /* "N3HO": weights of the host target */
 
-static void
-check_weights(const char *path)
-{
+static void check_weights(const char *path) {
     FILE *file = fopen(path, "rb");
     unsigned char octets[4];
     unsigned long i;
@@ -41,8 +37,8 @@ check_weights(const char *path)
     for (i = 0; i < N3IC_WORDS; i++) {
         if (fread(octets, 1, 4, file) != 4)
             fail("weights.bin is shorter than n3ic_weights.h");
-        word = (uint32_t) octets[0] | (uint32_t) octets[1] << 8 | (uint32_t) octets[2] << 16
-               | (uint32_t) octets[3] << 24;
+        word = (uint32_t)octets[0] | (uint32_t)octets[1] << 8 | (uint32_t)octets[2] << 16 |
+               (uint32_t)octets[3] << 24;
         if (i == 0 && word == HOST_MAGIC)
             fail("these are weights for the host; the NFP has those of n3ic export --target nfp");
         if (word != n3ic_words[i]) {
@@ -60,9 +56,7 @@ struct identity {
     uint32_t context;
 };
 
-static void *
-context_thread(void *argument)
-{
+static void *context_thread(void *argument) {
     struct identity *identity = argument;
 
     shim_me = identity->me;
@@ -71,9 +65,7 @@ context_thread(void *argument)
     return NULL;
 }
 
-static void
-start(uint32_t me, uint32_t context)
-{
+static void start(uint32_t me, uint32_t context) {
     struct identity *identity = malloc(sizeof(*identity));
     pthread_attr_t attributes;
     pthread_t thread;
@@ -82,16 +74,14 @@ start(uint32_t me, uint32_t context)
         fail("no such context");
     identity->me = me;
     identity->context = context;
-    if (pthread_attr_init(&attributes) != 0
-        || pthread_attr_setstacksize(&attributes, 65536 + 16 * (N3IC_MAX_WORDS + N3IC_CLASSES
-                                                               + N3IC_FEATURES)) != 0
-        || pthread_create(&thread, &attributes, context_thread, identity) != 0)
+    if (pthread_attr_init(&attributes) != 0 ||
+        pthread_attr_setstacksize(
+            &attributes, 65536 + 16 * (N3IC_MAX_WORDS + N3IC_CLASSES + N3IC_FEATURES)) != 0 ||
+        pthread_create(&thread, &attributes, context_thread, identity) != 0)
         fail("cannot start a thread");
 }
 
-static void
-answer(uint32_t slot)
-{
+static void answer(uint32_t slot) {
     static uint32_t words[ANSWER_WORDS];
     uint32_t at = 0;
     uint32_t i;
@@ -99,9 +89,9 @@ answer(uint32_t slot)
     while (n3ic_load(n3ic_box[slot].state) != N3IC_DONE)
         n3ic_pause();
     words[at++] = n3ic_box[slot].result;
-    words[at++] = (uint32_t) n3ic_box[slot].margin;
+    words[at++] = (uint32_t)n3ic_box[slot].margin;
     for (i = 0; i < N3IC_CLASSES; i++)
-        words[at++] = (uint32_t) n3ic_box[slot].scores[i];
+        words[at++] = (uint32_t)n3ic_box[slot].scores[i];
     for (i = 0; i < N3IC_INPUT_WORDS; i++)
         words[at++] = n3ic_box[slot].bits[i];
     for (i = 0; i < N3IC_HIDDEN_WORDS; i++)
@@ -111,9 +101,7 @@ answer(uint32_t slot)
     n3ic_store(n3ic_box[slot].state, N3IC_FREE);
 }
 
-int
-main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     static uint32_t question[N3IC_ASK_WORDS];
     uint32_t width;
     uint32_t asked;

@@ -35,38 +35,28 @@ static __thread uint32_t shim_context;
 typedef uint32_t SIGNAL;
 
 #define __assign_relative_register(signal, number) (*(signal) = (number))
-#define __implicit_write(signal) ((void) (signal))
+#define __implicit_write(signal) ((void)(signal))
 
-__intrinsic void
-__wait_for_all(const SIGNAL *signal)
-{
+__intrinsic void __wait_for_all(const SIGNAL *signal) {
     while (sem_wait(&shim_signals[shim_me][shim_context][*signal]) != 0)
         ;
 }
 
 #define ctx() shim_context
 
-__intrinsic uint32_t
-n3ic_me(void)
-{
+__intrinsic uint32_t n3ic_me(void) {
     return shim_me;
 }
 
-__intrinsic uint32_t
-n3ic_popcount(uint32_t data)
-{
-    return (uint32_t) __builtin_popcount(data);
+__intrinsic uint32_t n3ic_popcount(uint32_t data) {
+    return (uint32_t)__builtin_popcount(data);
 }
 
-__intrinsic void
-n3ic_signal(uint32_t me, uint32_t context, uint32_t number)
-{
+__intrinsic void n3ic_signal(uint32_t me, uint32_t context, uint32_t number) {
     sem_post(&shim_signals[me][context][number]);
 }
 
-__intrinsic uint32_t
-n3ic_try_lock(volatile uint32_t *lock)
-{
+__intrinsic uint32_t n3ic_try_lock(volatile uint32_t *lock) {
     return __atomic_exchange_n(lock, 1u, __ATOMIC_ACQUIRE) == 0;
 }
 
