@@ -10,6 +10,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from n3ic.kernel import blob, build
 from n3ic.kernel.library import KernelNetwork, Library
 from n3ic.model.bits import checked_words
 from n3ic.model.boundary import verification_vectors
+from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel, Inference, classes_of, margins_of
 from n3ic.model.random_models import random_model
 
@@ -73,7 +75,12 @@ def csv_lines(
     """
     if available() and len(model.layers) <= blob.MAX_LAYERS:
         return _network(model).csv_lines(model, features, first, names)
-    result = predict(model, model.encode(features))
+    return _lines_of(predict(model, model.encode(features)), first, names)
+
+
+def _lines_of(
+    result: Inference, first: int, names: Sequence[bytes]
+) -> tuple[bytes, NDArray[np.int64]]:
     columns = (result.classes.tolist(), result.margins.tolist(), result.scores.tolist())
     lines = (
         b"%d,%s,%d,%s\n" % (row, names[index], margin, b",".join(b"%d" % s for s in scores))
@@ -119,9 +126,16 @@ def _check(library: Library) -> None:
     Raises:
         RuntimeError: it does not give the reference's scores.
     """
-    model = random_model((70, 33, 9, 3), np.random.default_rng(0))
+    cuts = Field.thermometer("cuts", range(3, 123, 3))
+    spec = InputSpec((cuts, Field.binary("bits", 30)))
+    model = replace(random_model((70, 33, 9, 3), np.random.default_rng(0)), input=spec)
+    network = library.load(blob.dump(model))
     words = verification_vectors(model, 100)
-    if not np.array_equal(library.load(blob.dump(model)).scores(words), model.scores(words)):
+    columns = {"cuts": np.arange(130), "bits": np.arange(130) << 24}
+    names = [b"a", b"b", b"c"]
+    lines, _ = network.csv_lines(model, columns, 0, names)
+    expected, _ = _lines_of(model.infer(model.encode(columns)), 0, names)
+    if not np.array_equal(network.scores(words), model.scores(words)) or bytes(lines) != expected:
         raise RuntimeError("it does not compute the reference's scores")
 
 

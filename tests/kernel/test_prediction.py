@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import warnings
 from collections.abc import Iterator
@@ -178,14 +179,29 @@ def test_a_compiler_that_makes_nonsense_is_told(
     assert np.array_equal(prediction.scores(MODEL, WORDS), MODEL.scores(WORDS))
 
 
+@pytest.mark.parametrize(
+    ("file", "right", "wrong"),
+    [
+        ("bnn.c", "limit[j] = (int32_t)bias;", "limit[j] = (int32_t)bias + 1;"),
+        ("stream.c", "value >= cuts[k]", "value > cuts[k]"),
+        ("stream.c", "block.margins[r]", "block.margins[r] + 1"),
+    ],
+)
 def test_a_miscompiled_kernel_is_not_used(
-    compiler: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    compiler: object,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    file: str,
+    right: str,
+    wrong: str,
 ) -> None:
-    source = build.SOURCE.read_text()
-    wrong = tmp_path / "src" / "bnn.c"
-    wrong.parent.mkdir()
-    (wrong.parent / "bnn.h").write_bytes(build.HEADER.read_bytes())
-    wrong.write_text(source.replace("limit[j] = (int32_t)bias;", "limit[j] = (int32_t)bias + 1;"))
-    monkeypatch.setattr(build, "SOURCE", wrong)
+    folder = tmp_path / "src"
+    shutil.copytree(build.FOLDER, folder)
+    text = (folder / file).read_text()
+    assert right in text
+    (folder / file).write_text(text.replace(right, wrong))
+    monkeypatch.setattr(build, "FOLDER", folder)
+    monkeypatch.setattr(build, "SOURCE", folder / "bnn.c")
+    monkeypatch.setattr(build, "STREAM", (folder / "stream.c", folder / "stream.h"))
     with pytest.warns(N3icWarning, match="reference"):
         assert not prediction.available()
