@@ -1,0 +1,234 @@
+"""Packets as a meter sees them: parsed from frames, or put aside with a reason.
+
+Ethernet with up to two VLAN tags (802.1Q, 802.1ad), IPv4 and IPv6, TCP, UDP, ICMP. Tunnels are
+not opened. Nothing of a frame is trusted: every length is checked before it is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+TCP, UDP = 6, 17
+FIN, SYN, RST, PUSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
+
+Reason = Literal[
+    "link type not known",
+    "link header cut short",
+    "not IP",
+    "IP header cut short",
+    "IP header damaged",
+    "ports cut short",
+    "fragment without its first",
+]
+REASONS: tuple[Reason, ...] = (
+    "link type not known",
+    "link header cut short",
+    "not IP",
+    "IP header cut short",
+    "IP header damaged",
+    "ports cut short",
+    "fragment without its first",
+)
+
+LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_COOKED, LINK_COOKED_2 = 0, 1, 101, 113, 276
+_VLAN = (0x8100, 0x88A8, 0x9100)
+_MAX_TAGS = 2
+_IPV4, _IPV6 = 0x0800, 0x86DD
+_EXTENSIONS = (0, 43, 60)  # hop-by-hop, routing, destination options
+_FRAGMENT = 44
+_MAX_EXTENSIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """What a meter reads of a packet.
+
+    Attributes:
+        time: in the units of the specification.
+        source: address, 4 or 16 bytes.
+        destination: the same.
+        protocol: IP protocol number, that after IPv6's extension headers.
+        source_port: of TCP and UDP; 0 for others.
+        destination_port: the same.
+        wire_length: bytes of the frame on the wire, its check sequence aside, whatever was
+            captured of it; without a capture's own link header.
+        ip_length: bytes of the IP packet, its header included.
+        payload_length: bytes behind the transport header, or behind IP's where there is none.
+        ttl: time to live or hop limit.
+        tcp_flags: the header's flag byte; 0 for others, and where it was not captured.
+        tcp_window: not scaled.
+        identification: of a fragmented datagram; None where it is whole.
+        later: whether it is a fragment without ports, to be joined by identification.
+    """
+
+    time: int
+    source: bytes
+    destination: bytes
+    protocol: int
+    source_port: int
+    destination_port: int
+    wire_length: int
+    ip_length: int
+    payload_length: int
+    ttl: int
+    tcp_flags: int
+    tcp_window: int
+    identification: int | None = None
+    later: bool = False
+
+
+def parse(link: int, frame: bytes, length: int, time: int) -> Packet | Reason:
+    """Read a captured frame.
+
+    Args:
+        link: the capture's link type (LINKTYPE_ numbers).
+        frame: the captured bytes, which may be fewer than the frame had.
+        length: bytes of the frame on the wire.
+        time: when it was seen, in the units of the specification.
+
+    Returns:
+        The packet, or why it is put aside.
+    """
+    kind, start, outside = _link(link, frame)
+    if isinstance(kind, str):
+        return kind
+    if kind == _IPV4:
+        return _ipv4(frame, start, length, outside, time)
+    if kind == _IPV6:
+        return _ipv6(frame, start, length - outside, time)
+    return "not IP"
+
+
+def _link(link: int, frame: bytes) -> tuple[int | Reason, int, int]:
+    """EtherType (or a reason), where it ends, and bytes that the wire does not have."""
+    if link == LINK_RAW:
+        version = frame[0] >> 4 if frame else 0
+        return {4: _IPV4, 6: _IPV6}.get(version, 0), 0, 0
+    if link == LINK_NULL:
+        if len(frame) < 5:
+            return "link header cut short", 0, 0
+        return {4: _IPV4, 6: _IPV6}.get(frame[4] >> 4, 0), 4, 4
+    if link == LINK_ETHERNET:
+        at, outside = 12, 0
+    elif link == LINK_COOKED:
+        at, outside = 14, 16
+    elif link == LINK_COOKED_2:
+        if len(frame) < 20:
+            return "link header cut short", 0, 0
+        return _number(frame, 0, 2), 20, 20
+    else:
+        return "link type not known", 0, 0
+    for _ in range(_MAX_TAGS + 1):
+        if len(frame) < at + 2:
+            return "link header cut short", 0, 0
+        kind = _number(frame, at, 2)
+        if kind not in _VLAN:
+            return kind, at + 2, outside
+        at += 4
+    return 0, at, outside  # more tags than a meter opens
+
+
+def _ipv4(frame: bytes, at: int, length: int, outside: int, time: int) -> Packet | Reason:
+    if len(frame) < at + 20:
+        return "IP header cut short"
+    header = 4 * (frame[at] & 15)
+    total = _number(frame, at + 2, 2)
+    if frame[at] >> 4 != 4 or header < 20 or (total and total < header):
+        return "IP header damaged"
+    total = total or max(header, length - at)  # 0: the sender's card was to cut a large segment
+    offset = _number(frame, at + 6, 2)
+    fragmented = bool(offset & 0x3FFF)
+    return _transport(
+        frame,
+        at + header,
+        Packet(
+            time=time,
+            source=frame[at + 12 : at + 16],
+            destination=frame[at + 16 : at + 20],
+            protocol=frame[at + 9],
+            source_port=0,
+            destination_port=0,
+            wire_length=max(length - outside, 0),
+            ip_length=total,
+            payload_length=total - header,
+            ttl=frame[at + 8],
+            tcp_flags=0,
+            tcp_window=0,
+            identification=_number(frame, at + 4, 2) if fragmented else None,
+            later=bool(offset & 0x1FFF),
+        ),
+    )
+
+
+def _ipv6(frame: bytes, at: int, length: int, time: int) -> Packet | Reason:
+    if len(frame) < at + 40:
+        return "IP header cut short"
+    if frame[at] >> 4 != 6:
+        return "IP header damaged"
+    payload = _number(frame, at + 4, 2)
+    protocol, start = frame[at + 6], at + 40
+    identification, later = None, False
+    for _ in range(_MAX_EXTENSIONS):
+        if protocol not in (*_EXTENSIONS, _FRAGMENT) or later:
+            break
+        if len(frame) < start + 8:
+            return "IP header cut short"
+        size = 8 if protocol == _FRAGMENT else 8 + 8 * frame[start + 1]
+        if protocol == _FRAGMENT:
+            offset = _number(frame, start + 2, 2)
+            if offset & 0xFFF9:
+                identification, later = _number(frame, start + 4, 4), bool(offset & 0xFFF8)
+        protocol, start = frame[start], start + size
+    return _transport(
+        frame,
+        start,
+        Packet(
+            time=time,
+            source=frame[at + 8 : at + 24],
+            destination=frame[at + 24 : at + 40],
+            protocol=protocol,
+            source_port=0,
+            destination_port=0,
+            wire_length=max(length, 0),
+            ip_length=payload + 40,
+            payload_length=max(0, payload + 40 - (start - at)),
+            ttl=frame[at + 7],
+            tcp_flags=0,
+            tcp_window=0,
+            identification=identification,
+            later=later,
+        ),
+    )
+
+
+def _transport(frame: bytes, at: int, packet: Packet) -> Packet | Reason:
+    """The packet with its ports, flags and window."""
+    if packet.later or packet.protocol not in (TCP, UDP):
+        return packet
+    if len(frame) < at + 4:
+        return "ports cut short"
+    flags = window = 0
+    header = 8 if packet.protocol == UDP else 20
+    if packet.protocol == TCP and len(frame) >= at + 16:
+        header = max(20, 4 * (frame[at + 12] >> 4))
+        flags, window = frame[at + 13], _number(frame, at + 14, 2)
+    return Packet(
+        packet.time,
+        packet.source,
+        packet.destination,
+        packet.protocol,
+        _number(frame, at, 2),
+        _number(frame, at + 2, 2),
+        packet.wire_length,
+        packet.ip_length,
+        max(0, packet.payload_length - header),
+        packet.ttl,
+        flags,
+        window,
+        packet.identification,
+    )
+
+
+def _number(frame: bytes, at: int, size: int) -> int:
+    return int.from_bytes(frame[at : at + size], "big")

@@ -1,0 +1,365 @@
+"""The reference meter: plain, slow, and what every other meter must equal register by register.
+
+The clock never runs backwards: a packet stamped earlier than the one before it has that one's
+time. Before a packet is counted, flows that have been idle for longer than the idle time-out end,
+the one idle for longest first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from n3ic.meter.packet import ACK, FIN, RST, SYN, Packet, Reason
+from n3ic.model.metering import UINT32_MAX, Guard, MeteredFeature, MeterSpec, Register, Step
+
+End = Literal["packets", "after", "fin", "rst", "idle", "active", "evicted", "capture"]
+MAX_FRAGMENTS = 4096  # fragmented datagrams that are remembered
+
+
+@dataclass(frozen=True, order=True)
+class FlowKey:
+    """The key of a flow, in the direction of its first packet; 0 and empty where it has no part."""
+
+    source: bytes
+    destination: bytes = b""
+    protocol: int = 0
+    source_port: int = 0
+    destination_port: int = 0
+
+    @property
+    def reverse(self) -> FlowKey:
+        """The same flow, seen from its other end."""
+        return FlowKey(
+            self.destination,
+            self.source,
+            self.protocol,
+            self.destination_port,
+            self.source_port,
+        )
+
+
+@dataclass(frozen=True)
+class FlowRecord:
+    """A flow when it was decided.
+
+    Attributes:
+        key: in the direction of the first packet.
+        number: of the flow, from 0, in the order of their first packets.
+        first: time of its first packet.
+        last: time of its last packet so far.
+        packets: its packets so far.
+        decided: why it was decided then.
+        registers: the value of each register of the specification.
+        features: the value of each feature, those of windows included, each in ``0..2^32 - 1``.
+    """
+
+    key: FlowKey
+    number: int
+    first: int
+    last: int
+    packets: int
+    decided: End
+    registers: tuple[int, ...]
+    features: Mapping[str, int]
+
+
+@dataclass
+class _Flow:
+    key: FlowKey
+    number: int
+    first: int
+    values: list[int]
+    before: list[int | None]  # per register: time of the last packet that passed its guard
+    updated: list[bool]
+    last: int = 0
+    packets: int = 0
+    decisions: int = 0
+    decided_at: tuple[int, int] = (0, 0)  # packets and time at the last decision
+    fins: set[bool] = field(default_factory=set)
+    closed: bool = False
+
+
+class ReferenceMeter:
+    """A metering process that follows a specification packet by packet.
+
+    Args:
+        spec: what a flow is and which integers are kept of it.
+
+    Attributes:
+        aside: packets that belong to no flow, by reason.
+        evicted: flows that ended because the cache was full.
+        late: packets that came after the end of their flow, and were not counted to it.
+    """
+
+    def __init__(self, spec: MeterSpec) -> None:
+        self.spec = spec
+        self.aside: Counter[str] = Counter()
+        self.evicted = 0
+        self.late = 0
+        self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()  # least recently seen first
+        self._fragments: OrderedDict[tuple[bytes, bytes, int, int], tuple[int, int]] = OrderedDict()
+        self._rings = [deque[tuple[object, ...]](maxlen=w.flows) for w in spec.windows]
+        self._counts: list[Counter[tuple[object, ...]]] = [Counter() for _ in spec.windows]
+        self._clock = 0
+        self._started = 0
+
+    def run(self, packets: Iterable[Packet | Reason]) -> Iterator[FlowRecord]:
+        """Records of all flows, in the order in which they are decided."""
+        for packet in packets:
+            yield from self.count(packet)
+        yield from self.finish()
+
+    def count(self, packet: Packet | Reason) -> Iterator[FlowRecord]:
+        """Count a packet; gives the records of the flows that are decided by then."""
+        if isinstance(packet, str):
+            self.aside[packet] += 1
+            return
+        self._clock = now = max(self._clock, packet.time)
+        yield from self._expire(now)
+        joined = self._join_fragment(packet)
+        if joined is None:
+            self.aside["fragment without its first"] += 1
+            return
+        packet = joined
+        key = self._key(packet)
+        flow, forward = self._find(key)
+        opens = bool(packet.tcp_flags & SYN) and not packet.tcp_flags & ACK
+        if flow is not None and flow.closed and opens:
+            del self._flows[flow.key]
+            flow = None
+        elif flow is not None and flow.closed:
+            self.late += 1
+            self._touch(flow, now)
+            return
+        active = self.spec.active_timeout
+        if flow is not None and active and now - flow.first >= active:
+            yield from self._end(flow, "active")
+            flow = None
+        if flow is None:
+            if len(self._flows) >= self.spec.cache_flows:
+                if self.spec.when_full == "drop-new":
+                    self.aside["flow cache full"] += 1
+                    return
+                yield from self._evict()
+            flow, forward = self._start(key, now), True
+        self._update(flow, packet, forward, now)
+        yield from self._decide(flow, packet, forward, now)
+
+    def finish(self) -> Iterator[FlowRecord]:
+        """End the flows that are left, the one seen longest ago first."""
+        for flow in list(self._flows.values()):
+            yield from self._end(flow, "capture")
+
+    # --- the flow cache ----------------------------------------------------------------------
+
+    def _key(self, packet: Packet) -> FlowKey:
+        if self.spec.key == "source-host":
+            return FlowKey(packet.source)
+        if self.spec.key == "host-pair":
+            return FlowKey(packet.source, packet.destination)
+        return FlowKey(
+            packet.source,
+            packet.destination,
+            packet.protocol,
+            packet.source_port,
+            packet.destination_port,
+        )
+
+    def _find(self, key: FlowKey) -> tuple[_Flow | None, bool]:
+        """The flow of a key, and whether the packet goes in its forward direction."""
+        if key in self._flows:
+            return self._flows[key], True
+        if self.spec.key != "source-host" and key.reverse in self._flows:
+            return self._flows[key.reverse], False
+        return None, True
+
+    def _start(self, key: FlowKey, now: int) -> _Flow:
+        registers = self.spec.registers
+        values = [(1 << r.width) - 1 if r.update == "min" else 0 for r in registers]
+        n = len(registers)
+        flow = _Flow(key, self._started, now, values, [None] * n, [False] * n, decided_at=(0, now))
+        self._started += 1
+        self._flows[key] = flow
+        return flow
+
+    def _touch(self, flow: _Flow, now: int) -> None:
+        flow.last = now
+        self._flows.move_to_end(flow.key)
+
+    def _expire(self, now: int) -> Iterator[FlowRecord]:
+        while self._flows:
+            oldest = next(iter(self._flows.values()))
+            if now - oldest.last <= self.spec.idle_timeout:
+                return
+            yield from self._end(oldest, "idle")
+
+    def _evict(self) -> Iterator[FlowRecord]:
+        oldest = next(iter(self._flows.values()))
+        self.evicted += not oldest.closed
+        yield from self._end(oldest, "evicted")
+
+    def _end(self, flow: _Flow, why: End) -> Iterator[FlowRecord]:
+        del self._flows[flow.key]
+        if not flow.closed:
+            yield from self._report(flow, why, flow.last)
+
+    def _join_fragment(self, packet: Packet) -> Packet | None:
+        """The packet with its datagram's ports; None for a fragment that is put aside."""
+        if packet.identification is None:
+            return packet
+        if self.spec.fragments == "aside" and packet.later:
+            return None
+        name = (packet.source, packet.destination, packet.protocol, packet.identification)
+        if not packet.later:
+            self._fragments[name] = (packet.source_port, packet.destination_port)
+            self._fragments.move_to_end(name)
+            if len(self._fragments) > MAX_FRAGMENTS:
+                self._fragments.popitem(last=False)
+            return packet
+        if name not in self._fragments:
+            return None
+        source_port, destination_port = self._fragments[name]
+        return replace(packet, source_port=source_port, destination_port=destination_port)
+
+    # --- registers ---------------------------------------------------------------------------
+
+    def _update(self, flow: _Flow, packet: Packet, forward: bool, now: int) -> None:
+        for i, register in enumerate(self.spec.registers):
+            if not _passes(register.guard, packet, forward):
+                continue
+            before = flow.before[i]
+            flow.before[i] = now
+            if register.field == "gap" and before is None:
+                continue
+            value = _field(register, packet, flow.first, before, now)
+            flow.values[i] = _next(register, flow.values[i], value, first=not flow.updated[i])
+            flow.updated[i] = True
+        flow.packets += 1
+        self._touch(flow, now)
+
+    # --- decisions ---------------------------------------------------------------------------
+
+    def _decide(self, flow: _Flow, packet: Packet, forward: bool, now: int) -> Iterator[FlowRecord]:
+        closing = self._closing(flow, packet, forward)
+        if closing:
+            flow.closed = True
+            yield from self._report(flow, closing, now)
+            return
+        rule = self.spec.decision
+        packets, time = flow.decided_at
+        if flow.decisions and not rule.repeat:
+            return
+        if rule.packets and flow.packets - packets >= rule.packets:
+            yield from self._report(flow, "packets", now)
+        elif rule.after and now - time >= rule.after:
+            yield from self._report(flow, "after", now)
+
+    def _closing(self, flow: _Flow, packet: Packet, forward: bool) -> End | None:
+        if packet.tcp_flags & RST and "rst" in self.spec.ends:
+            return "rst"
+        if packet.tcp_flags & FIN and "fin" in self.spec.ends:
+            flow.fins.add(forward)
+        return "fin" if len(flow.fins) == 2 else None
+
+    def _report(self, flow: _Flow, why: End, now: int) -> Iterator[FlowRecord]:
+        if flow.decisions and not self.spec.decision.repeat:
+            return
+        flow.decisions += 1
+        flow.decided_at = (flow.packets, now)
+        features = {f.name: feature_value(self.spec, f, flow.values) for f in self.spec.features}
+        yield FlowRecord(
+            flow.key,
+            flow.number,
+            flow.first,
+            flow.last,
+            flow.packets,
+            why,
+            tuple(flow.values),
+            features | self._windows(flow.key),
+        )
+
+    def _windows(self, key: FlowKey) -> dict[str, int]:
+        out = {}
+        for window, ring, counts in zip(self.spec.windows, self._rings, self._counts, strict=True):
+            entry = tuple(getattr(key, part) for part in window.same)
+            if len(ring) == window.flows:
+                counts[ring[0]] -= 1
+            ring.append(entry)
+            counts[entry] += 1
+            out[window.name] = counts[entry]
+        return out
+
+
+def _passes(guard: Guard, packet: Packet, forward: bool) -> bool:
+    if guard.direction != "both" and (guard.direction == "forward") != forward:
+        return False
+    if guard.protocols and packet.protocol not in guard.protocols:
+        return False
+    if guard.payload != "any" and (guard.payload == "some") != (packet.payload_length > 0):
+        return False
+    flags = packet.tcp_flags
+    return flags & guard.flags_set == guard.flags_set and not flags & guard.flags_clear
+
+
+def _field(register: Register, packet: Packet, first: int, before: int | None, now: int) -> int:
+    if register.update == "count":
+        return 1
+    if register.field == "time":
+        return now - first
+    if register.field == "gap":
+        return now - (before or 0)
+    value: int = getattr(packet, register.field)
+    return value
+
+
+def _next(register: Register, old: int, value: int, *, first: bool) -> int:
+    """The register's next value, saturated."""
+    top = (1 << register.width) - 1
+    value = min(value, top)
+    match register.update:
+        case "count" | "sum":
+            return min(old + value, top)
+        case "min":
+            return min(old, value)
+        case "max":
+            return max(old, value)
+        case "first":
+            return value if first else old
+        case "last":
+            return value
+        case "or":
+            return old | value
+
+
+def feature_value(spec: MeterSpec, feature: MeteredFeature, registers: list[int]) -> int:
+    """A feature of a flow's registers, clamped to ``2^32 - 1``."""
+    if feature.register:
+        return min(registers[spec.index[feature.register]], UINT32_MAX)
+    results: list[int] = []
+
+    def operand(name: str) -> int:
+        return results[int(name[1:])] if name.startswith("$") else registers[spec.index[name]]
+
+    for step in feature.program:
+        right = operand(step.right) if step.right else 0
+        results.append(_apply(step, operand(step.left), right))
+    return min(results[-1], UINT32_MAX)
+
+
+def _apply(step: Step, left: int, right: int) -> int:
+    match step.operation:
+        case "add":
+            return left + right
+        case "sub":
+            return max(0, left - right)
+        case "min":
+            return min(left, right)
+        case "max":
+            return max(left, right)
+        case "shift":
+            return left >> step.amount
+        case "quotient":
+            return step.amount * left // right if right else 0

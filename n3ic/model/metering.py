@@ -1,0 +1,395 @@
+"""The meter's specification: what a flow is, and which integers are kept of it.
+
+Data, not code: a metering process (RFC 7011) on a host, in a kernel or on a card is generated from
+it, and training reads what it writes. State registers are updated once a packet; features are
+programs over registers without division: a quotient stays a pair and is compared by
+multiplication. All arithmetic is on unsigned integers; what would leave a register saturates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from n3ic.errors import ModelError
+
+VERSION = 1
+MAX_REGISTERS = 64
+MAX_FEATURES = 256
+UINT32_MAX = 2**32 - 1
+UINT64_MAX = 2**64 - 1
+
+FlowKey = Literal["five-tuple", "host-pair", "source-host"]
+FullCache = Literal["evict-oldest", "drop-new"]
+Fragments = Literal["by-identification", "aside"]
+Direction = Literal["both", "forward", "reverse"]
+Update = Literal["count", "sum", "min", "max", "first", "last", "or"]
+PacketField = Literal[
+    "wire_length", "ip_length", "payload_length", "time", "gap", "ttl", "tcp_flags", "tcp_window"
+]
+Operation = Literal["add", "sub", "min", "max", "shift", "quotient"]
+KeyPart = Literal["source", "destination", "protocol", "source_port", "destination_port"]
+
+_KEY_PARTS: dict[FlowKey, tuple[KeyPart, ...]] = {
+    "five-tuple": get_args(KeyPart),
+    "host-pair": ("source", "destination"),
+    "source-host": ("source",),
+}
+_FIELD_BITS: dict[PacketField, int] = {
+    "wire_length": 17,
+    "ip_length": 17,
+    "payload_length": 17,
+    "time": 48,
+    "gap": 48,
+    "ttl": 8,
+    "tcp_flags": 8,
+    "tcp_window": 16,
+}
+
+
+def _one_of(what: str, value: object, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ModelError(f"{what}: expected {', '.join(known)}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Which packets of a flow update a register.
+
+    Attributes:
+        direction: ``forward`` is that of the flow's first packet.
+        protocols: protocol numbers (6 TCP, 17 UDP, 1 ICMP, 58 ICMPv6); empty for all.
+        flags_set: TCP flags that must be set, as the bits of the header's flag byte.
+        flags_clear: TCP flags that must not be set. A packet that is not TCP has none set.
+        payload: ``any``, or only packets with (``some``) or without (``none``) transport payload.
+    """
+
+    direction: Direction = "both"
+    protocols: tuple[int, ...] = ()
+    flags_set: int = 0
+    flags_clear: int = 0
+    payload: Literal["any", "some", "none"] = "any"
+
+    def __post_init__(self) -> None:
+        _one_of("direction", self.direction, get_args(Direction))
+        _one_of("payload", self.payload, ("any", "some", "none"))
+        if any(not 0 <= p <= 255 for p in self.protocols):
+            raise ModelError(f"guard: protocol numbers are in 0..255, got {self.protocols}")
+        if not 0 <= self.flags_set <= 255 or not 0 <= self.flags_clear <= 255:
+            raise ModelError("guard: TCP flags are the bits of a byte")
+        if self.flags_set & self.flags_clear:
+            raise ModelError("guard: a flag cannot be asked to be set and clear")
+
+
+@dataclass(frozen=True)
+class Register:
+    """A state register of a flow.
+
+    Attributes:
+        name: as features name it.
+        update: ``count`` of the packets, ``sum``, ``min``, ``max``, ``first``, ``last`` or
+            bitwise ``or`` of a field. All start at 0 but ``min``, which starts at its largest
+            value and keeps that where no packet passed the guard.
+        field: the packet's field; empty for ``count``. ``wire_length`` is the frame without its
+            check sequence, never the captured part; ``time`` the time since the flow's first
+            packet; ``gap`` the time since the previous packet that passed the guard (the first
+            such packet has none and does not update). Times that run backwards count as 0.
+        guard: which packets update it.
+        width: bits of the register, 1 to 64; what does not fit saturates.
+    """
+
+    name: str
+    update: Update
+    field: PacketField | Literal[""] = ""
+    guard: Guard = Guard()
+    width: int = 32
+
+    def __post_init__(self) -> None:
+        where = f"register {self.name!r}"
+        if not isinstance(self.name, str) or not self.name.isidentifier() or len(self.name) > 64:
+            raise ModelError(f"{where}: a register's name is an identifier of at most 64 letters")
+        _one_of(f"{where}: update", self.update, get_args(Update))
+        if (self.update == "count") != (self.field == ""):
+            raise ModelError(f"{where}: a count has no field, and everything else has one")
+        if self.field:
+            _one_of(f"{where}: field", self.field, get_args(PacketField))
+        if isinstance(self.width, bool) or not 1 <= self.width <= 64:
+            raise ModelError(f"{where}: a register has 1 to 64 bits, got {self.width}")
+
+    @property
+    def largest(self) -> int:
+        """The largest value that it can hold, as its field bounds it, too."""
+        top = (1 << self.width) - 1
+        if self.update in ("first", "last", "max", "or") and self.field:
+            return min(top, (1 << _FIELD_BITS[self.field]) - 1)
+        return top
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation of a feature's program.
+
+    Attributes:
+        operation: ``add``; ``sub``, at least 0; ``min``; ``max``; ``shift``, to the right by
+            ``amount`` bits; ``quotient``, ``floor(amount * left / right)``, 0 where ``right`` is
+            0 and only as a program's last step: a target compares ``amount * left >= cut * right``.
+        left: a register's name, or ``$k`` for the result of step ``k``.
+        right: the same; empty for ``shift``.
+        amount: of ``shift`` and ``quotient``.
+    """
+
+    operation: Operation
+    left: str
+    right: str = ""
+    amount: int = 0
+
+
+@dataclass(frozen=True)
+class MeteredFeature:
+    """A feature: a program over registers; its result is clamped to ``2^32 - 1``.
+
+    Attributes:
+        name: as tables and the input stage name it.
+        program: steps in order, the last one's result is the feature; or empty, and
+            ``register`` is the feature.
+        register: the register that the feature is, where there is no program.
+        unit: the integer unit, such as ``us`` or ``byte``.
+    """
+
+    name: str
+    register: str = ""
+    program: tuple[Step, ...] = ()
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Window:
+    """How many of the last flows share parts of the key with this one, itself included.
+
+    A flow enters the window when it is decided, so the count is causal: a ring of the last
+    ``flows`` keys with a counter for each.
+
+    Attributes:
+        name: the feature's name.
+        flows: size of the ring.
+        same: the parts of the key that must be equal.
+    """
+
+    name: str
+    flows: int
+    same: tuple[KeyPart, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.flows <= 1 << 16:
+            raise ModelError(f"window {self.name!r}: 1 to 65,536 flows, got {self.flows}")
+        if not self.same or len(set(self.same)) != len(self.same):
+            raise ModelError(f"window {self.name!r}: names parts of the key, each once")
+        for part in self.same:
+            _one_of(f"window {self.name!r}", part, get_args(KeyPart))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """When a flow is decided: at whichever comes first; at its end in any case.
+
+    Attributes:
+        packets: at its N-th packet; 0 for never.
+        after: at the first packet this long after the flow's first; 0 for never.
+        repeat: whether it is decided again after as many packets or as much time more, and at its
+            end; otherwise once.
+    """
+
+    packets: int = 0
+    after: int = 0
+    repeat: bool = False
+
+    def __post_init__(self) -> None:
+        if self.packets < 0 or self.after < 0:
+            raise ModelError("decision: packets and after are 0 or more")
+
+
+@dataclass(frozen=True)
+class MeterSpec:
+    """What a flow is, when it ends, when it is decided, and which integers are kept of it.
+
+    Attributes:
+        key: ``five-tuple`` and ``host-pair`` make biflows (RFC 5103) whose forward direction is
+            that of the first packet; ``source-host`` makes flows of one direction.
+        registers: the state of a flow.
+        features: what is computed of it when it is decided.
+        windows: features over recent flows.
+        idle_timeout: a flow without a packet for longer has ended.
+        active_timeout: a packet this long after the flow's first begins a new one; 0 for never.
+        cache_flows: flows that the flow cache holds.
+        when_full: the flow that was updated longest ago ends (``evict-oldest``), or packets of
+            new flows are counted and dropped (``drop-new``).
+        ends: only for the ``five-tuple``: ``fin`` ends a flow at the second direction's FIN,
+            ``rst`` at a RST; what follows is taken for the same flow, and not counted, until its
+            idle time-out or a SYN.
+        decision: when the flow is decided.
+        fragments: later fragments belong to the flow of the first by address and identification,
+            or are counted and put aside.
+        tick_ns: nanoseconds of a unit of time; time-outs and times are in it.
+    """
+
+    registers: tuple[Register, ...]
+    features: tuple[MeteredFeature, ...]
+    key: FlowKey = "five-tuple"
+    windows: tuple[Window, ...] = ()
+    idle_timeout: int = 60_000_000
+    active_timeout: int = 0
+    cache_flows: int = 1 << 16
+    when_full: FullCache = "evict-oldest"
+    ends: tuple[Literal["fin", "rst"], ...] = ("fin", "rst")
+    decision: Decision = Decision()
+    fragments: Fragments = "by-identification"
+    tick_ns: int = 1000
+
+    def __post_init__(self) -> None:
+        _one_of("key", self.key, get_args(FlowKey))
+        _one_of("when_full", self.when_full, get_args(FullCache))
+        _one_of("fragments", self.fragments, get_args(Fragments))
+        for end in self.ends:
+            _one_of("ends", end, ("fin", "rst"))
+        if not 0 < self.idle_timeout < 1 << 48 or not 0 <= self.active_timeout < 1 << 48:
+            raise ModelError("time-outs are in 1..2^48-1 units of time, the active one may be 0")
+        if not 1 <= self.cache_flows <= 1 << 24:
+            raise ModelError(f"a flow cache holds 1 to 2^24 flows, got {self.cache_flows}")
+        if not 1 <= self.tick_ns <= 10**9:
+            raise ModelError(f"a unit of time has 1 to 10^9 ns, got {self.tick_ns}")
+        if len(self.registers) > MAX_REGISTERS:
+            raise ModelError(f"at most {MAX_REGISTERS} registers, got {len(self.registers)}")
+        if not 1 <= len(self.feature_names) <= MAX_FEATURES:
+            raise ModelError(f"1 to {MAX_FEATURES} features, got {len(self.feature_names)}")
+        registers = [r.name for r in self.registers]
+        if len(set(registers)) != len(registers):
+            raise ModelError("two registers have one name")
+        if len(set(self.feature_names)) != len(self.feature_names):
+            raise ModelError("two features have one name")
+        parts = _KEY_PARTS[self.key]
+        if self.key != "five-tuple" and self.ends:
+            raise ModelError(f"FIN and RST end connections, not the flows of a {self.key}")
+        for window in self.windows:
+            unknown = [part for part in window.same if part not in parts]
+            if unknown:
+                raise ModelError(f"window {window.name!r}: a {self.key} key has no {unknown[0]}")
+        if any(not isinstance(n, str) or not 0 < len(n) <= 256 for n in self.feature_names):
+            raise ModelError("a feature's name has 1 to 256 characters")
+        for feature in self.features:
+            self.largest(feature)  # checks names, order and widths
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features, those of windows last."""
+        return [*(f.name for f in self.features), *(w.name for w in self.windows)]
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """Number of each register, by name."""
+        return {register.name: i for i, register in enumerate(self.registers)}
+
+    def largest(self, feature: MeteredFeature) -> int:
+        """The largest value of a feature before it is clamped to ``2^32 - 1``.
+
+        Raises:
+            ModelError: its program names what does not exist, or could leave 64 bits.
+        """
+        where = f"feature {feature.name!r}"
+        if bool(feature.register) == bool(feature.program):
+            raise ModelError(f"{where}: either a register or a program")
+        if feature.register:
+            return self._operand(where, feature.register, [])
+        results: list[int] = []
+        for i, step in enumerate(feature.program):
+            last = i == len(feature.program) - 1
+            results.append(self._largest_step(f"{where}, step {i}", step, results, last))
+        return results[-1]
+
+    def _operand(self, where: str, name: str, results: Sequence[int]) -> int:
+        if name.startswith("$") and name[1:].isdecimal() and int(name[1:]) < len(results):
+            return results[int(name[1:])]
+        if name not in self.index:
+            raise ModelError(f"{where}: {name!r} is no register and no earlier step")
+        return self.registers[self.index[name]].largest
+
+    def _largest_step(self, where: str, step: Step, results: Sequence[int], last: bool) -> int:
+        _one_of(where, step.operation, get_args(Operation))
+        left = self._operand(where, step.left, results)
+        if step.operation == "shift":
+            if step.right or not 0 <= step.amount < 64:
+                raise ModelError(f"{where}: a shift has one operand and 0 to 63 bits")
+            return left >> step.amount
+        right = self._operand(where, step.right, results)
+        if step.operation == "quotient":
+            if not last or step.amount < 1:
+                raise ModelError(f"{where}: a quotient is the last step and has a factor")
+            if step.amount * left > UINT64_MAX or right > UINT32_MAX:
+                raise ModelError(
+                    f"{where}: a quotient is compared as factor * left >= cut * right in 64 bits: "
+                    f"{step.amount} * {left} or 2^32 * {right} does not fit; use narrower registers"
+                )
+            return step.amount * left
+        if step.amount:
+            raise ModelError(f"{where}: only a shift and a quotient have an amount")
+        if step.operation == "add" and left + right > UINT64_MAX:
+            raise ModelError(f"{where}: the sum could leave 64 bits")
+        out = {"add": left + right, "sub": left, "min": min(left, right), "max": max(left, right)}
+        return out[step.operation]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"version": VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> MeterSpec:
+        """Read what :meth:`to_dict` wrote.
+
+        Raises:
+            ModelError: the data is not a specification, or one of a newer version.
+        """
+        try:
+            given = dict(data)
+            version = given.pop("version")
+            _whole_numbers(given)
+            if version != VERSION:
+                raise ModelError(
+                    f"a meter's specification of version {version!r}, this n3ic reads {VERSION}"
+                )
+            return cls(
+                **given
+                | {
+                    "registers": tuple(_register(r) for r in given["registers"]),
+                    "features": tuple(_feature(f) for f in given["features"]),
+                    "windows": tuple(
+                        Window(**{**w, "same": tuple(w["same"])}) for w in given["windows"]
+                    ),
+                    "ends": tuple(given["ends"]),
+                    "decision": Decision(**given["decision"]),
+                }
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelError(f"not a meter's specification: {error!r}") from error
+
+
+def _register(data: Mapping[str, Any]) -> Register:
+    guard = dict(data["guard"])
+    guard["protocols"] = tuple(guard["protocols"])
+    return Register(**{**data, "guard": Guard(**guard)})
+
+
+def _feature(data: Mapping[str, Any]) -> MeteredFeature:
+    return MeteredFeature(**{**data, "program": tuple(Step(**step) for step in data["program"])})
+
+
+def _whole_numbers(data: Any, name: str = "") -> None:
+    """Refuse numbers that are not whole, and truth values where numbers belong."""
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            _whole_numbers(value, str(key))
+    elif isinstance(data, list | tuple):
+        for value in data:
+            _whole_numbers(value, name)
+    elif isinstance(data, bool) != (name == "repeat") or not isinstance(data, int | str):
+        raise TypeError(f"{name}: {data!r}")
