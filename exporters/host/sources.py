@@ -8,7 +8,7 @@ from pathlib import Path
 from n3ic.kernel import build
 from n3ic.model.network import BinaryModel
 from n3ic.targets.identifiers import c_string
-from n3ic.targets.templates import render
+from n3ic.util.templates import render
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 _BYTES_A_LINE = 16

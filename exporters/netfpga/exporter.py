@@ -28,7 +28,7 @@ from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import comment
-from n3ic.targets.templates import render
+from n3ic.util.templates import render
 
 _PAPER_SHAPE = (256, 32, 16, 2)
 _REPORT_VECTORS = 24

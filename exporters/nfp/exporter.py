@@ -24,7 +24,7 @@ from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import comment, unique_identifiers
-from n3ic.targets.templates import render
+from n3ic.util.templates import render
 
 MODELLED = "modelled syntax, not compiled by the vendor's compiler"
 

@@ -27,7 +27,7 @@ from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import comment
-from n3ic.targets.templates import render
+from n3ic.util.templates import render
 
 FILE = "model.onnx"
 OPSET = 17

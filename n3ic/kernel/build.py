@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,20 +98,23 @@ def compile_kernel(compiler: CCompiler, out: Path) -> None:
     compile_shared(compiler, SOURCE, out, (f"-I{FOLDER}", str(STREAM[0])))
 
 
-def file_name(compiler: CCompiler) -> str:
-    """A name that changes with the source, the flags, the compiler and the platform."""
+def kernel_sources() -> list[bytes]:
+    """All files that the kernel is built from."""
+    return [path.read_bytes() for path in (SOURCE, HEADER, *STREAM)]
+
+
+def library_name(stem: str, compiler: CCompiler, sources: Sequence[bytes]) -> str:
+    """A name that changes with the sources, the flags, the compiler and the platform."""
     digest = hashlib.sha256()
     parts = (
-        SOURCE.read_bytes(),
-        HEADER.read_bytes(),
-        *(path.read_bytes() for path in STREAM),
+        *sources,
         " ".join((*compiler.command, *FLAGS)).encode(),
         compiler.version.encode(),
         f"{sys.platform} {platform.machine()} {platform.libc_ver()}".encode(),
     )
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
-    return f"bnn-{digest.hexdigest()[:32]}.so"
+    return f"{stem}-{digest.hexdigest()[:32]}.so"
 
 
 def cached_library() -> Path:
@@ -123,7 +127,7 @@ def cached_library() -> Path:
     """
     compiler = find_compiler()
     cache = Cache.open(CACHE)
-    name = file_name(compiler)
+    name = library_name("bnn", compiler, kernel_sources())
     return cache.find(name) or build(compiler, cache, name)
 
 

@@ -116,7 +116,7 @@ def test_a_planted_library_is_replaced(
     compiler: object, own_cache: Path, tmp_path: Path, kind: str
 ) -> None:
     cache = Cache.open(build.CACHE)
-    target = own_cache / build.file_name(build.find_compiler())
+    target = own_cache / build.library_name("bnn", build.find_compiler(), build.kernel_sources())
     planted = tmp_path / "planted.so"
     planted.write_bytes(b"not a library")
     if kind == "link":
@@ -135,10 +135,10 @@ def test_a_planted_library_is_replaced(
 
 
 def test_the_name_changes_with_the_compiler() -> None:
-    a = build.file_name(build.CCompiler(("cc",), "gcc 1"))
-    assert a == build.file_name(build.CCompiler(("cc",), "gcc 1"))
-    assert a != build.file_name(build.CCompiler(("cc",), "gcc 2"))
-    assert a != build.file_name(build.CCompiler(("cc", "-m32"), "gcc 1"))
+    a = build.library_name("a", build.CCompiler(("cc",), "gcc 1"), [b"x"])
+    assert a == build.library_name("a", build.CCompiler(("cc",), "gcc 1"), [b"x"])
+    assert a != build.library_name("a", build.CCompiler(("cc",), "gcc 2"), [b"x"])
+    assert a != build.library_name("a", build.CCompiler(("cc", "-m32"), "gcc 1"), [b"x"])
 
 
 def test_switched_off(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:

@@ -23,7 +23,7 @@ from n3ic.exporters.netfpga.sequential.layout import (
 from n3ic.exporters.netfpga.sequential.update import Update, read_update, update_text
 from n3ic.model.bits import WORD_BITS
 from n3ic.model.network import BinaryModel
-from n3ic.targets.templates import render
+from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
 

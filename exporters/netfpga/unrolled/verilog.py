@@ -8,7 +8,7 @@ from typing import Any
 from n3ic.exporters.netfpga.unrolled.netlist import TRUE, Netlist, Table
 from n3ic.exporters.netfpga.unrolled.network import Network
 from n3ic.exporters.netfpga.unrolled.schedule import Schedule
-from n3ic.targets.templates import render
+from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
 

@@ -28,7 +28,7 @@ from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure
 from n3ic.targets.identifiers import comment
 from n3ic.targets.nearest import Shape
-from n3ic.targets.templates import render
+from n3ic.util.templates import render
 
 if TYPE_CHECKING:
     from n3ic.exporters.p4.run.execute import LoadedProgram

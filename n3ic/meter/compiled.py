@@ -1,0 +1,193 @@
+"""The compiled meter: C generated from the specification, built on first use, called by ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import secrets
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import MissingDependencyError, N3icError
+from n3ic.kernel import build
+from n3ic.meter.packet import REASONS
+from n3ic.meter.reference import End
+from n3ic.meter.source import meter_source
+from n3ic.model.metering import MeterSpec
+from n3ic.util.cache import Cache
+
+ENDS: tuple[End, ...] = (
+    "packets",
+    "after",
+    "fin",
+    "rst",
+    "idle",
+    "active",
+    "evicted",
+    "capture",
+)
+ASIDE = (*REASONS, "flow cache full")
+_CACHE = "meters"
+_U64 = np.ctypeslib.ndpointer(dtype=np.uint64, flags="C_CONTIGUOUS")
+_U32 = np.ctypeslib.ndpointer(dtype=np.uint32, flags="C_CONTIGUOUS")
+_U8 = np.ctypeslib.ndpointer(dtype=np.uint8, flags="C_CONTIGUOUS")
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "meter_open": (ctypes.c_void_p, [ctypes.c_uint32, ctypes.c_uint64]),
+    "meter_close": (None, [ctypes.c_void_p]),
+    "meter_count": (None, [ctypes.c_void_p, ctypes.c_size_t, _U8, _U64, _U32, _U32, _U64]),
+    "meter_finish": (None, [ctypes.c_void_p]),
+    "meter_records": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]),
+    "meter_record_bytes": (ctypes.c_size_t, []),
+    "meter_counters": (None, [ctypes.c_void_p, _U64]),
+}
+
+Records = NDArray[np.void]
+
+
+def record_type(spec: MeterSpec) -> np.dtype[np.void]:
+    """The structured type of a flow record: what ``struct record`` of the generated C is.
+
+    Fields: ``source`` and ``destination`` (16 bytes, the first ``address_bytes`` of them hold the
+    address), ``source_port``, ``destination_port``, ``protocol``, ``address_bytes``, ``why``
+    (index in :data:`ENDS`), ``number``, ``first``, ``last``, ``packets``, ``registers`` (uint64,
+    one each) and ``features`` (uint32, one each, windows last).
+    """
+    return np.dtype(
+        [
+            ("source", np.uint8, 16),
+            ("destination", np.uint8, 16),
+            ("source_port", np.uint16),
+            ("destination_port", np.uint16),
+            ("protocol", np.uint8),
+            ("address_bytes", np.uint8),
+            ("pad", np.uint8, 2),
+            ("why", np.uint32),
+            ("pad2", np.uint32),
+            ("number", np.uint64),
+            ("first", np.uint64),
+            ("last", np.uint64),
+            ("packets", np.uint64),
+            ("registers", np.uint64, max(1, len(spec.registers))),
+            ("features", np.uint32, len(spec.feature_names)),
+        ],
+        align=True,
+    )
+
+
+class CompiledMeter:
+    """A metering process in C; equal to the reference meter, record by record.
+
+    Args:
+        spec: what a flow is and which integers are kept of it.
+        link: link type of the frames (LINKTYPE_ numbers).
+
+    Raises:
+        MissingDependencyError: there is no C compiler.
+        N3icError: the meter cannot be built, or there is no memory for its flow cache.
+    """
+
+    def __init__(self, spec: MeterSpec, link: int) -> None:
+        self.spec = spec
+        self._type = record_type(spec)
+        self.library = _library(spec)
+        if self.library.meter_record_bytes() != self._type.itemsize:
+            raise N3icError("the compiled meter's records are laid out otherwise than expected")
+        self._meter = ctypes.c_void_p(self.library.meter_open(link, secrets.randbits(64)))
+        if self._meter.value is None:
+            raise N3icError(f"no memory for a flow cache of {spec.cache_flows:,} flows")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.library.meter_close(self._meter)
+        self._meter = ctypes.c_void_p()
+
+    @property
+    def pointer(self) -> ctypes.c_void_p:
+        """The ``struct meter *``, as ``meter_packet`` of the library takes it."""
+        return self._meter
+
+    def count(self, frames: Sequence[tuple[bytes, int, int]]) -> Records:
+        """Count frames, each with its length on the wire and its time; flows decided by then."""
+        data = np.frombuffer(b"".join(f for f, _, _ in frames) or b"\0", dtype=np.uint8)
+        captured = np.array([len(f) for f, _, _ in frames], dtype=np.uint32)
+        offset = np.zeros(len(frames), dtype=np.uint64)
+        offset[1:] = np.cumsum(captured[:-1], dtype=np.uint64)
+        self.library.meter_count(
+            self._meter,
+            len(frames),
+            data,
+            offset,
+            captured,
+            np.array([length for _, length, _ in frames], dtype=np.uint32),
+            np.array([time for _, _, time in frames], dtype=np.uint64),
+        )
+        return self.records()
+
+    def finish(self) -> Records:
+        """End the flows that are left."""
+        self.library.meter_finish(self._meter)
+        return self.records()
+
+    def records(self) -> Records:
+        """Flows decided since the last call: array of :func:`record_type`.
+
+        Raises:
+            N3icError: there was no memory for them.
+        """
+        count = ctypes.c_size_t()
+        start = self.library.meter_records(self._meter, ctypes.byref(count))
+        if self.counters()["memory"]:
+            raise N3icError("no memory for the flow records")
+        if not count.value:
+            return np.empty(0, dtype=self._type)
+        raw = ctypes.string_at(start, count.value * self._type.itemsize)
+        return np.frombuffer(raw, dtype=self._type)
+
+    def counters(self) -> dict[str, int]:
+        """Packets, those after a flow's end, flows evicted, and packets put aside by reason."""
+        out = np.zeros(4 + len(ASIDE), dtype=np.uint64)
+        self.library.meter_counters(self._meter, out)
+        names = ("packets", "late", "evicted", "memory", *ASIDE)
+        return dict(zip(names, out.tolist(), strict=True))
+
+
+@lru_cache(maxsize=8)
+def _library(spec: MeterSpec) -> ctypes.CDLL:
+    try:
+        path = _built(meter_source(spec))
+    except build.NoCompilerError as error:
+        raise MissingDependencyError(
+            "the compiled meter needs a C compiler: install gcc or clang, or name one in CC"
+        ) from error
+    except build.BuildError as error:
+        raise N3icError(f"the meter cannot be built: {error}") from error
+    library = ctypes.CDLL(str(path))
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _built(sources: dict[str, str]) -> Path:
+    compiler = build.find_compiler()
+    cache = Cache.open(_CACHE)
+    name = build.library_name("meter", compiler, [s.encode() for s in sources.values()])
+    found = cache.find(name)
+    if found:
+        return found
+    with tempfile.TemporaryDirectory(prefix="n3ic-meter-") as scratch, cache.new_file(name) as out:
+        for file, text in sources.items():
+            (Path(scratch) / file).write_text(text, encoding="utf-8")
+        build.compile_shared(compiler, Path(scratch) / "meter.c", out)
+    return cache.directory / name

@@ -1,0 +1,124 @@
+"""C of a meter, generated from its specification."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from n3ic.model.metering import Guard, MeteredFeature, MeterSpec, Register, Step
+
+FOLDER = Path(__file__).resolve().parent / "c"
+
+
+def meter_source(spec: MeterSpec) -> dict[str, str]:
+    """Files of a metering process for the host, by name: ``meter.c`` includes the other two."""
+    return {
+        "packet.h": (FOLDER / "packet.h").read_text(encoding="utf-8"),
+        "flow.h": _render("flow.h.j2", spec),
+        "meter.c": _render("meter.c.j2", spec),
+    }
+
+
+def _render(name: str, spec: MeterSpec) -> str:
+    from n3ic.util.templates import render
+
+    return render(FOLDER, name, _values(spec))
+
+
+def _values(spec: MeterSpec) -> dict[str, Any]:
+    gaps = [r.name for r in spec.registers if r.field == "gap"]
+    return {
+        "registers": [
+            {
+                "index": i,
+                "name": r.name,
+                "kind": r.update,
+                "field": r.field,
+                "top": f"{(1 << r.width) - 1}ull",
+                "guard": _guard(r.guard),
+                "gap": gaps.index(r.name) if r.field == "gap" else None,
+            }
+            for i, r in enumerate(spec.registers)
+        ],
+        "gaps": gaps,
+        "features": [_feature(spec, i, f) for i, f in enumerate(spec.features)],
+        "windows": [{"flows": w.flows, "same": w.same} for w in spec.windows],
+        "key": spec.key.replace("-", "_").upper(),
+        "idle_timeout": spec.idle_timeout,
+        "active_timeout": spec.active_timeout,
+        "cache_flows": spec.cache_flows,
+        "drop_new": int(spec.when_full == "drop-new"),
+        "ends_fin": int("fin" in spec.ends),
+        "ends_rst": int("rst" in spec.ends),
+        "decide_packets": spec.decision.packets,
+        "decide_after": spec.decision.after,
+        "decide_again": int(spec.decision.repeat),
+        "fragments_aside": int(spec.fragments == "aside"),
+        "tick_ns": spec.tick_ns,
+    }
+
+
+def _guard(guard: Guard) -> str:
+    parts = []
+    if guard.direction != "both":
+        parts.append("forward" if guard.direction == "forward" else "!forward")
+    if guard.protocols:
+        parts.append("(" + " || ".join(f"p->protocol == {n}" for n in guard.protocols) + ")")
+    if guard.payload != "any":
+        parts.append("p->payload_length" if guard.payload == "some" else "!p->payload_length")
+    if guard.flags_set:
+        parts.append(f"(p->tcp_flags & {guard.flags_set:#x}) == {guard.flags_set:#x}")
+    if guard.flags_clear:
+        parts.append(f"!(p->tcp_flags & {guard.flags_clear:#x})")
+    return " && ".join(parts) or "1"
+
+
+def _feature(spec: MeterSpec, number: int, feature: MeteredFeature) -> dict[str, Any]:
+    def operand(name: str) -> str:
+        return f"s{name[1:]}" if name.startswith("$") else f"r[{spec.index[name]}]"
+
+    steps = []
+    read = _steps_read(feature.program)
+    for i, step in enumerate(feature.program):
+        if i not in read:
+            continue
+        right = operand(step.right) if step.right else ""
+        steps.append(
+            {"result": f"s{i}", "expression": _expression(step, operand(step.left), right)}
+        )
+    last = f"s{len(feature.program) - 1}"
+    result = operand(feature.register) if feature.register else last
+    # A feature's name comes from a file; its number stands in the comment instead.
+    return {"name": f"feature {number}", "steps": steps, "result": result}
+
+
+def _steps_read(program: tuple[Step, ...]) -> set[int]:
+    """Numbers of the steps that the last one needs."""
+    read = {len(program) - 1}
+    for i in range(len(program) - 1, -1, -1):
+        if i in read:
+            operands = (program[i].left, program[i].right)
+            read |= {int(name[1:]) for name in operands if name.startswith("$")}
+    return read
+
+
+def _expression(step: Step, left: str, right: str) -> str:
+    match step.operation:
+        case "add":
+            return f"{left} + {right}"
+        case "sub":
+            return f"{left} > {right} ? {left} - {right} : 0"
+        case "min":
+            return f"{left} < {right} ? {left} : {right}"
+        case "max":
+            return f"{left} > {right} ? {left} : {right}"
+        case "shift":
+            return f"{left} >> {step.amount}"
+        case "quotient":
+            return f"{right} ? {step.amount}ull * {left} / {right} : 0"
+
+
+def register_bits(registers: tuple[Register, ...]) -> int:
+    """Bits of state that the registers of one flow take, flags and times of gaps included."""
+    extra = {"first": 1}
+    return sum(r.width + extra.get(r.update, 0) + 49 * (r.field == "gap") for r in registers)

@@ -1,0 +1,77 @@
+"""The compiled meter equals the reference, record by record, on whatever comes."""
+
+import os
+import random
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from generated import random_frames, random_spec
+
+from n3ic.meter.source import FOLDER, meter_source
+from n3ic.model.metering import MeteredFeature, MeterSpec, Register
+
+pytestmark = pytest.mark.skipif(
+    not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler"
+)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_specifications_on_random_traffic(seed, equal):
+    r = random.Random(seed)
+    spec = random_spec(r)
+    assert equal(spec, 1, random_frames(r, 600))
+
+
+def test_every_link_type(equal):
+    r = random.Random(1)
+    spec = random_spec(r)
+    frames = random_frames(r, 200)
+    for link in (0, 1, 101, 113, 276, 7):
+        equal(spec, link, frames)
+        equal(spec, link, [(frame[14:], max(0, n - 14), t) for frame, n, t in frames])
+
+
+def test_more_flows_than_one_batch_and_more_fragments_than_are_remembered(equal):
+    spec = MeterSpec(
+        (Register("n", "count"),), (MeteredFeature("n", "n"),), idle_timeout=5000, tick_ns=1
+    )
+    frames = []
+    for i in range(6000):
+        ports = (i % 3000).to_bytes(2, "big") + b"\0\x35"
+        identification = i.to_bytes(2, "big")
+        for offset, body in ((b"\x20\0", ports + bytes(12)), (b"\0\2", bytes(8))):
+            header = b"\x45\0" + (20 + len(body)).to_bytes(2, "big") + identification + offset
+            packet = header + b"\x40\x11\0\0" + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + body
+            frames.append((bytes(12) + b"\x08\0" + packet, 60, i))
+    late = [frames[1], frames[-1]]  # one of a datagram that is forgotten, one that is not
+    equal(spec, 1, [*frames, *late])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc with its sanitizers")
+def test_no_frame_makes_the_sanitizers_complain(tmp_path):
+    r = random.Random(3)
+    spec = random_spec(r)
+    for name, text in meter_source(spec).items():
+        (tmp_path / name).write_text(text)
+    shutil.copy(FOLDER / "fuzz.c", tmp_path)
+    built = subprocess.run(
+        [
+            "gcc", "-std=c11", "-g", "-O1", "-fsanitize=address,undefined",
+            "-fno-sanitize-recover=all", "-Wall", "-Wextra", "-Werror", "fuzz.c", "-o", "fuzz",
+        ],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    blob = b"".join(
+        np.array([len(f), n], dtype="<u4").tobytes() + np.uint64(t).tobytes() + f
+        for f, n, t in random_frames(r, 20_000)
+    )
+    environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=1"}
+    ran = subprocess.run(
+        [tmp_path / "fuzz"], input=blob, capture_output=True, env=environment, timeout=300
+    )
+    assert ran.returncode == 0, ran.stderr.decode()
+    assert int(ran.stdout) > 0
