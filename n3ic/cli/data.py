@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from n3ic.cli.console import list_options, note, print_json, say, table
+from n3ic.cli.console import list_options, note, print_json, say, table, working
 from n3ic.cli.plugin_options import Owned, options_of, with_options
 from n3ic.options import Option, OptionValue
 from n3ic.plugins import Group
@@ -28,6 +28,7 @@ def register(app: typer.Typer, plugin_options: bool) -> None:
     group.command("list")(list_sets)
     group.command("show")(show)
     group.command("check")(check)
+    group.command("extract")(extract)
     group.command("generate")(with_options(generate, _owners() if plugin_options else ()))
     app.add_typer(group, name="data")
 
@@ -122,6 +123,81 @@ def _words(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return "not known" if value is None else str(value)
+
+
+def extract(
+    captures: Annotated[
+        list[str],
+        typer.Argument(help="pcap or pcapng files, plain or packed; - for standard input."),
+    ],
+    out: Annotated[Path, typer.Option(help="Table to write: .csv or .parquet.")] = Path(
+        "flows.parquet"
+    ),
+    meter: Annotated[
+        Path | None,
+        typer.Option(help="A meter's specification (JSON); the standard one without it."),
+    ] = None,
+    packets: Annotated[
+        int, typer.Option(help="Decide a flow at its N-th packet; 0: at its end.", min=0)
+    ] = 0,
+    after: Annotated[
+        float, typer.Option(help="Decide a flow so many seconds after its start; 0: not.", min=0)
+    ] = 0.0,
+    idle_timeout: Annotated[
+        float, typer.Option(help="Seconds without a packet that end a flow.", min=0.001)
+    ] = 60.0,
+    cache_flows: Annotated[
+        int, typer.Option(help="Flows that the flow cache holds.", min=1, max=1 << 24)
+    ] = 1 << 16,
+    labels: Annotated[Path | None, typer.Option(help="Labels to join by key and time.")] = None,
+    labels_format: Annotated[
+        Literal["table", "ndpi", "zeek", "upc-aau"], typer.Option(help="Who wrote the labels.")
+    ] = "table",
+    label_column: Annotated[
+        str, typer.Option(help="Column of the label; the format's own without.")
+    ] = "",
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
+) -> None:
+    """Meter captures: a table of flows with the features that a NIC computes."""
+    from dataclasses import asdict
+
+    from n3ic.meter.extract import extract as extract_flows
+    from n3ic.meter.labels import read_labels
+    from n3ic.meter.specification import read_spec
+    from n3ic.meter.standard import standard_spec
+    from n3ic.util.files import free_path
+
+    free_path(out, replace)
+    if meter is None:
+        spec = standard_spec(
+            packets=packets,
+            after_us=round(after * 1e6),
+            idle_timeout_us=round(idle_timeout * 1e6),
+            cache_flows=cache_flows,
+        )
+    else:
+        spec = read_spec(meter)
+    said = read_labels(labels, labels_format, label_column) if labels else None
+    with working("reading captures") as progress:
+
+        def tell(name: str, count: int, flows: int) -> None:
+            progress(f"{name}: {count:,} packets, {flows:,} flows")
+
+        found = extract_flows(captures, out, spec, labels=said, tell=tell)
+    if json:
+        print_json({**asdict(found), "path": str(out)})
+        return
+    say(f"{found.packets:,} packets, {found.flows:,} flows -> {out}")
+    for reason, count in found.aside.items():
+        say(f"put aside: {count:,} packets ({reason})")
+    if found.late:
+        say(f"after the end of their flow: {found.late:,} packets")
+    if found.evicted:
+        say(f"evicted: {found.evicted:,} flows, whose cache was full (--cache-flows)")
+    if said is not None:
+        counts = (f"{n:,} {outcome}" for outcome, n in sorted(found.labels.items()))
+        say(f"labels: {', '.join(counts)}")
 
 
 def generate(

@@ -1,0 +1,184 @@
+"""Captures: pcap and pcapng files, plain or compressed, or a stream, read through libpcap."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, Self
+
+from n3ic.data.files import decompress
+from n3ic.errors import DataError, MissingDependencyError, N3icWarning
+
+_NANOSECONDS = 1  # PCAP_TSTAMP_PRECISION_NANO
+_ERROR_BYTES = 256
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_PACKED = (_ZSTD, b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
+
+
+class PacketHeader(ctypes.Structure):
+    """libpcap's ``struct pcap_pkthdr``, opened for nanoseconds."""
+
+    _fields_ = (
+        ("seconds", ctypes.c_long),
+        ("nanoseconds", ctypes.c_long),
+        ("captured", ctypes.c_uint32),
+        ("length", ctypes.c_uint32),
+    )
+
+
+class Capture:
+    """A capture that is open for reading.
+
+    Args:
+        path: a pcap or pcapng file, plain or packed by gzip, bzip2, xz or zstd; ``-`` for
+            standard input.
+
+    Attributes:
+        name: what to call it in messages.
+        link: its link type (LINKTYPE_ numbers).
+
+    Raises:
+        DataError: it cannot be read, or is no capture.
+        MissingDependencyError: libpcap is not installed.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.name = "standard input" if str(path) == "-" else str(path)
+        self._c = libpcap()
+        self._stack = ExitStack()
+        error = ctypes.create_string_buffer(_ERROR_BYTES)
+        try:
+            where = self._readable(path)
+            self._pcap = ctypes.c_void_p(
+                self._c.pcap_open_offline_with_tstamp_precision(
+                    os.fsencode(where), _NANOSECONDS, error
+                )
+            )
+        except OSError as problem:
+            self._stack.close()
+            raise DataError(f"{self.name}: {problem.strerror or problem}") from problem
+        if self._pcap.value is None:
+            self._stack.close()
+            said = error.value.decode(errors="replace")
+            raise DataError(f"{self.name}: not a capture that libpcap reads: {said}")
+        self._stack.callback(self._c.pcap_close, self._pcap)
+        self.link = int(self._c.pcap_datalink(self._pcap))
+        self.link = {12: 101, 14: 101, 228: 101, 229: 101, 108: 0}.get(self.link, self.link)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def packets(self) -> Iterator[tuple[bytes, int, int]]:
+        """Captured bytes, length on the wire, and time in nanoseconds of each packet."""
+        header = ctypes.POINTER(PacketHeader)()
+        data = ctypes.POINTER(ctypes.c_ubyte)()
+        while self._goes_on(
+            self._c.pcap_next_ex(self._pcap, ctypes.byref(header), ctypes.byref(data))
+        ):
+            h = header.contents
+            time = h.seconds * 10**9 + h.nanoseconds
+            yield ctypes.string_at(data, h.captured), int(h.length), time
+
+    def dispatch(self, function: Any, argument: ctypes.c_void_p, packets: int) -> bool:
+        """Give the next packets to a C function of libpcap's ``pcap_handler`` type.
+
+        Args:
+            function: the function's pointer.
+            argument: its first argument.
+            packets: how many at most.
+
+        Returns:
+            Whether there were any.
+        """
+        return self._goes_on(self._c.pcap_dispatch(self._pcap, packets, function, argument))
+
+    def _goes_on(self, result: int) -> bool:
+        if result == -1:
+            said = self._c.pcap_geterr(self._pcap).decode(errors="replace")
+            warnings.warn(
+                f"{self.name}: the capture ends early: {said}; what came before it counts",
+                N3icWarning,
+                stacklevel=3,
+            )
+        return result > 0
+
+    def _readable(self, path: str | Path) -> str:
+        """A path that libpcap can open: the file's own, or that of a pipe of its plain bytes."""
+        if str(path) == "-":
+            stream: IO[bytes] = sys.stdin.buffer
+        else:
+            file = Path(path)
+            if file.is_dir():
+                raise IsADirectoryError(21, "is a folder; name a capture")
+            stream = self._stack.enter_context(file.open("rb"))
+            if not _is_packed(stream):
+                return str(file)
+        readable, writable = os.pipe()
+        self._stack.callback(os.close, readable)
+        pump = threading.Thread(target=_pump, args=(self.name, stream, writable), daemon=True)
+        pump.start()
+        return f"/dev/fd/{readable}"
+
+
+def _is_packed(stream: IO[bytes]) -> bool:
+    head = stream.read(8)
+    stream.seek(0)
+    return head.startswith(_PACKED)
+
+
+def _pump(name: str, stream: IO[bytes], writable: int) -> None:
+    """Write a stream's plain bytes into a pipe; damage ends it early, as libpcap will find."""
+    with open(writable, "wb") as out, suppress(BrokenPipeError, DataError, OSError, ValueError):
+        for piece in _plain(name, stream):
+            out.write(piece)
+
+
+def _plain(name: str, stream: IO[bytes]) -> Iterator[bytes]:
+    peeked = stream.peek(4)[:4] if hasattr(stream, "peek") else b""
+    if peeked != _ZSTD:
+        yield from decompress(name, stream)
+        return
+    import pyarrow as pa
+
+    with pa.CompressedInputStream(pa.PythonFile(stream), "zstd") as plain:
+        while piece := plain.read(1 << 20):
+            yield piece
+
+
+@cache
+def libpcap() -> Any:
+    """The library, with its functions' types.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    name = ctypes.util.find_library("pcap") or "libpcap.so.0.8"
+    try:
+        library = ctypes.CDLL(name)
+    except OSError as error:
+        raise MissingDependencyError(
+            "reading captures needs libpcap (Debian: apt-get install libpcap0.8)"
+        ) from error
+    text, pointer = ctypes.c_char_p, ctypes.c_void_p
+    for function, result, arguments in (
+        ("pcap_open_offline_with_tstamp_precision", pointer, [text, ctypes.c_uint, text]),
+        ("pcap_datalink", ctypes.c_int, [pointer]),
+        ("pcap_next_ex", ctypes.c_int, [pointer, pointer, pointer]),
+        ("pcap_dispatch", ctypes.c_int, [pointer, ctypes.c_int, pointer, pointer]),
+        ("pcap_geterr", text, [pointer]),
+        ("pcap_close", None, [pointer]),
+    ):
+        found = getattr(library, function)
+        found.restype, found.argtypes = result, arguments
+    return library

@@ -1,0 +1,249 @@
+"""Labels of captured flows, from others' tables: joined by key and time, never guessed."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Literal
+
+from n3ic.data.files import decompress
+from n3ic.errors import DataError, N3icWarning, UsageError
+
+Format = Literal["table", "ndpi", "zeek", "upc-aau"]
+FORMATS: tuple[Format, ...] = ("table", "ndpi", "zeek", "upc-aau")
+MAX_LINE = 1 << 16
+SLACK_US = 1_000_000  # clocks of two programs, and rounding to whole seconds
+_FOREVER = 1 << 62
+_PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmp6": 58, "ipv6-icmp": 58, "sctp": 132}
+_COLUMNS: Mapping[Format, tuple[str, ...]] = {
+    "table": ("source", "source_port", "destination", "destination_port", "protocol"),
+    "ndpi": ("src", "sport", "dst", "dport", "l4"),
+    "zeek": ("id.orig_h", "id.orig_p", "id.resp_h", "id.resp_p", "proto"),
+}
+_LABEL: Mapping[Format, str] = {"table": "label", "ndpi": "ndpi_proto", "zeek": "service"}
+
+Outcome = Literal["matched", "unmatched", "ambiguous"]
+Ends = tuple[tuple[bytes, int], tuple[bytes, int]]
+Key = tuple[Ends, int]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A label and when it holds.
+
+    Attributes:
+        label: the label.
+        start: microseconds since 1970 when the flow began; 0 where it is not known.
+        end: when it ended; a time that never comes where it is not known.
+        capture: name of the capture that it is about; empty for any.
+    """
+
+    label: str
+    start: int = 0
+    end: int = _FOREVER
+    capture: str = ""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels by key; a key is the same for both directions of a flow.
+
+    Attributes:
+        by_key: what is said of each pair of ends and protocol (0 where the table has none).
+    """
+
+    by_key: Mapping[Key, tuple[Labelled, ...]]
+
+    def of(
+        self,
+        source: tuple[bytes, int],
+        destination: tuple[bytes, int],
+        protocol: int,
+        first: int,
+        last: int,
+        capture: str = "",
+    ) -> tuple[str, Outcome]:
+        """The label of a flow, empty where none, or more than one, is said of it; and which.
+
+        Args:
+            source: address and port of one end.
+            destination: of the other.
+            protocol: IP protocol number.
+            first: microseconds since 1970 of the first packet.
+            last: of the last packet.
+            capture: name of the capture.
+        """
+        ends = _ends(source, destination)
+        said = {
+            entry.label
+            for key in ((ends, protocol), (ends, 0))
+            for entry in self.by_key.get(key, ())
+            if entry.start - SLACK_US <= last and first <= entry.end + SLACK_US
+            if not entry.capture or not capture or entry.capture == capture
+        }
+        if len(said) == 1:
+            return said.pop(), "matched"
+        return "", "ambiguous" if said else "unmatched"
+
+
+def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
+    """Read a table of labels.
+
+    Args:
+        path: the file, plain or packed.
+        form: ``table``: CSV with source, source_port, destination, destination_port, protocol
+            (a number or a name), label, and start and end (seconds since 1970) where they are
+            known; ``ndpi``: nDPI's CSV of flows; ``zeek``: a ``conn.log``; ``upc-aau``: the
+            ``.info`` of the UPC-AAU captures.
+        column: the column that holds the label; the format's own where empty.
+
+    Raises:
+        DataError: the file is not of that form; names the line.
+
+    Warns:
+        N3icWarning: lines whose address, port or time cannot be read; how many, and the first.
+        UsageError: the form is not known, or has no columns to choose from.
+    """
+    if form not in FORMATS:
+        raise UsageError(f"labels are read from {', '.join(FORMATS)}, got {form!r}")
+    entries: dict[Key, list[Labelled]] = {}
+    unread: list[str] = []
+    try:
+        with Path(path).open("rb") as stream:
+            lines = _lines(decompress(str(path), stream))
+            read = _upc_aau if form == "upc-aau" else _table
+            rows = read(path, lines, form, column)
+            for row in rows:
+                if isinstance(row, str):
+                    unread.append(row)
+                else:
+                    entries.setdefault(row[0], []).append(row[1])
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if not entries:
+        raise DataError(unread[0] if unread else f"{path}: no labelled flow in it")
+    if unread:
+        warnings.warn(
+            f"{len(unread)} lines were left out, the first is {unread[0]}",
+            N3icWarning,
+            stacklevel=2,
+        )
+    return Labels({key: tuple(found) for key, found in entries.items()})
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
+    """Lines of UTF-8 text, their ends kept; what is no UTF-8 is replaced."""
+    left = b""
+    for piece in pieces:
+        *lines, left = (left + piece).split(b"\n")
+        yield from (line.decode("utf-8", "replace") + "\n" for line in lines)
+        if len(left) > MAX_LINE:
+            raise DataError(f"a line of more than {MAX_LINE:,} bytes; this is no table of labels")
+    if left:
+        yield left.decode("utf-8", "replace")
+
+
+def _table(
+    path: str | Path, text: Iterator[str], form: Format, column: str
+) -> Iterator[tuple[Key, Labelled] | str]:
+    lines, start = _zeek_lines(text) if form == "zeek" else (text, 1)
+    reader = csv.DictReader(lines, delimiter="\t" if form == "zeek" else ",")
+    names = [name.strip() for name in reader.fieldnames or ()]
+    reader.fieldnames = names
+    label = column or _LABEL[form]
+    missing = [name for name in (*_COLUMNS[form], label) if name not in names]
+    if missing:
+        raise DataError(
+            f"{path}: column {missing[0]!r} is missing; a {form} table has "
+            f"{', '.join((*_COLUMNS[form], label))}"
+        )
+    for row in reader:
+        where = f"{path}, line {reader.line_num + start - 1}"
+        values = [(row.get(name) or "").strip() for name in _COLUMNS[form]]
+        try:
+            key = _key(*values)
+            begins, ends = _times(row, form)
+        except ValueError as error:
+            yield f"{where}: {error}"
+            continue
+        said = (row.get(label) or "").strip()
+        if said and said != "-":
+            capture = (row.get("pcap") or "").strip() if form == "ndpi" else ""
+            yield key, Labelled(said, begins, ends, capture)
+
+
+def _zeek_lines(text: Iterator[str]) -> tuple[Iterator[str], int]:
+    """The lines of a Zeek log with its field names first, and the number of that line."""
+    for number, line in enumerate(text, 1):
+        if line.startswith("#fields"):
+            header = line.split("\t", 1)[1]
+            rows = (row for row in text if not row.startswith("#"))
+            return _after(header, rows), number
+        if not line.startswith("#"):
+            break
+    return iter(()), 1
+
+
+def _after(first: str, rest: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from rest
+
+
+def _times(row: Mapping[str, str | None], form: Format) -> tuple[int, int]:
+    if form == "zeek":
+        start = _microseconds(row.get("ts"))
+        lasts = _microseconds(row.get("duration"))
+        return start, start + lasts if start else _FOREVER
+    start, end = _microseconds(row.get("start")), _microseconds(row.get("end"))
+    return start, end or _FOREVER
+
+
+def _microseconds(text: str | None) -> int:
+    return round(float(text) * 1e6) if text and text.strip() not in ("", "-") else 0
+
+
+def _upc_aau(
+    path: str | Path, text: Iterator[str], _: Format, column: str
+) -> Iterator[tuple[Key, Labelled] | str]:
+    """``id#start#end#local ip#remote ip#local port#remote port#...``, times in microseconds."""
+    index = int(column) if column.isdecimal() else 9
+    for number, line in enumerate(text, 1):
+        cells = line.rstrip("\r\n").split("#")
+        if len(cells) == 1 and not cells[0].strip():
+            continue
+        if len(cells) <= max(6, index):
+            raise DataError(
+                f"{path}, line {number}: {len(cells)} fields parted by '#', "
+                f"more than {max(6, index)} expected"
+            )
+        try:
+            key = _key(cells[3], cells[5], cells[4], cells[6], cells[7] if len(cells) > 7 else "")
+            start, end = int(cells[1]), int(cells[2])
+        except ValueError as error:
+            yield f"{path}, line {number}: {error}"
+            continue
+        if cells[index].strip():
+            yield key, Labelled(cells[index].strip(), start, end)
+
+
+def _key(source: str, sport: str, destination: str, dport: str, protocol: str) -> Key:
+    one = (ip_address(source).packed, _port(sport))
+    other = (ip_address(destination).packed, _port(dport))
+    name = protocol.strip().lower()
+    number = int(name) if name.isdecimal() else _PROTOCOLS.get(name, 0)
+    return _ends(one, other), number
+
+
+def _port(text: str) -> int:
+    number = int(text) if text not in ("", "-") else 0
+    if not 0 <= number <= 65535:
+        raise ValueError(f"a port is in 0..65535, got {number}")
+    return number
+
+
+def _ends(one: tuple[bytes, int], other: tuple[bytes, int]) -> Ends:
+    return (one, other) if one <= other else (other, one)

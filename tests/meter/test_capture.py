@@ -1,0 +1,236 @@
+"""Captures in every wrapping, labels joined to them, and tables that say what was left out."""
+
+import bz2
+import gzip
+import lzma
+import struct
+
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from n3ic.errors import DataError, MissingDependencyError, N3icWarning, UsageError
+from n3ic.meter.capture import Capture, libpcap
+from n3ic.meter.extract import KEY_COLUMNS, extract, meter_capture
+from n3ic.meter.labels import read_labels
+from n3ic.meter.specification import read_spec, write_spec
+from n3ic.meter.standard import standard_spec
+from n3ic.model.metering import MeteredFeature, MeterSpec, Register
+
+try:
+    libpcap()
+except MissingDependencyError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+START = 1_700_000_000
+SPEC = MeterSpec((Register("n", "count"),), (MeteredFeature("n", "n"),))
+
+
+def udp(source, destination, sport, dport, size=20):
+    body = struct.pack(">HHHH", sport, dport, 8 + size, 0) + bytes(size)
+    header = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(body), 0, 0, 64, 17, 0)
+    return bytes(12) + b"\x08\0" + header + bytes(source) + bytes(destination) + body
+
+
+A, B, C = (10, 0, 0, 1), (10, 0, 0, 2), (10, 0, 0, 3)
+PACKETS = [
+    (0.0, udp(A, B, 1000, 53)),
+    (0.5, udp(B, A, 53, 1000)),
+    (1.0, udp(C, B, 2000, 53)),
+    (200.0, udp(A, B, 1000, 53)),
+]
+
+
+def pcap(packets, link=1):
+    out = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, link)
+    for time, frame in packets:
+        whole, part = divmod(round(time * 1e6), 10**6)
+        out += struct.pack("<IIII", START + whole, part, len(frame), len(frame) + 4) + frame
+    return out
+
+
+def pcapng(packets):
+    def block(kind, body):
+        body += bytes(-len(body) % 4)
+        length = 12 + len(body)
+        return struct.pack("<II", kind, length) + body + struct.pack("<I", length)
+
+    out = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    out += block(1, struct.pack("<HHI", 1, 0, 65535))
+    for time, frame in packets:
+        ticks = (START * 10**6) + round(time * 1e6)
+        head = struct.pack("<IIIII", 0, ticks >> 32, ticks & 0xFFFFFFFF, len(frame), len(frame) + 4)
+        out += block(6, head + frame + bytes(-len(frame) % 4))
+    return out
+
+
+def zstd(data):
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("form", [pcap, pcapng])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress, zstd])
+def test_every_wrapping_gives_the_same_packets(tmp_path, form, pack):
+    path = tmp_path / "c.pcap"
+    path.write_bytes(pack(form(PACKETS)))
+    with Capture(path) as capture:
+        assert capture.link == 1
+        got = list(capture.packets())
+    assert got == [(frame, len(frame) + 4, round((START + time) * 1e9)) for time, frame in PACKETS]
+
+
+def test_a_table_of_flows_with_their_keys(tmp_path):
+    (tmp_path / "c.pcap").write_bytes(pcap(PACKETS))
+    found = extract([tmp_path / "c.pcap"], tmp_path / "f.parquet", SPEC)
+    table = pyarrow.parquet.read_table(tmp_path / "f.parquet")
+    assert table.column_names == [*KEY_COLUMNS, "n"]
+    assert table.schema.metadata[b"n3ic-units"] == b"nic"
+    rows = table.to_pylist()
+    assert [(r["source"], r["source_port"], r["n"], r["decided"]) for r in rows] == [
+        ("10.0.0.1", 1000, 2, "idle"),
+        ("10.0.0.3", 2000, 1, "idle"),
+        ("10.0.0.1", 1000, 1, "capture"),
+    ]
+    assert rows[0]["first_us"] == START * 10**6
+    assert rows[0]["last_us"] == START * 10**6 + 500_000
+    assert (found.flows, found.packets, found.aside) == (3, 4, {})
+    extract([tmp_path / "c.pcap"] * 2, tmp_path / "f.csv", SPEC)
+    text = (tmp_path / "f.csv").read_text()
+    assert text.startswith("# n3ic-units: nic\n")
+    assert text.count("\n") == 2 + 6
+
+
+def test_what_is_left_out_is_counted(tmp_path):
+    arp = bytes(12) + b"\x08\x06" + bytes(28)
+    (tmp_path / "c.pcap").write_bytes(pcap([(0, arp), *PACKETS, (300, PACKETS[0][1][:20])]))
+    found = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
+    assert found.aside == {"not IP": 1, "IP header cut short": 1}
+    assert found.packets == 6
+
+
+def test_a_capture_that_is_cut_short_counts_up_to_there(tmp_path):
+    (tmp_path / "c.pcap").write_bytes(pcap(PACKETS)[:-7])
+    with pytest.warns(N3icWarning, match="the capture ends early"):
+        found = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
+    assert (found.flows, found.packets) == (2, 3)
+
+
+@pytest.mark.parametrize("data", [b"", b"text", b"\xd4\xc3\xb2\xa1", gzip.compress(b"no capture")])
+def test_what_is_no_capture_is_one_error_and_no_file(tmp_path, data):
+    (tmp_path / "c.pcap").write_bytes(data)
+    with pytest.raises(DataError, match=r"c\.pcap: not a capture that libpcap reads"):
+        extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
+    assert [p.name for p in tmp_path.iterdir()] == ["c.pcap"]
+    with pytest.raises(DataError, match="No such file"):
+        extract([tmp_path / "none.pcap"], tmp_path / "f.csv", SPEC)
+    with pytest.raises(DataError, match="is a folder"):
+        extract([tmp_path], tmp_path / "f.csv", SPEC)
+    with pytest.raises(UsageError, match="at least one capture"):
+        extract([], tmp_path / "f.csv", SPEC)
+
+
+def test_a_specification_survives_its_file(tmp_path):
+    write_spec(standard_spec(packets=8), tmp_path / "m.json")
+    assert read_spec(tmp_path / "m.json") == standard_spec(packets=8)
+
+
+# --- labels ----------------------------------------------------------------------------------
+
+TABLE = f"""source,source_port,destination,destination_port,protocol,start,end,label
+10.0.0.2,53,10.0.0.1,1000,udp,{START},{START + 1},first
+10.0.0.1,1000,10.0.0.2,53,17,{START + 199},{START + 201},second
+10.0.0.3,2000,10.0.0.2,53,17,,,one
+10.0.0.3,2000,10.0.0.2,53,17,,,other
+"""
+ZEEK = f"""#separator \\x09
+#fields\tts\tuid\tid.orig_h\tid.orig_p\tid.resp_h\tid.resp_p\tproto\tservice\tduration
+#types\ttime
+{START}.0\tx\t10.0.0.1\t1000\t10.0.0.2\t53\tudp\tdns\t0.5
+{START}.0\tx\t10.0.0.3\t2000\t10.0.0.2\t53\tudp\t-\t-
+#close
+"""
+NDPI = """pcap,flow,l4,src,sport,dst,dport,ndpi_proto
+c.pcap,1,UDP,10.0.0.1,1000,10.0.0.2,53,DNS
+other.pcap,2,UDP,10.0.0.3,2000,10.0.0.2,53,NTP
+"""
+UPC = (
+    f"1#{START}000000#{START}600000#10.0.0.1#10.0.0.2#1000#53#17#os#dig#url\n"
+    f"2#{START}900000#{START + 2}000000#10.0.0.3#10.0.0.2#2000#53#UDP#os#ntpd#url\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "labels", "counts"),
+    [
+        ("table", TABLE, ["first", "", "second"], {"matched": 2, "ambiguous": 1}),
+        ("zeek", ZEEK, ["dns", "", ""], {"matched": 1, "unmatched": 2}),
+        ("ndpi", NDPI, ["DNS", "", "DNS"], {"matched": 2, "unmatched": 1}),
+        ("upc-aau", UPC, ["dig", "ntpd", ""], {"matched": 2, "unmatched": 1}),
+    ],
+)
+def test_labels_join_by_key_and_time_and_are_never_guessed(tmp_path, form, text, labels, counts):
+    (tmp_path / "c.pcap").write_bytes(pcap(PACKETS))
+    (tmp_path / "l").write_bytes(gzip.compress(text.encode()))
+    read = read_labels(tmp_path / "l", form)
+    found = extract([tmp_path / "c.pcap"], tmp_path / "f.parquet", SPEC, labels=read)
+    table = pyarrow.parquet.read_table(tmp_path / "f.parquet")
+    assert table["label"].to_pylist() == labels
+    assert found.labels == counts
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "message"),
+    [
+        ("table", "source,label\na,b\n", "column 'source_port' is missing"),
+        ("table", "", "column 'source' is missing"),
+        ("table", TABLE.splitlines()[0] + "\n", "no labelled flow"),
+        ("table", TABLE.splitlines()[0] + "\nx,1,y,2,6,,,z\n", "line 2: 'x' does not appear"),
+        ("table", TABLE.splitlines()[0] + "\n1.1.1.1,99999,1.1.1.2,2,6,,,z\n", "0..65535"),
+        ("upc-aau", "1#2#3\n", "line 1: 3 fields"),
+        ("zeek", "no log\n", "column 'id.orig_h' is missing"),
+        ("csv", TABLE, "labels are read from table, ndpi"),
+    ],
+)
+def test_tables_that_hold_no_labels_are_named(tmp_path, form, text, message):
+    (tmp_path / "l").write_text(text)
+    with pytest.raises((DataError, UsageError), match=message):
+        read_labels(tmp_path / "l", form)
+
+
+def test_a_line_that_cannot_be_read_is_left_out_with_a_word(tmp_path):
+    (tmp_path / "l").write_text(TABLE + "nonsense,1,10.0.0.1,2,6,,,z\n")
+    with pytest.warns(N3icWarning, match="1 lines were left out, the first is .*line 6"):
+        read_labels(tmp_path / "l", "table")
+
+
+# --- real captures ---------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_real_captures_meter_alike_and_match_ndpi(real_data, tmp_path, equal):
+    folder = real_data / "pcaps"
+    captures = sorted(p for p in folder.iterdir() if p.suffix in (".pcap", ".pcapng"))
+    assert len(captures) > 200
+    for path in captures[::8]:
+        with Capture(path) as capture:
+            frames = [(data, n, time // 1000) for data, n, time in capture.packets()]
+            equal(standard_spec(), capture.link, frames)
+    with pytest.warns(N3icWarning, match="lines were left out"):
+        labels = read_labels(folder / "flows_expected.csv", "ndpi")
+    found = extract(captures, tmp_path / "f.parquet", standard_spec(), labels=labels)
+    assert found.packets == 26_991
+    assert found.labels["matched"] > 0.95 * found.flows
+
+
+def test_batches_do_not_change_the_flows(tmp_path, monkeypatch):
+    (tmp_path / "c.pcap").write_bytes(pcap(PACKETS))
+    one = [r.tobytes() for records, _ in meter_capture(tmp_path / "c.pcap", SPEC) for r in records]
+    monkeypatch.setattr("n3ic.meter.extract.BATCH_PACKETS", 1)
+    many = [r.tobytes() for records, _ in meter_capture(tmp_path / "c.pcap", SPEC) for r in records]
+    assert many == one
+    assert len(one) == 3
