@@ -17,7 +17,7 @@ from n3ic.targets.decoding import Decoded
 
 _COMMAND = re.compile(r"table_set_default ([a-z0-9_]+) ([a-z0-9_]+)((?: 0x[0-9a-f]+)*)")
 _NUMBERED = re.compile(r'@name\("\.(\w+)"\) @id\((0x[0-9a-f]{8})\)\s+(table|action)\b')
-_TABLE = re.compile(r"l(\d+)_n(\d+)_(weights|threshold|bias)")
+_TABLE = re.compile(r"l(\d{1,9})_n(\d{1,9})_(weights|threshold|bias)")
 _ACTIONS = {"weights": "xnor", "threshold": "sign", "bias": "add_bias"}
 _NAMES = {"weights": ("weights", "mask"), "threshold": ("threshold",), "bias": ("bias",)}
 _READINGS = ["model", "model_again"]
@@ -66,7 +66,7 @@ def from_tutorial(text: str, name: str) -> list[HeldEntry]:
         }:
             raise VerifyError(f"{name}: target or files are not those of this export")
         return [_tutorial_entry(entry, name) for entry in listed]
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, AttributeError) as error:
         raise VerifyError(f"{name}: not a runtime file: {error!r}") from error
 
 

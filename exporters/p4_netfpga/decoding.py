@@ -10,17 +10,17 @@ from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import Decoded
 
 _XNOR = re.compile(
-    r"^ +user_metadata\.l(\d+)_v(\d+) = \(?~\(user_metadata\.(x|l\d+_y) \^ "
-    r"(\d+)w0x([0-9a-f]+)\)(?:\) & (\d+)w0x([0-9a-f]+))?;$",
+    r"^ +user_metadata\.l(\d{1,9})_v(\d{1,9}) = \(?~\(user_metadata\.(x|l\d{1,9}_y) \^ "
+    r"(\d{1,9})w0x([0-9a-f]+)\)(?:\) & (\d{1,9})w0x([0-9a-f]+))?;$",
     re.MULTILINE,
 )
 _SIGN = re.compile(
-    r"^ +user_metadata\.l(\d+)_f(\d+) = .*"
-    r"user_metadata\.l(\d+)_v(\d+)\) - \d+w(\d{1,10})\) >> .*;$",
+    r"^ +user_metadata\.l(\d{1,9})_f(\d{1,9}) = .*"
+    r"user_metadata\.l(\d{1,9})_v(\d{1,9})\) - \d{1,9}w(\d{1,10})\) >> .*;$",
     re.MULTILINE,
 )
 _SCORE = re.compile(
-    r"^ +user_metadata\.score(\d+) = \(\(bit<32>\) user_metadata\.l(\d+)_v(\d+)\) \+ "
+    r"^ +user_metadata\.score(\d{1,9}) = \(\(bit<32>\) user_metadata\.l(\d{1,9})_v(\d{1,9})\) \+ "
     r"32w0x([0-9a-f]{8});$",
     re.MULTILINE,
 )

@@ -291,7 +291,7 @@ class _Rules(Transformer[Token, Any]):
         value = _number(digits)
         if wide and value >> width_of(width, line):
             raise P4Error(f"{token[:40]} does not fit {width} bits", line)
-        return NumberLiteral(line, value, int(width) if wide else None)
+        return NumberLiteral(line, value, width_of(width, line) if wide else None)
 
 
 def width_of(text: str, line: int = 0) -> int:
@@ -300,7 +300,7 @@ def width_of(text: str, line: int = 0) -> int:
     Raises:
         P4Error: no type has it.
     """
-    width = _number(text[:20])
+    width = _number(text) if len(text) < 20 else 0
     if not 1 <= width <= MAX_WIDTH:
         raise P4Error(f"bit<{text[:20]}> has no such width", line or getattr(text, "line", 0))
     return width

@@ -17,7 +17,9 @@ from n3ic.targets.decoding import DecodedLayer
 
 # Kind ("weights", "mask", "limit"), layer and neuron.
 Place = tuple[str, int, int]
-_MASK = re.compile(r"^const bit<(\d+)> L(\d+)_MASK(\d+) = (\d+)w0x([0-9a-f]+);$", re.MULTILINE)
+_MASK = re.compile(
+    r"^const bit<(\d{1,9})> L(\d{1,9})_MASK(\d{1,9}) = (\d{1,9})w0x([0-9a-f]+);$", re.MULTILINE
+)
 
 
 def check_popcount_masks(source: str, shape: tuple[int, ...]) -> None:

@@ -165,7 +165,13 @@ def test_the_order_of_the_entries_is_part_of_what_is_read(tmp_path: Path) -> Non
         ("runtime.json", "null"),
         ("runtime.json", '{"table_entries": [[]]}'),
         ("runtime.json", '{"table_entries": 1' + "0" * 5000 + "}"),
+        (
+            "runtime.json",
+            '{"target": "bmv2", "p4info": "n3ic.p4info.txt", "bmv2_json": "n3ic.json", '
+            '"table_entries": [{"table": "model", "action_name": "x", "action_params": [1]}]}',
+        ),
         ("n3ic.p4", ""),
+        ("n3ic.p4", "const bit<1" + "0" * 5000 + "> L0_MASK1 = 1" + "0" * 5000 + "w0x1;"),
     ],
 )
 def test_what_is_no_such_file_is_one_clear_error(name: str, text: str, tmp_path: Path) -> None:
@@ -181,6 +187,12 @@ def test_a_constant_of_no_neuron_is_one_clear_error(tmp_path: Path) -> None:
     program = out / "n3ic.p4"
     source = program.read_text()
     line = next(each for each in source.splitlines() if "l0_v3 = ~" in each)
-    for other in (line.replace("l0_v3", "l9_v3"), f"{line}\n{line}", line.replace(".x ^", ".y ^")):
+    many = line.replace("l0_v3", "l" + "9" * 5000 + "_v3")
+    for other in (
+        many,
+        line.replace("l0_v3", "l9_v3"),
+        f"{line}\n{line}",
+        line.replace(".x ^", ".y ^"),
+    ):
         program.write_text(source.replace(line, other))
         assert complaint(NETFPGA, model, out).startswith("n3ic.p4")

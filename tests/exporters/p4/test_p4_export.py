@@ -626,6 +626,11 @@ def test_a_forced_export_still_runs(tmp_path: Path) -> None:
     assert P4.report(model, options, tmp_path).figures
 
 
+def test_numbers_that_runtime_json_cannot_hold_are_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"runtime\.json can hold"):
+        write(P4, small((15_000, 2)), tmp_path)
+
+
 @BOTH
 def test_no_latency_is_below_a_clock(target: Exporter, tmp_path: Path) -> None:
     model = small((2, 2))

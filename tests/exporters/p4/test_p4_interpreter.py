@@ -96,6 +96,8 @@ def test_expressions_follow_the_specification(expression: str, result: int) -> N
         ("meta.wide = (bit<40>) (bit<0>) meta.x;", "bit<0> has no such width"),
         ("if (meta.isValid()) { }", "is no header"),
         ("meta.x = 3 3;", "syntax error"),
+        ("meta.x = " + "0" * 19 + "1" + "9" * 5000 + "w1;", "has no such width"),
+        ("meta.x = 1" + "0" * 5000 + ";", "is no number"),
         ("meta.x = -meta.y;", "syntax error"),
         ("return;", "syntax error"),
         ("bit<8> v = 1;", "syntax error"),
