@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.model.bits import Bits, Words, pack
+from n3ic.model.bits import Bits, Words, pack, unpack
 from n3ic.model.inputs import UINT32_MAX, InputSpec
-from n3ic.model.layers import Connections, HiddenLayer
+from n3ic.model.layers import HiddenLayer
 from n3ic.model.network import BinaryModel
 
 
@@ -66,22 +66,28 @@ def boundary_vectors(model: BinaryModel, rng: np.random.Generator) -> Bits:
     ]
     layer = model.layers[0]
     if isinstance(layer, HiddenLayer):
-        for j in range(layer.n_outputs):
-            wanted = int(layer.thresholds[j])
-            fixed.extend(
-                reaching(layer, j, popcount, rng)[None, :]
-                for popcount in (wanted, wanted - 1)
-                if 0 <= popcount <= int(layer.fan_in[j])
-            )
+        fixed.extend(at_threshold(layer, j, rng) for j in range(layer.n_outputs))
     return np.concatenate(fixed)
 
 
-def reaching(layer: Connections, neuron: int, popcount: int, rng: np.random.Generator) -> Bits:
-    """A random input on which a neuron counts exactly ``popcount`` agreements."""
-    n = layer.n_inputs
-    x = rng.random(n) < 0.5
-    counted = np.arange(n) if layer.mask is None else np.flatnonzero(layer.mask[neuron])
-    order = rng.permutation(counted)
-    x[order[:popcount]] = layer.weights[neuron, order[:popcount]]
-    x[order[popcount:]] = ~layer.weights[neuron, order[popcount:]]
-    return x
+def at_threshold(layer: HiddenLayer, neuron: int, rng: np.random.Generator) -> Bits:
+    """A random input on which a neuron is at its threshold, and one just below it.
+
+    The second is the first with one agreeing bit flipped, so that each weight bit of the neuron
+    agrees with the first or disagrees with the second.
+
+    Returns:
+        bool array of shape ``(rows, n_inputs)``; fewer than two rows where the neuron always or
+        never fires.
+    """
+    wanted = int(layer.thresholds[neuron])
+    fan_in = int(layer.fan_in[neuron])
+    counted = layer.mask_words[neuron]
+    order = rng.permutation(np.flatnonzero(unpack(counted, layer.n_inputs)))
+    x = np.tile(rng.random(layer.n_inputs) < 0.5, (2, 1))
+    x[:, order[:wanted]] = layer.weights[neuron, order[:wanted]]
+    x[:, order[wanted:]] = ~layer.weights[neuron, order[wanted:]]
+    if wanted:
+        x[1, order[wanted - 1 : wanted]] ^= True
+    reached = [0 <= wanted <= fan_in, 1 <= wanted <= fan_in + 1]
+    return x[reached]

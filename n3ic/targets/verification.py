@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from n3ic.errors import MissingDependencyError, N3icError, N3icWarning, VerifyError
+from n3ic.model.bits import Words, pack, unpack
 from n3ic.model.boundary import boundary_features, verification_vectors
+from n3ic.model.coverage import coverage, deciding_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import Simplified
@@ -26,6 +28,8 @@ from n3ic.targets.manifest import VERIFICATION, exported_network, read_manifest
 from n3ic.util.files import write_atomic
 from n3ic.util.json_text import json_text
 
+_MAX_FOLLOWED = 1 << 21  # weight bits of networks whose neurons are followed to the scores
+
 
 @dataclass(frozen=True)
 class Verification:
@@ -34,7 +38,7 @@ class Verification:
     Attributes:
         target: the target's name.
         executor: what ran the artefacts; empty where nothing could run them.
-        vectors: how many boundary and random vectors ran.
+        vectors: how many boundary, deciding and random vectors ran.
         rows: how many rows of a table ran besides.
         encoded: how many of the table's rows went through the target's own input stage.
         failures: what is wrong, in words; empty where everything is equal.
@@ -46,6 +50,10 @@ class Verification:
         edges: how many rows of features at the edges of the input stage (each cut, one below and
             one above it, the clamps, 0, the largest value) went through it; 0 where the target
             has none.
+        weight_bits: number of weight bits of the network that ran; 0 where it was not counted
+            which of them are decided.
+        decided_bits: how many of them the vectors decide: one that is wrong would have shown.
+        undecided: which are not, in words: a line a layer.
         note: what a reader should know besides; empty where there is nothing.
     """
 
@@ -60,6 +68,9 @@ class Verification:
     decoded: tuple[str, ...] = ()
     files: int = 0
     edges: int = 0
+    weight_bits: int = 0
+    decided_bits: int = 0
+    undecided: tuple[str, ...] = ()
     note: str = ""
 
     @property
@@ -74,9 +85,15 @@ class Verification:
             return f"{self.target}: not run: {self.missing}"
         rows = f" and {self.rows:,} rows" if self.rows else ""
         stage = f", input stage included ({self.edges:,} rows of edges)" if self.edges else ""
+        if self.weight_bits == self.decided_bits:
+            bits = f" that decide all {self.weight_bits:,} weight bits" if self.weight_bits else ""
+        else:
+            # Rounded down: 100 % is only what is all.
+            share = 100 * self.decided_bits * 100 // self.weight_bits / 100
+            bits = f" that decide {share:.2f} % of {self.weight_bits:,} weight bits"
         note = f"; {self.note}" if self.note else ""
         return (
-            f"{self.target}: equal scores on {self.vectors:,} vectors{rows}{stage} "
+            f"{self.target}: equal scores on {self.vectors:,} vectors{bits}{rows}{stage} "
             f"({self.executor}){note}"
         )
 
@@ -177,7 +194,7 @@ def verify_artefacts(
         seed: of the random vectors.
     """
     source, model = network.source, network.model
-    words = verification_vectors(source, vectors, seed)
+    words = _vectors(network, vectors, seed)
     generated = len(words)
     features = boundary_features(source.input, seed)
     edges = len(next(iter(features.values())))
@@ -206,6 +223,8 @@ def verify_artefacts(
         difference = first_difference(source, replace(outcome.inference, hidden=()), words)
     if difference is not None:
         failures.append(str(difference))
+    hidden = len(outcome.inference.hidden) == len(model.hidden)
+    known = coverage(model, inputs, hidden=hidden) if hidden or not _is_large(model) else None
     return Verification(
         tool.name,
         outcome.executor,
@@ -216,7 +235,25 @@ def verify_artefacts(
         figures=outcome.figures,
         decoded=decoded,
         edges=edges if has_stage else 0,
+        weight_bits=known.total if known else 0,
+        decided_bits=known.decided if known else 0,
+        undecided=tuple(known.lines(model)) if known else (),
     )
+
+
+def _vectors(network: Simplified, count: int, seed: int) -> Words:
+    """Packed inputs of the trained network: deciding ones, boundary ones, then random ones."""
+    deciding = deciding_vectors(network.model, seed, hidden=_is_large(network.model))
+    source = network.source.input
+    bits = np.random.default_rng(seed).random((len(deciding), source.n_bits)) < 0.5
+    bits[:, list(network.kept)] = unpack(deciding, network.model.input.n_bits)
+    further = verification_vectors(network.source, count - len(deciding), seed)
+    return np.concatenate([pack(bits), further])
+
+
+def _is_large(model: BinaryModel) -> bool:
+    """Whether it takes minutes to follow single neurons to the scores."""
+    return sum(int(layer.fan_in.sum()) for layer in model.layers) > _MAX_FOLLOWED
 
 
 def _not_run(path: Path, tool: Exporter, model: BinaryModel, options: Options) -> Verification:

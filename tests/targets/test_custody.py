@@ -218,7 +218,7 @@ def test_what_is_no_manifest_is_refused(tmp_path, text):
         verify_directory(tmp_path)
 
 
-@pytest.mark.parametrize("missing", sorted(GOOD))
+@pytest.mark.parametrize("missing", sorted({*GOOD} - {"simplify"}))
 def test_a_manifest_that_lacks_a_field_is_refused(tmp_path, toy, missing):
     lacking = {k: v for k, v in GOOD.items() if k != missing}
     (tmp_path / "manifest.json").write_text(json.dumps(lacking))

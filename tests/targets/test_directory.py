@@ -1,6 +1,7 @@
 """The directory around an exporter, with an exporter that can be made to fail."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -152,3 +153,15 @@ def test_replacing_keeps_what_n3ic_did_not_write(tmp_path, toy, model):
     with pytest.raises(UsageError, match=r"holds sub/notes\.txt, which n3ic did not write"):
         export(model, "toy", path, replace=True)
     assert (path / "sub" / "notes.txt").read_text() == "mine"
+
+
+def test_the_share_of_decided_weight_bits_is_told(tmp_path, toy, model):
+    path = export(model, "toy", tmp_path / "out").path
+    result = verify_directory(path, vectors=300)
+    assert result.weight_bits == result.decided_bits > 0
+    assert f"that decide all {result.weight_bits:,} weight bits" in str(result)
+    record = json.loads((path / "verification.json").read_text())
+    assert record["weight_bits"] == result.weight_bits
+    partly = replace(result, decided_bits=result.weight_bits - 1)
+    assert f"% of {result.weight_bits:,} weight bits" in str(partly)
+    assert "100" not in str(partly).partition("decide")[2].partition("%")[0]

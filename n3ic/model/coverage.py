@@ -1,0 +1,262 @@
+"""Which weight bits a set of vectors decides, and vectors that decide more of them.
+
+A vector decides a weight bit if an executor whose bit is wrong gives another result on it. A hidden
+neuron at its threshold stops firing where a bit that agrees is flipped, and one just below it fires
+where a bit that disagrees is flipped; so an input at the threshold and one that differs from it in
+one agreeing bit decide every bit of the neuron between them, if the neuron's output is seen. Where
+an executor tells scores alone, that output must make a difference to them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.model.bits import WORD_BITS, Bits, Words, pack, unpack
+from n3ic.model.boundary import at_threshold, boundary_vectors
+from n3ic.model.layers import HiddenLayer
+from n3ic.model.network import BinaryModel
+
+_ROWS = 1024  # rows that are looked at together
+_ROUNDS = 48
+_IDLE_ROUNDS = 6  # rounds without progress after which the rest counts as out of reach
+_SOUGHT = 4  # later neurons a layer that a round makes inputs for
+_MAX_SOUGHT = 1 << 26
+_CELLS = 1 << 24  # rows x weight words of a round, at most
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """Which weight bits of a network are decided.
+
+    Attributes:
+        layers: bool array of shape ``(outputs, inputs)`` per layer, True where a connection's
+            weight bit is decided; absent connections are False.
+        total: number of connections.
+    """
+
+    layers: tuple[Bits, ...]
+    total: int
+
+    @property
+    def decided(self) -> int:
+        """Number of weight bits that are decided."""
+        return sum(int(layer.sum()) for layer in self.layers)
+
+    @property
+    def share(self) -> float:
+        """Share of the weight bits that are decided; 1 where there are none."""
+        return self.decided / self.total if self.total else 1.0
+
+    def lines(self, model: BinaryModel) -> list[str]:
+        """The neurons with weight bits that are not decided, a line a layer."""
+        out = []
+        for i, (layer, known) in enumerate(zip(model.layers, self.layers, strict=True)):
+            missing = layer.fan_in - known.sum(axis=1)
+            some = np.flatnonzero(missing)
+            if len(some):
+                named = ", ".join(f"{j} ({missing[j]})" for j in some[:20].tolist())
+                more = ", ..." if len(some) > 20 else ""
+                out.append(
+                    f"layer {i}: {int(missing.sum()):,} of {int(layer.fan_in.sum()):,} weight bits "
+                    f"not decided, in neurons {named}{more}"
+                )
+        return out
+
+
+def coverage(model: BinaryModel, words: Words, *, hidden: bool) -> Coverage:
+    """Which weight bits of a network are decided by vectors; exact.
+
+    Args:
+        model: the network.
+        words: packed inputs, uint32 array of shape ``(rows, n_words)``.
+        hidden: whether hidden bits are compared, and not the scores alone.
+    """
+    left = _connections(model)
+    for start in range(0, len(words), _ROWS):
+        _strike(model, words[start : start + _ROWS], left, hidden)
+        if not any(layer.any() for layer in left):
+            break
+    known = tuple(
+        unpack(layer.mask_words & ~rest, layer.n_inputs)
+        for layer, rest in zip(model.layers, left, strict=True)
+    )
+    return Coverage(known, sum(int(layer.fan_in.sum()) for layer in model.layers))
+
+
+def deciding_vectors(model: BinaryModel, seed: int = 0, *, hidden: bool = False) -> Words:
+    """A few vectors that decide as many weight bits as can be reached.
+
+    Neurons of the first layer are put at their thresholds; those of later layers are reached by
+    inputs drawn at random, by changing inputs that were of use or came near, and by inputs made
+    for them layer by layer. What is not reached in some rounds is left: :func:`coverage` tells it.
+
+    Args:
+        model: the network.
+        seed: of what is drawn.
+        hidden: whether hidden bits are compared, and not the scores alone.
+
+    Returns:
+        Packed inputs, uint32 array of shape ``(rows, n_words)``.
+    """
+    rng = np.random.default_rng(seed)
+    left = _connections(model)
+    useful = boundary_vectors(model, rng)
+    found = [useful[_strike(model, pack(useful), left, hidden)]]
+    cells = sum(layer.n_outputs * layer.n_words for layer in model.layers)
+    rows = int(np.clip(_CELLS // cells, 64, 2 * _ROWS))
+    near = useful
+    distance, idle = sum(layer.n_inputs * layer.n_outputs for layer in model.layers), 0
+    for _ in range(_ROUNDS):
+        if idle == _IDLE_ROUNDS or not any(layer.any() for layer in left):
+            break
+        pool = np.concatenate(
+            [_candidates(model, left[0], useful, near, rows, rng), *_sought(model, left, rng)]
+        )
+        hits = _strike(model, pack(pool), left, hidden)
+        found.append(pool[hits])
+        useful = np.concatenate([useful, pool[hits]])
+        near, missing = _nearest(model, np.concatenate([near, pool]), left)
+        idle = 0 if len(hits) or missing < distance else idle + 1
+        distance = missing
+    return pack(np.concatenate(found))
+
+
+def _candidates(
+    model: BinaryModel, left: Words, useful: Bits, near: Bits, rows: int, rng: np.random.Generator
+) -> Bits:
+    """Inputs to try: random, changed from useful and near ones, at first-layer thresholds."""
+    n = model.input.n_bits
+    parts = [rng.random((rows // 4, n)) < rng.random((rows // 4, 1))]
+    for parents in (useful, near):
+        chosen = parents[rng.integers(0, len(parents), rows // 4)]
+        flips = rng.random((rows // 4, n)) < rng.choice([1, 2, 4, 16], (rows // 4, 1)) / n
+        parts.append(chosen ^ flips)
+    layer = model.layers[0]
+    neurons = np.flatnonzero(left.any(axis=1))
+    if isinstance(layer, HiddenLayer) and len(neurons):
+        at = rng.permutation(np.resize(neurons, max(rows // 8, 1)))
+        parts += [at_threshold(layer, int(j), rng) for j in at]
+    return np.concatenate(parts)
+
+
+def _sought(model: BinaryModel, left: list[Words], rng: np.random.Generator) -> list[Bits]:
+    """Inputs that are made to put a few later neurons at their thresholds, layer by layer."""
+    found = []
+    for i in range(1, len(model.hidden)):
+        before = model.hidden[:i]
+        if sum(layer.weights.size * layer.n_inputs for layer in before) > _MAX_SOUGHT:
+            continue  # the descent would take longer than all the rest
+        neurons = np.flatnonzero(left[i].any(axis=1))
+        for j in rng.permutation(neurons)[:_SOUGHT]:
+            for wanted in at_threshold(model.hidden[i], int(j), rng):
+                x = wanted
+                for layer in reversed(before):
+                    x = _descend(layer, x, rng)
+                found.append(x[None, :])
+    return found
+
+
+def _descend(layer: HiddenLayer, wanted: Bits, rng: np.random.Generator) -> Bits:
+    """An input on which a layer gives wanted outputs, or nearly: flips what misses the least.
+
+    Args:
+        layer: the layer.
+        wanted: bool array of shape ``(outputs,)``.
+        rng: draws where to begin, and between equals.
+
+    Returns:
+        bool array of shape ``(inputs,)``.
+    """
+    x = rng.random(layer.n_inputs) < 0.5
+    # Agreement of each input with each neuron's wanted side: +1, -1, 0 without a connection.
+    sides = np.where(layer.weights == x, 1, -1) * np.where(wanted, 1, -1)[:, None]
+    if layer.mask is not None:
+        sides = sides * layer.mask
+    popcounts = layer.popcounts(pack(x[None, :]))[0]
+    lacks = np.where(wanted, layer.thresholds - popcounts, popcounts - layer.thresholds + 1)
+    for _ in range(2 * layer.n_inputs):
+        if (lacks <= 0).all():
+            break
+        weight = (lacks > 0).astype(np.int64)
+        cost = weight @ sides + (lacks == 0).astype(np.int64) @ (sides > 0)
+        k = int(np.argmin(cost + rng.random(layer.n_inputs)))
+        lacks = lacks + sides[:, k]
+        sides[:, k] *= -1
+        x[k] ^= True
+    return x
+
+
+def _nearest(model: BinaryModel, pool: Bits, left: list[Words]) -> tuple[Bits, int]:
+    """For each later neuron with bits to decide, the input that comes nearest to its threshold.
+
+    Returns:
+        Those inputs, and the sum of their distances.
+    """
+    x = pack(pool)
+    best = [np.zeros(1, dtype=np.int64)]
+    total = 0
+    for i, layer in enumerate(model.hidden):
+        popcounts = layer.popcounts(x)
+        if i:
+            wanted = left[i].any(axis=1)
+            distances = np.abs(2 * (popcounts - layer.thresholds) + 1)[:, wanted]
+            best.append(np.argmin(distances, axis=0))
+            total += int(distances.min(axis=0).sum())
+        x = pack(popcounts >= layer.thresholds)
+    return pool[np.unique(np.concatenate(best))], total
+
+
+def _connections(model: BinaryModel) -> list[Words]:
+    """Packed connections of each layer, to strike out what is decided."""
+    return [layer.mask_words.copy() for layer in model.layers]
+
+
+def _strike(model: BinaryModel, words: Words, left: list[Words], hidden: bool) -> NDArray[Any]:
+    """Strike out of ``left`` what the vectors decide; the rows that struck out something."""
+    hits: list[NDArray[Any]] = [np.empty(0, dtype=np.int64)]
+    x = words
+    for i, layer in enumerate(model.hidden):
+        popcounts = layer.popcounts(x)
+        out = pack(popcounts >= layer.thresholds)
+        over = popcounts - layer.thresholds
+        for j in np.flatnonzero(left[i].any(axis=1)):
+            rows = np.flatnonzero((over[:, j] == 0) | (over[:, j] == -1))
+            agree = ~(x[rows] ^ layer.weight_words[j])
+            bits = np.where(over[rows, j, None] == 0, agree, ~agree) & left[i][j]
+            new = bits.any(axis=1)
+            if not hidden:
+                new[new] = _seen(model, i, int(j), out[rows[new]])
+            rows, bits = rows[new], bits[new]
+            if len(rows):
+                order = np.argsort(-np.bitwise_count(bits).sum(axis=1), kind="stable")
+                struck = np.bitwise_or.accumulate(bits[order], axis=0)
+                grew = np.concatenate([[True], (struck[1:] != struck[:-1]).any(axis=1)])
+                hits.append(rows[order[grew]])
+                left[i][j] &= ~struck[-1]
+        x = out
+    if len(words) and left[-1].any():
+        left[-1][:] = 0  # a score tells its popcount: any vector decides its weights
+        hits.append(np.zeros(1, dtype=np.int64))
+    return np.unique(np.concatenate(hits))
+
+
+def _seen(model: BinaryModel, layer: int, neuron: int, outputs: Words) -> Bits:
+    """Where the output of one neuron makes a difference to the scores.
+
+    Args:
+        model: the network.
+        layer: the neuron's layer.
+        neuron: its index.
+        outputs: packed outputs of that layer, uint32 array of shape ``(rows, words)``.
+    """
+    flipped = outputs.copy()
+    flipped[:, neuron // WORD_BITS] ^= np.uint32(1 << neuron % WORD_BITS)
+    both = np.concatenate([outputs, flipped])
+    for following in model.hidden[layer + 1 :]:
+        both = following.fire(both)
+    scores = model.output.scores(both)
+    return np.asarray((scores[: len(outputs)] != scores[len(outputs) :]).any(axis=1))

@@ -1,0 +1,102 @@
+"""Which weight bits vectors decide: exact, and all that can be reached."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from n3ic.model.bits import pack
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.coverage import coverage, deciding_vectors
+from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.passes import simplify
+from n3ic.model.random_models import random_model
+
+
+def with_flipped(model, layer, neuron, bit):
+    weights = model.layers[layer].weights.copy()
+    weights[neuron, bit] ^= True
+    if layer == len(model.hidden):
+        return replace(model, output=replace(model.output, weights=weights))
+    hidden = list(model.hidden)
+    hidden[layer] = replace(hidden[layer], weights=weights)
+    return replace(model, hidden=tuple(hidden))
+
+
+def by_flipping(model, words, hidden):
+    """Flip each weight bit in turn, run all vectors, compare."""
+    want = model.infer(words)
+    found = []
+    for i, layer in enumerate(model.layers):
+        known = np.zeros(layer.weights.shape, np.bool_)
+        for j, k in np.ndindex(*layer.weights.shape):
+            if layer.mask is None or layer.mask[j, k]:
+                got = with_flipped(model, i, j, k).infer(words)
+                known[j, k] = (got.scores != want.scores).any() or (
+                    hidden
+                    and any((a != b).any() for a, b in zip(got.hidden, want.hidden, strict=True))
+                )
+        found.append(known)
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    shape=st.sampled_from([(9, 2), (12, 5, 3), (12, 6, 4, 2), (8, 5, 4, 4, 2)]),
+    seed=st.integers(0, 2**31),
+    density=st.sampled_from([None, 0.6]),
+    rows=st.integers(0, 12),
+    hidden=st.booleans(),
+)
+def test_coverage_is_what_flipping_every_bit_shows(shape, seed, density, rows, hidden):
+    rng = np.random.default_rng(seed)
+    model = random_model(shape, rng, density=density)
+    words = pack(rng.random((rows, shape[0])) < 0.5)
+    found = coverage(model, words, hidden=hidden)
+    for known, want in zip(found.layers, by_flipping(model, words, hidden), strict=True):
+        assert np.array_equal(known, want)
+    assert found.total == sum(int(layer.fan_in.sum()) for layer in model.layers)
+
+
+@pytest.mark.parametrize("density", [None, 0.5])
+def test_a_few_vectors_decide_every_bit_by_the_scores(density):
+    model = random_model((256, 32, 16, 2), np.random.default_rng(0), density=density)
+    model = simplify(model).model  # constant neurons have bits that nothing can decide
+    words = deciding_vectors(model)
+    found = coverage(model, words, hidden=False)
+    assert found.decided == found.total, found.lines(model)
+    assert found.lines(model) == []
+    assert len(words) < 400
+    assert np.array_equal(words, deciding_vectors(model))
+
+
+def test_later_neurons_are_reached():
+    """A neuron that fires on one in 2^20 patterns of the layer before it."""
+    rng = np.random.default_rng(1)
+    base = random_model((256, 20, 2, 2), rng, extremes=False)
+    rare = HiddenLayer(base.hidden[1].weights, thresholds=np.array([20, 10], np.int32))
+    model = replace(base, hidden=(base.hidden[0], rare))
+    by_luck = coverage(model, verification_vectors(model, 10_000), hidden=False)
+    assert not by_luck.layers[1][0].any()
+    assert coverage(model, deciding_vectors(model), hidden=False).layers[1].all()
+
+
+def test_what_cannot_be_reached_is_said():
+    """A neuron that would need two equal neurons before it to differ."""
+    base = random_model((16, 2, 1, 2), np.random.default_rng(3), extremes=False)
+    row = base.hidden[0].weights[:1]
+    twins = HiddenLayer(np.tile(row, (2, 1)), thresholds=np.full(2, 8, np.int32))
+    never = HiddenLayer(np.array([[True, False]]), thresholds=np.array([2], np.int32))
+    output = OutputLayer(np.array([[True], [False]]), bias=np.zeros(2, np.int32))
+    model = replace(base, hidden=(twins, never), output=output)
+    found = coverage(model, deciding_vectors(model, hidden=True), hidden=True)
+    # At one below its threshold both bits flip it one way: each disagrees in one of two states.
+    assert found.layers[0].all()
+    assert found.decided == found.total
+    stuck = replace(never, thresholds=np.array([3], np.int32))
+    model = replace(model, hidden=(twins, stuck))
+    found = coverage(model, deciding_vectors(model, hidden=True), hidden=True)
+    assert found.share < 1
+    assert found.lines(model) == ["layer 1: 2 of 2 weight bits not decided, in neurons 0 (2)"]
