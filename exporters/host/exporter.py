@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -101,34 +101,32 @@ class HostExporter(Exporter):
             VerifyError: the C does not compile, the weights do not load, or two kernels differ.
         """
         wanted = str(options.get("kernel", "all"))
-        with _compiled(directory) as (library, compiler):
-            baked = _load(library, None, directory)
-            if wanted != "all" and wanted not in library.kernels:
-                known = ", ".join(library.kernels)
-                raise VerifyError(f"kernel {wanted!r} does not run here; these do: {known}")
-            first: Inference | None = None
-            ran: list[str] = []
-            figures = []
-            source = (
-                f"{cpu_name()}, {compiler}, best of {_REPEATS} passes over {len(words):,} vectors"
-            )
-            for kernel in library.kernels if wanted == "all" else (wanted,):
-                try:
-                    baked.use_kernel(kernel)
-                except KernelError:
-                    continue  # a kernel for other shapes
-                trace = _trace(baked, words, model, f"bnn.c, kernel {kernel}")
-                if first is None:
-                    first = trace
-                else:
-                    _same(first, trace, ran[0], kernel)
-                ran.append(kernel)
-                value = _time(baked, words)
-                figures.append(Figure(f"time.{kernel}", value, "ns", "measured", source))
+        library, compiler = _compiled(directory)
+        baked = _load(library, None, directory)
+        if wanted != "all" and wanted not in library.kernels:
+            known = ", ".join(library.kernels)
+            raise VerifyError(f"kernel {wanted!r} does not run here; these do: {known}")
+        first: Inference | None = None
+        ran: list[str] = []
+        figures = []
+        source = f"{cpu_name()}, {compiler}, best of {_REPEATS} passes over {len(words):,} vectors"
+        for kernel in library.kernels if wanted == "all" else (wanted,):
+            try:
+                baked.use_kernel(kernel)
+            except KernelError:
+                continue  # a kernel for other shapes
+            trace = _trace(baked, words, model, f"bnn.c, kernel {kernel}")
             if first is None:
-                raise VerifyError(f"kernel {wanted} cannot run this network")
-            loaded = _load(library, directory / "weights.bin", directory)
-            _same(first, _trace(loaded, words, model, "weights.bin"), "bnn.c", "weights.bin")
+                first = trace
+            else:
+                _same(first, trace, ran[0], kernel)
+            ran.append(kernel)
+            value = _time(baked, words)
+            figures.append(Figure(f"time.{kernel}", value, "ns", "measured", source))
+        if first is None:
+            raise VerifyError(f"kernel {wanted} cannot run this network")
+        loaded = _load(library, directory / "weights.bin", directory)
+        _same(first, _trace(loaded, words, model, "weights.bin"), "bnn.c", "weights.bin")
         return Execution(first, f"{compiler}; kernels {', '.join(ran)}", tuple(figures))
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
@@ -148,20 +146,20 @@ class HostExporter(Exporter):
             MissingDependencyError: there is no C compiler.
             VerifyError: the C does not compile, or two kernels differ.
         """
-        with _compiled(directory) as (library, _):
-            net = _load(library, None, directory)
-            if sorted(net.features) != sorted(model.input.features):
-                raise VerifyError("bnn.c reads other features than the model")
-            words = net.encode(features)
-            for kernel in library.kernels:
-                try:
-                    net.use_kernel(kernel)
-                except KernelError:
-                    continue
-                other = net.encode(features)
-                if not np.array_equal(words, other):
-                    row, word = (int(i) for i in np.argwhere(words != other)[0])
-                    raise VerifyError(f"bnn_encode: kernel {kernel} differs, row {row} word {word}")
+        library, _ = _compiled(directory)
+        net = _load(library, None, directory)
+        if sorted(net.features) != sorted(model.input.features):
+            raise VerifyError("bnn.c reads other features than the model")
+        words = net.encode(features)
+        for kernel in library.kernels:
+            try:
+                net.use_kernel(kernel)
+            except KernelError:
+                continue
+            other = net.encode(features)
+            if not np.array_equal(words, other):
+                row, word = (int(i) for i in np.argwhere(words != other)[0])
+                raise VerifyError(f"bnn_encode: kernel {kernel} differs, row {row} word {word}")
         return words
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
@@ -221,8 +219,7 @@ class HostExporter(Exporter):
         return render(bench_host(model))
 
 
-@contextmanager
-def _compiled(directory: Path) -> Iterator[tuple[Library, str]]:
+def _compiled(directory: Path) -> tuple[Library, str]:
     """The directory's ``bnn.c`` as a loaded library, and the compiler's name."""
     try:
         compiler = build.find_compiler()
@@ -231,16 +228,25 @@ def _compiled(directory: Path) -> Iterator[tuple[Library, str]]:
             "the host target runs compiled C: install a C compiler (gcc or clang), "
             "or name one in CC"
         ) from error
-    with tempfile.TemporaryDirectory(prefix="n3ic-host-") as scratch:
-        out = Path(scratch) / "bnn.so"
-        try:
-            build.compile_shared(compiler, directory / "bnn.c", out)
-            library = Library.open(out)
-        except build.BuildError as error:
-            raise VerifyError(f"bnn.c does not compile: {str(error)[:2000]}") from error
-        except (OSError, AttributeError) as error:
-            raise VerifyError(f"bnn.c does not give a working library: {error}") from error
-        yield library, compiler.version
+    try:
+        sources = tuple((directory / name).read_bytes() for name in ("bnn.c", "bnn.h"))
+        return _library(sources, compiler, build.FLAGS), compiler.version
+    except build.BuildError as error:
+        raise VerifyError(f"bnn.c does not compile: {str(error)[:2000]}") from error
+    except (OSError, AttributeError) as error:
+        raise VerifyError(f"bnn.c does not give a working library: {error}") from error
+
+
+@lru_cache(maxsize=4)  # one export is encoded with and run, and need not be compiled twice
+def _library(
+    sources: tuple[bytes, ...], compiler: build.CCompiler, flags: tuple[str, ...]
+) -> Library:
+    with tempfile.TemporaryDirectory(prefix="n3ic-host-") as name:
+        scratch = Path(name)
+        for file, content in zip(("bnn.c", "bnn.h"), sources, strict=True):
+            (scratch / file).write_bytes(content)
+        build.compile_shared(compiler, scratch / "bnn.c", scratch / "bnn.so")
+        return Library.open(scratch / "bnn.so")
 
 
 def _load(library: Library, path: Path | None, directory: Path) -> KernelNetwork:
