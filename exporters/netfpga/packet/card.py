@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -94,23 +95,41 @@ def check_card(
     if layout is not None:
         networks = [model, _another(model, layout, rng), model]
         program = _program(directory, core, networks[1], layout, swaps)
-    out, version = _simulate(
-        directory,
-        core,
-        simulator,
-        count * weights * copies <= 2 * WORK,
+    side = options["input"] == "side"
+    width = input_width(model, options)
+    stimulus = _Stimulus(
         beats=_beats(frames, swaps if layout is not None else [], rng),
-        side="".join(f"{_words(data, input_width(model, options))}\n" for data in inputs)
-        if options["input"] == "side"
-        else "",
-        side_w=input_width(model, options) if options["input"] == "side" else 0,
-        program=program,
+        side="".join(f"{_words(data, width)}\n" for data in inputs) if side else "",
+        side_w=width if side else 0,
+        writes="".join(f"{op:x} {address:x} {word:x}\n" for op, address, word in program),
         stall=[len(f.data) > traffic.LONG for f in frames].index(True) - 2,
     )
+    chosen = simulate.choose(simulator, short=count * weights * copies <= 2 * WORK)
+    out = _simulate(directory, core, stimulus, chosen)
     class_only = options["style"] == "unrolled" and options["outputs"] == "class"
     answers = [_answers(network, words, class_only=class_only) for network in networks]
     _compare(out, frames, form, answers)
-    return Seen(len(frames), count, 3 if layout is not None else 0, version)
+    swapped = len(swaps) if layout is not None else 0
+    return Seen(len(frames), count, swapped, simulate.version(chosen))
+
+
+@dataclass(frozen=True)
+class _Stimulus:
+    """What the bench ``n3ic_top_tb.v`` reads.
+
+    Attributes:
+        beats: of the packets.
+        side: inputs of the side channel; empty without.
+        side_w: bits of one of them; 0 without.
+        writes: what the write port does; empty without.
+        stall: packets after which the far end stands still.
+    """
+
+    beats: str
+    side: str
+    side_w: int
+    writes: str
+    stall: int
 
 
 def _inputs(
@@ -181,36 +200,26 @@ def _beats(frames: Sequence[Frame], when: Sequence[int], rng: np.random.Generato
 
 
 def _simulate(
-    directory: Path,
-    core: Core,
-    wanted: simulate.Simulator,
-    short: bool,
-    *,
-    beats: str,
-    side: str,
-    side_w: int,
-    program: Sequence[tuple[int, int, int]],
-    stall: int,
-) -> tuple[list[str], str]:
-    """Run the bench; returns the beats that left the card, and the simulator's version."""
-    chosen = simulate.choose(wanted, short=short)
-    defines = (["N3IC_WRITE_PORT"] if core.write_port else []) + (["N3IC_SIDE"] if side_w else [])
-    parameters = {"SIDE_W": max(1, side_w), "WR_AW": max(1, core.wr_aw)}
+    directory: Path, core: Core, stimulus: _Stimulus, simulator: Literal["verilator", "icarus"]
+) -> list[str]:
+    """Run the bench; returns the beats that left the card, a line each."""
+    defines = ["N3IC_WRITE_PORT"] if core.write_port else []
+    defines += ["N3IC_SIDE"] if stimulus.side_w else []
+    parameters = {"SIDE_W": max(1, stimulus.side_w), "WR_AW": max(1, core.wr_aw)}
     with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
         work = Path(name)
-        (work / "in.txt").write_text(beats)
-        (work / "side.txt").write_text(side)
-        lines = "".join(f"{op:x} {address:x} {word:x}\n" for op, address, word in program)
-        (work / "write.txt").write_text(lines)
+        (work / "in.txt").write_text(stimulus.beats)
+        (work / "side.txt").write_text(stimulus.side)
+        (work / "write.txt").write_text(stimulus.writes)
         sources = sorted(str(p) for p in (directory.resolve() / "rtl").glob("*.v"))
-        run = simulate.compile_bench(work, chosen, "n3ic_top_tb", parameters, defines, sources)
+        run = simulate.compile_bench(work, simulator, "n3ic_top_tb", parameters, defines, sources)
         plus = [f"+{k}={work / f'{k}.txt'}" for k in ("in", "out", "side", "write")]
-        plus.append(f"+stall={stall}")
+        plus.append(f"+stall={stimulus.stall}")
         memory = directory.resolve() / "mem"
         cwd = memory if memory.is_dir() else work
-        version = simulate.version(chosen)
-        simulate.call([*run, *plus], cwd, simulate.RUN_SECONDS, f"the card ({version})")
-        return (work / "out.txt").read_text().splitlines(), version
+        what = f"the card ({simulate.version(simulator)})"
+        simulate.call([*run, *plus], cwd, simulate.RUN_SECONDS, what)
+        return (work / "out.txt").read_text().splitlines()
 
 
 def _answers(model: BinaryModel, words: Words, *, class_only: bool) -> list[Answer]:

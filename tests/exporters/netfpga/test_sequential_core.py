@@ -200,11 +200,10 @@ def test_same_model_same_bytes(tmp_path: Path) -> None:
 def test_a_changed_weight_is_named(tmp_path: Path) -> None:
     model = random_model((40, 8, 4, 3), np.random.default_rng(28), extremes=False)
     export(model, "netfpga", tmp_path / "x", verify=False)
-    for bank in ("layer0_weights.mem",):
-        file = tmp_path / "x" / "mem" / bank
-        rows = file.read_text().split()
-        rows = [f"{int(r, 16) ^ 0xFF:0{len(r)}x}" for r in rows]
-        file.write_text("\n".join(rows) + "\n")
+    file = tmp_path / "x" / "mem" / "layer0_weights.mem"
+    first, *rows = file.read_text().split()
+    changed = f"{int(first, 16) ^ 0xFF:0{len(first)}x}"
+    file.write_text("\n".join([changed, *rows]) + "\n")
     with pytest.warns(N3icWarning, match="your rights"):
         result = verify_directory(tmp_path / "x", vectors=50, record=False, run_changed=True)
     assert not result.ok
