@@ -14,6 +14,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_tutorial_works_as_written(repository, tmp_path):
     page = repository / "docs" / "tutorial" / "first-network.md"
     environment = os.environ | {
@@ -54,6 +55,7 @@ def test_there_is_a_notebook():
     assert notebooks()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", notebooks(), ids=lambda p: p.stem)
 def test_notebooks_run_from_a_clean_kernel(path, tmp_path):
     import nbformat

@@ -84,6 +84,7 @@ def test_the_sdist_builds_the_same_wheel(built, installed, tmp_path):
     assert names == have
 
 
+@pytest.mark.slow
 def test_the_strict_type_checker_passes_on_the_installed_package(installed, repository):
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--config-file", str(repository / "pyproject.toml"),

@@ -13,6 +13,8 @@ import pytest
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 
+pytestmark = pytest.mark.slow  # trains networks and calls the command line
+
 N3IC = [sys.executable, "-m", "n3ic"]
 
 

@@ -10,6 +10,8 @@ import pytest
 from n3ic.datasets import ns3_tomography
 from n3ic.datasets.ns3_tomography.trace import Trace, read
 
+pytestmark = pytest.mark.slow  # trains networks and calls the command line
+
 ROWS = 3000
 N3IC = [sys.executable, "-m", "n3ic"]
 
