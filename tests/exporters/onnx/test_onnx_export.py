@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from n3ic.errors import ExportError, VerifyError
+from n3ic.errors import ExportError, N3icWarning, VerifyError
 from n3ic.exporters.onnx import EXPORTER as ONNX
 from n3ic.exporters.onnx.importer import read
 from n3ic.exporters.qonnx import EXPORTER as QONNX
@@ -221,6 +221,17 @@ def test_a_changed_comparison_of_the_input_stage(tmp_path, before, after):
     assert np.array_equal(got, model.encode(rows)) == same
 
 
+def test_verify_finds_a_changed_comparison_without_a_table(tmp_path):
+    export(with_features(), "onnx", tmp_path / "out", options={"input": "features"})
+    loaded = onnx.load(tmp_path / "out" / "model.onnx")
+    (node,) = [n for n in loaded.graph.node if n.op_type == "GreaterOrEqual"]
+    node.op_type = "Greater"
+    onnx.save(loaded, tmp_path / "out" / "model.onnx")
+    with pytest.warns(N3icWarning, match="is run with your rights"):
+        result = verify_directory(tmp_path / "out", vectors=100, run_changed=True)
+    assert any(text.startswith("input stage: ") for text in result.failures), result.failures
+
+
 def test_an_input_stage_that_lies_is_not_imported(tmp_path):
     out = write(ONNX, with_features(), tmp_path, input="features")
     change_constant(out, "cut", lambda a: a + (a == 443))
@@ -375,7 +386,8 @@ def test_verify_tells_a_flipped_bit_that_no_vector_decides(tmp_path, target):
     model = replace(base, hidden=(dead,))
     export(model, target.name, tmp_path / "out", simplify=False)
     change_constant(tmp_path / "out", "weights_0", flip(3, 5, target is QONNX))
-    result = verify_directory(tmp_path / "out", vectors=100)
+    with pytest.warns(N3icWarning, match="is run with your rights"):
+        result = verify_directory(tmp_path / "out", vectors=100, run_changed=True)
     assert any("layer 0, neuron 5, input 3: weight" in text for text in result.failures)
 
 
