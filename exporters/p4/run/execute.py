@@ -10,8 +10,7 @@ import numpy as np
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import Outcome, Switch
 from n3ic.exporters.p4.interpreter.switch import FIELD_BITS
-from n3ic.exporters.p4.run.packets import PacketLayout, PacketResult, inputs_of
-from n3ic.exporters.p4.shared.pipeline import SCORE_BITS
+from n3ic.exporters.p4.run.packets import SCORE_BITS, PacketLayout, PacketResult, inputs_of
 from n3ic.model.bits import Bits, Words
 from n3ic.model.network import Inference
 from n3ic.targets.base import Execution
@@ -54,7 +53,7 @@ class LoadedProgram:
         Bits of the field that the network does not read are 0 and 1 by turns: they must not
         count.
         """
-        inputs = inputs_of(words, self.packets.input_bits)
+        inputs = inputs_of(words)
         request = self.packets.request
         return [request(x, tag(row), fill=row % 2 == 1) for row, x in enumerate(inputs)]
 

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.shared.pipeline import to_integer
-from n3ic.model.bits import Words, unpack
+from n3ic.model.bits import Words
 
 ETHERNET_BYTES = 14
+SCORE_BITS = 32  # two's complement; |popcount + bias| < 2^25
 IPV4, IPV6 = 0x0800, 0x86DD
 UDP = 17
 FIELD_BITS = {"ipv6.src_dst": 256, "ipv6.dst": 128, "ipv4.src_dst": 64, "udp.payload": 2048}
@@ -141,6 +141,6 @@ def _ipv4(length: int, protocol: int, source: int, destination: int) -> bytes:
     return bytes(header)
 
 
-def inputs_of(words: Words, n_bits: int) -> list[int]:
+def inputs_of(words: Words) -> list[int]:
     """Packed inputs as the integers that P4 sees: bit ``i`` is bit ``i``."""
-    return [to_integer(row) for row in unpack(words, n_bits)]
+    return [int.from_bytes(row.tobytes(), "little") for row in words.astype("<u4")]

@@ -12,11 +12,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from n3ic.exporters.p4.run.packets import SCORE_BITS
 from n3ic.model.bits import Bits
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
 
-SCORE_BITS = 32  # two's complement; |popcount + bias| < 2^25
 CLASS_BITS = 16
 MODEL_BITS = 32
 PAPER_SHAPE = (256, 32, 16, 2)
