@@ -132,3 +132,18 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
         return
     with screen.status(text) as status:
         yield lambda changed: status.update(changed)
+
+
+@contextmanager
+def counting(text: str, unit: str) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error for work of unknown length; gives a function that tells how much."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn(text), BarColumn(), TextColumn("{task.fields[count]}"), TimeElapsedColumn()
+    with Progress(*columns, console=screen, transient=True) as progress:
+        bar = progress.add_task(text, total=None, count="")
+        yield lambda count: progress.update(bar, count=f"{count:,} {unit}")

@@ -1,22 +1,20 @@
-"""``n3ic inspect``, ``n3ic predict`` and ``n3ic import``."""
+"""``n3ic inspect``, ``features``, ``predict``, ``evaluate``, ``replay`` and ``import``."""
 
 from __future__ import annotations
 
-import csv
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from n3ic.cli.console import note, print_json, say, table, working
+from n3ic.cli.console import counting, note, print_json, say, table, working
 from n3ic.errors import N3icError, UsageError
 from n3ic.util.files import free_path
+from n3ic.util.markdown import percent
 
 if TYPE_CHECKING:
     from n3ic.data.flows import Columns
     from n3ic.model.network import BinaryModel
-from n3ic.util.markdown import percent
 
 ModelOption = Annotated[
     Path | None, typer.Option(help="Model file or run; the newest run without it.")
@@ -181,72 +179,39 @@ def _network(model: Path | None, task: str) -> BinaryModel:
 
 
 def predict(
-    source: Annotated[Path, typer.Argument(metavar="TABLE.csv", help="Flows to classify.")],
-    model: Annotated[
-        Path | None, typer.Option(help="Model file or run; the newest run without it.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="CSV to write; standard output without.")] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="Data set whose layout the table has; the model's own.")
-    ] = None,
-    task: Annotated[str, typer.Option(help="Which network of a run of several.")] = "",
-    json: Annotated[bool, typer.Option("--json", help="Print counts per class as JSON.")] = False,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FLOWS", help="Flows to classify: CSV, Parquet; - for standard input."
+        ),
+    ],
+    model: ModelOption = None,
+    out: Annotated[str, typer.Option(help="CSV to write; - for standard output.")] = "-",
+    dataset: DatasetOption = None,
+    units: UnitsOption = None,
+    task: TaskOption = "",
+    replace: ReplaceFlag = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print counts per class as JSON, and no rows.")
+    ] = False,
 ) -> None:
-    """Classify flows: class, margin and scores of each row."""
-    import numpy as np
+    """Classify flows of any number: class, margin and scores of each row."""
+    from n3ic.data.streaming import predict_stream
 
-    from n3ic.data.flows import read_features
-    from n3ic.kernel.prediction import predict as predict_words
-    from n3ic.model.network import BinaryModel
-    from n3ic.runs.folder import models_of, newest_run
-    from n3ic.util.files import write_atomic
-
-    if model is None:
-        model = newest_run()
-        note(f"model: {model}")
-    found = models_of(model)
-    if len(found) > 1 and task not in found:
-        raise UsageError(
-            f"{model} holds several networks: name one with --task: {', '.join(found)}"
+    if out != "-":
+        free_path(out, replace)
+        if source != "-" and Path(out).exists() and Path(out).samefile(source):
+            raise UsageError(f"{out} is the table that is read: name another file")
+    network = _network(model, task)
+    sink = None if json and out == "-" else out
+    with counting("classifying", "rows") as progress:
+        found = predict_stream(
+            network, source, sink, dataset=dataset, units=units, progress=progress
         )
-    loaded = BinaryModel.load(found[task] if task in found else next(iter(found.values())))
-    features = read_features(source, loaded, dataset)
-    result = predict_words(loaded, loaded.encode(features))
     if json:
-        counts = np.bincount(result.classes, minlength=len(loaded.classes))
-        print_json(
-            {
-                "rows": len(result.classes),
-                "classes": dict(zip(loaded.classes, counts.tolist(), strict=True)),
-            }
-        )
-        if out is None:
-            return
-    header = ["row", "class", "margin", *(f"score_{c}" for c in loaded.classes)]
-    rows = (
-        [i, loaded.classes[c], m, *s]
-        for i, (c, m, s) in enumerate(
-            zip(
-                result.classes.tolist(),
-                result.margins.tolist(),
-                result.scores.tolist(),
-                strict=True,
-            )
-        )
-    )
-    if out is None:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
-        return
-    import io
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    write_atomic(out, text.getvalue())
-    note(f"wrote {len(result.classes):,} rows to {out}")
+        print_json({"rows": found.rows, "classes": dict(found.classes)})
+    if out != "-":
+        note(f"wrote {found.rows:,} rows to {out}")
 
 
 def evaluate(

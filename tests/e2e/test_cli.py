@@ -180,12 +180,12 @@ def test_a_plain_table_needs_no_data_set(place, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x0,x1\n1,2,3\n", "line 2: 2 cells expected, got 3"),
-        ("x0\n1\n", "lacks the columns x1"),
-        ("x0,x1\n1,zwei\n", "line 2, column x1: a number expected, got 'zwei'"),
-        ("x0,x1\n1,inf\n", "column x1: not a finite number"),
+        ("x0,x1\n1,2,3\n", "line 2: 3 cells, expected 2"),
+        ("x0\n1\n", "1 column missing: x1"),
+        ("x0,x1\n1,zwei\n", "line 2, column 'x1': expected a finite number, got 'zwei'"),
+        ("x0,x1\n1,inf\n", "column 'x1': expected a finite number, got 'inf'"),
         ("x0,x1\n", "no row"),
-        ("", "empty"),
+        ("", "line 1: blank; expected the column names"),
     ],
 )
 def test_bad_tables_are_named(tmp_path, text, message):
@@ -320,6 +320,24 @@ def test_features_are_the_integers_of_the_card_and_predict_reads_them(place, flo
     assert piped.stdout.splitlines()[1] == ",".join(names)
     refused = n3ic(*words, "--out", "f.csv", cwd=tmp_path, expect=2)
     assert "f.csv exists" in refused.stderr
+
+
+def test_predict_streams_and_never_destroys_its_input(place, flows, tmp_path):
+    run = place / "runs" / "anomaly"
+    n3ic("features", "--model", run, flows, "--out", "f.parquet", cwd=tmp_path)
+    want = n3ic("predict", "--model", run, flows, cwd=tmp_path).stdout
+    words = ["predict", "--model", run]
+    assert n3ic(*words, "f.parquet", cwd=tmp_path).stdout == want
+    assert n3ic(*words, "-", cwd=tmp_path, input=flows.read_text()).stdout == want
+    n3ic(*words, "f.parquet", "--out", "v.csv", cwd=tmp_path)
+    assert (tmp_path / "v.csv").read_text() == want
+    assert "v.csv exists" in n3ic(*words, flows, "--out", "v.csv", cwd=tmp_path, expect=2).stderr
+    before = (tmp_path / "f.parquet").read_bytes()
+    for more in ([], ["--replace"]):
+        n3ic(*words, "f.parquet", "--out", "f.parquet", *more, cwd=tmp_path, expect=2)
+        assert (tmp_path / "f.parquet").read_bytes() == before
+    counts = json.loads(n3ic(*words, "f.parquet", "--json", cwd=tmp_path).stdout)
+    assert counts["rows"] == 3000 == sum(counts["classes"].values())
 
 
 def test_evaluate_gives_the_figures_of_the_network(place, flows):
