@@ -131,7 +131,7 @@ def read_contents(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Iterator[C
                 return
     except OSError as error:
         raise DataError(f"{name}: cannot be read: {error.strerror or error}") from error
-    yield Content(name, _checked(name, read_bytes(path, max_bytes=max_bytes)))
+    yield Content(name, checked_text(name, read_bytes(path, max_bytes=max_bytes)))
 
 
 def read_bytes(path: str | Path, *, max_bytes: int = MAX_BYTES) -> bytes:
@@ -194,7 +194,12 @@ class _Joined(io.BufferedIOBase):
         return head or self._rest.read(-1 if size is None else size)
 
 
-def _checked(name: str, data: bytes) -> bytes:
+def checked_text(name: str, data: bytes) -> bytes:
+    """The first bytes of a table, or all of them.
+
+    Raises:
+        DataError: they are empty, or of a format that is known and no text.
+    """
     if not data.strip():
         raise DataError(f"{name}: the file is empty")
     for magic, what in _FOREIGN.items():
@@ -239,7 +244,8 @@ def _xz_pieces(stream: IO[bytes]) -> Iterator[bytes]:
                 pending = stream.read(_CHUNK)
                 if not pending:
                     raise EOFError("the end of the stream is missing")
-            yield decoder.decompress(pending, max_length=_CHUNK)
+            if piece := decoder.decompress(pending, max_length=_CHUNK):
+                yield piece
             pending = b""
         pending = decoder.unused_data or stream.read(_CHUNK)
 
@@ -264,7 +270,7 @@ def _zip_members(name: str, stream: IO[bytes], max_bytes: int) -> Iterator[Conte
                 with archive.open(member) as plain:
                     data = _bounded(inner, decompress(inner, plain), left)
                 left -= len(data)
-                yield Content(inner, _checked(inner, data))
+                yield Content(inner, checked_text(inner, data))
     except (
         zipfile.BadZipFile,
         zlib.error,

@@ -29,7 +29,7 @@ from n3ic.data.delimited import (
     parse_sheet,
     stream_sheets,
 )
-from n3ic.data.files import Content, decompress, printable, read_contents
+from n3ic.data.files import Content, checked_text, decompress, printable, read_contents
 from n3ic.errors import DataError
 from n3ic.model.inputs import UINT32_MAX, Field, to_integer
 from n3ic.model.network import BinaryModel
@@ -126,7 +126,9 @@ def _stream_text(
     dataset: str | None,
     units: Units | None,
 ) -> Iterator[Columns]:
-    sheets = stream_sheets(name, pieces)
+    parts = iter(pieces)
+    begin = checked_text(name, next(parts, b""))
+    sheets = stream_sheets(name, chain([begin], parts))
     first = next(sheets)
     read = _reader(first, model, dataset, units)
     for sheet in chain([first], sheets):

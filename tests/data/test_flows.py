@@ -172,6 +172,28 @@ def small_sheets(stream_sheets):
     )
 
 
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"", "the file is empty"),
+        (gzip.compress(b""), "the file is empty"),
+        ("a,b".encode("utf-16"), "UTF-16 text"),
+        (lzma.compress(b"%PDF-1.4"), "a PDF"),
+        (bytes(1 << 20) * 12, "line 1: a NUL byte"),
+        (gzip.compress(b"sbytes,spkts\n1,2\n" * 99)[:-9], "truncated or damaged"),
+    ],
+)
+def test_foreign_and_damaged_files_are_named(tmp_path, data, what):
+    with pytest.raises(DataError, match=r"t\.csv.*" + what):
+        read_features(table(tmp_path, data), PLAIN)
+
+
+def test_parquet_is_not_read_from_a_pipe(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"PAR1" + bytes(40))))
+    with pytest.raises(DataError, match="standard input: this is a Parquet file"):
+        read_features("-", PLAIN)
+
+
 def test_standard_input(tmp_path, monkeypatch):
     text = gzip.compress(b"sbytes,spkts\n7,3\n")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
