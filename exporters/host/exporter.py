@@ -35,6 +35,7 @@ class HostExporter(Exporter):
 
     name: ClassVar[str] = "host"
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, NEON, portable), with bnn-exec"
+    products: ClassVar[tuple[str, ...]] = ("bnn-exec", "libbnn.a", "bnn.o", "bnn_exec.o")
     verify_options: ClassVar[tuple[Option, ...]] = (
         Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),
     )

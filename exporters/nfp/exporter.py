@@ -34,6 +34,7 @@ class NfpExporter(Exporter):
 
     name: ClassVar[str] = "nfp"
     summary: ClassVar[str] = "micro-C and weight blob for the Netronome NFP4000 (Agilio CX)"
+    products: ClassVar[tuple[str, ...]] = ("build/*",)
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "memory",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -58,6 +59,8 @@ class Exporter(Plugin, ABC):
         vectors: how many random vectors ``verify`` runs by default.
         quick_vectors: how many are run at export time.
         reads: suffixes of the files that :meth:`read` imports; empty for none.
+        products: what building an export makes in its directory, as patterns of paths; such
+            files are neither compared nor run by ``verify``.
     """
 
     options: ClassVar[tuple[Option, ...]] = ()
@@ -67,11 +70,16 @@ class Exporter(Plugin, ABC):
     vectors: ClassVar[int] = 10_000
     quick_vectors: ClassVar[int] = 500
     reads: ClassVar[tuple[str, ...]] = ()
+    products: ClassVar[tuple[str, ...]] = ()
 
     @cached_property
     def device(self) -> Device:
         """The device that is exported for."""
         return Device.from_toml(self.folder / "device.toml")
+
+    def is_product(self, name: str) -> bool:
+        """Whether a file of that path is made by building an export; see ``products``."""
+        return any(fnmatchcase(name, pattern) for pattern in self.products)
 
     @abstractmethod
     def check(self, model: BinaryModel, options: Options) -> Fit:

@@ -88,11 +88,11 @@ def write_again(
         changed += [f"{MANIFEST}: {field} is not what n3ic writes" for field in fields]
         if not other and not fields:
             changed.append(f"{MANIFEST} is not written as n3ic writes it")
-    added = [
-        f"{name} is no part of the export"
-        for name in found
-        if name not in wanted and name != VERIFICATION
-    ]
+    beside = [name for name in found if name not in wanted and name != VERIFICATION]
+    added = [f"{name} is no part of the export" for name in beside if not tool.is_product(name)]
+    built = [name for name in beside if tool.is_product(name)]
+    if built:
+        note = "; ".join([*([note] if note else []), f"not compared: {', '.join(built)}"])
     return Custody(tuple(changed), tuple(added), equal, note)
 
 

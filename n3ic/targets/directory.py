@@ -16,8 +16,8 @@ from n3ic.model import passes
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import Simplified
 from n3ic.options import OptionValue
-from n3ic.targets.artefacts import describe, write_artefacts
-from n3ic.targets.base import exporter
+from n3ic.targets.artefacts import describe, files_of, write_artefacts
+from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Report
 from n3ic.targets.manifest import MANIFEST, VERIFICATION, read_manifest
@@ -91,7 +91,7 @@ def export(
             f"{network.model.shape_text} does not fit {tool.device.name}: {listed} "
             "(--force writes it anyway)"
         )
-    written = _written(Path(out)) if replace and Path(out).is_dir() else ()
+    written = _written(tool, Path(out)) if replace and Path(out).is_dir() else ()
     with new_directory(out, replace=replace, written=written) as directory:
         write_artefacts(directory, tool, network, parsed)
         report = tool.report(network.model, parsed, directory)
@@ -105,8 +105,8 @@ def export(
     return Exported(Path(out), target, network, fit, report, result)
 
 
-def _written(path: Path) -> tuple[str, ...]:
-    """Files of an export directory that n3ic wrote.
+def _written(tool: Exporter, path: Path) -> tuple[str, ...]:
+    """Files of an export directory that n3ic wrote, and those that its build made.
 
     Raises:
         UsageError: it is none.
@@ -117,4 +117,5 @@ def _written(path: Path) -> tuple[str, ...]:
         raise UsageError(
             f"{path} exists and is not an export directory; it is left as it is ({error})"
         ) from error
-    return (*manifest["files"], MANIFEST, VERIFICATION)
+    built = (name for name in files_of(path) if tool.is_product(name))
+    return (*manifest["files"], MANIFEST, VERIFICATION, *built)

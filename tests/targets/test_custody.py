@@ -86,6 +86,18 @@ def test_what_was_added_fails_and_takes_no_part(path, kind):
     assert result.executor == "toy executor"  # of the files as n3ic writes them
 
 
+def test_what_building_makes_is_no_failure_and_not_compared(path, toy, model, monkeypatch):
+    monkeypatch.setattr(type(toy), "products", ("build/*", "toy-exec"))
+    (path / "build").mkdir()
+    (path / "build" / "a.o").touch()
+    (path / "toy-exec").touch()
+    result = verify_directory(path)
+    assert result.ok and "not compared: build/a.o, toy-exec" in str(result)
+    export(model, "toy", path, replace=True)
+    (path / "other-exec").touch()
+    assert not verify_directory(path).ok
+
+
 @pytest.mark.parametrize("name", ["artefact.bin", "manifest.json"])
 def test_a_link_is_no_file_of_an_export(path, tmp_path, name):
     (path / name).rename(tmp_path / "elsewhere")
