@@ -8,6 +8,7 @@ within reach. See docs/how-to/trust.md.
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -104,11 +105,16 @@ def _limits(seconds: int) -> tuple[str, ...]:
     found = shutil.which("prlimit")
     if found is None:
         return ()
-    limits = {
+    wanted = {
         "cpu": seconds * (os.cpu_count() or 1),
         "as": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "fsize": MAX_FILE_BYTES,
         "nproc": MAX_PROCESSES,
         "core": 0,
     }
-    return (found, *(f"--{name}={value}" for name, value in limits.items()), "--")
+    limits = []
+    for name, value in wanted.items():
+        hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))[1]
+        # A limit of this process is kept: only root may raise one.
+        limits.append(f"--{name}={value if hard == resource.RLIM_INFINITY else min(value, hard)}")
+    return (found, *limits, "--")

@@ -16,10 +16,11 @@ from n3ic.errors import (
 from n3ic.model.bits import pack
 from n3ic.model.boundary import boundary_vectors, verification_vectors
 from n3ic.model.difference import first_difference
-from n3ic.model.network import Inference
+from n3ic.model.network import BinaryModel, Inference
 from n3ic.targets.directory import export
 from n3ic.targets.manifest import read_manifest
 from n3ic.targets.verification import verify_directory
+from n3ic.util.files import sha256_file
 
 
 def test_an_export_describes_itself(tmp_path, toy, model):
@@ -165,3 +166,12 @@ def test_the_share_of_decided_weight_bits_is_told(tmp_path, toy, model):
     partly = replace(result, decided_bits=result.weight_bits - 1)
     assert f"% of {result.weight_bits:,} weight bits" in str(partly)
     assert "100" not in str(partly).partition("decide")[2].partition("%")[0]
+
+
+def test_an_export_is_matched_to_its_run_by_one_digest(tmp_path, toy, model):
+    model.save(tmp_path / "run.n3ic")
+    path = export(BinaryModel.load(tmp_path / "run.n3ic"), "toy", tmp_path / "out").path
+    digest = sha256_file(tmp_path / "run.n3ic")
+    assert sha256_file(path / "model.n3ic") == digest == model.digest
+    manifest = json.loads((path / "manifest.json").read_text())
+    assert manifest["model"]["sha256"] == manifest["files"]["model.n3ic"] == digest

@@ -57,6 +57,21 @@ def test_resources_are_limited(text):
     assert python(text).returncode != 0
 
 
+@needs_prlimit
+def test_a_lower_limit_of_the_user_is_kept():
+    """Nobody but root may raise one, and trying to would end every run."""
+    text = (
+        "import os, resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_NPROC, (500, 1000))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
+        "from n3ic.util.process import run_tool\n"
+        "own = 'from resource import *; print(*map(getrlimit, (RLIMIT_NPROC, RLIMIT_FSIZE)))'\n"
+        "print(run_tool([sys.executable, '-c', own], seconds=30).stdout.decode())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "(1000, 1000) (1048576, 1048576)"
+
+
 def test_what_takes_too_long_is_ended_with_what_it_started(tmp_path):
     child = f"import time; time.sleep(3); open({str(tmp_path / 'late')!r}, 'w')"
     text = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
