@@ -28,14 +28,16 @@ namespace {
 constexpr int kPorts = 2;
 constexpr size_t kBeatBytes = 32;
 constexpr size_t kMaxFrame = 65535;
-constexpr size_t kMaxWaiting = 256;  // frames; more wait in the kernel
+constexpr size_t kMaxWaiting = 256; // frames; more wait in the kernel
 
 volatile sig_atomic_t stopped = 0;
 
-void stop(int) { stopped = 1; }
+void stop(int) {
+    stopped = 1;
+}
 
 struct Frame {
-    int port;  // where it came in
+    int port; // where it came in
     std::vector<uint8_t> bytes;
 };
 
@@ -48,13 +50,13 @@ struct Write {
 struct Counters {
     uint64_t in[kPorts] = {};
     uint64_t out[kPorts] = {};
-    uint64_t dropped = 0;  // the kernel's queue of a device was full
+    uint64_t dropped = 0; // the kernel's queue of a device was full
     uint64_t clocks = 0;
 };
 
 class Card {
-   public:
-    explicit Card(const int* fds) : fds_(fds) {
+  public:
+    explicit Card(const int *fds) : fds_(fds) {
         top_.s_axis_tvalid = 0;
         top_.m_axis_tready = 1;
 #ifdef N3IC_WRITE_PORT
@@ -62,26 +64,36 @@ class Card {
         top_.wr_swap = 0;
 #endif
         top_.axis_resetn = 0;
-        for (int i = 0; i < 40; ++i) tick();
+        for (int i = 0; i < 40; ++i)
+            tick();
         top_.axis_resetn = 1;
-        for (int i = 0; i < 4; ++i) tick();
+        for (int i = 0; i < 4; ++i)
+            tick();
     }
 
-    bool idle() const { return waiting_.empty() && inside_ == 0 && writes_.empty(); }
-    bool full() const { return waiting_.size() >= kMaxWaiting; }
-    const Counters& counters() const { return counters_; }
+    bool idle() const {
+        return waiting_.empty() && inside_ == 0 && writes_.empty();
+    }
+    bool full() const {
+        return waiting_.size() >= kMaxWaiting;
+    }
+    const Counters &counters() const {
+        return counters_;
+    }
 
-    void add(int port, const uint8_t* bytes, size_t length) {
+    void add(int port, const uint8_t *bytes, size_t length) {
         waiting_.push_back({port, {bytes, bytes + length}});
         ++counters_.in[port];
     }
 
-    void add(const Write& write) { writes_.push_back(write); }
+    void add(const Write &write) {
+        writes_.push_back(write);
+    }
 
     void step() {
         offer();
         write_next();
-        top_.eval();  // tready may follow from what is offered
+        top_.eval(); // tready may follow from what is offered
         const bool taken = top_.s_axis_tvalid && top_.s_axis_tready;
         collect();
         tick();
@@ -95,7 +107,7 @@ class Card {
         }
     }
 
-   private:
+  private:
     void tick() {
         top_.axis_aclk = 0;
         top_.eval();
@@ -106,8 +118,9 @@ class Card {
 
     void offer() {
         top_.s_axis_tvalid = !waiting_.empty();
-        if (waiting_.empty()) return;
-        const Frame& frame = waiting_.front();
+        if (waiting_.empty())
+            return;
+        const Frame &frame = waiting_.front();
         const size_t left = frame.bytes.size() - at_;
         const size_t length = left < kBeatBytes ? left : kBeatBytes;
         uint8_t beat[kBeatBytes] = {};
@@ -126,7 +139,8 @@ class Card {
 #ifdef N3IC_WRITE_PORT
         top_.wr_en = 0;
         top_.wr_swap = 0;
-        if (writes_.empty() || top_.wr_busy) return;
+        if (writes_.empty() || top_.wr_busy)
+            return;
         const Write next = writes_.front();
         writes_.pop_front();
         top_.wr_en = !next.swap;
@@ -143,11 +157,13 @@ class Card {
     }
 
     void collect() {
-        if (!top_.m_axis_tvalid) return;
+        if (!top_.m_axis_tvalid)
+            return;
         for (size_t i = 0; i < kBeatBytes; ++i)
             if (top_.m_axis_tkeep >> i & 1)
                 leaving_.push_back(top_.m_axis_tdata[i / 4] >> (8 * (i % 4)) & 0xff);
-        if (!top_.m_axis_tlast) return;
+        if (!top_.m_axis_tlast)
+            return;
         const int port = top_.m_axis_tuser[0] >> 16 & 1 ? 1 : 0;
         if (write(fds_[port], leaving_.data(), leaving_.size()) < 0)
             ++counters_.dropped;
@@ -158,29 +174,30 @@ class Card {
     }
 
     Vn3ic_top top_;
-    const int* fds_;
+    const int *fds_;
     std::deque<Frame> waiting_;
     std::deque<Write> writes_;
     std::vector<uint8_t> leaving_;
-    size_t at_ = 0;      // bytes of the first waiting frame that are in the card
-    size_t inside_ = 0;  // frames wholly in the card
+    size_t at_ = 0;     // bytes of the first waiting frame that are in the card
+    size_t inside_ = 0; // frames wholly in the card
     Counters counters_;
 };
 
 // The next writes of a text that may end within a line, whose rest stays in it.
-void take_writes(std::string& text, Card& card) {
+void take_writes(std::string &text, Card &card) {
     for (size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1)) {
         unsigned address = 0, data = 0;
         const std::string line = text.substr(0, end);
-        if (line == "swap") card.add({true, 0, 0});
+        if (line == "swap")
+            card.add({true, 0, 0});
         else if (std::sscanf(line.c_str(), "%x %x", &address, &data) == 2)
             card.add({false, address, data});
     }
 }
 
-}  // namespace
+} // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char **argv) {
     if (argc != 1 + kPorts) {
         std::fprintf(stderr, "usage: %s FD FD\n", argv[0]);
         return 2;
@@ -216,20 +233,25 @@ int main(int argc, char** argv) {
                     std::fprintf(stderr, "port %d: the TAP device is gone\n", i);
                     return 1;
                 }
-                if (!(ports[i].revents & POLLIN)) continue;
+                if (!(ports[i].revents & POLLIN))
+                    continue;
                 const ssize_t length = read(fds[i], bytes, sizeof bytes);
-                if (length > 0) card.add(i, bytes, static_cast<size_t>(length));
+                if (length > 0)
+                    card.add(i, bytes, static_cast<size_t>(length));
             }
         }
         if (ports[kPorts].revents) {
             const ssize_t length = read(STDIN_FILENO, bytes, sizeof bytes);
-            if (length > 0) writes.append(reinterpret_cast<char*>(bytes), length);
-            else ports[kPorts].fd = -1;  // closed
+            if (length > 0)
+                writes.append(reinterpret_cast<char *>(bytes), length);
+            else
+                ports[kPorts].fd = -1; // closed
             take_writes(writes, card);
         }
-        for (int i = 0; i < 64 && !card.idle(); ++i) card.step();
+        for (int i = 0; i < 64 && !card.idle(); ++i)
+            card.step();
     }
-    const Counters& c = card.counters();
+    const Counters &c = card.counters();
     std::printf("%llu %llu %llu %llu %llu %llu\n", (unsigned long long)c.in[0],
                 (unsigned long long)c.in[1], (unsigned long long)c.out[0],
                 (unsigned long long)c.out[1], (unsigned long long)c.dropped,

@@ -18,6 +18,7 @@ UDP_PAYLOAD = 42  # Ethernet, IPv4 without options, UDP
 HEADER_BYTES = 12  # next type (2), model (4), class (2), margin (4); the P4 target's header
 RESULT_BYTES = 10  # model, class, margin
 MAX_OFFSET = 2048
+MAX_NEED = 254 * 32  # bytes of a packet that are looked at: beats are counted in eight bits
 FOLDER = Path(__file__).resolve().parent
 
 OPTIONS = (
@@ -106,7 +107,8 @@ def packet_format(model: BinaryModel, options: Options) -> PacketFormat:
     """The packet format that options ask for.
 
     Raises:
-        UsageError: the result would be written over the input.
+        UsageError: the result would be written over the input, or the input is longer than what
+            the packet path looks at.
     """
     udp = options["match"] == "udp"
     start = UDP_PAYLOAD if udp else ETHERNET_BYTES
@@ -123,6 +125,11 @@ def packet_format(model: BinaryModel, options: Options) -> PacketFormat:
         in_tuser=options["result"] != "packet",
     )
     clash = made.offset < made.result_at + RESULT_BYTES and made.result_at < offset + bits // 8
+    if made.need > MAX_NEED:
+        raise UsageError(
+            f"a packet that asks would have {made.need} bytes, the packet path judges {MAX_NEED} "
+            "at most; use --input side"
+        )
     if from_packet and made.in_packet and clash:
         raise UsageError(
             f"--offset {made.offset}: the result is written to bytes {made.result_at} to "

@@ -19,11 +19,11 @@ from n3ic.targets.decoding import decoding_difference
 
 MODEL = small_model()
 SMALL = replace(
-    random_model((MODEL.input.n_bits, 5, 2), np.random.default_rng(2)),
+    random_model((MODEL.input.n_bits, 2, 2), np.random.default_rng(2)),
     input=MODEL.input,
     classes=MODEL.classes,
 )
-MASKED = random_model((37, 9, 3), np.random.default_rng(1), density=0.5)
+MASKED = random_model((37, 4, 2), np.random.default_rng(1), density=0.5)
 
 
 def difference(data: bytes, model) -> str:

@@ -1,5 +1,6 @@
 """The sequential executor: layout of its memories, and its Verilog run against the model."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from n3ic.errors import ExportError, N3icWarning, UsageError, VerifyError
 from n3ic.exporters.netfpga import EXPORTER, sequential
 from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.tools import simulate
+from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.model.bits import unpack
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
@@ -234,6 +235,25 @@ def test_a_result_over_the_input_is_refused(tmp_path: Path) -> None:
     model = random_model((40, 8, 3), np.random.default_rng(1))
     with pytest.raises(UsageError, match="over the input"):
         EXPORTER.write(model, EXPORTER.parse_options({"offset": "20"}), tmp_path)
+
+
+def test_an_input_longer_than_the_packet_path_looks_at_is_refused(tmp_path: Path) -> None:
+    model = random_model((65536, 2), np.random.default_rng(1))
+    with pytest.raises(UsageError, match="--input side"):
+        EXPORTER.write(model, EXPORTER.parse_options({}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"sources": ["../../other.v"]}, {"n_in": "40; shell"}, {"style": "x"}, {"wr_aw": -1}],
+    ids=str,
+)
+def test_a_hostile_core_is_refused_by_all_tools(tmp_path: Path, change: dict[str, object]) -> None:
+    write(tmp_path, (40, 8, 3), {})
+    file = tmp_path / "core.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(VerifyError, match="not the description of a core"):
+        synth.synthesise(tmp_path)
 
 
 def test_a_foreign_core_is_refused(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ SPEC = InputSpec(
 
 
 def model_of(density):
-    base = random_model((SPEC.n_bits, 9, 3), np.random.default_rng(1), density=density)
+    base = random_model((SPEC.n_bits, 5, 2), np.random.default_rng(1), density=density)
     return replace(base, input=SPEC)
 
 
