@@ -20,6 +20,10 @@ from n3ic.util.markdown import escaped, table
 
 REPORT = "report.json"
 REPORT_PAGE = "report.md"
+_ACCURACY = (  # what is repeated of a run's figures, in this order
+    *("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc", "rows"),
+    *("data_name", "data_synthetic"),
+)
 
 
 def accuracy_of(metrics: Mapping[str, Any] | None, model: BinaryModel) -> dict[str, Any]:
@@ -48,9 +52,8 @@ def accuracy_of(metrics: Mapping[str, Any] | None, model: BinaryModel) -> dict[s
         part if isinstance(part, Mapping) else {}
         for part in (metrics.get("test"), metrics.get("data"))
     )
-    keep = ("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc", "rows")
-    out = {k: test[k] for k in keep if k in test}
-    return out | {f"data_{k}": data[k] for k in ("name", "synthetic") if k in data}
+    every = {**test, **{f"data_{k}": v for k, v in data.items()}}
+    return {k: every[k] for k in _ACCURACY if k in every}
 
 
 def exported_as(network: Simplified) -> dict[str, Any] | None:
@@ -104,7 +107,7 @@ def write_report(
     if accuracy:
         shown = ", ".join(
             f"{k} {v:.4f}" if isinstance(v, float) else f"{k} {escaped(str(v))}"
-            for k, v in accuracy.items()
+            for k, v in ((k, accuracy[k]) for k in _ACCURACY if k in accuracy)
         )
         lines += [f"Accuracy of the run that it comes from: {shown}.", ""]
     if network.findings.removes:

@@ -24,7 +24,9 @@ from n3ic.util.files import sha256_file
 
 
 def test_an_export_describes_itself(tmp_path, toy, model):
-    metrics = {"test": {"accuracy": 0.5}, "model": {"sha256": model.digest}}
+    figures = {"rows": 7, "roc_auc": 0.25, "accuracy": 0.5, "fpr": 1, "confusion": [[1]]}
+    data = {"synthetic": True, "name": "d", "sha256": ""}
+    metrics = {"test": figures, "data": data, "model": {"sha256": model.digest}}
     done = export(model, "toy", tmp_path / "out", metrics=metrics)
     assert done.verification.ok
     assert verify_directory(done.path, vectors=300, record=False).ok
@@ -34,7 +36,10 @@ def test_an_export_describes_itself(tmp_path, toy, model):
     assert manifest["model"]["sha256"] == model.digest
     assert manifest["options"] == {"limit": 10_000, "mode": "good"}
     report = json.loads((done.path / "report.json").read_text())
-    assert report["accuracy"] == {"accuracy": 0.5}
+    kept = {k: figures[k] for k in ("rows", "roc_auc", "accuracy", "fpr")}
+    assert report["accuracy"] == kept | {"data_name": "d", "data_synthetic": True}
+    said = "accuracy 0.5000, fpr 1, roc_auc 0.2500, rows 7, data_name d, data_synthetic True"
+    assert said in (done.path / "report.md").read_text()
     assert report["figures"][0]["kind"] == "measured"
     assert "size \\| of &lt;file>" in (done.path / "report.md").read_text()
     again = export(model, "toy", tmp_path / "again", metrics=metrics)
