@@ -113,7 +113,7 @@ def measure(model: BinaryModel) -> Resources:
             style="unrolled",
             n_in=model.shape[0],
             n_classes=model.shape[-1],
-            sources=(f"rtl/{unrolled.FILE}",),
+            sources=(f"rtl/{unrolled.CELLS}", f"rtl/{unrolled.FILE}"),
             **ports,
         )
         core.save(Path(name))

@@ -236,11 +236,12 @@ class NetfpgaExporter(Exporter):
         return replace(done, executor=f"{done.executor}; {card}")
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """Read memory files, ``update.hex`` and the input stage back; see the base class."""
-        if options["style"] != "sequential":
-            return ()
-        found = sequential.decode(directory)
-        if options["input-stage"] == "features":
+        """Read weights and the input stage back; see the base class."""
+        if options["style"] == "sequential":
+            found = sequential.decode(directory)
+        else:
+            found = unrolled.decode(directory, model)
+        if options["input-stage"] == "features" and found:
             found = (*found[:-1], replace(found[-1], cuts=decode_cuts(directory, model)))
         return found
 

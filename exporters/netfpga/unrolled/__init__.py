@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import UsageError
+from n3ic.exporters.netfpga.unrolled.decode import decode
 from n3ic.exporters.netfpga.unrolled.network import Network, build, class_width, score_width
 from n3ic.exporters.netfpga.unrolled.schedule import Schedule, schedule
-from n3ic.exporters.netfpga.unrolled.verilog import core_text
+from n3ic.exporters.netfpga.unrolled.verilog import cells_text, core_text
 from n3ic.model.network import BinaryModel
 
 OUTPUTS = ("class", "scores")
 FILE = "n3ic_core.v"
+CELLS = "n3ic_cells.v"
 MAX_LEVELS = 8
 
 
@@ -45,7 +47,10 @@ def generate(
         UsageError: an option has a value that it cannot have.
     """
     made = design(model, pipeline=pipeline, outputs=outputs)
-    return {FILE: core_text(made.network, made.plan, shape=model.shape_text)}
+    return {
+        FILE: core_text(made.network, made.plan, model),
+        CELLS: cells_text(made.network, made.plan),
+    }
 
 
 def write(
@@ -104,6 +109,7 @@ __all__ = [
     "OUTPUTS",
     "Design",
     "class_width",
+    "decode",
     "design",
     "generate",
     "latency",

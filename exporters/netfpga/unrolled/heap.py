@@ -1,16 +1,18 @@
 """Sums of many bits: heaps of weighted bits, compressed to numbers or to one comparison.
 
-The compressors are truth tables of three and five inputs, never ``+``: a full adder (three bits
-to two, two tables of the same inputs, one LUT6_2 site) and a double full adder (five bits to
-three, of which two share a site and the third, a majority of three, shares one with the
-majority of another that has an input in common).
+The compressors are cells of three and five inputs, never ``+``: a full adder (three bits to two,
+two tables of the same inputs, one LUT6_2 site) and a double full adder (five bits to three, of
+which two share a site and the third, a majority of three, shares one with the majority of another
+that has an input in common).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from n3ic.exporters.netfpga.unrolled.cells import ADD3, ADD5, ADD32, PARITY
 from n3ic.exporters.netfpga.unrolled.netlist import FALSE, TRUE, Netlist
 
 
@@ -111,19 +113,26 @@ class Adder:
 
     # --- compressors -------------------------------------------------------------------------
 
-    def _full(self, bits: list[int]) -> tuple[int, int]:
+    def _full(self, bits: Sequence[int], power: int, name: str) -> tuple[int, int]:
         """Sum and carry of two or three bits."""
-        ones = (1,) * len(bits)
-        return self.net.sum_bit(0, bits, ones), self.net.sum_bit(1, bits, ones)
+        total, carry = self.net.cell(ADD3, bits, (f"{name}_b{power}", f"{name}_b{power + 1}"))
+        return total, carry
 
-    def _double(self, bits: list[int]) -> tuple[int, tuple[int, int]]:
-        """Sum and two carries of four or five bits."""
-        a, b, c, d, *e = self._with_partner(bits)
-        ones = (1,) * len(bits)
-        first = self.net.sum_bit(1, (a, b, c), ones[:3])
+    def _double(self, bits: list[int], power: int, name: str) -> tuple[int, tuple[int, int]]:
+        """Sum and two carries of five bits."""
+        bits = self._with_partner(bits)
+        _, first = self._full(bits[:3], power, name)
         # The second carry is that of the sum of the first three and the rest.
-        second = self.net.lut(_second_carry(len(bits)), (a, b, c, d, *e))
-        return self.net.sum_bit(0, bits, ones), (first, second)
+        total, second = self.net.cell(ADD5, bits, (f"{name}_b{power}", f"{name}_b{power + 1}"))
+        return total, (first, second)
+
+    def _upper(
+        self, column: Sequence[int], following: Sequence[int], power: int, name: str
+    ) -> tuple[int, int]:
+        """Of up to three bits and up to two of double weight the sum but for its lowest bit."""
+        bits = (*column, *[FALSE] * (3 - len(column)), *following)
+        middle, top = self.net.cell(ADD32, bits, (f"{name}_b{power + 1}", f"{name}_b{power + 2}"))
+        return middle, top
 
     def _with_partner(self, bits: list[int]) -> list[int]:
         """The bits, first those three whose majority can share a site with another's."""
@@ -144,11 +153,12 @@ class Adder:
 
     # --- sums --------------------------------------------------------------------------------
 
-    def number(self, heap: Heap, constant: int = 0, width: int | None = None) -> Number:
+    def number(self, heap: Heap, name: str, constant: int = 0, width: int | None = None) -> Number:
         """Compress a heap to one bit a column.
 
         Args:
             heap: what to add up.
+            name: the number's name in the Verilog.
             constant: added in logic, so that the offset falls by as much; not negative.
             width: number of bits, modulo whose power the sum is taken; None for all.
         """
@@ -158,7 +168,7 @@ class Adder:
         out: list[int] = []
         for power in range(bits):
             last = power == bits - 1
-            out.append(self._column(columns, power, last=last))
+            out.append(self._column(columns, power, name, last=last))
         return Number(tuple(out), heap.offset - constant, most)
 
     def _columns(self, heap: Heap, constant: int) -> defaultdict[int, list[int]]:
@@ -168,7 +178,9 @@ class Adder:
                 columns[power].append(TRUE)
         return columns
 
-    def _column(self, columns: defaultdict[int, list[int]], power: int, *, last: bool) -> int:
+    def _column(
+        self, columns: defaultdict[int, list[int]], power: int, name: str, *, last: bool
+    ) -> int:
         """Reduce a column to one bit, with carries into the next."""
         column = columns.pop(power, [])
         level = self.net.level
@@ -177,34 +189,28 @@ class Adder:
             following = columns[power + 1]
             if last:  # carries out of the last column are known to be 0
                 now, column = column[:6], column[6:]
-                column.append(self.net.sum_bit(0, now, (1,) * len(now)))
+                column.extend(self.net.cell(PARITY, now, (f"{name}_b{power}",)))
             elif len(column) >= 5:
                 now, column = column[:5], column[5:]
-                total, carries = self._double(now)
+                total, carries = self._double(now, power, name)
                 column.append(total)
                 for carry in carries:
                     _push(following, carry)
             elif len(column) == 3 and 2 <= len(following) <= 2 and power + 1 in columns:
-                return self._slice(columns, column, power)
+                middle, top = self._upper(column, following, power, name)
+                columns[power + 1] = [middle]
+                _push(columns[power + 2], top)
+                return self._full(column, power, name)[0]
             else:
                 now, column = column[:3], column[3:]
-                total, carry = self._full(now)
+                total, carry = self._full(now, power, name)
                 column.append(total)
                 _push(following, carry)
         return column[0] if column else FALSE
 
-    def _slice(self, columns: defaultdict[int, list[int]], column: list[int], power: int) -> int:
-        """Three bits of a column and two of the next: a bit, a bit and a carry, at one level."""
-        following = columns[power + 1]
-        bits = (*column, *following)
-        weights = (1,) * len(column) + (2,) * len(following)
-        columns[power + 1] = [self.net.sum_bit(1, bits, weights)]
-        _push(columns[power + 2], self.net.sum_bit(2, bits, weights))
-        return self.net.sum_bit(0, column, weights[: len(column)])
-
     # --- comparisons -------------------------------------------------------------------------
 
-    def reaches(self, heap: Heap, bound: int) -> int:
+    def reaches(self, heap: Heap, bound: int, name: str) -> int:
         """Whether the sum is at least ``bound``: one literal."""
         bound -= heap.offset
         if bound <= 0:
@@ -226,12 +232,15 @@ class Adder:
             loose = [(bit, weight) for bit, weight in rest if bit != TRUE]
             if len({bit >> 1 for bit, _ in loose}) <= 6 and len(loose) <= 6:
                 return self.net.at_least(
-                    (1 << width - power) - fixed, [b for b, _ in loose], [w for _, w in loose]
+                    (1 << width - power) - fixed, [b for b, _ in loose], [w for _, w in loose], name
                 )
-            power = self._carries(columns, power, width)
-        return self.net.any_of(bit for bits in columns.values() for bit in bits)
+            power = self._carries(columns, power, width, name)
+        left = [(bit, 1 << column - width) for column, bits in columns.items() for bit in bits]
+        return self.net.any_of([bit for bit, _ in left], name, [weight for _, weight in left])
 
-    def _carries(self, columns: defaultdict[int, list[int]], power: int, width: int) -> int:
+    def _carries(
+        self, columns: defaultdict[int, list[int]], power: int, width: int, name: str
+    ) -> int:
         """Reduce the lowest column to its carries; gives the next column to reduce."""
         column = columns.pop(power, [])
         level = self.net.level
@@ -240,20 +249,18 @@ class Adder:
             following = columns[power + 1]
             if len(column) >= 5:
                 now, column = column[:5], column[5:]
-                total, carries = self._double(now)
+                total, carries = self._double(now, power, name)
                 column.append(total)
                 for carry in carries:
                     _push(following, carry)
             elif power + 1 < width and len(column) <= 3 and 1 <= len(following) <= 2:
-                bits = (*column, *following)
-                weights = (1,) * len(column) + (2,) * len(following)
-                carry = self.net.sum_bit(2, bits, weights)
+                _, carry = self._upper(column, following, power, name)
                 columns.pop(power + 1)
                 _push(columns[power + 2], carry)
                 return power + 2
             else:
                 now, column = column[:3], column[3:]
-                total, carry = self._full(now)
+                total, carry = self._full(now, power, name)
                 column.append(total)
                 _push(following, carry)
         return power + 1
@@ -262,12 +269,3 @@ class Adder:
 def _push(column: list[int], literal: int) -> None:
     if literal != FALSE:
         column.append(literal)
-
-
-def _second_carry(n_bits: int) -> int:
-    table = 0
-    for index in range(1 << n_bits):
-        first = (index & 7).bit_count()
-        if ((first & 1) + (index >> 3).bit_count()) >= 2:
-            table |= 1 << index
-    return table

@@ -1,31 +1,52 @@
-"""A network of look-up tables: what the unrolled generator builds and then prints as Verilog.
+"""A network of small cells: what the unrolled generator builds and then prints as Verilog.
 
 A signal is a *literal*: twice a node's number, plus one where it is inverted. Inverters cost
-nothing, since a table absorbs them; equal tables of equal inputs are one node.
+nothing, since a table absorbs them. A node is one output of a cell, a look-up table; equal cells
+of equal inputs are one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from n3ic.exporters.netfpga.unrolled.cells import MAX_INPUTS, MUX, Kind, at_least
+
 FALSE = 0
 TRUE = 1
-MAX_INPUTS = 6  # of a look-up table
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell.
+
+    Attributes:
+        kind: what it computes.
+        inputs: literals, one an input of the kind.
+    """
+
+    kind: Kind
+    inputs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A look-up table.
+    """A node: one output of a cell, as a look-up table.
 
     Attributes:
-        inputs: node numbers, rising; at most six.
-        table: bit ``i`` is the output where input ``k`` is bit ``k`` of ``i``; bit 0 is 0.
+        inputs: numbers of the nodes that the cell reads, rising; at most six.
+        cell: the cell.
+        port: which of its outputs.
+        inverted: whether the node is the inverted output: a node is 0 where its inputs are.
+        name: what it is called in the Verilog, but for a number that tells namesakes apart.
     """
 
     inputs: tuple[int, ...]
-    table: int
+    cell: Cell
+    port: int
+    inverted: bool
+    name: str
 
 
 class Netlist:
@@ -39,7 +60,8 @@ class Netlist:
     def __init__(self, n_inputs: int) -> None:
         self.n_inputs = n_inputs
         self.tables: list[Table] = []
-        self._nodes: dict[Table, int] = {}
+        self._outputs: dict[Cell, tuple[int, ...]] = {}
+        self._functions: dict[tuple[tuple[int, ...], int], int] = {}  # nodes and table to a literal
         self._levels: list[int] = [0] * (n_inputs + 1)
 
     @property
@@ -51,7 +73,8 @@ class Netlist:
         """A copy to try something on."""
         copy = Netlist(self.n_inputs)
         copy.tables = list(self.tables)
-        copy._nodes = dict(self._nodes)
+        copy._outputs = dict(self._outputs)
+        copy._functions = dict(self._functions)
         copy._levels = list(self._levels)
         return copy
 
@@ -71,61 +94,77 @@ class Netlist:
         """The look-up table that is this node."""
         return self.tables[node - self.n_inputs - 1]
 
-    def lut(self, table: int, literals: Sequence[int]) -> int:
-        """A function of literals, as a literal.
+    def cell(self, kind: Kind, literals: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
+        """The outputs of a cell, as literals.
 
         Args:
-            table: bit ``i`` is the output where literal ``k`` is bit ``k`` of ``i``.
-            literals: at most six different signals, constants aside.
+            kind: what it computes.
+            literals: its inputs; those that are missing are 0.
+            names: a name an output, for the Verilog.
         """
-        nodes = tuple(sorted({literal >> 1 for literal in literals if literal > TRUE}))
+        cell, inverted = _canonical(kind, (*literals, *[FALSE] * (kind.n_inputs - len(literals))))
+        if cell not in self._outputs:
+            self._outputs[cell] = tuple(
+                self._output(cell, port, name) for port, name in enumerate(names)
+            )
+        return tuple(literal ^ inverted for literal in self._outputs[cell])
+
+    def _output(self, cell: Cell, port: int, name: str) -> int:
+        nodes = tuple(sorted({literal >> 1 for literal in cell.inputs if literal > TRUE}))
         place = {node: k for k, node in enumerate(nodes)}
         wiring = tuple(
             (-1, literal) if literal <= TRUE else (place[literal >> 1], literal & 1)
-            for literal in literals
+            for literal in cell.inputs
         )
-        table = _rewire(table, wiring, len(nodes))
-        nodes, table = _without_idle(nodes, table)
-        if not nodes:
-            return TRUE if table else FALSE
+        table = _rewire(cell.kind.tables[port], wiring, len(nodes))
+        left = [k for k in range(len(nodes)) if _depends(table, k, len(nodes))]
         inverted = table & 1
-        if inverted:
-            table ^= (1 << (1 << len(nodes))) - 1
-        if len(nodes) == 1:  # a wire
-            return 2 * nodes[0] + inverted
-        return 2 * self._node(Table(nodes, table)) + inverted
+        if len(left) <= 1:  # a constant or a wire
+            return 2 * nodes[left[0]] + inverted if left else int(inverted)
+        function = (nodes, table ^ ((1 << (1 << len(nodes))) - 1 if inverted else 0))
+        if cell.kind.merges and function in self._functions:
+            return self._functions[function] ^ inverted
+        self.tables.append(Table(nodes, cell, port, bool(inverted), name))
+        self._levels.append(1 + max(self._levels[node] for node in nodes))
+        literal = 2 * (self.n_nodes - 1)
+        if cell.kind.merges:
+            self._functions[function] = literal
+        return literal + inverted
 
-    def _node(self, table: Table) -> int:
-        if table not in self._nodes:
-            self._nodes[table] = self.n_inputs + 1 + len(self.tables)
-            self.tables.append(table)
-            self._levels.append(1 + max(self._levels[node] for node in table.inputs))
-        return self._nodes[table]
-
-    def sum_bit(self, bit: int, literals: Sequence[int], weights: Sequence[int]) -> int:
-        """Bit ``bit`` of a weighted sum of at most six literals."""
-        return self.lut(_sum_bit_table(tuple(weights), bit), literals)
-
-    def at_least(self, bound: int, literals: Sequence[int], weights: Sequence[int]) -> int:
+    def at_least(
+        self, bound: int, literals: Sequence[int], weights: Sequence[int], name: str
+    ) -> int:
         """Whether a weighted sum of at most six literals reaches ``bound``."""
-        return self.lut(_at_least_table(tuple(weights), bound), literals)
+        total = sum(weights)
+        if not 0 < bound <= total:
+            return TRUE if bound <= 0 else FALSE
+        used = [k for k in range(len(weights)) if _counts(tuple(weights), bound, k)]
+        kind = at_least(tuple(weights[k] for k in used), bound)
+        return self.cell(kind, [literals[k] for k in used], [name])[0]
 
-    def any_of(self, literals: Iterable[int]) -> int:
-        """OR of literals, in as few tables as it takes."""
-        todo = sorted(set(literals), key=self.level)
+    def any_of(
+        self, literals: Iterable[int], name: str, weights: Sequence[int] | None = None
+    ) -> int:
+        """OR of literals, in as few tables as it takes; weights tell a reader what they count."""
+        listed = list(literals)
+        counted: dict[int, int] = {}
+        for literal, weight in zip(listed, weights or [1] * len(listed), strict=True):
+            counted[literal] = counted.get(literal, 0) + weight
+        todo = sorted(counted, key=lambda literal: (self.level(literal), literal))
         while len(todo) > 1:
             now, todo = todo[:MAX_INPUTS], todo[MAX_INPUTS:]
-            todo.append(self.at_least(1, now, (1,) * len(now)))
+            found = self.at_least(1, now, [counted.get(literal, 1) for literal in now], name)
+            todo.append(found)
             todo.sort(key=self.level)
         return todo[0] if todo else FALSE
 
-    def all_of(self, literals: Iterable[int]) -> int:
+    def all_of(self, literals: Iterable[int], name: str) -> int:
         """AND of literals."""
-        return self.any_of(literal ^ 1 for literal in literals) ^ 1
+        return self.any_of((literal ^ 1 for literal in literals), name) ^ 1
 
-    def mux(self, select: int, one: int, zero: int) -> int:
+    def mux(self, select: int, one: int, zero: int, name: str) -> int:
         """``select ? one : zero``."""
-        return self.lut(0b11100100, (select, zero, one))
+        return self.cell(MUX, (select, zero, one), [name])[0]
 
     def live(self, literals: Iterable[int]) -> set[int]:
         """The nodes that these signals are computed from, themselves included."""
@@ -141,22 +180,30 @@ class Netlist:
         return seen
 
 
-@cache
-def _sum_bit_table(weights: tuple[int, ...], bit: int) -> int:
-    return _table(weights, lambda total: total >> bit & 1 == 1)
+def _canonical(kind: Kind, literals: Sequence[int]) -> tuple[Cell, int]:
+    """The same cell with its inputs in order, and whether its outputs are inverted."""
+    ordered: list[int] = []
+    start = 0
+    for run in kind.swaps:
+        ordered += sorted(literals[start : start + run])
+        start += run
+    ordered += literals[start:]
+    if kind.self_dual:
+        first = next((literal for literal in ordered if literal > TRUE), FALSE)
+        if first & 1:
+            cell, _ = _canonical(kind, [literal ^ 1 for literal in ordered])
+            return cell, 1
+    return Cell(kind, tuple(ordered)), 0
 
 
 @cache
-def _at_least_table(weights: tuple[int, ...], bound: int) -> int:
-    return _table(weights, lambda total: total >= bound)
-
-
-def _table(weights: tuple[int, ...], holds: Callable[[int], bool]) -> int:
-    table = 0
-    for index in range(1 << len(weights)):
-        if holds(sum(w for k, w in enumerate(weights) if index >> k & 1)):
-            table |= 1 << index
-    return table
+def _counts(weights: tuple[int, ...], bound: int, k: int) -> bool:
+    """Whether the weighted sum's answer depends on a bit."""
+    others = [w for i, w in enumerate(weights) if i != k]
+    sums = {0}
+    for weight in others:
+        sums |= {total + weight for total in sums}
+    return any(total < bound <= total + weights[k] for total in sums)
 
 
 @cache
@@ -171,19 +218,7 @@ def _rewire(table: int, wiring: tuple[tuple[int, int], ...], n_nodes: int) -> in
     return out
 
 
-def _without_idle(nodes: tuple[int, ...], table: int) -> tuple[tuple[int, ...], int]:
-    """Leave out the inputs that a table does not depend on."""
-    for k in reversed(range(len(nodes))):
-        low, high = _cofactors(table, k, len(nodes))
-        if low == high:
-            nodes, table = nodes[:k] + nodes[k + 1 :], low
-    return nodes, table
-
-
 @cache
-def _cofactors(table: int, k: int, n: int) -> tuple[int, int]:
-    halves = [0, 0]
-    for index in range(1 << n):
-        rest = (index >> k + 1) << k | index & (1 << k) - 1
-        halves[index >> k & 1] |= (table >> index & 1) << rest
-    return halves[0], halves[1]
+def _depends(table: int, k: int, n: int) -> bool:
+    """Whether a table of ``n`` inputs depends on input ``k``."""
+    return any(table >> index & 1 != table >> (index ^ 1 << k) & 1 for index in range(1 << n))

@@ -17,6 +17,7 @@ from n3ic.exporters.netfpga.unrolled.sites import pairs
 from n3ic.exporters.netfpga.unrolled.sums import Goal, Row, decide
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
+from n3ic.model.passes.dead import read_neurons
 
 # Neurons that share cells, at most; the cheapest is taken, layer by layer.
 GROUP_SIZES = (8, 4, 2, 1)
@@ -81,11 +82,11 @@ def build(model: BinaryModel, *, scores: bool) -> Network:
     """
     builder = _Builder(model.input.n_bits)
     inputs = [builder.net.input(i) for i in range(model.input.n_bits)]
-    used = _used_neurons(model, scores=scores)
+    used = [np.flatnonzero(read).tolist() for read in read_neurons(model, scores=scores)]
     hidden: list[list[int]] = []
     literals = inputs
-    for layer, alive in zip(model.hidden, used, strict=True):
-        literals = builder.fire(layer, literals, alive)
+    for i, (layer, alive) in enumerate(zip(model.hidden, used, strict=True)):
+        literals = builder.fire(layer, literals, alive, f"l{i}")
         hidden.append(literals)
     totals = [
         _Sum.of(model.output, c, literals).plus(int(b)) for c, b in enumerate(model.output.bias)
@@ -97,10 +98,10 @@ def build(model: BinaryModel, *, scores: bool) -> Network:
     else:
         classes = builder.winner(totals, width)
     literals = inputs
-    for layer, alive, kept in zip(model.hidden, used, hidden, strict=True):
+    for i, (layer, alive, kept) in enumerate(zip(model.hidden, used, hidden, strict=True)):
         # Neurons that the output does not need are in the trace alone.
         idle = sorted(set(range(layer.n_outputs)) - set(alive))
-        out = builder.fire(layer, literals, idle, alone=True)
+        out = builder.fire(layer, literals, idle, f"l{i}", alone=True)
         for j in idle:
             kept[j] = out[j]
         literals = kept
@@ -117,27 +118,6 @@ def build(model: BinaryModel, *, scores: bool) -> Network:
         tuple(x for kept in hidden for x in kept),
         with_scores=scores,
     )
-
-
-def _used_neurons(model: BinaryModel, *, scores: bool) -> list[list[int]]:
-    """Neurons of each hidden layer that the output depends on."""
-    layer: Connections = model.output
-    signs = _signs(layer)
-    # Without scores only differences between classes count.
-    needed = (signs != 0 if scores else signs != signs[0]).any(axis=0)
-    used = [np.flatnonzero(needed).tolist()]
-    for below in reversed(model.hidden):
-        rows = [
-            j for j in used[0] if 0 < below.thresholds[j] <= below.fan_in[j]
-        ]  # the others are constants
-        needed = (_signs(below)[rows] != 0).any(axis=0)
-        used.insert(0, np.flatnonzero(needed).tolist())
-    return used[1:]
-
-
-def _signs(layer: Connections) -> NDArray[np.int8]:
-    signs = np.where(layer.weights, 1, -1).astype(np.int8)
-    return signs if layer.mask is None else signs * layer.mask
 
 
 @dataclass(frozen=True)
@@ -200,6 +180,7 @@ class _Builder:
         layer: HiddenLayer,
         literals: Sequence[int],
         neurons: Sequence[int],
+        name: str,
         *,
         alone: bool = False,
     ) -> list[int]:
@@ -208,39 +189,51 @@ class _Builder:
         ``alone`` keeps the neurons from sharing sums.
         """
         out = [FALSE] * layer.n_outputs
-        tests = [(j, _Sum.of(layer, j, literals), int(layer.thresholds[j])) for j in neurons]
-        answers = self.decide([(total, bound) for _, total, bound in tests], alone=alone)
-        for (j, _, _), literal in zip(tests, answers, strict=True):
+        tests = [
+            (_Sum.of(layer, j, literals), int(layer.thresholds[j]), f"{name}_n{j}") for j in neurons
+        ]
+        for j, literal in zip(neurons, self.decide(tests, f"{name}_c", alone=alone), strict=True):
             out[j] = literal
         return out
 
-    def decide(self, tests: Sequence[tuple[_Sum, int]], *, alone: bool = False) -> list[int]:
-        """Whether each sum reaches its bound; equal and opposite sums are one."""
+    def decide(
+        self, tests: Sequence[tuple[_Sum, int, str]], cells: str, *, alone: bool = False
+    ) -> list[int]:
+        """Whether each sum reaches its bound; equal and opposite sums are one.
+
+        Args:
+            tests: sum, bound and name in the Verilog of each.
+            cells: name of the sums that they share, before their number.
+            alone: keep them from sharing sums.
+        """
         answers = [FALSE] * len(tests)
         bounds: dict[Row, dict[int, list[tuple[int, int]]]] = defaultdict(dict)
-        for index, (total, bound) in enumerate(tests):
-            row, bound, flip = _canonical(total.row, bound - total.offset)
+        for index, (total, wanted, _) in enumerate(tests):
+            row, bound, flip = _canonical(total.row, wanted - total.offset)
             if bound <= sum(min(c, 0) for _, c in row):
                 answers[index] = TRUE ^ flip
             elif bound > sum(max(c, 0) for _, c in row):
                 answers[index] = FALSE ^ flip
             else:
                 bounds[row].setdefault(bound, []).append((index, flip))
-        goals = [Goal(row, tuple(asked)) for row, asked in bounds.items()]
+        goals = [
+            Goal(row, tuple(asked), tuple(tests[users[0][0]][2] for users in asked.values()))
+            for row, asked in bounds.items()
+        ]
         sizes = (1,) if alone else GROUP_SIZES
-        literals = self._cheapest(goals, sizes)
+        literals = self._cheapest(goals, sizes, cells)
         for asked, got in zip(bounds.values(), literals, strict=True):
             for users, literal in zip(asked.values(), got, strict=True):
                 for index, flip in users:
                     answers[index] = literal ^ flip
         return answers
 
-    def _cheapest(self, goals: Sequence[Goal], sizes: Sequence[int]) -> list[list[int]]:
+    def _cheapest(self, goals: Sequence[Goal], sizes: Sequence[int], cells: str) -> list[list[int]]:
         """Decide the goals in groups of the size that takes the fewest sites."""
         best: tuple[int, Adder, list[list[int]]] | None = None
         for size in sizes:
             adder = self.adder.fork()
-            literals = decide(adder, goals, grouped(goals, size))
+            literals = decide(adder, goals, grouped(goals, size), cells)
             live = adder.net.live(x for got in literals for x in got)
             supports = [adder.net.table(node).inputs for node in live if node >= self.net.n_nodes]
             cost = len(supports) - pairs(supports)
@@ -262,55 +255,71 @@ class _Builder:
             (a, b): literal
             for (a, b), literal in zip(
                 combinations(range(len(totals)), 2),
-                self.decide([(y.minus(x), 1) for x, y in combinations(totals, 2)]),
+                self.decide(
+                    [
+                        (totals[b].minus(totals[a]), 1, f"class{b}_over{a}")
+                        for a, b in combinations(range(len(totals)), 2)
+                    ],
+                    "class_c",
+                ),
                 strict=True,
             )
         }
         wins = []  # of each class but the first; the first wins where none of these does
         for c in range(1, len(totals)):
             duels = [beats[min(c, d), max(c, d)] ^ int(d > c) for d in range(len(totals)) if d != c]
-            wins.append(self.net.all_of(duels))
+            wins.append(self.net.all_of(duels, f"class{c}_wins"))
         return tuple(
-            self.net.any_of(w for c, w in enumerate(wins, 1) if c >> bit & 1)
+            self.net.any_of((w for c, w in enumerate(wins, 1) if c >> bit & 1), f"class_b{bit}")
             for bit in range((len(totals) - 1).bit_length())
         )
 
     def ranked(self, totals: Sequence[_Sum], width: int) -> _Ranking:
         """Class, scores and margin, by a tournament of scores."""
         scores = []
-        for total in totals:
+        for c, total in enumerate(totals):
             heap = total.heap()
-            number = self.adder.number(heap, heap.offset % (1 << width), width)
+            number = self.adder.number(heap, f"score{c}", heap.offset % (1 << width), width)
             scores.append(number.bits)
         bits = (len(totals) - 1).bit_length()
         entries = [
             _Entry(score, None, tuple(c >> k & 1 for k in range(bits)))
             for c, score in enumerate(scores)
         ]
+        turn = 0
         while len(entries) > 1:
-            merged = [self._duel(a, b) for a, b in zip(entries[::2], entries[1::2], strict=False)]
+            merged = [
+                self._duel(a, b, f"duel{turn}_{n}")
+                for n, (a, b) in enumerate(zip(entries[::2], entries[1::2], strict=False))
+            ]
+            turn += 1
             entries = merged + entries[2 * len(merged) :]
         second = entries[0].second or entries[0].best  # a model has two classes at least
         difference = self._difference(entries[0].best, second)
-        margin = self.adder.number(difference, difference.offset % (1 << width), width).bits
+        margin = self.adder.number(
+            difference, "margin", difference.offset % (1 << width), width
+        ).bits
         return _Ranking(entries[0].index, tuple(scores), margin)
 
-    def _duel(self, a: _Entry, b: _Entry) -> _Entry:
+    def _duel(self, a: _Entry, b: _Entry, name: str) -> _Entry:
         """The better of two, the first on a tie, and the best that is left."""
-        b_wins = self._greater(b.best, a.best)
-        loser = self._mux(b_wins, a.best, b.best)
+        b_wins = self._greater(b.best, a.best, name)
+        loser = self._mux(b_wins, a.best, b.best, f"{name}_loser")
         second = loser
         rivals = (b.second, a.second)
         if rivals[0] is not None or rivals[1] is not None:
             lowest = (FALSE,) * (len(loser) - 1) + (TRUE,)
-            rival = self._mux(b_wins, rivals[0] or lowest, rivals[1] or lowest)
-            second = self._mux(self._greater(rival, loser), rival, loser)
+            rival = self._mux(b_wins, rivals[0] or lowest, rivals[1] or lowest, f"{name}_rival")
+            rises = self._greater(rival, loser, f"{name}_rises")
+            second = self._mux(rises, rival, loser, f"{name}_second")
         return _Entry(
-            self._mux(b_wins, b.best, a.best), second, self._mux(b_wins, b.index, a.index)
+            self._mux(b_wins, b.best, a.best, f"{name}_best"),
+            second,
+            self._mux(b_wins, b.index, a.index, f"{name}_class"),
         )
 
-    def _greater(self, a: Sequence[int], b: Sequence[int]) -> int:
-        return self.adder.reaches(self._difference(a, b), 1)
+    def _greater(self, a: Sequence[int], b: Sequence[int], name: str) -> int:
+        return self.adder.reaches(self._difference(a, b), 1, name)
 
     def _difference(self, a: Sequence[int], b: Sequence[int]) -> Heap:
         """``a - b`` of two's complement numbers."""
@@ -321,8 +330,11 @@ class _Builder:
                 heap.add_bit(literal, sign * weight)
         return heap
 
-    def _mux(self, select: int, one: Sequence[int], zero: Sequence[int]) -> tuple[int, ...]:
-        return tuple(self.net.mux(select, x, y) for x, y in zip(one, zero, strict=True))
+    def _mux(
+        self, select: int, one: Sequence[int], zero: Sequence[int], name: str
+    ) -> tuple[int, ...]:
+        pairs_of = enumerate(zip(one, zero, strict=True))
+        return tuple(self.net.mux(select, x, y, f"{name}_b{k}") for k, (x, y) in pairs_of)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ inputs that only one of the two has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import count, product
 
 from n3ic.exporters.netfpga.unrolled.heap import Adder, Heap, Number
 
@@ -20,10 +20,17 @@ Feed = tuple[int, int, int]  # (child, the child's row, sign)
 
 @dataclass(frozen=True)
 class Goal:
-    """One sum and the bounds that it is compared with; one literal a bound comes back."""
+    """One sum and the bounds that it is compared with; one literal a bound comes back.
+
+    Attributes:
+        row: the sum.
+        bounds: the bounds.
+        names: a name a bound, for the Verilog.
+    """
 
     row: Row
     bounds: tuple[int, ...]
+    names: tuple[str, ...]
 
 
 @dataclass
@@ -46,18 +53,22 @@ class _Part:
     extra: Row = ()  # of a leaf: coefficients other than +1 and -1
 
 
-def decide(adder: Adder, goals: Sequence[Goal], groups: Sequence[Sequence[int]]) -> list[list[int]]:
+def decide(
+    adder: Adder, goals: Sequence[Goal], groups: Sequence[Sequence[int]], name: str
+) -> list[list[int]]:
     """Compare sums with their bounds.
 
     Args:
         adder: where the logic goes.
         goals: the sums and their bounds.
         groups: which goals share cells, nested in pairs from left to right; each goal once.
+        name: of the cells in the Verilog, before their number.
 
     Returns:
         For each goal one literal a bound.
     """
     answers: dict[int, list[int]] = {}
+    numbers = (f"{name}{n}" for n in count())
     for group in groups:
         parts = [_leaf(goals[index]) for index in group]
         while len(parts) > 1:
@@ -67,7 +78,7 @@ def decide(adder: Adder, goals: Sequence[Goal], groups: Sequence[Sequence[int]])
         rows = [Heap() for _ in range(root.n_rows)]
         for literal, (row, sign) in root.place.items():
             rows[row].add_bit(literal, sign)
-        leaves = _descend(adder, root, rows)
+        leaves = _descend(adder, root, rows, numbers)
         answers.update(zip(group, leaves, strict=True))
     return [answers[index] for index in range(len(goals))]
 
@@ -95,7 +106,7 @@ def _merge(first: _Part, second: _Part) -> _Part:
     return _Part(place, len(feeds), (first, second), feeds)
 
 
-def _descend(adder: Adder, part: _Part, rows: list[Heap]) -> list[list[int]]:
+def _descend(adder: Adder, part: _Part, rows: list[Heap], names: Iterator[str]) -> list[list[int]]:
     """Answers of all leaves of a part, given what its rows add up to."""
     if part.goal is not None:
         heap = Heap()
@@ -103,18 +114,19 @@ def _descend(adder: Adder, part: _Part, rows: list[Heap]) -> list[list[int]]:
             heap.add(row)
         for literal, coefficient in part.extra:
             heap.add_bit(literal, coefficient)
-        return [[adder.reaches(heap, bound) for bound in part.goal.bounds]]
+        asked = zip(part.goal.bounds, part.goal.names, strict=True)
+        return [[adder.reaches(heap, bound, name) for bound, name in asked]]
     rows, feeds, constants = _tuned(part, rows)
     below = [[Heap() for _ in range(child.n_rows)] for child in part.children]
     for row, users, constant in zip(rows, feeds, constants, strict=True):
         # A sum that one user alone has, or of two bits, is not worth carrying out.
         shared = len(users) > 1 and row.size > 2
-        term: Number | Heap = adder.number(row, constant) if shared else row
+        term: Number | Heap = adder.number(row, next(names), constant) if shared else row
         for child, target, sign in users:
             below[child][target].add(term, sign)
     answers = []
     for one, heaps in zip(part.children, below, strict=True):
-        answers.extend(_descend(adder, one, heaps))
+        answers.extend(_descend(adder, one, heaps, names))
     return answers
 
 

@@ -2,58 +2,127 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from n3ic.exporters.netfpga.unrolled.netlist import TRUE, Netlist, Table
+from n3ic.exporters.netfpga.unrolled.cells import Kind
+from n3ic.exporters.netfpga.unrolled.netlist import TRUE, Cell, Netlist
 from n3ic.exporters.netfpga.unrolled.network import Network
 from n3ic.exporters.netfpga.unrolled.schedule import Schedule
+from n3ic.model.network import BinaryModel
+from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
+LINE = 100
 
 
-def core_text(network: Network, plan: Schedule, *, shape: str) -> str:
+@dataclass(frozen=True)
+class Delay:
+    """A signal kept for some clocks: name of the register, clocks, and what goes in."""
+
+    name: str
+    count: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance of a cell.
+
+    Attributes:
+        kind: the module's name.
+        name: its own.
+        inputs: what goes in, the highest bit first.
+        ports: its outputs and the wires that they drive, empty where nothing reads one.
+    """
+
+    kind: str
+    name: str
+    inputs: tuple[str, ...]
+    ports: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """The cells of one neuron or one sum.
+
+    Attributes:
+        comments: what it is, in words.
+        wires: the wires that its cells drive.
+        instances: the cells.
+        delays: the registers behind the wires.
+    """
+
+    comments: tuple[str, ...]
+    wires: tuple[str, ...]
+    instances: tuple[Instance, ...]
+    delays: tuple[Delay, ...]
+
+    @property
+    def registers(self) -> list[tuple[int, list[str]]]:
+        """Names of the registers by their number of clocks."""
+        counts = sorted({delay.count for delay in self.delays})
+        return [(n, [d.name for d in self.delays if d.count == n]) for n in counts]
+
+
+def core_text(network: Network, plan: Schedule, model: BinaryModel) -> str:
     """The file ``n3ic_core.v``."""
-    return render(FOLDER, "n3ic_core.v.j2", _values(network, plan, shape))
+    return render(FOLDER, "n3ic_core.v.j2", _values(network, plan, model), {"wrapped": _wrapped})
 
 
-def _values(network: Network, plan: Schedule, shape: str) -> dict[str, Any]:
+def cells_text(network: Network, plan: Schedule) -> str:
+    """The file ``n3ic_cells.v``: the modules that the core has instances of."""
+    kinds = {network.net.table(node).cell.kind for node in plan.stage}
+    return render(
+        FOLDER, "n3ic_cells.v.j2", {"kinds": sorted(kinds, key=_by_name)}, {"wrapped": _wrapped}
+    )
+
+
+def _by_name(kind: Kind) -> tuple[int, str]:
+    return len(kind.name), kind.name
+
+
+def _wrapped(text: str, before: str, indent: str) -> str:
+    """Text in lines, of which the first stands behind ``before`` and the others are indented."""
+    room = LINE - 2  # for what closes the statement
+    return textwrap.fill(
+        text,
+        room,
+        initial_indent=" " * len(before),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )[len(before) :]
+
+
+def _values(network: Network, plan: Schedule, model: BinaryModel) -> dict[str, Any]:
     net = network.net
     names = _Names(net, plan)
-    core = sorted(plan.core)
-    extra = sorted(set(plan.stage) - plan.core)
+    words = _comments(model)
+    extra = set(plan.stage) - plan.core
 
     def bus(literals: tuple[int, ...]) -> str:
         return ", ".join(names.output(literal) for literal in reversed(literals))
 
     scores = tuple(bit for score in network.scores for bit in score)
-    width = len(network.scores[0])
     return {
-        "shape": shape,
+        "shape": model.shape_text,
+        "legend": [f"in_bits[{i}]: {_of_bit(model, i)}" for i in range(net.n_inputs)],
         "with_scores": network.with_scores,
         "n_in": net.n_inputs,
         "n_classes": len(network.scores),
         "class_w": len(network.classes),
-        "score_w": width,
+        "score_w": len(network.scores[0]),
         "trace_w": len(network.hidden),
         "depth": plan.depth,
-        "tables": _tables(net, core),
-        "trace_tables": sorted(set(_tables(net, extra)) - set(_tables(net, core))),
-        "stages": [
-            {
-                "number": number,
-                "wires": names.wires(core, number),
-                "moves": names.moves(plan.delays, {}, number),
-            }
-            for number in range(1, plan.depth + 1)
-        ],
-        "trace_wires": [wire for s in range(1, plan.depth + 1) for wire in names.wires(extra, s)],
-        "trace_moves": [
-            move
-            for s in range(1, plan.depth + 1)
-            for move in names.moves(plan.traced, plan.delays, s)
-        ],
+        "sections": names.sections(plan.core, plan.delays, words),
+        "trace_sections": names.sections(extra, plan.traced, words, late=True),
         "out_class": bus(network.classes),
         "out_scores": bus(scores),
         "out_margin": bus(network.margin),
@@ -61,58 +130,140 @@ def _values(network: Network, plan: Schedule, shape: str) -> dict[str, Any]:
     }
 
 
-def _tables(net: Netlist, nodes: list[int]) -> list[tuple[str, int, str]]:
-    """Name, number of rows and hexadecimal text of the different tables."""
-    found = {}
-    for node in nodes:
-        table = net.table(node)
-        rows = 1 << len(table.inputs)
-        found[_table_name(table)] = (rows, f"{table.table:0{-(-rows // 4)}x}")
-    return [(name, *found[name]) for name in sorted(found)]
+def _of_bit(model: BinaryModel, bit: int) -> str:
+    return comment(model.input.explain(bit).partition(": ")[2])
 
 
-def _table_name(table: Table) -> str:
-    rows = 1 << len(table.inputs)
-    return f"F{len(table.inputs)}_{table.table:0{-(-rows // 4)}X}"
+def _comments(model: BinaryModel) -> dict[str, tuple[str, ...]]:
+    """What sections are, by name."""
+    out: dict[str, tuple[str, ...]] = {}
+    for i, layer in enumerate(model.hidden):
+        for j in range(layer.n_outputs):
+            lines = [
+                f"layer {i}, neuron {j}: {layer.thresholds[j]} or more of "
+                f"{layer.fan_in[j]} inputs agree"
+            ]
+            if i == 0:
+                present = layer.weights[j] | True if layer.mask is None else layer.mask[j]
+                for wanted in (1, 0):
+                    bits = [b for b in present.nonzero()[0] if layer.weights[j, b] == wanted]
+                    if bits:
+                        lines.append(f"with {wanted}: {_ranges(model, bits)}")
+            out[f"l{i}_n{j}"] = tuple(lines)
+    for c, bias in enumerate(model.output.bias):
+        name = comment(model.classes[c])
+        out[f"score{c}"] = (f"score of class {c} ({name}): popcount {bias:+d}",)
+    return out
+
+
+def _ranges(model: BinaryModel, bits: Iterable[int]) -> str:
+    """Bits in words: the features, and which of their bits."""
+    wanted = set(bits)
+    out = []
+    for start, field in zip(model.input.offsets, model.input.fields, strict=True):
+        own = [k for k in range(field.width) if start + k in wanted]
+        runs = [
+            [k for _, k in run]
+            for _, run in groupby(enumerate(own), lambda pair: pair[1] - pair[0])
+        ]
+        listed = " ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+        if runs:
+            out.append(f"{comment(field.feature)} {listed}")
+    return "; ".join(out)
 
 
 class _Names:
-    """Names of signals: ``n7`` is a table's output in its own stage, ``n7_2`` two clocks later."""
+    """Names of signals: ``l0_n3_b2`` in its own stage, ``l0_n3_b2_d[2]`` two clocks later."""
 
     def __init__(self, net: Netlist, plan: Schedule) -> None:
         self.net = net
         self.plan = plan
+        self.wires = {node + 1: f"in_bits[{node}]" for node in range(net.n_inputs)}
+        self.stems = {node + 1: f"in{node}" for node in range(net.n_inputs)}
+        seen: Counter[str] = Counter()
+        for node in sorted(plan.stage):
+            name = net.table(node).name
+            seen[name] += 1
+            unique = name if seen[name] == 1 else f"{name}_{seen[name]}"
+            self.wires[node] = self.stems[node] = unique
 
-    def at(self, node: int, stage: int) -> str:
-        """A signal as a stage sees it."""
-        late = stage - self.plan.stage.get(node, 1)
-        if self.net.is_table(node):
-            return f"n{node}_{late}" if late else f"n{node}"
-        return f"x{node - 1}_{late}" if late else f"in_bits[{node - 1}]"
+    def at(self, literal: int, stage: int) -> str:
+        """A literal as a stage sees it."""
+        if literal <= TRUE:
+            return f"1'b{literal}"
+        node = literal >> 1
+        turned = self.net.is_table(node) and self.net.table(node).inverted
+        return "!" * (literal & 1 ^ int(turned)) + self._late(
+            node, stage - self.plan.stage.get(node, 1)
+        )
+
+    def _late(self, node: int, late: int) -> str:
+        """The cell's output some clocks later; beyond what the core keeps, the trace's register."""
+        kept = self.plan.delays.get(node, 0)
+        if not late:
+            return self.wires[node]
+        if late <= kept:
+            return f"{self.stems[node]}_d[{late}]"
+        return f"{self.stems[node]}_t[{late - kept}]"
 
     def output(self, literal: int) -> str:
         """A literal after the last stage."""
-        if literal <= TRUE:
-            return f"1'b{literal}"
-        return "!" * (literal & 1) + self.at(literal >> 1, self.plan.depth + 1)
+        return self.at(literal, self.plan.depth + 1)
 
-    def wires(self, nodes: list[int], stage: int) -> list[tuple[str, str, str]]:
-        """Name, table and inputs of the tables of a stage."""
+    def sections(
+        self,
+        nodes: Collection[int],
+        delays: dict[int, int],
+        words: dict[str, tuple[str, ...]],
+        *,
+        late: bool = False,
+    ) -> list[Section]:
+        """Nodes and the registers behind signals, by neuron or sum.
+
+        Args:
+            nodes: the tables.
+            delays: clocks that each signal is kept.
+            words: what a section is, by its name.
+            late: only the registers beyond those of the core.
+        """
         out = []
+        # In the order in which they were made, so that all is declared before it is read.
+        for name, part in groupby(sorted({*nodes, *delays}), self._section):
+            members = list(part)
+            tables = [node for node in members if node in nodes]
+            found = [self._delay(n, delays[n], late=late) for n in members if n in delays]
+            kept = tuple(delay for delay in found if delay.count)
+            if tables or kept:
+                about = words.get(name, (name,)) if tables else (f"{name}, for later",)
+                wires = tuple(self.wires[node] for node in tables)
+                out.append(Section(about, wires, self._instances(tables), kept))
+        return out
+
+    def _section(self, node: int) -> str:
+        return self.net.table(node).name.partition("_b")[0] if self.net.is_table(node) else "inputs"
+
+    def _delay(self, node: int, count: int, *, late: bool) -> Delay:
+        kept = self.plan.delays.get(node, 0) if late else 0
+        name = f"{self.stems[node]}_{'t' if late else 'd'}"
+        return Delay(name, count - kept, self._late(node, kept))
+
+    def _instances(self, nodes: list[int]) -> tuple[Instance, ...]:
+        """One instance a cell and stage, with the outputs that are among the nodes."""
+        found: dict[tuple[Cell, int], dict[int, int]] = defaultdict(dict)
         for node in nodes:
-            if self.plan.stage[node] == stage:
-                table = self.net.table(node)
-                inputs = ", ".join(self.at(x, stage) for x in reversed(table.inputs))
-                out.append((f"n{node}", _table_name(table), inputs))
-        return out
-
-    def moves(
-        self, delays: dict[int, int], done: dict[int, int], stage: int
-    ) -> list[tuple[str, str]]:
-        """Registers at the end of a stage: name and what goes in."""
+            table = self.net.table(node)
+            found[table.cell, self.plan.stage[node]][table.port] = node
         out = []
-        for node, count in delays.items():
-            late = stage - self.plan.stage.get(node, 1)
-            if done.get(node, 0) <= late < count:
-                out.append((self.at(node, stage + 1), self.at(node, stage)))
-        return out
+        for (cell, stage), driven in found.items():
+            out.append(
+                Instance(
+                    cell.kind.name,
+                    f"u_{self.wires[next(iter(driven.values()))]}",
+                    tuple(self.at(literal, stage) for literal in reversed(cell.inputs)),
+                    tuple(
+                        (port, self.wires[driven[k]] if k in driven else "")
+                        for k, port in enumerate(cell.kind.ports)
+                    ),
+                )
+            )
+        return tuple(out)

@@ -56,7 +56,7 @@ def export(model: BinaryModel, out: Path, **options) -> Path:
         style="unrolled",
         n_in=model.shape[0],
         n_classes=model.shape[-1],
-        sources=(f"rtl/{unrolled.FILE}",),
+        sources=(f"rtl/{unrolled.CELLS}", f"rtl/{unrolled.FILE}"),
         **ports,
     ).save(out)
     return out

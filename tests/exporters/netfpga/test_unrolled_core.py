@@ -38,9 +38,10 @@ def evaluate(network: Network, bits):
     values = np.zeros((net.n_nodes, len(bits)), dtype=np.int64)
     values[1 : net.n_inputs + 1] = bits.T
     for node, table in enumerate(net.tables, net.n_inputs + 1):
-        index = sum(values[x] << k for k, x in enumerate(table.inputs))
-        rows = np.array([table.table >> i & 1 for i in range(1 << len(table.inputs))])
-        values[node] = rows[index]
+        kind = table.cell.kind
+        index = sum((values[x >> 1] ^ (x & 1)) << k for k, x in enumerate(table.cell.inputs))
+        rows = np.array([kind.tables[table.port] >> i & 1 for i in range(1 << kind.n_inputs)])
+        values[node] = rows[index] ^ table.inverted
     return lambda literals: (
         sum((values[x >> 1] ^ (x & 1)) << k for k, x in enumerate(literals))
         + np.zeros(len(bits), dtype=np.int64)
@@ -165,9 +166,13 @@ def test_options_are_checked(key, value):
 
 def export(model: BinaryModel, out: Path, **options) -> Path:
     ports = unrolled.write(model, out, **options)
-    Core("unrolled", model.shape[0], model.shape[-1], sources=("rtl/n3ic_core.v",), **ports).save(
-        out
-    )
+    Core(
+        "unrolled",
+        model.shape[0],
+        model.shape[-1],
+        sources=("rtl/n3ic_cells.v", "rtl/n3ic_core.v"),
+        **ports,
+    ).save(out)
     return out
 
 
@@ -213,13 +218,20 @@ def test_verilator_finds_nothing(tmp_path, define):
         pytest.skip("needs Verilator")
     for seed, shape in enumerate([(40, 9, 5, 3), (5, 2), (3, 1, 2)]):
         model = random_model(shape, np.random.default_rng(seed))
-        source = export(model, tmp_path) / "rtl" / "n3ic_core.v"
+        rtl = export(model, tmp_path) / "rtl"
         command = [
             "verilator",
             "--lint-only",
             "-Wall",
             "-Wno-UNUSEDSIGNAL",
+            "--top-module",
+            "n3ic_core",
             *filter(None, [define]),
         ]
-        done = subprocess.run([*command, str(source)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [*command, *map(str, sorted(rtl.glob("*.v")))],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.returncode == 0, done.stderr

@@ -1,0 +1,133 @@
+"""The kinds of cell that an unrolled core is made of: at most six inputs, a table an output.
+
+Adders come in pairs of three-input tables, so that two outputs of the same inputs fill one site;
+what a wider one leaves to a full adder of its first three inputs is not among its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import gcd
+
+MAX_INPUTS = 6  # of a look-up table
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of cell, a module in the Verilog.
+
+    Attributes:
+        name: the module's name.
+        ports: its outputs.
+        tables: a table an output: bit ``i`` is the output where input ``k`` is bit ``k`` of ``i``.
+        n_inputs: number of inputs.
+        swaps: lengths of the runs of inputs that may change places.
+        self_dual: whether inverting all inputs inverts all outputs.
+        formula: what the outputs are, for people.
+        merges: whether an output may serve for the same function of another cell. What is read
+            for more than its function stands for itself: a comparison's weights, a parity's signs.
+    """
+
+    name: str
+    ports: tuple[str, ...]
+    tables: tuple[int, ...]
+    n_inputs: int
+    swaps: tuple[int, ...]
+    self_dual: bool
+    formula: str
+    merges: bool = True
+
+
+def _table(n_inputs: int, holds: Callable[[tuple[int, ...]], int]) -> int:
+    table = 0
+    for index in range(1 << n_inputs):
+        if holds(tuple(index >> k & 1 for k in range(n_inputs))):
+            table |= 1 << index
+    return table
+
+
+def _majority(bits: Sequence[int]) -> int:
+    return int(sum(bits[:3]) >= 2)
+
+
+def _rest(bits: Sequence[int]) -> int:
+    """Five bits less twice the majority of the first three."""
+    return sum(bits) - 2 * _majority(bits)
+
+
+def _upper(bits: Sequence[int]) -> int:
+    """Three bits and two of double weight, without the lowest bit of their sum."""
+    return (sum(bits[:3]) + 2 * sum(bits[3:])) >> 1
+
+
+ADD3 = Kind(
+    "n3ic_add3",
+    ("s", "k"),
+    (_table(3, lambda x: sum(x) & 1), _table(3, _majority)),
+    3,
+    (3,),
+    self_dual=True,
+    formula="in[0] + in[1] + in[2] = s + 2 k",
+)
+ADD5 = Kind(
+    "n3ic_add5",
+    ("s", "k"),
+    (_table(5, lambda x: _rest(x) & 1), _table(5, lambda x: _rest(x) >> 1)),
+    5,
+    (3, 2),
+    self_dual=True,
+    formula="in[0] + ... + in[4] = s + 2 k + 2 majority(in[0], in[1], in[2])",
+)
+ADD32 = Kind(
+    "n3ic_add32",
+    ("s", "k"),
+    (_table(5, lambda x: _upper(x) & 1), _table(5, lambda x: _upper(x) >> 1)),
+    5,
+    (3, 2),
+    self_dual=True,
+    formula="in[0] + in[1] + in[2] + 2 in[3] + 2 in[4] = parity(in[0], in[1], in[2]) + 2 s + 4 k",
+)
+PARITY = Kind(
+    "n3ic_parity6",
+    ("s",),
+    (_table(6, lambda x: sum(x) & 1),),
+    6,
+    (6,),
+    self_dual=False,
+    formula="in[0] + ... + in[5] = s + 2 n",
+    merges=False,
+)
+MUX = Kind(
+    "n3ic_mux",
+    ("y",),
+    (_table(3, lambda x: x[2] if x[0] else x[1]),),
+    3,
+    (),
+    self_dual=False,
+    formula="y = in[0] ? in[2] : in[1]",
+)
+
+
+@cache
+def at_least(weights: tuple[int, ...], bound: int) -> Kind:
+    """Whether a weighted sum of at most six bits reaches ``bound``."""
+    divisor = gcd(*weights)
+    weights, bound = tuple(w // divisor for w in weights), -(-bound // divisor)
+    terms = " + ".join(f"{f'{w} ' if w > 1 else ''}in[{k}]" for k, w in enumerate(weights))
+    return Kind(
+        f"n3ic_ge{bound}_{'_'.join(str(w) for w in weights)}",
+        ("y",),
+        (
+            _table(
+                len(weights),
+                lambda x: int(sum(w * b for w, b in zip(weights, x, strict=True)) >= bound),
+            ),
+        ),
+        len(weights),
+        (),
+        self_dual=False,
+        formula=f"y = {terms} >= {bound}",
+        merges=False,
+    )

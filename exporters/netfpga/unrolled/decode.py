@@ -1,0 +1,572 @@
+"""Weights, thresholds and biases read back from the Verilog of an unrolled core, for all inputs.
+
+The weights are dissolved in logic, but the logic is made of adders, and each adder is an equation
+between bits: three bits are a sum and twice a carry. What the cells say is checked on all their
+inputs; then the equations are solved. A neuron's output is a comparison of a few bits; each carry
+among them is replaced by the bits that it was made of, and so on down to the bits that the layer
+reads. Sum bits that a comparison dropped on its way are what is left, and must be too few to change
+its answer. So every coefficient and the threshold are exact, not sampled.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise, product
+from math import ceil, gcd, lcm
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.netfpga.unrolled.syntax import (
+    Core,
+    Instance,
+    Literal,
+    Module,
+    read_core,
+    read_modules,
+)
+from n3ic.model.network import BinaryModel
+from n3ic.targets.decoding import Decoded, DecodedLayer
+
+CORE, CELLS = "rtl/n3ic_core.v", "rtl/n3ic_cells.v"
+
+Bit = tuple[int, int]  # (variable, inverted); variable 0 is the constant 0
+_FULL, _FIVE, _UPPER, _PARITY, _MUX = (
+    f"n3ic_{kind}" for kind in ("add3", "add5", "add32", "parity6", "mux")
+)
+_MOST_DIFFERING = 12  # coefficients, where two forms of one comparison are compared
+
+
+class Undecidable(Exception):  # noqa: N818 - no error: a fact about the network
+    """The logic does not tell a weight: a constant neuron, or two that share a wire."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """``constant + sum(coefficient * bit)`` and a rest between ``low`` and ``high``."""
+
+    terms: dict[int, Fraction]
+    constant: Fraction
+    low: Fraction
+    high: Fraction
+
+    @property
+    def most(self) -> Fraction:
+        """The largest value."""
+        return self.constant + self.high + sum(max(c, Fraction(0)) for c in self.terms.values())
+
+
+@dataclass(frozen=True)
+class Test:
+    """``sum(coefficient * bit) >= bound``."""
+
+    terms: dict[int, int]
+    bound: int
+
+
+@dataclass(frozen=True)
+class _Equation:
+    """What defines a variable.
+
+    Attributes:
+        made: the variable.
+        kind: ``adder`` (three inputs are ``total`` and twice the variable), ``parity`` (the
+            inputs are the variable and an even number), ``comparison`` (the variable is whether
+            the weighted inputs reach ``bound``) or ``mux``.
+        inputs: bits and their weights.
+        total: the sum bit of an adder.
+        bound: of a comparison.
+    """
+
+    made: int
+    kind: str
+    inputs: tuple[tuple[Bit, int], ...] = ()
+    total: Bit = (0, 0)
+    bound: int = 0
+
+
+class System:
+    """The equations of a core's cells; equal sums of equal bits are one variable."""
+
+    def __init__(self, core: Core) -> None:
+        self.equations: list[_Equation] = []
+        self.defined: list[int | None] = [None]  # the equation of a variable, if it has one
+        self.adders: dict[tuple[Bit, ...], tuple[Bit, Bit]] = {}
+        self.parities: dict[frozenset[int], Bit] = {}  # of input bits and carries
+        self.bases: dict[int, tuple[frozenset[int], int]] = {0: (frozenset(), 0)}
+        self.bits: dict[str, Bit] = {"": (0, 0)}
+        for index in range(core.n_inputs):
+            self.bits[f"in_bits[{index}]"] = (self._variable(None), 0)
+        for instance in core.instances:
+            self._add(instance)
+        self.levels = self._leveled()
+        # A sum bit without its carry is solved last, by the lowest of its equations.
+        self.sums: dict[int, int] = {}
+        for index, equation in enumerate(self.equations):
+            lowest = self.sums.setdefault(equation.total[0], index)
+            if self.levels[index] < self.levels[lowest]:
+                self.sums[equation.total[0]] = index
+
+    def _leveled(self) -> list[int]:
+        """A number an equation, higher than those of the equations that its inputs come from."""
+        levels = [0] * len(self.equations)
+        sums = [0] * len(self.defined)
+        changed = True
+        while changed:  # a sum bit of several equations is as high as the highest
+            changed = False
+            for index, equation in enumerate(self.equations):
+                level = 1 + max((sums[v] for (v, _), _ in equation.inputs), default=0)
+                levels[index] = max(levels[index], level)
+                for variable in (equation.made, equation.total[0]):
+                    if variable and sums[variable] < level:
+                        sums[variable] = level
+                        changed = True
+        return levels
+
+    def bit(self, literal: Literal) -> Bit:
+        """The variable of a literal."""
+        variable, inverted = self.bits[literal[0]]
+        return variable, inverted ^ literal[1]
+
+    def _variable(self, equation: int | None) -> int:
+        self.defined.append(equation)
+        variable = len(self.defined) - 1
+        self.bases[variable] = (frozenset((variable,)), 0)
+        return variable
+
+    def _define(
+        self,
+        kind: str,
+        inputs: Iterable[tuple[Bit, int]] = (),
+        total: Bit = (0, 0),
+        bound: int = 0,
+    ) -> Bit:
+        made = self._variable(len(self.equations))
+        self.equations.append(_Equation(made, kind, tuple(inputs), total, bound))
+        return made, 0
+
+    def _add(self, instance: Instance) -> None:
+        name = instance.module.name
+        inputs = tuple(self.bit(literal) for literal in instance.inputs)
+        values: dict[str, Bit] = {}
+        if name == _FULL:
+            values["s"], values["k"] = self._full(inputs)
+        elif name == _FIVE:
+            odd, _ = self._full(inputs[:3])
+            values["s"], values["k"] = self._full((odd, *inputs[3:]))
+        elif name == _UPPER:
+            _, carry = self._full(inputs[:3])
+            values["s"], values["k"] = self._full((carry, *inputs[3:]))
+        elif name == _PARITY:
+            values["s"] = self._define("parity", ((b, 1) for b in inputs))
+        elif name == _MUX:
+            values["y"] = self._define("mux")
+        else:
+            weights, bound = claim(instance.module)
+            terms = zip(inputs, weights, strict=True)
+            values["y"] = self._define("comparison", terms, bound=bound)
+        for port, wire in instance.outputs.items():
+            self.bits[wire] = values[port]
+
+    def _full(self, inputs: tuple[Bit, ...]) -> tuple[Bit, Bit]:
+        """Sum and carry of three bits."""
+        key = tuple(sorted(inputs))
+        for (first, other), third in zip(pairwise(key), (key[2], key[0]), strict=True):
+            if first[0] == other[0]:  # a bit twice, or a bit and its inverse
+                if first == other:
+                    return third, first
+                return (third[0], third[1] ^ 1), third
+        # Inverting all inputs inverts sum and carry. Only the first may be a constant.
+        flip = key[1][1]
+        key = tuple((variable, inverted ^ flip) for variable, inverted in key)
+        if key not in self.adders:
+            odd = self._parity(key, len(self.equations))
+            self.adders[key] = (odd, self._define("adder", ((b, 1) for b in key), odd))
+        (total, turned), (carry, _) = self.adders[key]
+        return (total, turned ^ flip), (carry, flip)
+
+    def _parity(self, inputs: Sequence[Bit], equation: int) -> Bit:
+        """The parity of bits; the same for all ways to add the same bits up."""
+        base, sign = frozenset[int](), 0
+        for variable, inverted in inputs:
+            own, turned = self.bases[variable]
+            base, sign = base ^ own, sign ^ turned ^ inverted
+        if base not in self.parities:
+            if len(base) <= 1:
+                self.parities[base] = (next(iter(base), 0), 0)
+            else:
+                variable = self._variable(equation)
+                self.bases[variable] = (base, 0)
+                self.parities[base] = (variable, 0)
+        variable, turned = self.parities[base]
+        return variable, turned ^ sign
+
+    # --- solving -----------------------------------------------------------------------------
+
+    def solve(
+        self, bits: Iterable[tuple[Bit, Fraction]], known: set[int], modulus: int = 0
+    ) -> Linear:
+        """A weighted sum of bits in terms of the known ones.
+
+        Args:
+            bits: bits and their weights.
+            known: the variables to end at.
+            modulus: multiples of it do not count; 0 where they do.
+
+        Raises:
+            VerifyError: a bit is no sum of bits.
+        """
+        terms: dict[int, Fraction] = {}
+        constant = low = high = Fraction(0)
+        todo: list[tuple[int, int, bool]] = []  # equations, the highest first; for the sum alone
+
+        def add(bit: Bit, weight: Fraction) -> None:
+            nonlocal constant
+            variable, inverted = bit
+            if inverted:
+                constant += weight
+                weight = -weight
+            if variable:
+                terms[variable] = terms.get(variable, Fraction(0)) + weight
+                alone = variable in self.sums
+                equation = self.sums[variable] if alone else self.defined[variable]
+                if variable not in known and equation is not None:
+                    heapq.heappush(todo, (-2 * self.levels[equation] + alone, equation, alone))
+
+        def leave(weight: Fraction) -> None:
+            """A part that stays unknown, between 0 and its weight."""
+            nonlocal low, high
+            if not (modulus and weight % modulus == 0):
+                low += min(weight, Fraction(0))
+                high += max(weight, Fraction(0))
+
+        for bit, weight in bits:
+            add(bit, weight)
+        while todo:
+            _, index, alone = heapq.heappop(todo)
+            equation = self.equations[index]
+            total, turned = equation.total
+            carry = Fraction(0) if alone else terms.pop(equation.made, Fraction(0))
+            share = Fraction(0)
+            if (carry or alone) and total not in known:
+                share = terms.pop(total, Fraction(0))
+            if turned:
+                constant += share
+                share = -share
+            if not carry and not share:
+                continue
+            if equation.kind not in ("adder", "parity"):
+                raise VerifyError("a comparison is used as a number")
+            inputs = [(bit, Fraction(weight)) for bit, weight in equation.inputs]
+            if equation.kind == "parity":
+                share, carry = carry, Fraction(0)
+            factor = carry / 2 if carry else share
+            if modulus and (carry - 2 * share) % modulus == 0:
+                factor = share  # the sign of the highest bit is the sum bit's
+            leave(share - factor)
+            if carry != 2 * factor:
+                # What is above the sum bit is 0 where the inputs cannot reach 2.
+                leave((carry - 2 * factor) * int(self.solve(inputs, known).most // 2))
+            for bit, weight in inputs:
+                add(bit, factor * weight)
+        return Linear({v: c for v, c in terms.items() if c}, constant, low, high)
+
+    def test(self, bit: Bit, known: set[int]) -> Test:
+        """A bit as a comparison of the known ones.
+
+        Raises:
+            Undecidable: it is constant.
+            VerifyError: it is not shown to be a comparison.
+        """
+        variable, inverted = bit
+        if not variable:
+            raise Undecidable
+        bits, bound = [((variable, 0), Fraction(1))], 1
+        compared = self._comparison(variable, known)
+        if compared is not None:
+            bits, bound = [(b, Fraction(w)) for b, w in compared.inputs], compared.bound
+            while bound == 1 and (nested := self._nested(bits, known)) is not None:
+                (inner, _), weight = bits.pop(nested)
+                found = self._comparison(inner, known)
+                bits += [(b, weight * w) for b, w in found.inputs] if found else []
+        grain = gcd(*(int(weight) for _, weight in bits))
+        found_sum = self.solve(bits, known)
+        if found_sum.high - found_sum.low >= grain:
+            raise VerifyError("what a comparison leaves out can change its answer")
+        if not found_sum.terms:
+            raise Undecidable
+        edge = bound - found_sum.high - found_sum.constant
+        smallest = min(abs(c) for c in found_sum.terms.values())
+        scale = lcm(*((c / smallest).denominator for c in found_sum.terms.values())) / smallest
+        terms = {v: int(c * scale) for v, c in found_sum.terms.items()}
+        limit = ceil(edge * scale)
+        if inverted:
+            return Test({v: -c for v, c in terms.items()}, 1 - limit)
+        return Test(terms, limit)
+
+    def _comparison(self, variable: int, known: set[int]) -> _Equation | None:
+        index = self.defined[variable]
+        if variable in known or index is None:
+            return None
+        equation = self.equations[index]
+        return equation if equation.kind == "comparison" else None
+
+    def _nested(self, bits: Sequence[tuple[Bit, Fraction]], known: set[int]) -> int | None:
+        """Which of the inputs of an OR is an OR itself."""
+        for index, ((variable, inverted), _) in enumerate(bits):
+            found = self._comparison(variable, known)
+            if found is not None and found.bound == 1 and not inverted:
+                return index
+        return None
+
+
+def claim(module: Module) -> tuple[tuple[int, ...], int]:
+    """Weights and bound that a comparison's module has in its name.
+
+    Raises:
+        VerifyError: the module does not compute that, or is of no known kind.
+    """
+    named = re.fullmatch(r"n3ic_ge(\d+)_(\d+(?:_\d+)*)", module.name)
+    if named is None:
+        raise VerifyError(f"module {module.name} is of no known kind")
+    weights, bound = tuple(int(w) for w in named[2].split("_")), int(named[1])
+    check(module, {"y": lambda x: sum(w * b for w, b in zip(weights, x, strict=True)) >= bound})
+    return weights, bound
+
+
+def check(module: Module, outputs: Mapping[str, Callable[[tuple[int, ...]], int]]) -> None:
+    """Compare a module with what it should compute, on all its inputs.
+
+    Raises:
+        VerifyError: it computes something else.
+    """
+    for row in range(1 << module.n_inputs):
+        bits = tuple(row >> k & 1 for k in range(module.n_inputs))
+        for port, wanted in outputs.items():
+            if (module.outputs[port] >> row & 1) != wanted(bits):
+                raise VerifyError(f"module {module.name}: {port} is wrong where in is {row}")
+
+
+def check_adders(modules: Mapping[str, Module]) -> None:
+    """Compare the modules of fixed function with what they should compute.
+
+    Raises:
+        VerifyError: one computes something else.
+    """
+    sizes = {_FULL: 3, _FIVE: 5, _UPPER: 5, _PARITY: 6, _MUX: 3}
+    for name, size in sizes.items():
+        if name not in modules:
+            continue
+        module = modules[name]
+        ports = tuple(module.outputs)
+        wanted = {_PARITY: ("s",), _MUX: ("y",)}.get(name, ("s", "k"))
+        if module.n_inputs != size or ports != wanted:
+            raise VerifyError(f"module {name} has other ports than expected")
+        for index, port in enumerate(ports):
+            check(module, {port: partial(_fixed, name, index)})
+
+
+def _fixed(name: str, output: int, bits: tuple[int, ...]) -> int:
+    """An output of a module of fixed function."""
+    if name == _PARITY:
+        return sum(bits) & 1
+    if name == _MUX:
+        return bits[2] if bits[0] else bits[1]
+    total = sum(bits[:3])
+    if name == _FIVE:
+        total = (total & 1) + sum(bits[3:])
+    elif name == _UPPER:
+        total = (total >> 1) + sum(bits[3:])
+    return total >> output & 1
+
+
+def decode(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
+    """What the unrolled core of an export directory holds; see :func:`decode_layers`."""
+    try:
+        core, cells = ((directory / name).read_text(encoding="utf-8") for name in (CORE, CELLS))
+    except (OSError, UnicodeDecodeError) as error:
+        raise VerifyError(f"{CORE} or {CELLS} cannot be read: {error}") from error
+    try:
+        layers = decode_layers(core, cells, model)
+    except VerifyError as error:
+        raise VerifyError(f"{CORE}: {error}") from error
+    return (Decoded(CORE, layers),) if layers else ()
+
+
+def decode_layers(core_text: str, cells_text: str, model: BinaryModel) -> tuple[DecodedLayer, ...]:
+    """Every weight, mask bit, threshold and bias of an unrolled core.
+
+    Args:
+        core_text: the Verilog of the core.
+        cells_text: the Verilog of its cells.
+        model: tells the number of neurons of each layer.
+
+    Returns:
+        The layers, the output layer last; empty where the logic does not tell all weights,
+        because a neuron is constant or two share a wire.
+
+    Raises:
+        VerifyError: the logic is not shown to be a network.
+    """
+    modules = read_modules(cells_text)
+    check_adders(modules)
+    core = read_core(core_text, modules)
+    plain = read_core(core_text, modules, debug=False)
+    _same_class(core, plain)
+    system = System(core)
+    inputs: list[Bit] = [system.bit((f"in_bits[{i}]", 0)) for i in range(core.n_inputs)]
+    trace = [system.bit(literal) for literal in core.outputs.get("out_trace", ())]
+    if len(trace) != sum(model.shape[1:-1]):
+        raise VerifyError(f"the core shows {len(trace)} hidden bits, not {sum(model.shape[1:-1])}")
+    layers = []
+    try:
+        for index, count in enumerate(model.shape[1:-1]):
+            outputs, trace = trace[:count], trace[count:]
+            layers.append(_hidden(system, inputs, outputs, index))
+            inputs = outputs
+        layers.append(_output(system, inputs, core.outputs["out_scores"], len(model.classes)))
+    except Undecidable:
+        return ()
+    if "out_scores" not in plain.outputs:  # else the class comes from the scores
+        _check_class(system, inputs, core, layers[-1])
+    return tuple(layers)
+
+
+def _same_class(debug: Core, plain: Core) -> None:
+    """The core without its debug outputs is the same.
+
+    Raises:
+        VerifyError: it is not.
+    """
+    if (
+        plain.instances != debug.instances[: len(plain.instances)]
+        or plain.outputs["out_class"] != debug.outputs["out_class"]
+    ):
+        raise VerifyError("the debug build computes the class in another way")
+
+
+def _known(inputs: Sequence[Bit]) -> set[int]:
+    """The variables that a layer reads.
+
+    Raises:
+        Undecidable: one is constant, or stands for two inputs.
+    """
+    known = {variable for variable, _ in inputs}
+    if 0 in known or len(known) < len(inputs):
+        raise Undecidable
+    return known
+
+
+def _hidden(
+    system: System, inputs: Sequence[Bit], outputs: Sequence[Bit], layer: int
+) -> DecodedLayer:
+    """A hidden layer between known bits."""
+    known = _known(inputs)
+    signs = np.zeros((len(outputs), len(inputs)), dtype=np.int64)
+    limits = np.zeros(len(outputs), dtype=np.int64)
+    for j, bit in enumerate(outputs):
+        try:
+            test = system.test(bit, known)
+        except VerifyError as error:
+            raise VerifyError(f"layer {layer}, neuron {j}: {error}") from error
+        signs[j], shift = _signs(test.terms, inputs)
+        if np.abs(signs[j]).max() > 1:
+            raise VerifyError(f"layer {layer}, neuron {j}: an input counts more than once")
+        # An agreement with a weight of 0 is 1 - x.
+        limits[j] = test.bound - shift + int((signs[j] < 0).sum())
+    return DecodedLayer(signs > 0, limits, signs != 0)
+
+
+def _output(
+    system: System, inputs: Sequence[Bit], literals: Sequence[Literal], classes: int
+) -> DecodedLayer:
+    """The layer of scores."""
+    known = _known(inputs)
+    width = len(literals) // classes
+    modulus = 1 << width
+    signs = np.zeros((classes, len(inputs)), dtype=np.int64)
+    bias = np.zeros(classes, dtype=np.int64)
+    for c in range(classes):
+        bits = [system.bit(x) for x in literals[c * width : (c + 1) * width]]
+        found = system.solve(
+            [(bit, Fraction(1 << power)) for power, bit in enumerate(bits)], known, modulus
+        )
+        whole = all(t.denominator == 1 for t in (found.constant, *found.terms.values()))
+        if found.low or found.high or not whole:
+            raise VerifyError(f"the score of class {c} is not shown to be a sum of hidden bits")
+        half = modulus // 2
+        terms = {v: (int(t) + half) % modulus - half for v, t in found.terms.items()}
+        signs[c], shift = _signs({v: t for v, t in terms.items() if t}, inputs)
+        if np.abs(signs[c]).max() > 1:
+            raise VerifyError(f"the score of class {c} counts an input more than once")
+        low, high = int((signs[c] < 0).sum()), int((signs[c] > 0).sum())
+        # The only constant for which the score never leaves its bits.
+        constant = (int(found.constant) + shift + half - low) % modulus - half + low
+        if constant + high >= half:
+            raise VerifyError(f"the score of class {c} leaves its {width} bits")
+        bias[c] = constant - low
+    return DecodedLayer(signs > 0, bias, signs != 0)
+
+
+def _signs(terms: Mapping[int, int], inputs: Sequence[Bit]) -> tuple[NDArray[np.int64], int]:
+    """Coefficients of a layer's inputs, and what inverted wires add to the constant."""
+    row = np.array([terms.get(variable, 0) for variable, _ in inputs], dtype=np.int64)
+    turned = np.array([inverted for _, inverted in inputs], dtype=np.bool_)
+    return np.where(turned, -row, row), int(row[turned].sum())
+
+
+def _check_class(system: System, inputs: Sequence[Bit], core: Core, scores: DecodedLayer) -> None:
+    """Of two classes, that the class is that of the higher score, where it is a comparison.
+
+    Raises:
+        VerifyError: it is another comparison.
+    """
+    (literal, *more) = core.outputs["out_class"]
+    limits, mask = scores.limits, scores.mask
+    if more or len(scores.weights) > 2 or limits is None or mask is None:
+        return
+    signs = np.where(scores.weights, 1, -1) * mask
+    row = signs[1] - signs[0]
+    bias = limits + (signs < 0).sum(axis=1)
+    bound = 1 - int(bias[1] - bias[0])
+    try:
+        test = system.test(system.bit(literal), _known(inputs))
+    except Undecidable:
+        always = int(np.minimum(row, 0).sum()) >= bound
+        never = int(np.maximum(row, 0).sum()) < bound
+        if not ((always and literal[1]) or (never and not literal[1])):
+            raise VerifyError("the class is constant, the scores are not") from None
+        return
+    found, shift = _signs(test.terms, inputs)
+    if not equal_tests(row, bound, found, test.bound - shift):
+        raise VerifyError("the class is not that of the higher score")
+
+
+def equal_tests(one: NDArray[np.int64], bound: int, other: NDArray[np.int64], limit: int) -> bool:
+    """Whether two comparisons of the same bits always agree.
+
+    They may differ in some coefficients where these do not matter; what the others add up to is
+    a set of numbers, so that only those few are tried out.
+    """
+    first, second = int(np.abs(one).max()), int(np.abs(other).max())
+    if not first or not second:
+        return False
+    one, bound, other, limit = one * second, bound * second, other * first, limit * first
+    differing = np.flatnonzero(one != other)
+    if len(differing) > _MOST_DIFFERING:
+        return False
+    sums = {0}
+    for coefficient in one[one == other].tolist():
+        sums |= {total + coefficient for total in sums}
+    for chosen in product((0, 1), repeat=len(differing)):
+        a, b = int(one[differing] @ chosen), int(other[differing] @ chosen)
+        if any((total + a >= bound) != (total + b >= limit) for total in sums):
+            return False
+    return True

@@ -1,0 +1,301 @@
+"""Reads the Verilog of an unrolled core: cells, registers and outputs, and when they are valid.
+
+Knows the subset that such a core is written in and nothing of the program that wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from n3ic.errors import VerifyError
+
+DEBUG = "N3IC_TRACE"  # defined in the debug build, which shows hidden bits and scores
+_MAX_INPUTS = 6
+
+Literal = tuple[str, int]  # (signal, inverted); the signal "" is the constant 0
+
+
+@dataclass(frozen=True)
+class Module:
+    """A cell's module: a truth table an output, bit ``i`` for the inputs that read ``i``."""
+
+    name: str
+    n_inputs: int
+    outputs: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A cell: its module, its inputs from bit 0 on, and the signal of each output."""
+
+    module: Module
+    inputs: tuple[Literal, ...]
+    outputs: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Core:
+    """What a core's text says.
+
+    Attributes:
+        n_inputs: number of input bits; bit ``i`` is the signal ``in_bits[i]``.
+        instances: its cells, each after those that it reads.
+        outputs: literals of each output port, lowest bit first.
+    """
+
+    n_inputs: int
+    instances: tuple[Instance, ...]
+    outputs: dict[str, tuple[Literal, ...]]
+
+
+def read_modules(text: str) -> dict[str, Module]:
+    """The modules of cells, by name.
+
+    Raises:
+        VerifyError: the text is not what cells are written in.
+    """
+    found = {}
+    for match in re.finditer(r"\bmodule\s+(\w+)\s*\((.*?)\);(.*?)\bendmodule\b", _bare(text), re.S):
+        module = _module(*match.groups())
+        found[module.name] = module
+    return found
+
+
+def _module(name: str, ports: str, body: str) -> Module:
+    width = re.search(r"input\s+wire\s+\[(\d+):0\]\s+in\b", ports)
+    if width is None or int(width[1]) >= _MAX_INPUTS:
+        raise VerifyError(f"module {name}: an input 'in' of at most {_MAX_INPUTS} bits expected")
+    n = int(width[1]) + 1
+    rows = 1 << n
+    values = {f"in[{k}]": sum(1 << row for row in range(rows) if row >> k & 1) for k in range(n)}
+    for statement in filter(None, map(str.strip, body.split(";"))):
+        table = re.fullmatch(r"localparam\s+\[\d+:0\]\s+(\w+)\s*=\s*(\d+)'h([0-9a-f]+)", statement)
+        if table and int(table[2]) == rows:
+            values[f"{table[1]}[in]"] = int(table[3], 16)
+            continue
+        made = re.fullmatch(r"(?:assign|wire)\s+(\w+)\s*=\s*(.+)", statement, re.S)
+        if not made:
+            raise VerifyError(f"module {name}: not understood: {statement}")
+        values[made[1]] = _evaluate(made[2], values, (1 << rows) - 1, name)
+    outputs = re.findall(r"output\s+wire\s+(\w+)", ports)
+    if missing := [port for port in outputs if port not in values]:
+        raise VerifyError(f"module {name}: nothing drives {', '.join(missing)}")
+    return Module(name, n, {port: values[port] for port in outputs})
+
+
+def _evaluate(text: str, values: dict[str, int], full: int, where: str) -> int:
+    """A truth table of an expression of ``!``, ``&``, ``^`` and ``|``, from those of its terms."""
+    tokens = re.findall(r"\w+\[\w+\]|\w+|\S", text)
+
+    def term() -> int:
+        word = tokens.pop(0) if tokens else ""
+        if word == "!":
+            return full ^ term()
+        if word not in values:
+            raise VerifyError(f"module {where}: not understood: {text}")
+        return values[word]
+
+    def chain(operators: str) -> int:
+        value = chain(operators[1:]) if len(operators) > 1 else term()
+        while tokens and tokens[0] == operators[0]:
+            tokens.pop(0)
+            other = chain(operators[1:]) if len(operators) > 1 else term()
+            operator = operators[0]
+            value = (
+                value | other
+                if operator == "|"
+                else value ^ other
+                if operator == "^"
+                else value & other
+            )
+        return value
+
+    value = chain("|^&")
+    if tokens:
+        raise VerifyError(f"module {where}: not understood: {text}")
+    return value
+
+
+def read_core(text: str, modules: dict[str, Module], *, debug: bool = True) -> Core:
+    """The cells and outputs of a core.
+
+    Args:
+        text: the Verilog.
+        modules: those of its cells, by name.
+        debug: read the debug build.
+
+    Raises:
+        VerifyError: the text is not what a core is written in, or signals of different clocks
+            meet.
+    """
+    header = re.search(
+        r"\bmodule\s+n3ic_core\b.*?\)\s*\(.*?\);", text := _bare(text, debug=debug), re.S
+    )
+    width = header and re.search(r"\[(\d+):0\]\s+in_bits\b", header[0])
+    if not header or not width:
+        raise VerifyError("no module n3ic_core with input bits")
+    reader = _Reader(int(width[1]) + 1, modules)
+    body = text[header.end() :].partition("endmodule")[0]
+    position = 0
+    while body[position:].strip():
+        for pattern, take in reader.statements:
+            match = pattern.match(body, position)
+            if match:
+                take(match)
+                position = match.end()
+                break
+        else:
+            raise VerifyError(f"not understood: {' '.join(body[position:].split())[:80]}")
+    return reader.core()
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A cell as its text has it: module, inputs and outputs by port."""
+
+    name: str
+    module: Module
+    inputs: str
+    outputs: dict[str, str]
+
+
+class _Reader:
+    """Takes statement after statement, then follows the outputs back to the inputs.
+
+    A signal is known with the clock in which it is valid.
+    """
+
+    def __init__(self, n_inputs: int, modules: dict[str, Module]) -> None:
+        self.n_inputs = n_inputs
+        self.modules = modules
+        self.drivers: dict[str, _Made | str] = {}  # a wire's cell, a register's source
+        self.clocks = {f"in_bits[{i}]": 1 for i in range(n_inputs)}
+        self.aliases: dict[str, Literal] = {name: (name, 0) for name in self.clocks}
+        self.instances: list[Instance] = []
+        self.assigned: dict[str, str] = {}
+        self.depth = 0
+        name = r"\s*(\w+)\s*"
+        self.statements = tuple(
+            (re.compile(pattern, re.S), take)
+            for pattern, take in (
+                (r"\s*wire\s+[\w\s,]+;", self._nothing),
+                (r"\s*reg\s+\[[^\]]+\][\w\s,]+;", self._nothing),
+                (r"\s*assign\s+in_ready\s*=\s*1'b1;", self._nothing),
+                (r"\s*assign\s+out_valid\s*=\s*valid\[(\d+)\];", self._valid),
+                (r"\s*assign\s+out_tag\s*=[^;]+;", self._nothing),
+                (r"\s*assign\s+(out_\w+)\s*=\s*\{([^}]*)\};", self._output),
+                (r"\s*assign\s+out_(?:scores|margin)\s*=\s*\d+'d0;", self._nothing),
+                (r"\s*always\s*@\(posedge clk\)\s*begin(.*?)\bend\b", self._registers),
+                (
+                    rf"{name}{name}\(\s*\.in\(\{{([^}}]*)\}}\)((?:\s*,\s*\.\w+\(\w*\))+)\s*\)\s*;",
+                    self._instance,
+                ),
+            )
+        )
+
+    def _nothing(self, match: re.Match[str]) -> None:
+        """A statement that says nothing of the network."""
+
+    def _valid(self, match: re.Match[str]) -> None:
+        self.depth = int(match[1])
+
+    def _drive(self, name: str, driver: _Made | str) -> None:
+        if name in self.drivers:
+            raise VerifyError(f"{name} is driven twice")
+        self.drivers[name] = driver
+
+    def _registers(self, match: re.Match[str]) -> None:
+        for name, source in re.findall(r"(\w+)\s*<=\s*(.+?);", match[1], re.S):
+            if name in ("valid", "tags"):
+                continue
+            count = 1
+            shifted = re.fullmatch(r"\{(\w+)\[(\d+):1\],\s*(.+?)\}", source.strip(), re.S)
+            if shifted and shifted[1] == name:
+                count, source = int(shifted[2]) + 1, shifted[3]
+            for late in range(1, count + 1):
+                self._drive(f"{name}[{late}]", source if late == 1 else f"{name}[{late - 1}]")
+
+    def _instance(self, match: re.Match[str]) -> None:
+        kind, name, inputs, ports = match.groups()
+        if kind not in self.modules:
+            raise VerifyError(f"there is no module {kind}")
+        module = self.modules[kind]
+        connected = dict(re.findall(r"\.(\w+)\((\w*)\)", ports))
+        if inputs.count(",") + 1 != module.n_inputs or set(connected) != set(module.outputs):
+            raise VerifyError(f"{name} has other ports than its module {kind}")
+        made = _Made(name, module, inputs, {p: wire for p, wire in connected.items() if wire})
+        for wire in made.outputs.values():
+            self._drive(wire, made)
+
+    def _output(self, match: re.Match[str]) -> None:
+        self.assigned[match[1]] = match[2]
+
+    # --- following ---------------------------------------------------------------------------
+
+    def _literals(self, text: str, where: str) -> tuple[tuple[Literal, ...], int]:
+        """Literals, lowest bit first, and the clock that all of them have; 0 for constants."""
+        out: list[Literal] = []
+        clock = 0
+        for item in reversed([part.strip() for part in text.split(",")]):
+            if item in ("1'b0", "1'b1"):
+                out.append(("", int(item[-1])))
+                continue
+            inverted, name = int(item.startswith("!")), item.removeprefix("!")
+            self._follow(name)
+            when = self.clocks[name]
+            if clock not in (0, when):
+                raise VerifyError(f"{where}: {name} is of clock {when}, beside others of {clock}")
+            clock = when
+            signal, flip = self.aliases[name]
+            out.append((signal, flip ^ inverted))
+        return tuple(out), clock
+
+    def _follow(self, name: str) -> None:
+        """Find out what a signal is and when."""
+        if name in self.clocks:
+            if not self.clocks[name]:
+                raise VerifyError(f"{name} is read before it is there")
+            return
+        driver = self.drivers.get(name)
+        if driver is None:
+            raise VerifyError(f"nothing drives {name}")
+        self.clocks[name] = 0  # on its way
+        if isinstance(driver, str):
+            (self.aliases[name],), clock = self._literals(driver, name)
+            self.clocks[name] = clock + 1
+            return
+        inputs, clock = self._literals(driver.inputs, driver.name)
+        for wire in driver.outputs.values():
+            self.clocks[wire], self.aliases[wire] = clock, (wire, 0)
+        self.instances.append(Instance(driver.module, inputs, driver.outputs))
+
+    def core(self) -> Core:
+        """What was read, if all outputs come when they are announced."""
+        outputs = {}
+        for name, text in self.assigned.items():
+            outputs[name], clock = self._literals(text, name)
+            if clock not in (0, self.depth + 1):
+                raise VerifyError(f"{name} comes after {clock - 1} clocks, not {self.depth}")
+        return Core(self.n_inputs, tuple(self.instances), outputs)
+
+
+def _bare(text: str, *, debug: bool = True) -> str:
+    """The text of a build, without comments."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
+    return "\n".join(_chosen(text.splitlines(), debug=debug))
+
+
+def _chosen(lines: list[str], *, debug: bool) -> Iterator[str]:
+    taken = [True]
+    for line in lines:
+        word, _, rest = line.strip().partition(" ")
+        if word in ("`ifdef", "`ifndef"):
+            taken.append((rest.strip() == DEBUG and debug) == (word == "`ifdef"))
+        elif word == "`else":
+            taken[-1] = not taken[-1]
+        elif word == "`endif":
+            taken.pop()
+        elif all(taken):
+            yield line
