@@ -41,6 +41,7 @@ def experiments():
     return {queue: Experiment(table, QUICK, name="x") for queue, table in tables.items()}
 
 
+@pytest.mark.slow
 def test_what_is_told_counts_every_network():
     told = []
     watch = TrainingProgress(begin=lambda text, n: told.append(n), task=told.append)

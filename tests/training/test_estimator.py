@@ -21,6 +21,7 @@ def rows():
     return make_classification(600, 8, n_informative=5, n_classes=3, random_state=0)
 
 
+@pytest.mark.slow
 def test_works_where_scikit_learn_expects_a_classifier(rows):
     X, y = rows
     pipeline = make_pipeline(

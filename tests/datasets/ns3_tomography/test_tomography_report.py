@@ -129,6 +129,7 @@ def test_a_dask_address_without_distributed_names_it(monkeypatch):
         sweep(DATASET.load().rows(np.arange(3000)), queue="0", dask="tcp://127.0.0.1:1")
 
 
+@pytest.mark.slow
 def test_a_sweep_trains_every_combination():
     recipe = Recipe("q", "quick", "quantile", 152, training=Training(epochs=10, batch_size=64))
     told = []

@@ -105,6 +105,7 @@ def test_counts_below_one_are_refused(tmp_path, counts):
         simulate.generate(Simulation(), tmp_path / "a.tomo.xz", **counts)
 
 
+@pytest.mark.slow
 @needs_ns3
 def test_runs_side_by_side_are_those_one_after_the_other(tmp_path):
     short = Simulation(duration=0.2, warmup=0.1)

@@ -39,6 +39,7 @@ def small_model(
     return BinaryModel(spec, model.hidden, model.output, model.classes, name="features")
 
 
+@pytest.mark.slow
 @needs_icarus
 @pytest.mark.parametrize(
     "options",

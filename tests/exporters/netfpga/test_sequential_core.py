@@ -89,6 +89,7 @@ def test_the_reported_interval_is_that_of_whole_rounds(tmp_path: Path, modules: 
     assert figures["interval.clocks"] == 25 / modules
 
 
+@pytest.mark.slow
 @needs_verilator
 def test_verilator_says_the_same(tmp_path: Path) -> None:
     model = write(tmp_path, (40, 8, 4, 3), {})
@@ -107,6 +108,7 @@ def test_more_input_bits_than_a_simulator_reads_at_once(tmp_path: Path) -> None:
     assert first_difference(model, seen.inference, words) is None
 
 
+@pytest.mark.slow
 @needs_verilator
 def test_random_power_up_values_write_no_weight(tmp_path: Path) -> None:
     model = write(tmp_path, (33, 2), {})

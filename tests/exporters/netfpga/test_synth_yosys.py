@@ -106,6 +106,7 @@ def test_the_record_of_a_sequential_core_is_what_yosys_says(tmp_path):
     assert synth.synthesise(tmp_path) == Resources(**case["measured"])
 
 
+@pytest.mark.slow
 @needs_yosys
 def test_the_record_is_what_yosys_says(tmp_path):
     case = min(RECORDED["models"], key=lambda c: c["measured"]["luts"])
@@ -115,6 +116,7 @@ def test_the_record_is_what_yosys_says(tmp_path):
     assert seen.source.startswith("Yosys 0.70")
 
 
+@pytest.mark.slow
 @needs_yosys
 @needs_icarus
 @pytest.mark.parametrize("outputs", unrolled.OUTPUTS)

@@ -54,6 +54,7 @@ shapes = st.lists(st.integers(1, 40), min_size=1, max_size=3).flatmap(
 )
 
 
+@pytest.mark.slow
 @BOTH
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
