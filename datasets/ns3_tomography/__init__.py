@@ -56,10 +56,13 @@ class Ns3Tomography(DataSet):
         return replace(table, sources=tuple(replace(s, path=BUNDLED) for s in table.sources))
 
     def recognises(self, path: Path) -> bool:
-        """Whether a file's name is that of a trace, or a folder holds one."""
-        from n3ic.datasets.ns3_tomography.trace import SUFFIX
+        """Whether a file begins as a trace does, or a folder holds one by its name."""
+        from n3ic.data.files import first_bytes
+        from n3ic.datasets.ns3_tomography.trace import MAGIC, SUFFIX
 
-        return path.name.endswith(SUFFIX) or (path.is_dir() and any(path.glob(f"*{SUFFIX}")))
+        if path.is_dir():
+            return any(path.glob(f"*{SUFFIX}"))
+        return path.name.endswith(SUFFIX) or first_bytes(path).startswith(MAGIC)
 
     @property
     def generator_options(self) -> tuple[Option, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from n3ic.data.dataset import DataSet
-from n3ic.data.files import PACKED_SUFFIXES, TABLE_SUFFIXES
+from n3ic.data.files import find_tables
 from n3ic.datasets.unsw_nb15.recipes import RECIPES
 from n3ic.errors import DataError, UsageError
 from n3ic.options import Option, OptionValue, parse_options
@@ -67,11 +67,13 @@ class UnswNb15(DataSet):
         return load_table(path)
 
     def recognises(self, path: Path) -> bool:
-        """Whether it is a table of text, plain or packed, or a folder of them."""
-        names = [p.name for p in path.iterdir()] if path.is_dir() else [path.name]
-        packed = ("", *PACKED_SUFFIXES)
-        tables = tuple(f"{table}{suffix}" for table in TABLE_SUFFIXES for suffix in packed)
-        return any(name.lower().endswith((*tables, ".zip")) for name in names)
+        """Whether a file, or one in a folder, has most of the columns."""
+        from n3ic.datasets.unsw_nb15.reader import recognises
+
+        try:
+            return any(recognises(table) for table in find_tables(path))
+        except DataError:
+            return False
 
     def has_layout(self, sheet: Sheet) -> bool:
         """Whether a table shows the partition or the raw layout."""

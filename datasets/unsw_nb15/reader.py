@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from n3ic.data.delimited import (
     open_sheet,
     parse_sheet,
 )
-from n3ic.data.files import Content, printable
+from n3ic.data.files import Content, first_bytes, printable
 from n3ic.datasets.unsw_nb15.catalogue import (
     BY_NAME,
     COLUMNS,
@@ -138,6 +139,16 @@ def read_features(sheet: Sheet, wanted: Collection[str]) -> dict[str, Column]:
     cells = _parse(sheet, [n if n in needed else "" for n in names], header)
     columns = with_derived(_columns(sheet, header, cells))
     return {name: columns[name] for name in wanted}
+
+
+def recognises(path: Path) -> bool:
+    """Whether a file has most of the columns; what is wrong with it does not matter."""
+    start = first_bytes(path)
+    try:
+        sheet = open_sheet(Content(str(path), start[: start.find(b"\n", 200) + 1] or start))
+    except DataError:
+        return False
+    return _is_bare(sheet) or _is_known([canonical(c) for c in sheet.first])
 
 
 def has_layout(sheet: Sheet) -> bool:

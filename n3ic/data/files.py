@@ -179,6 +179,17 @@ def decompress(name: str, stream: IO[bytes]) -> Iterator[bytes]:
         raise
 
 
+def first_bytes(path: str | Path) -> bytes:
+    """The first decompressed bytes of a file, to see what it is; none where it cannot be read."""
+    try:
+        with Path(path).open("rb") as stream:
+            if stream.peek(2)[:2] == b"PK":
+                return next(read_contents(path)).data
+            return next(decompress(str(path), stream), b"")
+    except (OSError, DataError):
+        return b""
+
+
 class _Joined(io.BufferedIOBase):
     """The first bytes of a stream, which were read to know its format, and the rest of it."""
 
@@ -189,9 +200,10 @@ class _Joined(io.BufferedIOBase):
         return True
 
     def read(self, size: int | None = -1) -> bytes:
-        head = self._head if size is None or size < 0 else self._head[:size]
+        whole = size is None or size < 0
+        head = self._head if whole else self._head[:size]
         self._head = self._head[len(head) :]
-        return head or self._rest.read(-1 if size is None else size)
+        return head + self._rest.read(-1 if size is None or whole else size - len(head))
 
 
 def checked_text(name: str, data: bytes) -> bytes:

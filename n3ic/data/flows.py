@@ -42,7 +42,7 @@ Columns = Mapping[str, NDArray[np.integer[Any]]]
 """Integer features in a NIC's units: an array of shape ``(rows,)`` each, 0 to 2^32 - 1."""
 
 STANDARD_INPUT = STANDARD_OUTPUT = "-"
-CHUNK_ROWS = 1 << 17
+CHUNK_ROWS = 1 << 16
 _KEY = b"n3ic-units"
 _FLOAT = float(np.finfo(np.float64).max)
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")

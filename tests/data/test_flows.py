@@ -297,3 +297,8 @@ def test_reading_tables_needs_no_training_library(tmp_path):
         "assert all((again[n] == flows[n]).all() for n in flows)\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=120)
+
+
+def test_lines_that_are_blank_at_first_are_not_an_empty_file(tmp_path):
+    with pytest.raises(DataError, match="line 1: blank; expected the column names"):
+        read_features(table(tmp_path, "\n" * 20 + "sbytes,spkts\n1,2\n"), PLAIN)
