@@ -1,5 +1,7 @@
 """Fixtures for all tests: real data where it is, and an environment that is the tests' own."""
 
+from __future__ import annotations
+
 import json
 import os
 from pathlib import Path
