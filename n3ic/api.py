@@ -77,7 +77,8 @@ def predict(
 
     Args:
         model: a model, its file, or a run of one network.
-        flows: a table, integer features by name (arrays of shape ``(rows,)``), or a file.
+        flows: a table, integer features by name (arrays of shape ``(rows,)``), or a file; of a
+            capture, a model that carries its meter classifies the flows in order of decision.
         dataset: data set whose layout a file has; the model's own where None.
 
     Raises:
@@ -93,7 +94,13 @@ def predict(
     elif isinstance(flows, Mapping):
         features = flows
     else:
-        features = read_features(flows, network, dataset)
+        from n3ic.meter.capture import is_capture
+        from n3ic.meter.verdicts import capture_features
+
+        if is_capture(flows):
+            features = capture_features(network, flows)
+        else:
+            features = read_features(flows, network, dataset)
     return predict_words(network, network.encode(features))
 
 

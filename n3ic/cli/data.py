@@ -162,6 +162,7 @@ def extract(
     """Meter captures: a table of flows with the features that a NIC computes."""
     from dataclasses import asdict
 
+    from n3ic.data.metered import meter_file
     from n3ic.meter.extract import extract as extract_flows
     from n3ic.meter.labels import read_labels
     from n3ic.meter.specification import read_spec
@@ -169,6 +170,8 @@ def extract(
     from n3ic.util.files import free_path
 
     free_path(out, replace)
+    if out.suffix.lower() != ".parquet":
+        free_path(meter_file(out), replace)
     if meter is None:
         spec = standard_spec(
             packets=packets,

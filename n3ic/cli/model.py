@@ -62,6 +62,7 @@ def inspect(
                     "sha256": m.digest,
                     "memory": memory_of(m),
                     "provenance": dict(m.provenance),
+                    "meter": None if m.meter is None else m.meter.to_dict(),
                     "passes": analyse(m).to_dict(),
                     "bits": [m.input.explain(i) for i in range(m.input.n_bits)] if bits else None,
                 }
@@ -132,6 +133,8 @@ def _summary(model: object, where: str) -> None:
     )
     for line in analyse(model).lines():
         say(f"passes: {line}")
+    if model.meter is not None:
+        say(f"meter: {model.meter}")
     for key, value in sorted(model.provenance.items()):
         say(f"{key}: {value}")
     say(f"sha256: {model.digest}")
@@ -182,7 +185,8 @@ def predict(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="FLOWS", help="Flows to classify: CSV, Parquet; - for standard input."
+            metavar="FLOWS",
+            help="Flows to classify: CSV, Parquet, or a capture; - for a table on standard input.",
         ),
     ],
     model: ModelOption = None,
@@ -195,8 +199,13 @@ def predict(
         bool, typer.Option("--json", help="Print counts per class as JSON, and no rows.")
     ] = False,
 ) -> None:
-    """Classify flows of any number: class, margin and scores of each row."""
+    """Classify flows of any number: class, margin and scores of each row.
+
+    A capture (pcap, pcapng) is metered as the model says, and each flow is a row.
+    """
     from n3ic.data.streaming import predict_stream
+    from n3ic.meter.capture import is_capture
+    from n3ic.meter.verdicts import predict_capture
 
     if out != "-":
         free_path(out, replace)
@@ -205,13 +214,30 @@ def predict(
     network = _network(model, task)
     sink = None if json and out == "-" else out
     with counting("classifying", "rows") as progress:
-        found = predict_stream(
-            network, source, sink, dataset=dataset, units=units, progress=progress
-        )
+        if is_capture(source):
+            if dataset or units:
+                raise UsageError(f"{source} is a capture: leave out --dataset and --units")
+            found = predict_capture(network, source, sink, progress=progress)
+        else:
+            _tell_of_another_meter(network, source)
+            found = predict_stream(
+                network, source, sink, dataset=dataset, units=units, progress=progress
+            )
     if json:
         print_json({"rows": found.rows, "classes": dict(found.classes)})
     if out != "-":
         note(f"wrote {found.rows:,} rows to {out}")
+
+
+def _tell_of_another_meter(network: BinaryModel, source: str) -> None:
+    """Say so where a table was metered otherwise than what the network was trained on."""
+    from n3ic.data.metered import meter_of
+
+    if network.meter is None or not Path(source).is_file():
+        return
+    own = meter_of(source)
+    if own is not None and own != network.meter:
+        note(f"{source} was metered otherwise than the model's flows: {own}; not {network.meter}")
 
 
 def evaluate(

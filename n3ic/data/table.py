@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.model.inputs import to_integer
+from n3ic.model.metering import MeterSpec
 
 __all__ = ["Feature", "FlowTable", "SourceFile", "to_integer"]
 
@@ -81,6 +82,7 @@ class FlowTable:
         partition: ``train``, ``test`` or ```` of each row, by the publisher's split, or None.
         time_order: whether rows are in time order, so that a split by time makes sense.
         sources: the files it came from.
+        meter: how the features are computed from packets; None where nobody knows.
     """
 
     name: str
@@ -94,6 +96,7 @@ class FlowTable:
     partition: NDArray[np.str_] | None = None
     time_order: bool = False
     sources: tuple[SourceFile, ...] = field(default=())
+    meter: MeterSpec | None = None
 
     def __post_init__(self) -> None:
         known = {f.name for f in self.catalogue}

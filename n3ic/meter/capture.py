@@ -23,6 +23,24 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 _PACKED = (_ZSTD, b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 
 
+_MAGICS = (
+    b"\x0a\x0d\x0d\x0a",  # pcapng
+    *(n.to_bytes(4, order) for n in (0xA1B2C3D4, 0xA1B23C4D) for order in ("little", "big")),
+)
+
+
+def is_capture(path: str | Path) -> bool:
+    """Whether a regular file is a capture, plain or packed, by its first bytes."""
+    file = Path(path)
+    if not file.is_file():
+        return False
+    try:
+        with file.open("rb") as stream:
+            return next(iter(_plain(str(path), stream)), b"").startswith(_MAGICS)
+    except (OSError, ValueError, DataError):
+        return False
+
+
 class PacketHeader(ctypes.Structure):
     """libpcap's ``struct pcap_pkthdr``, opened for nanoseconds."""
 

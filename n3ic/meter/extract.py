@@ -10,10 +10,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from n3ic.data.metered import METER_KEY, meter_file
 from n3ic.errors import UsageError
 from n3ic.meter.capture import Capture
 from n3ic.meter.compiled import ASIDE, ENDS, CompiledMeter, Records
 from n3ic.meter.labels import Labels
+from n3ic.meter.specification import write_spec
 from n3ic.model.metering import MeterSpec
 from n3ic.util.files import new_file
 
@@ -87,7 +89,8 @@ def extract(
     """Write a table of the flows of captures, whole or not at all.
 
     The key columns come first, then the specification's features as the integers that a NIC
-    keeps, then the label where labels are given.
+    keeps, then the label where labels are given. The table carries the specification, see
+    :mod:`n3ic.data.metered`.
 
     Args:
         captures: pcap and pcapng files; ``-`` for standard input.
@@ -110,8 +113,9 @@ def extract(
     total: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     flows = 0
+    parquet = Path(out).suffix.lower() == ".parquet"
     with new_file(out) as stream:
-        write, close = _writer(stream, Path(out).suffix.lower() == ".parquet")
+        write, close = _writer(stream, spec if parquet else None)
         for path in captures:
             name = Path(path).name
             counters: dict[str, int] = {}
@@ -122,10 +126,35 @@ def extract(
                     tell(name, total["packets"] + counters["packets"], flows)
             total.update(counters)
         close()
+        if not parquet:
+            write_spec(spec, meter_file(out))
     aside = {reason: total[reason] for reason in ASIDE if total[reason]}
     return Extracted(
         flows, total["packets"], total["late"], total["evicted"], aside, dict(outcomes)
     )
+
+
+def key_table(records: Records, spec: MeterSpec, capture: str) -> pa.Table:
+    """Whose flows the records are, when they were and why they were decided: a row each."""
+    import pyarrow as pa
+
+    source, destination = (_ends(records, side) for side in ("source", "destination"))
+    others = ["" if spec.key == "source-host" else _text(address) for address, _ in destination]
+    columns: dict[str, Any] = {
+        "capture": pa.array([capture] * len(records), pa.string()),
+        "source": pa.array([_text(address) for address, _ in source], pa.string()),
+        "source_port": records["source_port"],
+        "destination": pa.array(others, pa.string()),
+        "destination_port": records["destination_port"],
+        "protocol": records["protocol"],
+        **{
+            f"{name}_us": records[name].astype("int64") * spec.tick_ns // 1000
+            for name in ("first", "last")
+        },
+        "packets": records["packets"].astype("int64"),
+        "decided": pa.array([ENDS[i] for i in records["why"].tolist()], pa.string()),
+    }
+    return pa.table(columns)
 
 
 def _table(
@@ -138,42 +167,25 @@ def _table(
     """The records as a table; how their labels came out is counted in ``outcomes``."""
     import pyarrow as pa
 
-    ends = [
-        [
-            (bytes(address[:n]), int(port))
-            for address, n, port in zip(
-                records[side], records["address_bytes"].tolist(), records[f"{side}_port"].tolist(),
-                strict=True,
-            )
-        ]
-        for side in ("source", "destination")
-    ]  # fmt: skip
-    first, last = (records[k].astype("int64") * spec.tick_ns // 1000 for k in ("first", "last"))
-    others = ["" if spec.key == "source-host" else _text(address) for address, _ in ends[1]]
-    columns: dict[str, Any] = {
-        "capture": pa.array([capture] * len(records), pa.string()),
-        "source": pa.array([_text(address) for address, _ in ends[0]], pa.string()),
-        "source_port": records["source_port"],
-        "destination": pa.array(others, pa.string()),
-        "destination_port": records["destination_port"],
-        "protocol": records["protocol"],
-        "first_us": first,
-        "last_us": last,
-        "packets": records["packets"].astype("int64"),
-        "decided": pa.array([ENDS[i] for i in records["why"].tolist()], pa.string()),
-    }
+    table = key_table(records, spec, capture)
+    times = (table[name].to_pylist() for name in ("protocol", "first_us", "last_us"))
     for i, name in enumerate(spec.feature_names):
-        columns[name] = records["features"][:, i]
+        table = table.append_column(name, pa.array(records["features"][:, i]))
     if labels is not None:
+        ends = (_ends(records, side) for side in ("source", "destination"))
         found = [
             labels.of(source, destination, protocol, start, end, capture)
-            for source, destination, protocol, start, end in zip(
-                *ends, records["protocol"].tolist(), first.tolist(), last.tolist(), strict=True
-            )
+            for source, destination, protocol, start, end in zip(*ends, *times, strict=True)
         ]
         outcomes.update(outcome for _, outcome in found)
-        columns["label"] = pa.array([label for label, _ in found], pa.string())
-    return pa.table(columns)
+        table = table.append_column("label", pa.array([label for label, _ in found], pa.string()))
+    return table
+
+
+def _ends(records: Records, side: str) -> list[tuple[bytes, int]]:
+    """Address and port of one side of each flow."""
+    parts = (records[name].tolist() for name in ("address_bytes", f"{side}_port"))
+    return [(bytes(a[:n]), port) for a, n, port in zip(records[side], *parts, strict=True)]
 
 
 def _text(address: bytes) -> str:
@@ -181,14 +193,14 @@ def _text(address: bytes) -> str:
 
 
 def _writer(
-    stream: IO[bytes], parquet: bool
+    stream: IO[bytes], spec: MeterSpec | None
 ) -> tuple[Callable[[pa.Table], None], Callable[[], None]]:
-    """Functions that write a table and that end the file."""
+    """Functions that write a table and that end the file: Parquet that names its meter, or CSV."""
     opened: list[Any] = []
 
     def write(table: pa.Table) -> None:
         if not opened:
-            opened.append(_open(stream, table.schema, parquet))
+            opened.append(_open(stream, table.schema, spec))
         opened[0].write_table(table)
 
     def close() -> None:
@@ -198,11 +210,12 @@ def _writer(
     return write, close
 
 
-def _open(stream: IO[bytes], schema: pa.Schema, parquet: bool) -> Any:
-    if parquet:
+def _open(stream: IO[bytes], schema: pa.Schema, spec: MeterSpec | None) -> Any:
+    if spec is not None:
         from pyarrow.parquet import ParquetWriter
 
-        return ParquetWriter(stream, schema.with_metadata({b"n3ic-units": b"nic"}))
+        said = {b"n3ic-units": b"nic", METER_KEY: spec.to_json().encode()}
+        return ParquetWriter(stream, schema.with_metadata(said))
     from pyarrow.csv import CSVWriter
 
     stream.write(b"# n3ic-units: nic\n")

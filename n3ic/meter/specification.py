@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from n3ic.errors import ModelError
@@ -26,12 +25,7 @@ def read_spec(path: str | Path) -> MeterSpec:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(data) > MAX_BYTES:
         raise ModelError(f"{path}: larger than {MAX_BYTES >> 20} MiB, no meter's specification")
-    try:
-        return MeterSpec.from_dict(json.loads(data))
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: not a meter's specification: {error}") from error
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from error
+    return MeterSpec.from_json(data, str(path))
 
 
 def write_spec(spec: MeterSpec, path: str | Path) -> None:

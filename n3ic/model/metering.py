@@ -8,6 +8,8 @@ multiplication. All arithmetic is on unsigned integers; what would leave a regis
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -206,8 +208,8 @@ class Decision:
     repeat: bool = False
 
     def __post_init__(self) -> None:
-        if self.packets < 0 or self.after < 0:
-            raise ModelError("decision: packets and after are 0 or more")
+        if not 0 <= self.packets < 1 << 48 or not 0 <= self.after < 1 << 48:
+            raise ModelError("decision: packets and after are in 0..2^48-1")
 
 
 @dataclass(frozen=True)
@@ -275,8 +277,11 @@ class MeterSpec:
             unknown = [part for part in window.same if part not in parts]
             if unknown:
                 raise ModelError(f"window {window.name!r}: a {self.key} key has no {unknown[0]}")
-        if any(not isinstance(n, str) or not 0 < len(n) <= 256 for n in self.feature_names):
-            raise ModelError("a feature's name has 1 to 256 characters")
+        for name in self.feature_names:
+            if not isinstance(name, str) or not 0 < len(name) <= 256 or not name.isprintable():
+                raise ModelError("a feature's name has 1 to 256 printable characters")
+        if any(not isinstance(f.unit, str) or not f.unit.isprintable() for f in self.features):
+            raise ModelError("a feature's unit is printable text")
         for feature in self.features:
             self.largest(feature)  # checks names, order and widths
 
@@ -284,6 +289,11 @@ class MeterSpec:
     def feature_names(self) -> list[str]:
         """Names of the features, those of windows last."""
         return [*(f.name for f in self.features), *(w.name for w in self.windows)]
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """Integer unit of each feature, by name; windows count flows."""
+        return {f.name: f.unit for f in self.features} | {w.name: "flow" for w in self.windows}
 
     @cached_property
     def index(self) -> Mapping[str, int]:
@@ -323,8 +333,8 @@ class MeterSpec:
             return left >> step.amount
         right = self._operand(where, step.right, results)
         if step.operation == "quotient":
-            if not last or step.amount < 1:
-                raise ModelError(f"{where}: a quotient is the last step and has a factor")
+            if not last or not 1 <= step.amount <= UINT64_MAX:
+                raise ModelError(f"{where}: a quotient is the last step, its factor has 64 bits")
             if step.amount * left > UINT64_MAX or right > UINT32_MAX:
                 raise ModelError(
                     f"{where}: a quotient is compared as factor * left >= cut * right in 64 bits: "
@@ -341,6 +351,44 @@ class MeterSpec:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {"version": VERSION, **asdict(self)}
+
+    def to_json(self) -> str:
+        """One line of JSON; the same specification gives the same bytes."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of :meth:`to_json`."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def __str__(self) -> str:
+        rule = self.decision
+        when = ["repeatedly"] * rule.repeat
+        when += [f"at packet {rule.packets:,}"] * bool(rule.packets)
+        when += [f"after {rule.after * self.tick_ns / 1e9:g} s"] * bool(rule.after)
+        return (
+            f"flows by {self.key}, {len(self.registers)} registers, "
+            f"{len(self.feature_names)} features, decided {', '.join([*when, 'at the end'])}, "
+            f"idle time-out {self.idle_timeout * self.tick_ns / 1e9:g} s"
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes, source: str) -> MeterSpec:
+        """Read JSON that :meth:`to_dict` gave.
+
+        Args:
+            text: the JSON.
+            source: what to call it in errors.
+
+        Raises:
+            ModelError: it is damaged, or of a newer version.
+        """
+        try:
+            return cls.from_dict(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise ModelError(f"{source}: not a meter's specification: {error}") from error
+        except ModelError as error:
+            raise ModelError(f"{source}: {error}") from error
 
     @classmethod
     def from_dict(cls, data: Any) -> MeterSpec:
@@ -369,7 +417,7 @@ class MeterSpec:
                     "decision": Decision(**given["decision"]),
                 }
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ModelError(f"not a meter's specification: {error!r}") from error
 
 

@@ -24,6 +24,7 @@ from n3ic.model.bits import Bits, Words, unpack
 from n3ic.model.file import pack_file, read_file, short, unpack_file
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
+from n3ic.model.metering import MeterSpec
 from n3ic.util.files import write_atomic
 
 FAMILY = "binary-network"
@@ -74,6 +75,8 @@ class BinaryModel:
         classes: name of each class.
         name: what the model is for, such as ``anomaly``.
         provenance: where it comes from (recipe, data, seed): text to text.
+        meter: how the features are computed from packets; None for a network that was trained on
+            a table without a meter.
     """
 
     input: InputSpec
@@ -82,6 +85,7 @@ class BinaryModel:
     classes: tuple[str, ...]
     name: str = "model"
     provenance: Mapping[str, str] = field(default_factory=dict)
+    meter: MeterSpec | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
@@ -104,6 +108,8 @@ class BinaryModel:
             raise ModelError("class names must differ")
         if any(not isinstance(c, str) or not 0 < len(c) <= 256 for c in self.classes):
             raise ModelError("a class name has 1 to 256 characters")
+        if self.meter is not None:
+            _check_metered(self.input, self.meter)
 
     @property
     def layers(self) -> tuple[Connections, ...]:
@@ -262,7 +268,8 @@ class BinaryModel:
             ):
                 raise ModelError("names and provenance must be text")
             spec = InputSpec.from_dict(header["input"])
-            model = cls(spec, hidden, output, tuple(classes), name, provenance)
+            meter = MeterSpec.from_dict(header["meter"]) if "meter" in header else None
+            model = cls(spec, hidden, output, tuple(classes), name, provenance, meter)
         except ModelError as error:
             raise ModelError(f"{source}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -288,12 +295,27 @@ def _serialise(model: BinaryModel) -> bytes:
         "input": model.input.to_dict(),
         "provenance": dict(model.provenance),
     }
+    if model.meter is not None:
+        header["meter"] = model.meter.to_dict()
     tensors = {
         f"layer.{i}.{name}": array
         for i, layer in enumerate(model.layers)
         for name, array in layer.tensors().items()
     }
     return pack_file(FAMILY, header, tensors)
+
+
+def _check_metered(spec: InputSpec, meter: MeterSpec) -> None:
+    """Refuse an input that the meter does not give, or gives in other units."""
+    units = meter.units
+    for f in spec.fields:
+        if f.feature not in units:
+            raise ModelError(f"the input reads {f.feature!r}, which its meter does not compute")
+        if f.unit != units[f.feature]:
+            raise ModelError(
+                f"the input reads {f.feature!r} in {f.unit or 'no unit'}, "
+                f"but its meter gives it in {units[f.feature] or 'no unit'}"
+            )
 
 
 def _typed_shape(shape: Any) -> list[int]:

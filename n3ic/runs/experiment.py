@@ -130,6 +130,7 @@ def _train(prepared: Prepared, progress: TrainingProgress) -> Result:
         name=this.name,
         provenance=_provenance(this),
     )
+    model = replace(model, meter=this.table.meter)
     progress.stage("comparing the folded network with the trained one")
     check_fold(trained.network, model, prepared.bits)
     if training.polish:

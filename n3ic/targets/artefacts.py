@@ -13,7 +13,7 @@ from n3ic.targets.base import Exporter
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Report
 from n3ic.targets.manifest import FORMAT, MANIFEST, MODEL, VERSION
-from n3ic.targets.report import exported_as, write_report
+from n3ic.targets.report import exported_as, identity_of, write_report
 from n3ic.util.files import sha256_file, write_atomic
 from n3ic.util.json_text import json_text
 
@@ -43,7 +43,6 @@ def describe(
 ) -> None:
     """Add the report and the manifest to a directory that holds the artefacts."""
     write_report(directory, tool, network, fit, report, accuracy)
-    model = network.source
     manifest = {
         "format": FORMAT,
         "version": VERSION,
@@ -51,7 +50,7 @@ def describe(
         "target": tool.name,
         "device": tool.device.name,
         "options": applying(tool.options, options),
-        "model": {"name": model.name, "sha256": model.digest, "shape": list(model.shape)},
+        "model": identity_of(network.source),
         "simplify": simplify,
         "exported": exported_as(network),
         "fits": fit.ok,

@@ -72,6 +72,12 @@ def exported_as(network: Simplified) -> dict[str, Any] | None:
     }
 
 
+def identity_of(model: BinaryModel) -> dict[str, Any]:
+    """Name, shape and digest of a model, and the digest of its meter where it has one."""
+    meter = {} if model.meter is None else {"meter": model.meter.digest}
+    return {"name": model.name, "shape": list(model.shape), "sha256": model.digest, **meter}
+
+
 def write_report(
     directory: Path,
     tool: Exporter,
@@ -94,7 +100,7 @@ def write_report(
     data = {
         "target": tool.name,
         "device": tool.device.name,
-        "model": {"name": model.name, "shape": list(model.shape), "sha256": model.digest},
+        "model": identity_of(model),
         "exported": exported_as(network),
         "accuracy": dict(accuracy),
         "placements": [asdict(p) for p in fit.placements],
@@ -110,6 +116,8 @@ def write_report(
             for k, v in ((k, accuracy[k]) for k in _ACCURACY if k in accuracy)
         )
         lines += [f"Accuracy of the run that it comes from: {shown}.", ""]
+    if model.meter is not None:
+        lines += [f"Features from packets: {model.meter} (`model.n3ic` has the meter).", ""]
     if network.findings.removes:
         lines += [f"## Exported as {network.model.shape_text}", ""]
         lines += [f"- {escaped(line)}" for line in network.findings.lines()]

@@ -73,3 +73,9 @@ def equal():
         return want
 
     return check
+
+
+@pytest.fixture
+def reference():
+    """A function that runs the reference meter on frames: its records, and its counters."""
+    return reference_rows

@@ -1,0 +1,57 @@
+"""Which meter computed a table of flows: the specification that a table carries.
+
+A Parquet file has it in the entry ``n3ic-meter`` of its schema's metadata, a CSV file in the file
+``NAME.meter.json`` beside it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from n3ic.errors import DataError
+from n3ic.model.metering import MeterSpec
+
+METER_KEY = b"n3ic-meter"
+MAX_BYTES = 1 << 20
+_PARQUET = b"PAR1"
+
+
+def meter_file(table: str | Path) -> Path:
+    """The file beside a CSV table that names its meter."""
+    return Path(f"{table}.meter.json")
+
+
+def is_parquet(table: str | Path) -> bool:
+    """Whether a file begins as Parquet does."""
+    with Path(table).open("rb") as stream:
+        return stream.read(len(_PARQUET)) == _PARQUET
+
+
+def meter_of(table: str | Path) -> MeterSpec | None:
+    """The specification of the meter that computed a table; None where the table says none.
+
+    Raises:
+        DataError: the table cannot be read.
+        ModelError: what it says is damaged, or of a newer version.
+    """
+    try:
+        if is_parquet(table):
+            said = _metadata(table).get(METER_KEY)
+            return None if said is None else MeterSpec.from_json(said, str(table))
+        beside = meter_file(table)
+        if not beside.is_file():
+            return None
+        with beside.open("rb") as stream:
+            return MeterSpec.from_json(stream.read(MAX_BYTES), str(beside))
+    except OSError as error:
+        raise DataError(f"{table}: cannot be read: {error.strerror or error}") from error
+
+
+def _metadata(table: str | Path) -> dict[bytes, bytes]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_schema(table).metadata or {}
+    except pa.ArrowException as error:
+        raise DataError(f"{table}: this Parquet file is damaged: {error}") from error

@@ -1,0 +1,140 @@
+"""Labelled flows that a meter computed, as a table to train on that names its meter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.metered import is_parquet, meter_of
+from n3ic.data.table import Feature, FlowTable, SourceFile
+from n3ic.errors import DataError
+from n3ic.model.inputs import UINT32_MAX
+from n3ic.model.metering import MeteredFeature, MeterSpec, Register
+from n3ic.util.files import sha256_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LABEL = "label"
+
+
+def load_flows(path: str | Path, *, label: str = LABEL) -> FlowTable:
+    """Read a labelled table that :func:`~n3ic.meter.extract.extract` wrote.
+
+    Flows without a label are left out. A network that is trained on the table carries the meter.
+
+    Args:
+        path: the CSV or Parquet file.
+        label: column of the label.
+
+    Raises:
+        DataError: the table names no meter, lacks a column, or holds what is no feature.
+        ModelError: the meter's specification is damaged, or of a newer version.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    spec = meter_of(path)
+    if spec is None:
+        raise DataError(f"{path}: names no meter; write the table with n3ic data extract")
+    table = _read(path)
+    for name in (*spec.feature_names, label):
+        if name not in table.column_names:
+            hint = "; n3ic data extract joins it with --labels" if name == label else ""
+            raise DataError(f"{path}: the column {name!r} is missing{hint}")
+    said = table[label].cast(pa.string()).fill_null("")
+    table, said = (x.filter(pc.not_equal(said, "")) for x in (table, said))
+    if not len(table):
+        raise DataError(f"{path}: no flow has a label")
+    classes, index = np.unique(said.to_numpy().astype(str), return_inverse=True)
+    digest = sha256_file(path)
+    return FlowTable(
+        name=Path(path).name,
+        features={name: _integers(path, name, table[name]) for name in spec.feature_names},
+        catalogue=catalogue_of(spec),
+        label=index.astype(np.int64),
+        classes=tuple(classes.tolist()),
+        synthetic=False,
+        sha256=digest,
+        sources=(SourceFile(str(path), digest, len(table), "metered flows"),),
+        meter=spec,
+    )
+
+
+def catalogue_of(spec: MeterSpec) -> tuple[Feature, ...]:
+    """What the features of a specification mean; those that read the TTL leak the set-up."""
+    out = []
+    for feature in spec.features:
+        read = _registers_read(spec, feature)
+        leaks = any(r.field == "ttl" for r in read)
+        names = ", ".join(r.name for r in read)
+        out.append(
+            _entry(
+                feature.name,
+                _meaning(read[0]) if feature.register else f"computed from {names}",
+                feature.unit,
+                spec.largest(feature),
+                "tells a host and how far away it is" if leaks else "",
+            )
+        )
+    for w in spec.windows:
+        same = " and ".join(w.same).replace("_", " ")
+        meaning = f"how many of the last {w.flows:,} flows have the same {same}"
+        out.append(_entry(w.name, meaning, spec.units[w.name], w.flows, ""))
+    return tuple(out)
+
+
+def _entry(name: str, meaning: str, unit: str, largest: int, leak: str) -> Feature:
+    return Feature(
+        name=name,
+        meaning=meaning,
+        source_unit=unit,
+        unit=unit,
+        scale=1,
+        bits=max(1, min(largest, UINT32_MAX).bit_length()),
+        nic=True,
+        nic_reason="integers of the flow's registers",
+        leaks=bool(leak),
+        leak_reason=leak,
+    )
+
+
+def _meaning(register: Register) -> str:
+    what = (register.field or "packets").replace("_", " ")
+    return f"{register.update} of {what}, {register.guard.direction}"
+
+
+def _registers_read(spec: MeterSpec, feature: MeteredFeature) -> list[Register]:
+    """Registers that a feature reads, each once."""
+    operands: Iterable[str] = (o for step in feature.program for o in (step.left, step.right))
+    names = [feature.register] if feature.register else operands
+    return [spec.registers[spec.index[name]] for name in dict.fromkeys(names) if name in spec.index]
+
+
+def _read(path: str | Path) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    try:
+        if is_parquet(path):
+            return parquet.read_table(path)
+        with Path(path).open("rb") as stream:
+            head = stream.read(1)
+        return csv.read_csv(path, csv.ReadOptions(skip_rows=int(head == b"#")))
+    except pa.ArrowException as error:
+        raise DataError(f"{path}: this table is damaged: {error}") from error
+
+
+def _integers(path: str | Path, name: str, column: pa.ChunkedArray) -> NDArray[np.int64]:
+    import pyarrow as pa
+
+    if not pa.types.is_integer(column.type) or column.null_count:
+        raise DataError(f"{path}, column {name!r}: expected integers, got {column.type} or blanks")
+    values = column.to_numpy().astype(np.int64)
+    if len(values) and not 0 <= values.min() <= values.max() <= UINT32_MAX:
+        raise DataError(f"{path}, column {name!r}: expected integers from 0 to {UINT32_MAX:,}")
+    return np.asarray(values)

@@ -1,0 +1,119 @@
+"""From a capture to verdicts: metered by the model's specification, and classified."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from n3ic.data.flows import STANDARD_OUTPUT, Columns
+from n3ic.data.streaming import StreamedClasses, csv_cell
+from n3ic.errors import UsageError
+from n3ic.kernel.prediction import predict
+from n3ic.meter.compiled import Records
+from n3ic.meter.extract import KEY_COLUMNS, key_table, meter_capture
+from n3ic.model.metering import MeterSpec
+from n3ic.model.network import BinaryModel, Inference
+from n3ic.util.files import new_file
+
+FLOW_COLUMNS = KEY_COLUMNS[1:]  # all flows are of one capture
+
+
+def meter_for(model: BinaryModel, capture: str | Path) -> MeterSpec:
+    """The meter that computes a model's features from packets.
+
+    Raises:
+        UsageError: the model has none.
+    """
+    if model.meter is None:
+        raise UsageError(
+            f"{capture} is a capture, and this model was trained on a table that names no meter: "
+            "train it on a table that n3ic data extract wrote, or classify a table of its features"
+        )
+    return model.meter
+
+
+def capture_features(model: BinaryModel, capture: str | Path) -> Columns:
+    """Integer features of every flow of a capture that a model reads, in order of decision.
+
+    Raises:
+        UsageError: the model carries no meter.
+        DataError: the capture cannot be read.
+        MissingDependencyError: libpcap or a C compiler is missing.
+    """
+    spec = meter_for(model, capture)
+    batches = [features_of(records, spec) for records, _ in meter_capture(capture, spec)]
+    return {n: np.concatenate([batch[n] for batch in batches]) for n in model.input.features}
+
+
+def features_of(records: Records, spec: MeterSpec) -> Columns:
+    """Features of flow records by name: uint32 arrays of shape ``(rows,)``."""
+    return {name: records["features"][:, i] for i, name in enumerate(spec.feature_names)}
+
+
+def predict_capture(
+    model: BinaryModel,
+    capture: str | Path,
+    sink: str | Path | None = STANDARD_OUTPUT,
+    *,
+    progress: Callable[[int], object] | None = None,
+) -> StreamedClasses:
+    """Write key, times, class, margin and scores of each flow of a capture when it is decided.
+
+    Rows are those that ``n3ic data extract`` with the model's meter gives, in the same order.
+
+    Args:
+        model: a network that carries its meter.
+        capture: a pcap or pcapng file, plain or packed.
+        sink: the CSV file to write, whole or not at all; ``-`` for standard output, None to
+            count the classes alone.
+        progress: called with the number of flows so far.
+
+    Raises:
+        UsageError: the model carries no meter.
+        DataError: the capture cannot be read.
+        MissingDependencyError: libpcap or a C compiler is missing.
+        N3icError: the file cannot be written.
+    """
+    spec = meter_for(model, capture)
+    names = [csv_cell(name) for name in model.classes]
+    scores = [csv_cell(f"score_{name}") for name in model.classes]
+    header = [*(n.encode() for n in ("row", *FLOW_COLUMNS, "class", "margin")), *scores]
+    counts = np.zeros(len(names), dtype=np.int64)
+    with _opened(sink) as out:
+        if out:
+            out.write(b",".join(header) + b"\n")
+        for records, _ in meter_capture(capture, spec):
+            found = predict(model, model.encode(features_of(records, spec)))
+            if out:
+                out.writelines(_lines(records, spec, found, names, int(counts.sum())))
+            counts += np.bincount(found.classes, minlength=len(names))
+            if progress is not None:
+                progress(int(counts.sum()))
+        if out:
+            out.flush()
+    of_class = dict(zip(model.classes, counts.tolist(), strict=True))
+    return StreamedClasses(int(counts.sum()), of_class)
+
+
+def _opened(sink: str | Path | None) -> AbstractContextManager[IO[bytes] | None]:
+    if sink is None:
+        return nullcontext(None)
+    return nullcontext(sys.stdout.buffer) if str(sink) == STANDARD_OUTPUT else new_file(sink)
+
+
+def _lines(
+    records: Records, spec: MeterSpec, found: Inference, names: Sequence[bytes], first: int
+) -> Iterator[bytes]:
+    """Lines of CSV; addresses, numbers and reasons need no quotes."""
+    columns = key_table(records, spec, "").select(FLOW_COLUMNS).to_pydict().values()
+    verdicts = found.classes.tolist(), found.margins.tolist(), found.scores.tolist()
+    for row, (key, index, margin, scores) in enumerate(
+        zip(zip(*columns, strict=True), *verdicts, strict=True), first
+    ):
+        said = ",".join(map(str, (row, *key))).encode()
+        yield b"%s,%s,%d,%s\n" % (said, names[index], margin, b",".join(b"%d" % s for s in scores))

@@ -1,0 +1,257 @@
+"""From a capture to verdicts: the same by every way, row for row."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import random
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from generated import random_frames, random_spec
+from traffic import labelled_capture, pcap
+
+import n3ic
+from n3ic.data.flows import read_features
+from n3ic.data.metered import meter_file, meter_of
+from n3ic.data.streaming import predict_stream
+from n3ic.errors import DataError, MissingDependencyError, UsageError
+from n3ic.meter.capture import Capture, is_capture, libpcap
+from n3ic.meter.extract import extract
+from n3ic.meter.labels import read_labels
+from n3ic.meter.standard import standard_spec
+from n3ic.meter.table import catalogue_of, load_flows
+from n3ic.meter.verdicts import predict_capture
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.metering import UINT32_MAX
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.runs.preparation import Experiment
+from n3ic.training.recipe import Recipe, Training
+
+try:
+    libpcap()
+except MissingDependencyError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+pytestmark = pytest.mark.skipif(
+    not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler"
+)
+
+
+def network(spec, seed=0):
+    """A random network that reads every feature of a specification, with cuts of all sizes."""
+    rng = np.random.default_rng(seed)
+    cuts = [sorted({*(1 << rng.integers(0, 32, 6)).tolist()}) for _ in spec.feature_names]
+    fields = [
+        Field.thermometer(name, c, unit=spec.units[name])
+        for name, c in zip(spec.feature_names, cuts, strict=True)
+    ]
+    inputs = InputSpec(tuple(fields))
+    model = random_model((inputs.n_bits, 16, 3), rng)
+    return replace(model, input=inputs, meter=spec, classes=("=a", "b,c", "d"))
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text.decode())))
+
+
+def expected_rows(reference, model, path):
+    """The reference meter and the network in numpy, a flow at a time."""
+    spec = model.meter
+    with Capture(path) as capture:
+        frames = [(data, n, time // spec.tick_ns) for data, n, time in capture.packets()]
+        flows, _ = reference(spec, capture.link, frames)
+    columns = np.array([flow[-1] for flow in flows], dtype=np.int64)
+    return flows, model.infer(model.encode(dict(zip(spec.feature_names, columns.T, strict=True))))
+
+
+@pytest.fixture
+def check_every_way(reference):
+    """A function that compares the verdicts of a capture by every way that there is."""
+    return lambda model, path, folder: every_way(reference, model, path, folder)
+
+
+def every_way(reference, model, path, folder):
+    predict_capture(model, path, folder / "verdicts.csv")
+    verdicts = rows_of((folder / "verdicts.csv").read_bytes())
+    for table in ("flows.parquet", "flows.csv"):
+        extract([path], folder / table, model.meter)
+        predict_stream(model, folder / table, folder / "classes.csv")
+        classes = rows_of((folder / "classes.csv").read_bytes())
+        assert [{k: v[k] for k in classes[0]} for v in verdicts] == classes
+    flows, want = expected_rows(reference, model, path)
+    assert len(verdicts) == len(flows) > 3
+    names = [name for name in verdicts[0] if name.startswith("score_")]
+    for i, (row, flow) in enumerate(zip(verdicts, flows, strict=True)):
+        assert [int(row[name]) for name in names] == want.scores[i].tolist()
+        assert int(row["margin"]) == want.margins[i]
+        assert (int(row["packets"]), row["decided"]) == (flow[8], flow[9])
+        assert int(row["first_us"]) == flow[6] * model.meter.tick_ns // 1000
+    table = pyarrow.parquet.read_table(folder / "flows.parquet").to_pylist()
+    for row, flow in zip(verdicts, table, strict=True):
+        for name in ("source", "source_port", "destination", "destination_port", "protocol"):
+            assert row[name] == str(flow[name])
+    assert np.array_equal(n3ic.predict(model, path).scores, want.scores)
+
+
+@pytest.mark.parametrize("packets", [0, 4])
+def test_a_capture_and_its_table_get_the_same_verdicts(tmp_path, packets, check_every_way):
+    (tmp_path / "c.pcap").write_bytes(gzip.compress(labelled_capture(40)[0]))
+    check_every_way(network(standard_spec(packets=packets)), tmp_path / "c.pcap", tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_so_do_hostile_frames_and_any_meter(tmp_path, seed, quick_build, check_every_way):
+    r = random.Random(seed)
+    spec = replace(random_spec(r), tick_ns=1000)
+    packets = [(max(0, t) / 1e6, f) for f, _, t in random_frames(r, 400)]
+    (tmp_path / "c.pcap").write_bytes(pcap(packets))
+    check_every_way(network(spec, seed), tmp_path / "c.pcap", tmp_path)
+
+
+def test_a_model_without_a_meter_says_what_to_do(tmp_path):
+    (tmp_path / "c.pcap").write_bytes(pcap([]))
+    model = replace(network(standard_spec()), meter=None)
+    for function in (predict_capture, n3ic.predict):
+        with pytest.raises(UsageError, match="train it on a table that n3ic data extract wrote"):
+            function(model, tmp_path / "c.pcap")
+    assert [p.name for p in tmp_path.iterdir()] == ["c.pcap"]
+
+
+def test_a_capture_is_known_by_its_bytes(tmp_path):
+    good, path = labelled_capture(1)[0], tmp_path / "x"
+    for data, answer in (
+        (good, True),
+        (gzip.compress(good), True),
+        (good[:4], True),
+        (b"", False),
+        (b"a,b\n1,2\n", False),
+        (gzip.compress(b"a,b\n1,2\n"), False),
+        (b"\x1f\x8b damaged", False),
+        (b"\x28\xb5\x2f\xfd damaged", False),
+    ):
+        path.write_bytes(data)
+        assert is_capture(path) is answer, data[:8]
+    assert not is_capture(tmp_path)
+    assert not is_capture(tmp_path / "none")
+    os.mkfifo(tmp_path / "pipe")
+    assert not is_capture(tmp_path / "pipe")  # its bytes are for who reads the table
+
+
+# --- training --------------------------------------------------------------------------------
+
+RECIPE = Recipe(
+    name="tiny", summary="", bits=32, encoding="quantile", training=Training(hidden=(8,), epochs=5)
+)
+
+
+def labelled_table(folder, name, flows=120):
+    capture, labels = labelled_capture(flows)
+    (folder / "c.pcap").write_bytes(capture)
+    (folder / "labels.csv").write_bytes(labels)
+    said = read_labels(folder / "labels.csv", "table")
+    found = extract([folder / "c.pcap"], folder / name, standard_spec(packets=8), labels=said)
+    assert found.labels == {"matched": found.flows}
+    return folder / name
+
+
+@pytest.mark.parametrize("name", ["flows.csv", "flows.parquet"])
+def test_a_table_names_its_meter_and_so_does_the_network(tmp_path, name):
+    path = labelled_table(tmp_path, name)
+    spec = standard_spec(packets=8)
+    assert meter_of(path) == spec
+    assert meter_file(path).exists() is (name == "flows.csv")
+    table = load_flows(path)
+    assert (table.meter, table.classes, len(table)) == (spec, ("bulk", "question"), 120)
+    assert {f.name for f in table.catalogue if f.leaks} == {"sttl", "dttl"}
+    assert table.feature("dbytes").unit == "byte"
+    assert "last 100 flows have the same source" in table.feature("ct_src").meaning
+
+
+def test_from_labelled_captures_to_an_export(tmp_path, quick_build, check_every_way):
+    from n3ic.runs.experiment import train
+
+    table = load_flows(labelled_table(tmp_path, "flows.parquet"))
+    model = train(Experiment(table, RECIPE, with_baselines=False)).model
+    assert model.meter == table.meter
+    check_every_way(model, tmp_path / "c.pcap", tmp_path)
+    found = n3ic.predict(model, tmp_path / "c.pcap")
+    truth = read_features(tmp_path / "flows.parquet", model)
+    assert np.array_equal(found.scores, model.scores(model.encode(truth)))
+    assert (found.classes == table.label).mean() > 0.95
+    n3ic.export(model, "host", tmp_path / "host")
+    manifest, report = (
+        json.loads((tmp_path / "host" / f"{file}.json").read_text())
+        for file in ("manifest", "report")
+    )
+    assert manifest["model"]["meter"] == report["model"]["meter"] == table.meter.digest
+    assert str(table.meter) in (tmp_path / "host" / "report.md").read_text()
+    assert BinaryModel.load(tmp_path / "host" / "model.n3ic").meter == table.meter
+    n3ic.export(replace(model, meter=None), "host", tmp_path / "bare", verify=False)
+    assert "meter" not in json.loads((tmp_path / "bare" / "manifest.json").read_text())["model"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.replace_schema_metadata({}), "names no meter"),
+        (lambda t: t.drop_columns(["label"]), "the column 'label' is missing; .* --labels"),
+        (lambda t: t.drop_columns(["dur"]), "the column 'dur' is missing"),
+        (lambda t: t.slice(0, 0), "no flow has a label"),
+        (
+            lambda t: t.set_column(
+                t.column_names.index("dur"), "dur", [[-1] * len(t)]
+            ),
+            f"from 0 to {UINT32_MAX:,}",
+        ),
+        (
+            lambda t: t.set_column(t.column_names.index("dur"), "dur", [["x"] * len(t)]),
+            "expected integers, got string",
+        ),
+    ],
+)  # fmt: skip
+def test_a_table_that_cannot_be_trained_on_is_one_error(tmp_path, change, message):
+    path = labelled_table(tmp_path, "flows.parquet", 20)
+    pyarrow.parquet.write_table(change(pyarrow.parquet.read_table(path)), path)
+    with pytest.raises(DataError, match=message):
+        load_flows(path)
+
+
+def test_every_specification_has_a_catalogue():
+    for seed in range(50):
+        spec = random_spec(random.Random(seed))
+        assert [f.name for f in catalogue_of(spec)] == spec.feature_names
+
+
+@pytest.mark.slow
+def test_a_network_trained_on_real_captures_meters_them_itself(real_data, tmp_path, reference):
+    from n3ic.runs.experiment import train
+
+    folder = real_data / "pcaps"
+    captures = sorted(p for p in folder.iterdir() if p.suffix in (".pcap", ".pcapng"))
+    if not captures:
+        pytest.skip(f"no captures in {folder}")
+    with pytest.warns(match="lines were left out"):
+        labels = read_labels(folder / "flows_expected.csv", "ndpi")
+    extract(captures, tmp_path / "f.parquet", standard_spec(packets=8), labels=labels)
+    table = load_flows(tmp_path / "f.parquet")
+    most = np.argsort(-np.bincount(table.label))[:4]
+    table = table.rows(np.isin(table.label, most))
+    of = np.searchsorted(np.sort(most), table.label)
+    named = replace(
+        table, label=of.astype(np.int64), classes=tuple(table.classes[i] for i in np.sort(most))
+    )
+    result = train(Experiment(named, RECIPE))
+    assert result.test.accuracy > result.baselines["majority"].accuracy
+    for path in captures[::40]:
+        check = network(standard_spec(packets=8))
+        for model in (check, result.model):
+            flows, want = expected_rows(reference, model, path)
+            got = n3ic.predict(model, path)
+            assert np.array_equal(got.scores, want.scores)
+            assert len(got.scores) == len(flows)
