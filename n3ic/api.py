@@ -14,6 +14,7 @@ from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import OptionValue
 
 if TYPE_CHECKING:
+    from n3ic.data.delimited import Units
     from n3ic.evaluation.metrics import Evaluation
     from n3ic.runs.folder import Run
     from n3ic.runs.progress import TrainingProgress
@@ -70,6 +71,7 @@ def predict(
     flows: FlowTable | Mapping[str, ArrayLike] | str | Path,
     *,
     dataset: str | None = None,
+    units: Units | None = None,
 ) -> Inference:
     """Classes, margins and scores of flows, by the fastest means at hand.
 
@@ -80,6 +82,7 @@ def predict(
         flows: a table, integer features by name (arrays of shape ``(rows,)``), or a file; of a
             capture, a model that carries its meter classifies the flows in order of decision.
         dataset: data set whose layout a file has; the model's own where None.
+        units: what a file's numbers are in, where it does not say.
 
     Raises:
         ModelError: a feature is missing.
@@ -100,7 +103,7 @@ def predict(
         if is_capture(flows):
             features = capture_features(network, flows)
         else:
-            features = read_features(flows, network, dataset)
+            features = read_features(flows, network, dataset, units)
     return predict_words(network, network.encode(features))
 
 

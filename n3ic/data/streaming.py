@@ -69,9 +69,10 @@ def predict_stream(
     if str(source) != STANDARD_INPUT:  # a thread that waits for input cannot be interrupted
         chunks = _read_ahead(chunks)
     with _open(sink) as out:
-        out.write(b",".join(map(csv_cell, header)) + b"\n")
         for chunk in chunks:
             lines, found = csv_lines(model, chunk, rows, names)
+            if not rows:  # a table that cannot be read leaves no header behind
+                out.write(b",".join(map(csv_cell, header)) + b"\n")
             out.write(lines)
             counts += found
             rows = int(counts.sum())

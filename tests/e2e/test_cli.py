@@ -185,7 +185,7 @@ def test_a_plain_table_needs_no_data_set(place, tmp_path):
         ("x0,x1\n1,zwei\n", "line 2, column 'x1': expected a finite number, got 'zwei'"),
         ("x0,x1\n1,inf\n", "column 'x1': expected a finite number, got 'inf'"),
         ("x0,x1\n", "no row"),
-        ("", "line 1: blank; expected the column names"),
+        ("", "empty"),
     ],
 )
 def test_bad_tables_are_named(tmp_path, text, message):
@@ -194,6 +194,7 @@ def test_bad_tables_are_named(tmp_path, text, message):
     done = n3ic("predict", "--model", "m.n3ic", "t.csv", cwd=tmp_path, expect=1)
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
 
 
 @pytest.mark.parametrize(
