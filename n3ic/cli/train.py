@@ -52,7 +52,8 @@ def train(
     ] = None,
     recipe: Annotated[str, typer.Option(help="A recipe of the use case.")] = "default",
     protocol: Annotated[
-        Literal["random", "partition", "time"] | None, typer.Option(help="How rows are split.")
+        Literal["random", "partition", "time", "conversation"] | None,
+        typer.Option(help="How rows are split."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=MAX_SEED)] = 0,
     seeds: Annotated[

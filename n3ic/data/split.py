@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.table import FlowTable
-from n3ic.errors import DataError
+from n3ic.errors import DataError, MissingDependencyError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SplitProtocol = Literal["random", "partition", "time"]
-PROTOCOLS: tuple[SplitProtocol, ...] = ("random", "partition", "time")
+SplitProtocol = Literal["random", "partition", "time", "conversation"]
+PROTOCOLS: tuple[SplitProtocol, ...] = get_args(SplitProtocol)
 TEST_SHARE = 0.1
 TIME_TEST_SHARE = 0.2
 VALIDATION_SHARE = 0.1
+CONVERSATION_FOLDS = 5
 MIN_ROWS = 50
 _ROW = "\0row"  # no feature has this name
 
@@ -39,7 +41,13 @@ def protocols_of(table: FlowTable) -> tuple[SplitProtocol, ...]:
         out.append("partition")
     if table.time_order:
         out.append("time")
+    if table.conversation is not None and _enough(table.conversation):
+        out.append("conversation")
     return tuple(out)
+
+
+def _enough(conversation: NDArray[np.int64]) -> bool:
+    return len(np.unique(conversation)) >= CONVERSATION_FOLDS
 
 
 def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
@@ -48,12 +56,16 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
     Args:
         table: the flows.
         protocol: ``random`` tests on a stratified tenth; ``partition`` on the publisher's
-            test partition; ``time`` on the last fifth. The rows to choose with are a
+            test partition; ``time`` on the last fifth; ``conversation`` on the conversations
+            of one of five folds, see :func:`conversation_folds`. The rows to choose with are a
             stratified tenth of the rest, or its last tenth for ``time``.
-        seed: of the shuffling.
+        seed: of the shuffling; for ``conversation`` also which fold is tested, so that five
+            seeds in a row test every conversation once.
 
     Raises:
-        DataError: the table is too small, lacks the partition or has no order in time.
+        DataError: the table is too small, lacks the partition, has no order in time or does not
+            tell conversations apart.
+        MissingDependencyError: ``conversation`` needs scikit-learn, which is not installed.
     """
     if len(table) < MIN_ROWS:
         raise DataError(f"{len(table)} rows are too few to train and test on; {MIN_ROWS} needed")
@@ -61,6 +73,7 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
         need = {
             "partition": "rows of the publisher's train and of its test partition",
             "time": "rows in time order",
+            "conversation": f"rows of {CONVERSATION_FOLDS} conversations or more",
             "random": "rows",
         }[protocol]
         raise DataError(
@@ -75,10 +88,46 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
     if protocol == "partition":
         assert table.partition is not None  # noqa: S101 - protocols_of said so
         rest, test = every[table.partition == "train"], every[table.partition == "test"]
+    elif protocol == "conversation":
+        tested = conversation_folds(table) == seed % CONVERSATION_FOLDS
+        rest, test = every[~tested], every[tested]
     else:
         rest, test = stratified(every, table.label, TEST_SHARE, seed)
     train, validation = stratified(rest, table.label[rest], VALIDATION_SHARE, seed + 1)
     return Split(train, validation, test)
+
+
+def conversation_folds(table: FlowTable) -> NDArray[np.int64]:
+    """Fold of each row: a conversation lies in one fold, and classes in all as evenly as may be.
+
+    Rows of one conversation resemble each other: with some of them in training, a network is
+    tested on what it has nearly seen.
+
+    Args:
+        table: flows that tell their conversations.
+
+    Returns:
+        int64 array of shape ``(rows,)``, 0 to 4; the same for the same table.
+
+    Raises:
+        MissingDependencyError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.model_selection import StratifiedGroupKFold
+    except ImportError as error:
+        raise MissingDependencyError(
+            "splitting by conversation needs scikit-learn; install it with: "
+            "pip install 'n3ic[train]'"
+        ) from error
+    out = np.zeros(len(table), dtype=np.int64)
+    with warnings.catch_warnings():  # of classes with fewer rows than folds
+        warnings.simplefilter("ignore", UserWarning)
+        folds = StratifiedGroupKFold(CONVERSATION_FOLDS).split(
+            out, table.label, table.conversation
+        )
+        for fold, (_, rows) in enumerate(folds):
+            out[rows] = fold
+    return out
 
 
 def stratified(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from n3ic.model.inputs import to_integer
 from n3ic.model.metering import MeterSpec
 
 __all__ = ["Feature", "FlowTable", "SourceFile", "to_integer"]
+
+Kind = TypeVar("Kind", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ class FlowTable:
         category: finer label of each row, such as the attack category, or None.
         partition: ``train``, ``test`` or ```` of each row, by the publisher's split, or None.
         time_order: whether rows are in time order, so that a split by time makes sense.
+        conversation: int64 array of shape ``(rows,)``: the conversation (5-tuple, either
+            direction) of each row as a number from 0, or None where the data does not tell.
         sources: the files it came from.
         meter: how the features are computed from packets; None where nobody knows.
     """
@@ -95,6 +100,7 @@ class FlowTable:
     category: NDArray[np.str_] | None = None
     partition: NDArray[np.str_] | None = None
     time_order: bool = False
+    conversation: NDArray[np.int64] | None = None
     sources: tuple[SourceFile, ...] = field(default=())
     meter: MeterSpec | None = None
 
@@ -124,7 +130,7 @@ class FlowTable:
     def rows(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> FlowTable:
         """The table of some rows, by index or by mask."""
 
-        def pick(column: NDArray[np.str_] | None) -> NDArray[np.str_] | None:
+        def pick(column: NDArray[Kind] | None) -> NDArray[Kind] | None:
             return None if column is None else column[index]
 
         return replace(
@@ -133,6 +139,7 @@ class FlowTable:
             label=self.label[index],
             category=pick(self.category),
             partition=pick(self.partition),
+            conversation=pick(self.conversation),
         )
 
     def matrix(self, names: tuple[str, ...] | list[str]) -> NDArray[np.int64]:

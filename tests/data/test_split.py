@@ -2,13 +2,15 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from n3ic.data.split import duplicate_share, protocols_of, split, stratified, twins
+from n3ic.data.split import PROTOCOLS, duplicate_share, protocols_of, split, stratified, twins
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import DataError
 from n3ic.evaluation.metrics import evaluate
 
 
-def table(rows=1000, *, partition=False, time_order=False, distinct=10**6, seed=0):
+def table(
+    rows=1000, *, partition=False, time_order=False, conversations=0, distinct=10**6, seed=0
+):
     rng = np.random.default_rng(seed)
     feature = Feature("a", "a", "", "", 1.0, 32, True, "x")
     parts = np.where(np.arange(rows) < rows * 3 // 4, "train", "test") if partition else None
@@ -22,12 +24,13 @@ def table(rows=1000, *, partition=False, time_order=False, distinct=10**6, seed=
         sha256="0" * 64,
         partition=parts,
         time_order=time_order,
+        conversation=rng.integers(0, conversations, rows) if conversations else None,
     )
 
 
-@pytest.mark.parametrize("protocol", ["random", "partition", "time"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_parts_are_disjoint_and_complete(protocol):
-    flows = table(partition=True, time_order=True)
+    flows = table(partition=True, time_order=True, conversations=40)
     parts = split(flows, protocol, 3)
     every = np.concatenate([parts.train, parts.validation, parts.test])
     assert np.array_equal(np.sort(every), np.arange(len(flows)))
@@ -53,6 +56,34 @@ def test_protocols_that_the_data_does_not_allow_are_refused():
         split(table(), "time", 0)
     with pytest.raises(DataError, match="10 rows are too few"):
         split(table(10), "random", 0)
+
+
+def test_conversations_are_never_on_both_sides_and_five_seeds_test_all():
+    flows = table(2000, conversations=60)
+    tested = []
+    for seed in range(7, 12):
+        parts = split(flows, "conversation", seed)
+        ours, theirs = (
+            set(flows.conversation[np.concatenate(rows)].tolist())
+            for rows in ([parts.train, parts.validation], [parts.test])
+        )
+        assert not ours & theirs
+        assert abs(flows.label[parts.test].mean() - flows.label.mean()) < 0.03
+        assert 0.15 < len(parts.test) / len(flows) < 0.25
+        tested += parts.test.tolist()
+    assert sorted(tested) == list(range(len(flows)))
+
+
+def test_rows_keep_their_conversation():
+    flows = table(conversations=40)
+    assert np.array_equal(flows.rows(np.array([5, 3])).conversation, flows.conversation[[5, 3]])
+
+
+def test_conversations_that_are_too_few_or_not_known_allow_no_such_split():
+    for flows in (table(), table(conversations=4)):
+        assert "conversation" not in protocols_of(flows)
+        with pytest.raises(DataError, match="'conversation' needs rows of 5 conversations"):
+            split(flows, "conversation", 0)
 
 
 def test_stratified_parts_keep_rare_classes():
