@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from n3ic.data.table import Feature
+from n3ic.data.catalogue import feature_table
 from n3ic.datasets.unsw_nb15.behaviours import BEHAVIOURS
 from n3ic.datasets.unsw_nb15.catalogue import COLUMNS, DERIVED
 from n3ic.datasets.unsw_nb15.official import PARTITIONS
@@ -12,8 +12,8 @@ from n3ic.util.markdown import percent, table
 def fill(card: str) -> str:
     """A card with its ``{{...}}`` marks replaced by tables."""
     for mark, text in (
-        ("{{columns}}", _features(list(COLUMNS))),
-        ("{{derived}}", _features([d.feature for d in DERIVED])),
+        ("{{columns}}", feature_table(COLUMNS)),
+        ("{{derived}}", feature_table([d.feature for d in DERIVED])),
         ("{{files}}", _files()),
         ("{{behaviours}}", _behaviours()),
     ):
@@ -23,28 +23,6 @@ def fill(card: str) -> str:
 
 def _lines(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(table(head, rows, "l"))
-
-
-def _features(features: list[Feature]) -> str:
-    def unit(f: Feature) -> str:
-        if f.scale == 1:
-            return f.unit
-        return f"{f.unit} ({f.source_unit} x {f.scale:,.10g})"
-
-    return _lines(
-        ["column", "meaning", "integer unit", "bits", "a NIC can", "leaks the set-up"],
-        [
-            [
-                f"`{f.name}`",
-                f.meaning,
-                unit(f),
-                str(f.bits),
-                f"{'yes' if f.nic else 'no'}: {f.nic_reason}",
-                f"yes: {f.leak_reason}" if f.leaks else "no",
-            ]
-            for f in features
-        ],
-    )
 
 
 def _files() -> str:

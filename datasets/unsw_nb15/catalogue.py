@@ -4,60 +4,25 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from n3ic.data import catalogue
+from n3ic.data.catalogue import Column, Derived, feature_of
 from n3ic.data.table import Feature
 from n3ic.datasets.unsw_nb15.columns import RAW_ONLY
 from n3ic.model.inputs import to_integer
 
-Column = NDArray[np.int64]
-
 _TOML = tomllib.loads(files(__package__).joinpath("catalogue.toml").read_text("utf-8"))
 
 
-def _sentence(text: str) -> str:
-    """A sentence of the catalogue, or the one that it names."""
-    return str(_TOML["reasons"].get(text, text))
-
-
-def _feature(name: str, entry: Mapping[str, Any]) -> Feature:
-    return Feature(
-        name=name,
-        meaning=entry["meaning"],
-        source_unit=entry.get("source_unit", entry["unit"]),
-        unit=entry["unit"],
-        scale=entry.get("scale", 1),
-        bits=entry["bits"],
-        nic=entry.get("nic", True),
-        nic_reason=_sentence(entry["reason"]),
-        leaks="leak" in entry,
-        leak_reason=_sentence(entry.get("leak", "")),
-    )
-
-
-COLUMNS: tuple[Feature, ...] = tuple(_feature(*item) for item in _TOML["columns"].items())
+COLUMNS: tuple[Feature, ...] = tuple(
+    feature_of(name, entry, _TOML["reasons"]) for name, entry in _TOML["columns"].items()
+)
 """Columns of the files. The last six are in the raw files only."""
-
-
-@dataclass(frozen=True)
-class Derived:
-    """A feature that is computed from columns.
-
-    Attributes:
-        feature: its catalogue entry.
-        needs: the columns it is computed from.
-        of: integer arrays of the columns, in the order of ``needs``, to the feature's.
-    """
-
-    feature: Feature
-    needs: tuple[str, ...]
-    of: Callable[..., Column]
 
 
 def _share(part: Column, rest: Column) -> Column:
@@ -101,7 +66,7 @@ _FORMULAS: Mapping[str, Callable[..., Column]] = {
 }
 
 DERIVED: tuple[Derived, ...] = tuple(
-    Derived(_feature(name, entry), tuple(entry["needs"]), _FORMULAS[name])
+    Derived(feature_of(name, entry, _TOML["reasons"]), tuple(entry["needs"]), _FORMULAS[name])
     for name, entry in _TOML["derived"].items()
 )
 """Features that a NIC can afford and the files do not have."""
@@ -132,9 +97,4 @@ def to_units(name: str, values: ArrayLike) -> Column:
 
 def with_derived(columns: Mapping[str, Column]) -> dict[str, Column]:
     """The columns, and the derived features whose columns are there."""
-    out = dict(columns)
-    for derived in DERIVED:
-        if all(n in columns for n in derived.needs):
-            values = derived.of(*(columns[n] for n in derived.needs))
-            out[derived.feature.name] = np.minimum(values, (1 << derived.feature.bits) - 1)
-    return out
+    return catalogue.with_derived(columns, DERIVED)

@@ -50,6 +50,9 @@ def train(
     data: Annotated[
         Path | None, typer.Option(help="Files or a folder; the embedded default without it.")
     ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Another data set than the use case's own.")
+    ] = None,
     recipe: Annotated[str, typer.Option(help="A recipe of the use case.")] = "default",
     protocol: Annotated[
         Literal["random", "partition", "time", "conversation"] | None,
@@ -89,6 +92,7 @@ def train(
     request = TrainRequest(
         use_case,
         data=data,
+        dataset=dataset,
         recipe=recipe,
         overrides=recipe_overrides(typed),
         options={k: v for k, v in typed.items() if k not in of_recipe},

@@ -92,15 +92,7 @@ class DataSet(Plugin, ABC):
         Raises:
             DataError: the files are not what they should be; names file, line and column.
         """
-        table = self.load(path)
-        return {
-            "name": table.name,
-            "rows": len(table),
-            "classes": {c: int((table.label == i).sum()) for i, c in enumerate(table.classes)},
-            "protocols": protocols_of(table),
-            "duplicate_share": duplicate_share(table),
-            "sources": [asdict(s) for s in table.sources],
-        }
+        return table_facts(self.load(path))
 
     @property
     def generator_options(self) -> tuple[Option, ...] | None:
@@ -129,6 +121,18 @@ class DataSet(Plugin, ABC):
             N3icError: it cannot be made; says why.
         """
         raise UsageError(f"the data set {self.name} has no generator")
+
+
+def table_facts(table: FlowTable) -> dict[str, Any]:
+    """What a table holds, as plain data: rows, classes, protocols, duplicates, files."""
+    return {
+        "name": table.name,
+        "rows": len(table),
+        "classes": {c: int((table.label == i).sum()) for i, c in enumerate(table.classes)},
+        "protocols": protocols_of(table),
+        "duplicate_share": duplicate_share(table),
+        "sources": [asdict(s) for s in table.sources],
+    }
 
 
 def data_set(name: str) -> DataSet:

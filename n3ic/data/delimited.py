@@ -8,12 +8,13 @@ import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.data.files import Content, printable
+from n3ic.data.files import Content, first_bytes, printable
 from n3ic.errors import DataError
 
 Units = Literal["nic", "source"]
@@ -231,6 +232,15 @@ def _long_line(body: bytes) -> int:
             return start
         start = end + 1
     return -1
+
+
+def glance(path: Path) -> Sheet | None:
+    """The first lines of a file, plain or packed; None where they are no delimited text."""
+    start = first_bytes(path)
+    try:
+        return open_sheet(Content(str(path), start[: start.rfind(b"\n") + 1] or start), units=None)
+    except DataError:
+        return None
 
 
 def check_header(sheet: Sheet, names: Sequence[str], required: Collection[str]) -> None:

@@ -122,9 +122,7 @@ def conversation_folds(table: FlowTable) -> NDArray[np.int64]:
     out = np.zeros(len(table), dtype=np.int64)
     with warnings.catch_warnings():  # of classes with fewer rows than folds
         warnings.simplefilter("ignore", UserWarning)
-        folds = StratifiedGroupKFold(CONVERSATION_FOLDS).split(
-            out, table.label, table.conversation
-        )
+        folds = StratifiedGroupKFold(CONVERSATION_FOLDS).split(out, table.label, table.conversation)
         for fold, (_, rows) in enumerate(folds):
             out[rows] = fold
     return out

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.errors import DataError
 from n3ic.model.inputs import to_integer
 from n3ic.model.metering import MeterSpec
 
@@ -126,6 +127,20 @@ class FlowTable:
     def usable(self) -> tuple[str, ...]:
         """Features that a NIC can compute and that do not leak the capture set-up."""
         return tuple(f.name for f in self.catalogue if f.usable)
+
+    def against_rest(self, name: str) -> FlowTable:
+        """The table with two classes: all others (0), and that of a name (1).
+
+        Raises:
+            DataError: there is no such class, or no other.
+        """
+        if name not in self.classes or len(self.classes) < 2:
+            raise DataError(
+                f"{self.name}: no class {name!r} to tell from others; the classes are "
+                f"{', '.join(self.classes)}"
+            )
+        label = (self.label == self.classes.index(name)).astype(np.int64)
+        return replace(self, label=label, classes=(f"not {name}", name))
 
     def rows(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> FlowTable:
         """The table of some rows, by index or by mask."""

@@ -138,13 +138,19 @@ def use_case(name: str) -> UseCase:
     return found
 
 
-def load_table(case: UseCase, data: str | Path | None) -> FlowTable:
+def load_table(case: UseCase, data: str | Path | None, dataset: str | None = None) -> FlowTable:
     """The table of a use case: the user's files, or the embedded default.
+
+    Args:
+        case: the use case.
+        data: files; an embedded sample where None.
+        dataset: name of another data set than the use case's own.
 
     Raises:
         DataError: the files are not what they should be.
+        UsageError: there is no such data set, or nothing is embedded in it.
     """
-    return data_set(case.default if data is None else case.dataset).load(data)
+    return data_set(dataset or (case.default if data is None else case.dataset)).load(data)
 
 
 def set_tables(

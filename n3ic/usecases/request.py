@@ -24,6 +24,8 @@ class TrainRequest:
     Attributes:
         use_case: its name, such as ``anomaly``.
         data: files to train on; the embedded default where None.
+        dataset: name of the data set that reads ``data``, or whose embedded sample is taken; the
+            use case's own where None.
         table: a table that is loaded already, instead of ``data``.
         recipe: a recipe of the use case by name, or one of your own.
         overrides: values of the recipe that are replaced.
@@ -44,6 +46,7 @@ class TrainRequest:
 
     use_case: str
     data: str | Path | None = None
+    dataset: str | None = None
     table: FlowTable | None = field(default=None, repr=False)
     recipe: str | Recipe = "default"
     overrides: Mapping[str, Any] = field(default_factory=dict)
@@ -105,6 +108,8 @@ def command_words(
     words = ["n3ic", "train", case.name, f"--recipe={recipe.name}"]
     if request.data is not None:
         words.append(f"--data={request.data}")
+    if request.dataset is not None:
+        words.append(f"--dataset={request.dataset}")
     changed = dict(_changes(case.recipes[recipe.name], recipe))
     words += [_word(name, value) for name, value in {**changed, **options}.items()]
     return [

@@ -42,7 +42,9 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
     target = _target(request.out, case.name, request.replace)
     progress = progress or TrainingProgress()
     progress.stage("loading data")
-    table = load_table(case, request.data) if request.table is None else request.table
+    table = request.table
+    if table is None:
+        table = load_table(case, request.data, request.dataset)
     tasks = case.tasks(table, options)
     if not tasks:
         raise UsageError(f"{case.name}: the options leave no network to train")

@@ -8,9 +8,7 @@ from n3ic.errors import DataError
 from n3ic.evaluation.metrics import evaluate
 
 
-def table(
-    rows=1000, *, partition=False, time_order=False, conversations=0, distinct=10**6, seed=0
-):
+def table(rows=1000, *, partition=False, time_order=False, conversations=0, distinct=10**6, seed=0):
     rng = np.random.default_rng(seed)
     feature = Feature("a", "a", "", "", 1.0, 32, True, "x")
     parts = np.where(np.arange(rows) < rows * 3 // 4, "train", "test") if partition else None

@@ -8,7 +8,7 @@ import pytest
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.errors import UsageError
 from n3ic.training.recipe import Recipe
-from n3ic.usecases.base import use_case
+from n3ic.usecases.base import load_table, use_case
 from n3ic.usecases.request import TrainRequest, command_words
 
 
@@ -41,6 +41,13 @@ def test_every_changed_value_is_in_the_command():
         "--columns=sbytes,ct_*", "--hidden=16,8", "--batch-norm", "--label-smoothing=0.1",
         "--distill=0.25", "--queue=0,1", "--protocol=random", "--seed=3", "--seeds=2",
     ]  # fmt: skip
+
+
+def test_another_data_set_is_in_the_command():
+    request = TrainRequest("classification", dataset="cic-ids2017", options={"positive": "Bot"})
+    assert {"--dataset=cic-ids2017", "--positive=Bot"} <= {*words(request)}
+    table = load_table(use_case("classification"), request.data, request.dataset)
+    assert (table.name, len(table)) == ("cic-ids2017", 9000)
 
 
 def test_a_recipe_of_ones_own_is_told_by_what_differs():

@@ -1,0 +1,74 @@
+"""ISCXTor2016: flows of eight kinds of application inside Tor, embedded, and their use case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from n3ic.data.described import DescribedDataSet
+from n3ic.datasets.iscx_tor2016.recipes import RECIPES
+from n3ic.options import Option
+from n3ic.usecases.base import UseCase
+
+if TYPE_CHECKING:
+    from n3ic.data.catalogue import Column
+    from n3ic.data.table import FlowTable
+
+__all__ = ["DATASET", "USECASE"]
+
+_LONGEST = 2**31 - 1  # us; times a rate of 32 bits it fits 63
+
+
+def _counted(per_second: int) -> Callable[[Column, Column], Column]:
+    """From a rate, in ``per_second`` of its units a second, and a duration in us to a counter."""
+
+    def counter(rate: Column, duration: Column) -> Column:
+        unit = per_second * 1_000_000
+        total: Column = (rate * np.minimum(duration, _LONGEST) + unit // 2) // unit
+        return total
+
+    return counter
+
+
+_packets, _bytes = _counted(1000), _counted(8)
+
+
+def _packet_mean(byte_rate: Column, packet_rate: Column, duration: Column) -> Column:
+    mean: Column = _bytes(byte_rate, duration) // np.maximum(_packets(packet_rate, duration), 1)
+    return mean
+
+
+class IscxTor2016(DescribedDataSet):
+    """Flows of applications inside Tor, the 5-second file of scenario B; embedded."""
+
+    name = "iscx-tor2016"
+    summary = "real flows of eight kinds of application inside Tor (UNB, CIC; embedded)"
+    formulas: ClassVar = {"packets": _packets, "bytes": _bytes, "packet_mean": _packet_mean}
+
+
+class Classification(UseCase):
+    """Kinds of application, or one of them against the rest."""
+
+    name = "classification"
+    summary = "tell applications apart from the times of their packets (ISCXTor2016)"
+    dataset = IscxTor2016.name
+    default = IscxTor2016.name
+    recipes = RECIPES
+    options = (
+        Option("positive", "a class to tell from all others, such as P2P; all apart if empty", ""),
+    )
+
+    def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
+        """The table with all of its classes, or with two where one is named.
+
+        Raises:
+            DataError: the table does not have the class, or no other.
+        """
+        name = str(options["positive"])
+        return {"": table.against_rest(name) if name else table}
+
+
+DATASET = IscxTor2016()
+USECASE = Classification()

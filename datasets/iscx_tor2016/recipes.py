@@ -1,0 +1,36 @@
+"""How networks that classify applications are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from n3ic.training.recipe import Recipe, Training
+
+RECIPES: Mapping[str, Recipe] = {
+    "default": Recipe(
+        name="default",
+        summary="1.1 KB: 256 cuts chosen by boosted trees, each as often as it earns; polished",
+        encoding="weighted",
+        training=Training(epochs=20, batch_size=256, learning_rate=1e-2, polish=3),
+    ),
+    "paper": Recipe(
+        name="paper",
+        summary="the paper's: 16 chi-squared columns of 16 raw bits, two hidden layers of 256",
+        encoding="binary",
+        columns=("flow_*", "fwd_*", "bwd_*", "active_*", "idle_*"),
+        features=16,
+        field_bits=16,
+        training=Training(
+            hidden=(256, 256),
+            ste="clip",
+            batch_norm=False,
+            output_bias=False,
+            loss="squared_hinge",
+            dropout=0.25,
+            learning_rate=1e-3,
+            schedule="constant",
+            epochs=20,
+            batch_size=256,
+        ),
+    ),
+}

@@ -1,0 +1,86 @@
+"""Feature catalogues kept as TOML: what each column means, and what is derived from columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.table import Feature
+from n3ic.util.markdown import table
+
+Column = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A feature that is computed from columns.
+
+    Attributes:
+        feature: its catalogue entry.
+        needs: the columns it is computed from.
+        of: integer arrays of the columns, in the order of ``needs``, to the feature's.
+    """
+
+    feature: Feature
+    needs: tuple[str, ...]
+    of: Callable[..., Column]
+
+
+def feature_of(name: str, entry: Mapping[str, Any], sentences: Mapping[str, str]) -> Feature:
+    """The feature that an entry of a catalogue describes.
+
+    Args:
+        name: of the column.
+        entry: ``meaning``, ``unit``, ``bits`` and ``reason``; ``source_unit`` and ``scale`` where
+            the files hold another unit, ``nic`` where no NIC computes it, ``leak`` where it leaks.
+        sentences: texts that ``reason`` and ``leak`` may name instead of being one.
+    """
+    return Feature(
+        name=name,
+        meaning=entry["meaning"],
+        source_unit=entry.get("source_unit", entry["unit"]),
+        unit=entry["unit"],
+        scale=entry.get("scale", 1),
+        bits=entry["bits"],
+        nic=entry.get("nic", True),
+        nic_reason=sentences.get(entry["reason"], entry["reason"]),
+        leaks="leak" in entry,
+        leak_reason=sentences.get(entry.get("leak", ""), entry.get("leak", "")),
+    )
+
+
+def with_derived(columns: Mapping[str, Column], derived: Sequence[Derived]) -> dict[str, Column]:
+    """The columns, and the derived features whose columns are there, within their bits."""
+    out = dict(columns)
+    for one in derived:
+        if all(name in columns for name in one.needs):
+            values = one.of(*(columns[name] for name in one.needs))
+            out[one.feature.name] = np.minimum(values, (1 << one.feature.bits) - 1)
+    return out
+
+
+def feature_table(features: Sequence[Feature]) -> str:
+    """The features as a Markdown table for a data card."""
+
+    def unit(f: Feature) -> str:
+        if f.scale == 1:
+            return f.unit
+        return f"{f.unit} ({f.source_unit} x {f.scale:,.10g})"
+
+    head = ["column", "meaning", "integer unit", "bits", "a NIC can", "leaks the set-up"]
+    rows = [
+        [
+            f"`{f.name}`",
+            f.meaning,
+            unit(f),
+            str(f.bits),
+            f"{'yes' if f.nic else 'no'}: {f.nic_reason}",
+            f"yes: {f.leak_reason}" if f.leaks else "no",
+        ]
+        for f in features
+    ]
+    return "\n".join(table(head, rows, "l"))
