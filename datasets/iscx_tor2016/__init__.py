@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,12 +40,39 @@ def _packet_mean(byte_rate: Column, packet_rate: Column, duration: Column) -> Co
     return mean
 
 
+def _share(part: Column, rest: Column) -> Column:
+    share: Column = (part << 10) // np.maximum(part + rest, 1)
+    return share
+
+
+def _over(shift: int) -> Callable[[Column, Column], Column]:
+    """A quotient in units of ``2^-shift``, saturated where its divisor is 0."""
+
+    def quotient(a: Column, b: Column) -> Column:
+        value: Column = (a << shift) // np.maximum(b, 1)
+        return value
+
+    return quotient
+
+
+_TIMES = ("mean", "max", "min")
+_DIRECTIONS = ("fwd", "bwd")
+_FORMULAS: Mapping[str, Callable[..., Column]] = {
+    "packets": _packets,
+    "bytes": _bytes,
+    "packet_mean": _packet_mean,
+    **{f"fwd_share_iat_{time}": _share for time in _TIMES},
+    **{f"flow_per_{way}_iat_{time}": _over(6) for way in _DIRECTIONS for time in _TIMES},
+    **{f"{way}_iat_peak": _over(4) for way in ("flow", *_DIRECTIONS)},
+}
+
+
 class IscxTor2016(DescribedDataSet):
     """Flows of applications inside Tor, the 5-second file of scenario B; embedded."""
 
     name = "iscx-tor2016"
     summary = "real flows of eight kinds of application inside Tor (UNB, CIC; embedded)"
-    formulas: ClassVar = {"packets": _packets, "bytes": _bytes, "packet_mean": _packet_mean}
+    formulas = _FORMULAS
 
 
 class Classification(UseCase):

@@ -13,11 +13,26 @@ RECIPES: Mapping[str, Recipe] = {
         encoding="weighted",
         training=Training(epochs=20, batch_size=256, learning_rate=1e-2, polish=3),
     ),
+    "large": Recipe(
+        name="large",
+        summary="8 KB: the same for one hidden layer of 256, trained for longer",
+        encoding="weighted",
+        training=Training(hidden=(256,), epochs=40, batch_size=256, learning_rate=1e-2),
+    ),
     "paper": Recipe(
         name="paper",
         summary="the paper's: 16 chi-squared columns of 16 raw bits, two hidden layers of 256",
         encoding="binary",
-        columns=("flow_*", "fwd_*", "bwd_*", "active_*", "idle_*"),
+        columns=(
+            "flow_duration",
+            "flow_bytes_s",
+            "flow_packets_s",
+            *(
+                f"{kind}_{figure}"
+                for kind in ("flow_iat", "fwd_iat", "bwd_iat", "active", "idle")
+                for figure in ("mean", "max", "min")
+            ),
+        ),
         features=16,
         field_bits=16,
         training=Training(

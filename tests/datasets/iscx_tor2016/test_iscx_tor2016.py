@@ -68,7 +68,19 @@ def test_counters_are_exactly_those_behind_the_rates(table, rows):
 
 def test_addresses_and_ports_stay_out_of_networks(table):
     assert not {n for n in table.usable if n.startswith(("source", "destination", "protocol"))}
+    assert not {n for n in table.usable if n.endswith("_std")}  # no target has the products
     assert "flow_iat_mean" in table.usable
+
+
+def test_quotients_of_times(table):
+    mean, most = table.features["flow_iat_mean"], table.features["flow_iat_max"]
+    row = int(np.argmax(mean))
+    assert table.features["flow_iat_peak"][row] == (int(most[row]) << 4) // int(mean[row])
+    forward, backward = (table.features[f"{way}_iat_mean"] for way in ("fwd", "bwd"))
+    share = table.features["fwd_share_iat_mean"]
+    assert share[(forward > 0) & (backward == 0)].min() == 1024
+    assert not share[forward == 0].any()
+    assert {one.feature.name for one in DATASET._derived} == set(DATASET.formulas)
 
 
 def test_no_conversation_is_on_both_sides(table, rows):
