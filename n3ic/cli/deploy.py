@@ -264,12 +264,22 @@ def report(
 
 
 def bench(
-    target: Annotated[str, typer.Argument(help="What to measure, such as host.")],
+    target: Annotated[str, typer.Argument(help="A target such as host, or meter.")],
     model: ModelOption = None,
+    capture: Annotated[
+        Path | None, typer.Option(help="With meter: packets to count; generated ones without.")
+    ] = None,
     json: JsonFlag = False,
     given: Given = None,
 ) -> None:
-    """Measure a target beside its alternatives, in one run."""
+    """Measure a target, or the meter, beside its alternatives, in one run."""
+    if target == "meter":
+        if model is not None or given:
+            raise UsageError("the meter's benchmark has one option, --capture")
+        _bench_meter(capture, json)
+        return
+    if capture is not None:
+        raise UsageError("--capture is for n3ic bench meter")
     from n3ic.model.network import BinaryModel
     from n3ic.model.random_models import random_model
     from n3ic.runs.folder import models_of
@@ -290,6 +300,25 @@ def bench(
     for title, columns, rows in result.tables:
         table(title, list(columns), [list(row) for row in rows])
     for line in result.notes:
+        say(line)
+
+
+def _bench_meter(capture: Path | None, json: bool) -> None:
+    from n3ic.meter.bench import bench_meter
+
+    with working("metering"):
+        found = bench_meter(capture)
+    if json:
+        print_json(asdict(found))
+        return
+    fastest = next(iter(found.rates.values()))
+    rows = [
+        [name, f"{rate:,.0f}", f"{1e9 / rate:,.0f}", f"{rate / fastest:.4f}"]
+        for name, rate in found.rates.items()
+    ]
+    title = f"meters on one core: {found.packets:,} packets, {found.flows:,} flows"
+    table(title, ["meter", "packets/s", "ns a packet", "ratio"], rows)
+    for line in found.notes:
         say(line)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -79,6 +80,55 @@ def record_type(spec: MeterSpec) -> np.dtype[np.void]:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """Frames one behind the other in memory.
+
+    Attributes:
+        data: their bytes, uint8.
+        offset: where each begins, uint64 array of shape ``(frames,)``.
+        captured: bytes of each, uint32.
+        length: bytes of each on the wire, uint32.
+        time: of each, in the meter's unit, uint64.
+    """
+
+    data: NDArray[np.uint8]
+    offset: NDArray[np.uint64]
+    captured: NDArray[np.uint32]
+    length: NDArray[np.uint32]
+    time: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, frames: Sequence[tuple[bytes, int, int]]) -> Frames:
+        """Frames, each with its length on the wire and its time."""
+        captured = np.array([len(f) for f, _, _ in frames], dtype=np.uint32)
+        offset = np.zeros(len(frames), dtype=np.uint64)
+        offset[1:] = np.cumsum(captured[:-1], dtype=np.uint64)
+        return cls(
+            np.frombuffer(b"".join(f for f, _, _ in frames) or b"\0", dtype=np.uint8),
+            offset,
+            captured,
+            np.array([length for _, length, _ in frames], dtype=np.uint32),
+            np.array([time for _, _, time in frames], dtype=np.uint64),
+        )
+
+    def first(self, count: int) -> Frames:
+        """The first ones."""
+        return Frames(
+            self.data,
+            self.offset[:count],
+            self.captured[:count],
+            self.length[:count],
+            self.time[:count],
+        )
+
+    def each(self) -> Iterator[tuple[bytes, int, int]]:
+        """Bytes, length on the wire and time of each."""
+        columns = (self.offset, self.captured, self.length, self.time)
+        for start, size, length, time in zip(*(c.tolist() for c in columns), strict=True):
+            yield self.data[start : start + size].tobytes(), length, time
+
+
 class CompiledMeter:
     """A metering process in C; equal to the reference meter, record by record.
 
@@ -119,20 +169,20 @@ class CompiledMeter:
 
     def count(self, frames: Sequence[tuple[bytes, int, int]]) -> Records:
         """Count frames, each with its length on the wire and its time; flows decided by then."""
-        data = np.frombuffer(b"".join(f for f, _, _ in frames) or b"\0", dtype=np.uint8)
-        captured = np.array([len(f) for f, _, _ in frames], dtype=np.uint32)
-        offset = np.zeros(len(frames), dtype=np.uint64)
-        offset[1:] = np.cumsum(captured[:-1], dtype=np.uint64)
+        self.count_frames(Frames.of(frames))
+        return self.records()
+
+    def count_frames(self, frames: Frames) -> None:
+        """Count frames that lie in memory."""
         self.library.meter_count(
             self._meter,
-            len(frames),
-            data,
-            offset,
-            captured,
-            np.array([length for _, length, _ in frames], dtype=np.uint32),
-            np.array([time for _, _, time in frames], dtype=np.uint64),
+            len(frames.time),
+            frames.data,
+            frames.offset,
+            frames.captured,
+            frames.length,
+            frames.time,
         )
-        return self.records()
 
     def finish(self) -> Records:
         """End the flows that are left."""
