@@ -19,6 +19,7 @@ from n3ic.util.files import sha256_file
 if TYPE_CHECKING:
     import pyarrow as pa
 
+DATA_SET = "metered"  # under which the command line knows such tables
 LABEL = "label"
 
 
@@ -53,13 +54,14 @@ def load_flows(path: str | Path, *, label: str = LABEL) -> FlowTable:
     classes, index = np.unique(said.to_numpy().astype(str), return_inverse=True)
     digest = sha256_file(path)
     return FlowTable(
-        name=Path(path).name,
+        name=DATA_SET,
         features={name: _integers(path, name, table[name]) for name in spec.feature_names},
         catalogue=catalogue_of(spec),
         label=index.astype(np.int64),
         classes=tuple(classes.tolist()),
         synthetic=False,
         sha256=digest,
+        conversation=_conversations(table),
         sources=(SourceFile(str(path), digest, len(table), "metered flows"),),
         meter=spec,
     )
@@ -127,6 +129,18 @@ def _read(path: str | Path) -> pa.Table:
         return csv.read_csv(path, csv.ReadOptions(skip_rows=int(head == b"#")))
     except pa.ArrowException as error:
         raise DataError(f"{path}: this table is damaged: {error}") from error
+
+
+def _conversations(table: pa.Table) -> NDArray[np.int64] | None:
+    """Number of each flow's 5-tuple, in either direction; None where the table lacks the key."""
+    ends = ("source", "source_port"), ("destination", "destination_port")
+    if not {*ends[0], *ends[1], "protocol"} <= {*table.column_names}:
+        return None
+    sides = (zip(*(table[name].to_pylist() for name in end), strict=True) for end in ends)
+    known: dict[tuple[object, ...], int] = {}
+    keys = zip(*sides, table["protocol"].to_pylist(), strict=True)
+    numbers = [known.setdefault((frozenset((a, b)), p), len(known)) for a, b, p in keys]
+    return np.array(numbers, dtype=np.int64)
 
 
 def _integers(path: str | Path, name: str, column: pa.ChunkedArray) -> NDArray[np.int64]:

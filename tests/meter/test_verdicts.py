@@ -16,6 +16,7 @@ from generated import random_frames, random_spec
 from traffic import labelled_capture, pcap
 
 import n3ic
+from n3ic.data.dataset import data_set_of
 from n3ic.data.flows import read_features
 from n3ic.data.metered import meter_file, meter_of
 from n3ic.data.streaming import predict_stream
@@ -123,6 +124,27 @@ def test_a_model_without_a_meter_says_what_to_do(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["c.pcap"]
 
 
+def test_the_command_line_says_where_meters_differ(tmp_path, capsys):
+    from n3ic.cli.model import predict
+
+    capture, model = tmp_path / "c.pcap", network(standard_spec())
+    capture.write_bytes(labelled_capture(5)[0])
+    model.save(tmp_path / "m.n3ic")
+
+    def said(source):
+        capsys.readouterr()
+        predict(str(source), model=tmp_path / "m.n3ic", out=str(tmp_path / "v.csv"), replace=True)
+        return capsys.readouterr().err
+
+    assert "wrote 5 rows" in said(capture)
+    for packets, warns in ((0, False), (4, True)):
+        for name in (f"{packets}.csv", f"{packets}.parquet"):
+            extract([capture], tmp_path / name, standard_spec(packets=packets))
+            assert ("was metered otherwise" in said(tmp_path / name)) is warns
+    with pytest.raises(UsageError, match="leave out --dataset and --units"):
+        predict(str(capture), model=tmp_path / "m.n3ic", out=str(tmp_path / "x"), units="nic")
+
+
 def test_a_capture_is_known_by_its_bytes(tmp_path):
     good, path = labelled_capture(1)[0], tmp_path / "x"
     for data, answer in (
@@ -171,6 +193,14 @@ def test_a_table_names_its_meter_and_so_does_the_network(tmp_path, name):
     assert {f.name for f in table.catalogue if f.leaks} == {"sttl", "dttl"}
     assert table.feature("dbytes").unit == "byte"
     assert "last 100 flows have the same source" in table.feature("ct_src").meaning
+    assert len(np.unique(table.conversation)) == 120
+    metered = data_set_of(path)
+    assert metered.name == table.name
+    assert metered.check(path)["classes"].keys() == {"bulk", "question"}
+    assert "sttl" in {f.name for f in metered.catalogue}
+    with pytest.raises(UsageError, match="has no sample"):
+        metered.load()
+    assert not metered.recognises(tmp_path / "labels.csv")
 
 
 def test_from_labelled_captures_to_an_export(tmp_path, quick_build, check_every_way):
