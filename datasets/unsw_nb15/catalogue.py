@@ -40,6 +40,36 @@ def _difference(a: Column, b: Column, offset: int, limit: int) -> Column:
     return moved
 
 
+def _half(doubled: Column) -> Column:
+    """What one tap counts of a counter of both sides, rounded up: what is there stays there."""
+    return (doubled + 1) >> 1
+
+
+def _duration(dur: Column, spkts: Column, dpkts: Column) -> Column:
+    """A single packet has no duration; what is published is its time through the router."""
+    return np.where(_half(spkts) + _half(dpkts) > 1, dur, 0)
+
+
+def _quotient(amount: int, left: Column, right: Column) -> Column:
+    """``amount * left / right``, rounded down and 0 where ``right`` is, as the meter has it."""
+    quotient: Column = np.where(right > 0, amount * left // np.maximum(right, 1), 0)
+    return quotient
+
+
+def _packet_rate(dur: Column, spkts: Column, dpkts: Column) -> Column:
+    gaps = np.maximum(_half(spkts) + _half(dpkts) - 1, 0)
+    return _quotient(10**9, gaps, _duration(dur, spkts, dpkts))
+
+
+def _load(size: Column, dur: Column, spkts: Column, dpkts: Column) -> Column:
+    return _quotient(8000, _half(size), _duration(dur, spkts, dpkts))
+
+
+def _mean_gap(mean: Column, packets: Column) -> Column:
+    """The gaps of both copies add up to those of one, which has fewer of them."""
+    return _quotient(1, mean * np.maximum(packets - 1, 0), np.maximum(_half(packets) - 1, 0))
+
+
 _FORMULAS: Mapping[str, Callable[..., Column]] = {
     "is_tcp": lambda proto: (proto == 6).astype(np.int64),
     "is_udp": lambda proto: (proto == 17).astype(np.int64),
@@ -63,13 +93,27 @@ _FORMULAS: Mapping[str, Callable[..., Column]] = {
     "pkts_less": lambda s, d: _difference(s, d, 32768, 65535),
     "sbytes_per_dpkt": lambda b, n: _ratio(b, n, (1 << 24) - 1),
     "dbytes_per_spkt": lambda b, n: _ratio(b, n, (1 << 24) - 1),
+    "tap_spkts": _half,
+    "tap_dpkts": _half,
+    "tap_sbytes": _half,
+    "tap_dbytes": _half,
+    "tap_dur": _duration,
+    "tap_rate": _packet_rate,
+    "tap_sload": _load,
+    "tap_dload": _load,
+    "tap_sinpkt": _mean_gap,
+    "tap_dinpkt": _mean_gap,
+    "tap_bytes": lambda s, d: _half(s) + _half(d),
+    "tap_pkts": lambda s, d: _half(s) + _half(d),
+    "tap_pkts_less": lambda s, d: _difference(_half(s), _half(d), 32768, 65535),
 }
 
 DERIVED: tuple[Derived, ...] = tuple(
     Derived(feature_of(name, entry, _TOML["reasons"]), tuple(entry["needs"]), _FORMULAS[name])
-    for name, entry in _TOML["derived"].items()
+    for name, entry in (_TOML["derived"] | _TOML["tap"]).items()
 )
-"""Features that a NIC can afford and the files do not have."""
+"""Features that the files do not have: sums, differences and quotients of the published columns,
+then what a meter at one tap counts."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType({d.feature.name: d.needs for d in DERIVED})
 """The columns behind each derived feature."""
@@ -79,13 +123,19 @@ CATALOGUE: tuple[Feature, ...] = COLUMNS + tuple(d.feature for d in DERIVED)
 
 BY_NAME: Mapping[str, Feature] = MappingProxyType({f.name: f for f in CATALOGUE})
 
-NIC_COLUMNS: tuple[str, ...] = tuple(
+HEADER_COLUMNS: tuple[str, ...] = tuple(
     f.name
     for f in COLUMNS
-    if f.name not in ("stcpb", "dtcpb", "is_sm_ips_ports", *RAW_ONLY) and f.nic
+    if f.name not in ("stcpb", "dtcpb", "is_sm_ips_ports", *RAW_ONLY) and f.tap != "payload"
 )
-"""The 33 columns of the partition files that say something about a flow and that a NIC can
-compute, the three TTL columns among them."""
+"""The 33 columns of the partition files that say something about a flow and need no payload, the
+three TTL columns among them."""
+
+PUBLISHED: tuple[str, ...] = tuple(
+    f.name for f in CATALOGUE if f.tap != "payload" and not f.leaks and f.name not in _TOML["tap"]
+)
+"""The published columns, and what is derived from them, that need no payload and do not leak. A NIC
+at one tap cannot compute them all."""
 
 
 def to_units(name: str, values: ArrayLike) -> Column:

@@ -72,13 +72,14 @@ def show(
     elif features:
         table(
             name,
-            ["feature", "meaning", "unit", "bits", "NIC", "leaks"],
+            ["feature", "meaning", "unit", "bits", "at one tap", "NIC", "leaks"],
             [
                 [
                     f.name,
                     f.meaning,
                     f.unit,
                     str(f.bits),
+                    f"{f.tap}: {f.tap_reason}" if f.tap else "",
                     "yes" if f.nic else f"no: {f.nic_reason}",
                     f.leak_reason if f.leaks else "",
                 ]

@@ -36,8 +36,9 @@ def feature_of(name: str, entry: Mapping[str, Any], sentences: Mapping[str, str]
     Args:
         name: of the column.
         entry: ``meaning``, ``unit``, ``bits`` and ``reason``; ``source_unit`` and ``scale`` where
-            the files hold another unit, ``nic`` where no NIC computes it, ``leak`` where it leaks.
-        sentences: texts that ``reason`` and ``leak`` may name instead of being one.
+            the files hold another unit, ``nic`` where no NIC computes it, ``leak`` where it leaks;
+            ``tap`` and ``evidence`` where it is known how it stands to a meter at one tap.
+        sentences: texts that ``reason``, ``leak`` and ``evidence`` may name instead of being one.
     """
     return Feature(
         name=name,
@@ -50,6 +51,8 @@ def feature_of(name: str, entry: Mapping[str, Any], sentences: Mapping[str, str]
         nic_reason=sentences.get(entry["reason"], entry["reason"]),
         leaks="leak" in entry,
         leak_reason=sentences.get(entry.get("leak", ""), entry.get("leak", "")),
+        tap=entry.get("tap", ""),
+        tap_reason=sentences.get(entry.get("evidence", ""), entry.get("evidence", "")),
     )
 
 
@@ -71,7 +74,9 @@ def feature_table(features: Sequence[Feature]) -> str:
             return f.unit
         return f"{f.unit} ({f.source_unit} x {f.scale:,.10g})"
 
+    known = any(f.tap for f in features)
     head = ["column", "meaning", "integer unit", "bits", "a NIC can", "leaks the set-up"]
+    head += ["at one tap"] if known else []
     rows = [
         [
             f"`{f.name}`",
@@ -80,6 +85,7 @@ def feature_table(features: Sequence[Feature]) -> str:
             str(f.bits),
             f"{'yes' if f.nic else 'no'}: {f.nic_reason}",
             f"yes: {f.leak_reason}" if f.leaks else "no",
+            *([f"{f.tap}: {f.tap_reason}"] if known else []),
         ]
         for f in features
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,12 @@ from n3ic.errors import DataError
 from n3ic.model.inputs import to_integer
 from n3ic.model.metering import MeterSpec
 
-__all__ = ["Feature", "FlowTable", "SourceFile", "to_integer"]
+__all__ = ["Feature", "FlowTable", "SourceFile", "Tap", "to_integer"]
+
+Tap = Literal["", "exact", "approximate", "halved", "not causal", "artefact", "payload"]
+"""How a column stands to what a meter at one tap gives: the same; nearly the same; twice as much,
+counted on both sides of a router; only once later flows are known; an artefact of the tools that
+made it; only from the payload. Empty where nobody has looked."""
 
 Kind = TypeVar("Kind", bound=np.generic)
 
@@ -29,10 +34,12 @@ class Feature:
         unit: the integer unit that n3ic keeps it in, such as ``us`` or ``kbit/s``.
         scale: integer units in one source unit.
         bits: bits that hold the integer, 1 to 32.
-        nic: whether a NIC can compute it from headers, times and counters.
+        nic: whether a NIC can compute these values from headers, times and counters.
         nic_reason: why, or why not.
         leaks: whether it tells the capture set-up (addresses, ports, times, TTL) apart.
         leak_reason: how, where it does.
+        tap: how it stands to what a meter at one tap gives.
+        tap_reason: how that is known, with the share of rows.
     """
 
     name: str
@@ -45,6 +52,8 @@ class Feature:
     nic_reason: str
     leaks: bool = False
     leak_reason: str = ""
+    tap: Tap = ""
+    tap_reason: str = ""
 
     @property
     def usable(self) -> bool:

@@ -201,7 +201,7 @@ def test_bad_tables_are_named(tmp_path, text, message):
     ("words", "code", "message"),
     [
         (["train", "anomali"], 2, "did you mean 'anomaly'?"),
-        (["train", "anomaly", "--recipe", "x"], 2, "it has default, paper"),
+        (["train", "anomaly", "--recipe", "x"], 2, "it has default, published, paper"),
         (["train", "anomaly", "--epochs", "x"], 2, "--epochs: 'x' is not of type int"),
         (["train", "anomaly", "--hidden=-5"], 2, "numbers such as 32,16 expected, got '-5'"),
         (["train", "anomaly", "--seed", str(2**32)], 2, "--seed"),
@@ -410,7 +410,10 @@ def test_data_commands(flows, tmp_path):
     card = n3ic("data", "show", "unsw-nb15", cwd=tmp_path).stdout
     assert "research" in card
     features = json.loads(n3ic("data", "show", "unsw-nb15", "--json", cwd=tmp_path).stdout)
-    assert all(f["nic_reason"] for f in features)
+    assert all(f["nic_reason"] and f["tap"] and f["tap_reason"] for f in features)
+    table = " ".join(n3ic("data", "show", "unsw-nb15", "--features", cwd=tmp_path).stdout.split())
+    assert "at one tap" in table
+    assert "not causal" in table
     found = json.loads(n3ic("data", "check", flows, "--json", cwd=tmp_path).stdout)
     assert found["rows"] == 3000
 

@@ -8,6 +8,7 @@ import pytest
 from n3ic.data.files import Content, read_contents
 from n3ic.data.split import duplicate_share
 from n3ic.datasets.unsw_nb15 import DATASET
+from n3ic.datasets.unsw_nb15.columns import PROTOCOL_NOT_IP
 from n3ic.datasets.unsw_nb15.official import PARTITIONS, identify
 from n3ic.datasets.unsw_nb15.report import check
 
@@ -164,3 +165,20 @@ def test_extract_of_the_train_partition_belongs_to_none(folder):
     assert found.rows == 5000
     assert found.partitions == {"": 5000}
     assert any("all rows are normal" in p for p in found.problems)
+
+
+def test_shares_of_rows_that_the_catalogue_gives_as_evidence(table):
+    column = table.features
+    even = (column["spkts"] % 2 == 0) & (column["dpkts"] % 2 == 0)
+    pair = (column["spkts"] == 2) & (column["dpkts"] == 0)
+    closed = (column["proto"] == 6) & (column["state"] == 5)
+    window = np.isin(column["swin"], (0, 255)) & np.isin(column["dwin"], (0, 255))
+    for name, share in (
+        ("spkts", even.mean()),
+        ("spkts", even[column["proto"] != PROTOCOL_NOT_IP].mean()),
+        ("dur", pair.mean()),
+        ("sloss", (column["sloss"][closed] > 0).mean()),
+        ("sloss", (column["dloss"][closed] > 0).mean()),
+    ):
+        assert f"{100 * share:.1f} %" in table.feature(name).tap_reason, name
+    assert f"{100 * window.mean():.2f} %" in table.feature("swin").tap_reason
