@@ -1,5 +1,6 @@
 """How the published columns stand to a meter at one tap, and what is converted to it."""
 
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 from n3ic.data.table import Tap
 from n3ic.datasets.unsw_nb15 import SYNTHETIC, USECASE
 from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, CATALOGUE, COLUMNS, NEEDS, with_derived
+from n3ic.datasets.unsw_nb15.windows import causal_windows
+from n3ic.errors import DataError
 from n3ic.meter.packet import Packet
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
@@ -130,3 +133,31 @@ def test_odd_counters_are_rounded_up_and_nothing_overflows():
             assert 0 <= rows[name][0] < 1 << BY_NAME[name].bits, (name, value)
         assert rows["tap_spkts"][0] == -(-of["spkts"] // 2)
         assert rows["tap_pkts"][0] == -(-of["spkts"] // 2) + -(-of["dpkts"] // 2)
+
+
+def raw(hosts, times):
+    """Flows between hosts, of which only what windows read is there."""
+    table = SYNTHETIC.load().rows(np.arange(len(hosts)))
+    columns = {n: np.full(len(hosts), 6) for n in ("proto", "sport", "dsport", "stime")}
+    columns |= {name: np.array([h[i] for h in hosts]) for i, name in enumerate(("srcip", "dstip"))}
+    columns["ltime"] = np.array(times)
+    more = tuple(BY_NAME[n] for n in columns if n not in table.features)
+    return replace(table, features=table.features | columns, catalogue=table.catalogue + more)
+
+
+def test_causal_windows_count_earlier_rows_alone_and_forget_after_100():
+    hosts = [(1, 2), (1, 3), (2, 1), (1, 2)] + [(7, 8)] * 99 + [(1, 9)]
+    got = causal_windows(raw(hosts, range(len(hosts))))
+    assert got["ct_src"][:4].tolist() == [1, 2, 1, 3]
+    assert got["ct_dst"][:4].tolist() == [1, 1, 1, 2]
+    assert got["ct_src_dst"][:4].tolist() == [1, 1, 1, 2]
+    assert got["ct_src"][-2:].tolist() == [99, 1]
+    more = causal_windows(raw([*hosts, (1, 2)], range(len(hosts) + 1)))
+    assert all((more[n][:-1] == got[n]).all() for n in got)  # later rows change nothing
+
+
+def test_windows_are_refused_without_addresses_or_order(table):
+    with pytest.raises(DataError, match="addresses and times of the raw files"):
+        causal_windows(table)
+    with pytest.raises(DataError, match="order of their last times"):
+        causal_windows(raw([(1, 2), (1, 2)], [2, 1]))
