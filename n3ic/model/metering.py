@@ -50,6 +50,11 @@ _FIELD_BITS: dict[PacketField, int] = {
     "tcp_window": 16,
 }
 
+_NUMBERS = {
+    "width", "flags_set", "flags_clear", "protocols", "amount", "flows", "idle_timeout",
+    "active_timeout", "cache_flows", "packets", "after", "tick_ns",
+}  # fmt: skip
+
 
 def _one_of(what: str, value: object, known: Sequence[str]) -> None:
     if value not in known:
@@ -400,12 +405,12 @@ class MeterSpec:
         try:
             given = dict(data)
             version = given.pop("version")
-            _whole_numbers(given)
+            _check_types(given)
             if version != VERSION:
                 raise ModelError(
                     f"a meter's specification of version {version!r}, this n3ic reads {VERSION}"
                 )
-            return cls(
+            spec = cls(
                 **given
                 | {
                     "registers": tuple(_register(r) for r in given["registers"]),
@@ -417,6 +422,8 @@ class MeterSpec:
                     "decision": Decision(**given["decision"]),
                 }
             )
+            hash(spec)  # refuses lists where values belong
+            return spec
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ModelError(f"not a meter's specification: {error!r}") from error
 
@@ -431,13 +438,13 @@ def _feature(data: Mapping[str, Any]) -> MeteredFeature:
     return MeteredFeature(**{**data, "program": tuple(Step(**step) for step in data["program"])})
 
 
-def _whole_numbers(data: Any, name: str = "") -> None:
-    """Refuse numbers that are not whole, and truth values where numbers belong."""
+def _check_types(data: Any, name: str = "") -> None:
+    """Refuse what is no whole number, no truth value or no text where one belongs."""
     if isinstance(data, Mapping):
         for key, value in data.items():
-            _whole_numbers(value, str(key))
+            _check_types(value, str(key))
     elif isinstance(data, list | tuple):
         for value in data:
-            _whole_numbers(value, name)
-    elif isinstance(data, bool) != (name == "repeat") or not isinstance(data, int | str):
+            _check_types(value, name)
+    elif type(data) is not (bool if name == "repeat" else int if name in _NUMBERS else str):
         raise TypeError(f"{name}: {data!r}")

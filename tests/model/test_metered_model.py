@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ModelError
+from n3ic.meter.source import meter_source
+from n3ic.meter.table import catalogue_of
 from n3ic.model.file import pack_file, unpack_file
 from n3ic.model.inputs import Field, InputSpec
-from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Window
+from n3ic.model.metering import Decision, Guard, MeteredFeature, MeterSpec, Register, Step, Window
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
@@ -104,3 +106,46 @@ def test_a_specification_is_one_line_of_json_with_a_digest():
     for damaged in (text[:-5], "[" * 100_000, b"\xff", json.dumps([1])):
         with pytest.raises(ModelError, match=r"^x: not a meter"):
             MeterSpec.from_json(damaged, "x")
+
+
+def leaves(data, path=()):
+    """Paths to every value of nested data, containers included."""
+    yield path
+    keys = data if isinstance(data, dict) else range(len(data) if isinstance(data, list) else 0)
+    for key in keys:
+        yield from leaves(data[key], (*path, key))
+
+
+ODD = (None, -1, 0, 2**70, 1.5, float("nan"), True, "", "x\n", "*/", "\ud800", [], {}, [[]], [None])
+
+
+def test_whatever_stands_in_the_meter_is_one_error_or_a_meter():
+    data = json.loads(
+        replace(
+            SPEC,
+            registers=(*SPEC.registers, Register("gap", "max", "gap", Guard(protocols=(6,)))),
+            features=(
+                *SPEC.features,
+                MeteredFeature(
+                    "mean", program=(Step("shift", "n", amount=1), Step("quotient", "n", "$0", 8))
+                ),
+            ),
+        ).to_json()
+    )
+    refused = 0
+    for *path, last in (path for path in leaves(data) if path):
+        for odd in ODD:
+            changed = json.loads(json.dumps(data))
+            at = changed
+            for key in path:
+                at = at[key]
+            at[last] = odd
+            try:
+                spec = MeterSpec.from_json(json.dumps(changed), "model")
+            except ModelError:
+                refused += 1
+                continue
+            assert MeterSpec.from_json(spec.to_json(), "again") == spec
+            hash(spec), str(spec).encode(), catalogue_of(spec)
+            "".join(meter_source(spec).values()).encode("ascii")
+    assert refused > 600
