@@ -165,6 +165,7 @@ def extract(
 
     from n3ic.data.metered import meter_file
     from n3ic.meter.extract import extract as extract_flows
+    from n3ic.meter.extract import left_out
     from n3ic.meter.labels import read_labels
     from n3ic.meter.specification import read_spec
     from n3ic.meter.standard import standard_spec
@@ -193,12 +194,8 @@ def extract(
         print_json({**asdict(found), "path": str(out)})
         return
     say(f"{found.packets:,} packets, {found.flows:,} flows -> {out}")
-    for reason, count in found.aside.items():
-        say(f"put aside: {count:,} packets ({reason})")
-    if found.late:
-        say(f"after the end of their flow: {found.late:,} packets")
-    if found.evicted:
-        say(f"evicted: {found.evicted:,} flows, whose cache was full (--cache-flows)")
+    for line in left_out({**found.aside, "late": found.late, "evicted": found.evicted}):
+        say(line)
     if said is not None:
         counts = (f"{n:,} {outcome}" for outcome, n in sorted(found.labels.items()))
         say(f"labels: {', '.join(counts)}")

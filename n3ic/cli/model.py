@@ -14,6 +14,7 @@ from n3ic.util.markdown import percent
 
 if TYPE_CHECKING:
     from n3ic.data.flows import Columns
+    from n3ic.data.streaming import StreamedClasses
     from n3ic.model.network import BinaryModel
 
 ModelOption = Annotated[
@@ -205,6 +206,7 @@ def predict(
     """
     from n3ic.data.streaming import predict_stream
     from n3ic.meter.capture import is_capture
+    from n3ic.meter.extract import left_out
     from n3ic.meter.verdicts import predict_capture
 
     if out != "-":
@@ -213,16 +215,21 @@ def predict(
             raise UsageError(f"{out} is the table that is read: name another file")
     network = _network(model, task)
     sink = None if json and out == "-" else out
+    found: StreamedClasses
+    beside: list[str] = []
     with counting("classifying", "rows") as progress:
         if is_capture(source):
             if dataset or units:
                 raise UsageError(f"{source} is a capture: leave out --dataset and --units")
             found = predict_capture(network, source, sink, progress=progress)
+            beside += left_out(found.counters)
         else:
             _tell_of_another_meter(network, source)
             found = predict_stream(
                 network, source, sink, dataset=dataset, units=units, progress=progress
             )
+    for line in beside:
+        note(line)
     if json:
         print_json({"rows": found.rows, "classes": dict(found.classes)})
     if out != "-":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -56,6 +56,21 @@ class Extracted:
     evicted: int
     aside: dict[str, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
+
+
+def left_out(counters: Mapping[str, int]) -> Iterator[str]:
+    """Lines about packets that belong to no flow, and flows that ended early, where there are any.
+
+    Args:
+        counters: as :meth:`CompiledMeter.counters` gives them.
+    """
+    for reason in ASIDE:
+        if counters.get(reason):
+            yield f"put aside: {counters[reason]:,} packets ({reason})"
+    if counters.get("late"):
+        yield f"after the end of their flow: {counters['late']:,} packets"
+    if counters.get("evicted"):
+        yield f"evicted: {counters['evicted']:,} flows, whose cache was full"
 
 
 def meter_capture(path: str | Path, spec: MeterSpec) -> Iterator[tuple[Records, dict[str, int]]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +22,18 @@ from n3ic.model.network import BinaryModel, Inference
 from n3ic.util.files import new_file
 
 FLOW_COLUMNS = KEY_COLUMNS[1:]  # all flows are of one capture
+
+
+@dataclass(frozen=True)
+class CaptureClasses(StreamedClasses):
+    """What the flows of a capture were classified as.
+
+    Attributes:
+        counters: packets, and what of them belongs to no flow; see
+            :meth:`~n3ic.meter.compiled.CompiledMeter.counters`.
+    """
+
+    counters: Mapping[str, int]
 
 
 def meter_for(model: BinaryModel, capture: str | Path) -> MeterSpec:
@@ -61,7 +74,7 @@ def predict_capture(
     sink: str | Path | None = STANDARD_OUTPUT,
     *,
     progress: Callable[[int], object] | None = None,
-) -> StreamedClasses:
+) -> CaptureClasses:
     """Write key, times, class, margin and scores of each flow of a capture when it is decided.
 
     Rows are those that ``n3ic data extract`` with the model's meter gives, in the same order.
@@ -84,10 +97,12 @@ def predict_capture(
     scores = [csv_cell(f"score_{name}") for name in model.classes]
     header = [*(n.encode() for n in ("row", *FLOW_COLUMNS, "class", "margin")), *scores]
     counts = np.zeros(len(names), dtype=np.int64)
+    counters: Mapping[str, int] = {}
     with _opened(sink) as out:
         if out:
             out.write(b",".join(header) + b"\n")
-        for records, _ in meter_capture(capture, spec):
+        for records, so_far in meter_capture(capture, spec):
+            counters = so_far
             found = predict(model, model.encode(features_of(records, spec)))
             if out:
                 out.writelines(_lines(records, spec, found, names, int(counts.sum())))
@@ -97,7 +112,7 @@ def predict_capture(
         if out:
             out.flush()
     of_class = dict(zip(model.classes, counts.tolist(), strict=True))
-    return StreamedClasses(int(counts.sum()), of_class)
+    return CaptureClasses(int(counts.sum()), of_class, counters)
 
 
 def _opened(sink: str | Path | None) -> AbstractContextManager[IO[bytes] | None]:

@@ -136,7 +136,10 @@ def test_the_command_line_says_where_meters_differ(tmp_path, capsys):
         predict(str(source), model=tmp_path / "m.n3ic", out=str(tmp_path / "v.csv"), replace=True)
         return capsys.readouterr().err
 
-    assert "wrote 5 rows" in said(capture)
+    assert said(capture) == f"n3ic: wrote 5 rows to {tmp_path / 'v.csv'}\n"
+    arp = bytes(12) + b"\x08\x06" + bytes(28)
+    (tmp_path / "arp.pcap").write_bytes(pcap([(0.0, arp)] * 3))
+    assert "put aside: 3 packets (not IP)" in said(tmp_path / "arp.pcap")
     for packets, warns in ((0, False), (4, True)):
         for name in (f"{packets}.csv", f"{packets}.parquet"):
             extract([capture], tmp_path / name, standard_spec(packets=packets))
