@@ -176,11 +176,11 @@ def small_sheets(stream_sheets):
     ("data", "what"),
     [
         (b"", "the file is empty"),
-        (gzip.compress(b""), "the file is empty"),
+        (gzip.compress(b"", mtime=0), "the file is empty"),
         ("a,b".encode("utf-16"), "UTF-16 text"),
         (lzma.compress(b"%PDF-1.4"), "a PDF"),
         (bytes(1 << 20) * 12, "line 1: a NUL byte"),
-        (gzip.compress(b"sbytes,spkts\n1,2\n" * 99)[:-9], "truncated or damaged"),
+        (gzip.compress(b"sbytes,spkts\n1,2\n" * 99, mtime=0)[:-9], "truncated or damaged"),
     ],
 )
 def test_foreign_and_damaged_files_are_named(tmp_path, data, what):
@@ -195,7 +195,7 @@ def test_parquet_is_not_read_from_a_pipe(monkeypatch):
 
 
 def test_standard_input(tmp_path, monkeypatch):
-    text = gzip.compress(b"sbytes,spkts\n7,3\n")
+    text = gzip.compress(b"sbytes,spkts\n7,3\n", mtime=0)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
     assert lists(read_features("-", PLAIN)) == {"sbytes": [7], "spkts": [3]}
 
