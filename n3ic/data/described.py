@@ -163,7 +163,7 @@ class DescribedDataSet(DataSet):
             if table.conversation is None
             else len(np.unique(table.conversation)),
             "rows_changed": sum(part.repaired for part in parts),
-            "problems": [f"{cells:,} cells changed: {what}" for what, cells in counts.items()],
+            "problems": [f"{what}: {n:,} of {len(table):,} rows" for what, n in counts.items()],
         }
 
     @cached_property

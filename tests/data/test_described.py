@@ -82,8 +82,8 @@ def test_what_was_changed_is_counted(flows, tmp_path):
     assert found["rows_changed"] == 2
     assert found["conversations"] == 2
     assert found["problems"] == [
-        "1 cells changed: time negative, set to 0",
-        "2 cells changed: bytes_s blank or infinite, set to the largest value",
+        "time negative, set to 0: 1 of 3 rows",
+        "bytes_s blank or infinite, set to the largest value: 2 of 3 rows",
     ]
 
 

@@ -27,12 +27,12 @@ def test_the_card_says_what_was_changed():
     found = DATASET.check(DATASET.embedded)
     card = " ".join(DATASET.card.split())
     assert found["problems"] == [
-        "3 cells changed: flow_bytes_s blank or infinite, set to the largest value",
-        "3 cells changed: flow_packets_s blank or infinite, set to the largest value",
-        "2 cells changed: flow_iat_min negative, set to 0",
-        "1 cells changed: fwd_iat_min negative, set to 0",
-        "2044 cells changed: init_win_bytes_forward negative, set to 0".replace("2044", "2,044"),
-        "3,574 cells changed: init_win_bytes_backward negative, set to 0",
+        "flow_bytes_s blank or infinite, set to the largest value: 3 of 9,000 rows",
+        "flow_packets_s blank or infinite, set to the largest value: 3 of 9,000 rows",
+        "flow_iat_min negative, set to 0: 2 of 9,000 rows",
+        "fwd_iat_min negative, set to 0: 1 of 9,000 rows",
+        "init_win_bytes_forward negative, set to 0: 2,044 of 9,000 rows",
+        "init_win_bytes_backward negative, set to 0: 3,574 of 9,000 rows",
     ]
     assert "2,044 rows forward and 3,574 backward" in card
     assert "{{" not in card

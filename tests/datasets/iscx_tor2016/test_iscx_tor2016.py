@@ -103,7 +103,7 @@ def test_figures_of_the_card(table):
     card = " ".join(DATASET.card.split())
     assert found["rows_changed"] == 388
     assert "387 rows of the embedded file" in card
-    assert "387 cells changed: flow_iat_min negative, set to 0" in found["problems"]
+    assert "flow_iat_min negative, set to 0: 387 of 14,508 rows" in found["problems"]
     assert found["conversations"] == 78
     several = [len(np.unique(table.label[table.conversation == k])) > 1 for k in range(78)]
     assert sum(several) == 4
