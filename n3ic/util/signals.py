@@ -31,14 +31,20 @@ class EndingHandler:
 
     Attributes:
         received: the last of them that came; None before.
+        arrivals: how many came.
+        holds: blocks of :func:`held` that the program stands in.
     """
 
     received: int | None = None
+    arrivals: int = 0
+    holds: int = 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Remember the signal and raise :class:`EndedBySignal`."""
+        """Remember the signal and, unless it is held, raise :class:`EndedBySignal`."""
         self.received = number
-        raise EndedBySignal
+        self.arrivals += 1
+        if not self.holds:
+            raise EndedBySignal
 
 
 @contextmanager
@@ -68,20 +74,39 @@ def check() -> None:
     Raises:
         EndedBySignal: one came.
     """
-    for number in ENDING:
-        handler = signal.getsignal(number)
-        if isinstance(handler, EndingHandler) and handler.received is not None:
-            raise EndedBySignal
+    handler = _handler()
+    if handler is not None and handler.received is not None:
+        raise EndedBySignal
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hold these signals back within the block; processes that it starts inherit that."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    """Hold these signals back within the block; processes that it starts inherit that.
+
+    The mask is this thread's: a signal that another thread takes reaches the handler all the
+    same, which keeps it until the block ends.
+
+    Raises:
+        EndedBySignal: one came within the block, and nothing else was raised there.
+    """
+    handler = _handler() or EndingHandler()
+    arrivals = handler.arrivals
+    handler.holds += 1
+    can_mask = hasattr(signal, "pthread_sigmask")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING) if can_mask else set()
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if can_mask:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        handler.holds -= 1
+    if handler.arrivals > arrivals and not handler.holds:
+        raise EndedBySignal
+
+
+def _handler() -> EndingHandler | None:
+    """The handler in force, in the main thread, which alone runs it."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    installed = (signal.getsignal(number) for number in ENDING)
+    return next((found for found in installed if isinstance(found, EndingHandler)), None)

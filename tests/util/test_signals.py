@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -55,6 +56,24 @@ def test_a_held_signal_comes_afterwards():
             done.append(True)
         raise AssertionError("it did not come")
     assert done == [True] and ending.received == signal.SIGTERM
+
+
+def test_a_signal_that_another_thread_takes_is_held_as_well():
+    done, taken = [], threading.Event()
+    other = threading.Thread(target=taken.wait, daemon=True)
+    other.start()
+    with ending_signals() as ending, pytest.raises(KeyboardInterrupt):
+        with held():
+            signal.pthread_kill(other.ident, signal.SIGTERM)
+            for _ in range(1000):
+                if ending.received is None:
+                    time.sleep(0.005)
+            done.append(ending.received)
+            with held():
+                done.append(ending.arrivals)
+        raise AssertionError("it did not come")
+    taken.set()
+    assert done == [signal.SIGTERM, 1]
 
 
 def test_what_is_ignored_stays_ignored_and_threads_leave_signals_alone():
