@@ -1,4 +1,4 @@
-"""Export directories: written whole, self-describing, and proven against the model."""
+"""Export directories: written whole, self-describing, and checked against the model."""
 
 from __future__ import annotations
 
