@@ -489,13 +489,14 @@ static void check_padding(const struct input *in, const struct bnn *net, const u
 
 /* --- output ---------------------------------------------------------------------------- */
 
-/* A cell of CSV; quoted also where a spreadsheet would take it for a formula. */
+/* A cell of CSV; an apostrophe stands before what a spreadsheet would take for a formula. */
 static void put_text(const char *text) {
-    if (!text[strcspn(text, ",\"\r\n")] && !strchr("=+-@", *text)) {
-        fputs(text, stdout);
+    const char *guard = *text && strchr("=+-@\t\r", *text) ? "'" : "";
+    if (!text[strcspn(text, ",\"\r\n")]) {
+        printf("%s%s", guard, text);
         return;
     }
-    putchar('"');
+    printf("\"%s", guard);
     for (; *text; text++) {
         if (*text == '"') {
             putchar('"');
