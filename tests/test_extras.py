@@ -4,7 +4,10 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from packaging.requirements import Requirement
 
 from n3ic.model.random_models import random_model
 
+PYPROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 HOOK = """
 import sys
 from importlib.machinery import PathFinder
@@ -28,22 +32,28 @@ def normal(name):
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def needs_of(name, extras):
+    """What a distribution needs; of n3ic itself as pyproject.toml says, which no build rewrites."""
+    if name == "n3ic":
+        project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
+        further = (project["optional-dependencies"][extra] for extra in extras)
+        return [Requirement(line) for line in chain(project["dependencies"], *further)]
+    try:
+        needs = map(Requirement, distribution(name).requires or [])
+    except PackageNotFoundError:
+        return []  # of another platform
+    chosen = [{"extra": extra} for extra in (*extras, "")]
+    return [n for n in needs if n.marker is None or any(n.marker.evaluate(e) for e in chosen)]
+
+
 def installed_by(extra):
     """The distributions that ``pip install n3ic[extra]`` brings, those that they need included."""
     found, open_ = set(), [("n3ic", frozenset({extra} if extra else ()))]
     while open_:
         name, extras = open_.pop()
-        if (normal(name), extras) in found:
-            continue
-        found.add((normal(name), extras))
-        try:
-            lines = distribution(name).requires or []
-        except PackageNotFoundError:
-            continue  # of another platform
-        for need in map(Requirement, lines):
-            wanted = [{"extra": e} for e in (*extras, "")]
-            if need.marker is None or any(need.marker.evaluate(e) for e in wanted):
-                open_.append((need.name, frozenset(need.extras)))
+        if (normal(name), extras) not in found:
+            found.add((normal(name), extras))
+            open_ += [(need.name, frozenset(need.extras)) for need in needs_of(name, extras)]
     return {name for name, _ in found}
 
 

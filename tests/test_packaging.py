@@ -51,7 +51,7 @@ def installed(built):
 def test_the_wheel_holds_the_three_roots_and_their_files(installed):
     for name in (
         "n3ic/py.typed",
-        "n3ic/native/bnn.c",
+        "n3ic/kernel/bnn.c",
         "n3ic/datasets/unsw_nb15/card.md",
         "n3ic/datasets/ns3_tomography/card.md",
         "n3ic/exporters/nfp/device.toml",

@@ -284,7 +284,7 @@ def test_flows_that_are_no_text_are_one_line(tmp_path, place):
     (tmp_path / "flows.csv").write_bytes(b"sbytes,dur\n1,2\n\xff\xfe\n")
     model = place / "runs" / "anomaly"
     done = n3ic("predict", "--model", model, "flows.csv", cwd=tmp_path, expect=1)
-    assert "flows.csv: this is no table of text" in done.stderr
+    assert "flows.csv, line 3: byte 0xff is not UTF-8" in done.stderr
 
 
 def test_what_may_be_typed_is_listed(tmp_path):
@@ -344,7 +344,8 @@ def test_predict_streams_and_never_destroys_its_input(place, flows, tmp_path):
 def test_evaluate_gives_the_figures_of_the_network(place, flows):
     from n3ic import plugins
 
-    found = json.loads(n3ic("evaluate", "--json", flows, cwd=place).stdout)
+    run = ["--model", "runs/anomaly"]
+    found = json.loads(n3ic("evaluate", "--json", flows, *run, cwd=place).stdout)
     model = BinaryModel.load(place / "runs" / "anomaly" / "model.n3ic")
     table = plugins.load("n3ic.datasets", "unsw-nb15-synthetic").load(flows)
     classes = model.infer(model.encode(table.features)).classes
@@ -353,10 +354,10 @@ def test_evaluate_gives_the_figures_of_the_network(place, flows):
     assert figures["accuracy"] == pytest.approx((classes == table.label).mean())
     assert figures["confusion"][1][1] == int((classes[table.label == 1] == 1).sum())
     assert found["baselines_on_the_runs_test_rows"]["float_mlp"]["accuracy"] > 0.5
-    shown = n3ic("evaluate", flows, cwd=place).stdout
+    shown = n3ic("evaluate", flows, *run, cwd=place).stdout
     assert "confusion" in shown
     assert "on the run's test rows" in shown
-    refused = n3ic("evaluate", flows, "--dataset", "ns3-tomography", cwd=place, expect=1)
+    refused = n3ic("evaluate", flows, *run, "--dataset", "ns3-tomography", cwd=place, expect=1)
     assert "not a tomography trace" in refused.stderr
 
 
