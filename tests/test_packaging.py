@@ -52,6 +52,9 @@ def test_the_wheel_holds_the_three_roots_and_their_files(installed):
     for name in (
         "n3ic/py.typed",
         "n3ic/kernel/bnn.c",
+        "n3ic/kernel/stream.c",
+        "n3ic/meter/c/meter.c.j2",
+        "n3ic/datasets/iscx_tor2016/Scenario-B-merged_5s.csv.xz",
         "n3ic/datasets/unsw_nb15/card.md",
         "n3ic/datasets/ns3_tomography/card.md",
         "n3ic/exporters/nfp/device.toml",
