@@ -126,7 +126,7 @@ class NfpExporter(Exporter):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
-        """Execution the micro-C's input stage; features become the device's 32-bit words first."""
+        """Run the micro-C's input stage; features become the device's 32-bit words first."""
         columns = [
             np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX).astype(np.uint32)
             for name in model.input.features

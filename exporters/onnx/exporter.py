@@ -60,7 +60,7 @@ class OnnxExporter(Exporter):
         write_readme(self.folder, out, model, {"features": options["input"] == "features"})
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
-        """Execution the graph in onnxruntime, with the hidden layers as further outputs."""
+        """Run the graph in onnxruntime, with the hidden layers as further outputs."""
         hidden = [f"signs_{i + 1}" for i in range(len(model.hidden))]
         names = ["scores", "class", "margin", *hidden]
         whole = graph.read(directory / FILE)
@@ -89,7 +89,7 @@ class OnnxExporter(Exporter):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
-        """Execution the graph's input stage; None where the graph takes bits."""
+        """Run the graph's input stage; None where the graph takes bits."""
         if options["input"] != "features":
             return None
         rows = np.stack(

@@ -70,7 +70,7 @@ class QonnxExporter(Exporter):
         write_readme(self.folder, out, model, {"bipolar": bipolar})
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
-        """Execution the graph in qonnx's executor and keep every layer's output."""
+        """Run the graph in qonnx's executor and keep every layer's output."""
         bipolar = options["form"] == "bipolar"
         bits = unpack(words, model.input.n_bits).astype(np.float32)
         inputs, name = (2 * bits - 1, "signs") if bipolar else (bits, "bits")

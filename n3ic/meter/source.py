@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from n3ic.model.metering import Guard, MeteredFeature, MeterSpec, Register, Step
+from n3ic.model.metering import Guard, MeteredFeature, MeterSpec, Step
 
 FOLDER = Path(__file__).resolve().parent / "c"
 
@@ -116,9 +116,3 @@ def _expression(step: Step, left: str, right: str) -> str:
             return f"{left} >> {step.amount}"
         case "quotient":
             return f"{right} ? {step.amount}ull * {left} / {right} : 0"
-
-
-def register_bits(registers: tuple[Register, ...]) -> int:
-    """Bits of state that the registers of one flow take, flags and times of gaps included."""
-    extra = {"first": 1}
-    return sum(r.width + extra.get(r.update, 0) + 49 * (r.field == "gap") for r in registers)

@@ -179,7 +179,7 @@ class Exporter(Plugin, ABC):
         options: Mapping[str, OptionValue],
         say: Callable[[str], None],
     ) -> None:
-        """Execution a simulated card between network interfaces until interrupted.
+        """Run a simulated card between network interfaces until interrupted.
 
         Raises:
             UsageError: this target has no simulated card.
