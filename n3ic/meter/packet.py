@@ -53,7 +53,8 @@ class Packet:
         destination_port: the same.
         wire_length: bytes of the frame on the wire, its check sequence aside, whatever was
             captured of it; without a capture's own link header.
-        ip_length: bytes of the IP packet, its header included.
+        ip_length: bytes of the IP packet, its header included: what the header says, at most what
+            the frame holds; that, too, where the header says nothing (see :func:`_ip_length`).
         payload_length: bytes behind the transport header, or behind IP's where there is none.
         ttl: time to live or hop limit.
         tcp_flags: the header's flag byte; 0 for others, and where it was not captured.
@@ -96,7 +97,7 @@ def parse(link: int, frame: bytes, length: int, time: int) -> Packet | Reason:
     if kind == _IPV4:
         return _ipv4(frame, start, length, outside, time)
     if kind == _IPV6:
-        return _ipv6(frame, start, length - outside, time)
+        return _ipv6(frame, start, length, outside, time)
     return "not IP"
 
 
@@ -136,7 +137,7 @@ def _ipv4(frame: bytes, at: int, length: int, outside: int, time: int) -> Packet
     total = _number(frame, at + 2, 2)
     if frame[at] >> 4 != 4 or header < 20 or (total and total < header):
         return "IP header damaged"
-    total = total or max(header, length - at)  # 0: the sender's card was to cut a large segment
+    total = _ip_length(total, header, length - at)
     offset = _number(frame, at + 6, 2)
     fragmented = bool(offset & 0x3FFF)
     return _transport(
@@ -161,12 +162,24 @@ def _ipv4(frame: bytes, at: int, length: int, outside: int, time: int) -> Packet
     )
 
 
-def _ipv6(frame: bytes, at: int, length: int, time: int) -> Packet | Reason:
+def _ip_length(said: int, header: int, held: int) -> int:
+    """Bytes of an IP packet whose header says so many, in a frame that holds so many.
+
+    A header says 0 where the sender's card was to cut a large segment, and in a jumbogram.
+    Padding behind the packet does not count, and no header makes a packet longer than its frame.
+    """
+    return max(header, min(said or held, held))
+
+
+def _ipv6(frame: bytes, at: int, length: int, outside: int, time: int) -> Packet | Reason:
     if len(frame) < at + 40:
         return "IP header cut short"
     if frame[at] >> 4 != 6:
         return "IP header damaged"
     payload = _number(frame, at + 4, 2)
+    # no payload behind hop-by-hop options: a jumbogram (RFC 2675)
+    said = 0 if payload == 0 and frame[at + 6] == 0 else payload + 40
+    total = _ip_length(said, 40, length - at)
     protocol, start = frame[at + 6], at + 40
     identification, later = None, False
     for _ in range(_MAX_EXTENSIONS):
@@ -190,9 +203,9 @@ def _ipv6(frame: bytes, at: int, length: int, time: int) -> Packet | Reason:
             protocol=protocol,
             source_port=0,
             destination_port=0,
-            wire_length=max(length, 0),
-            ip_length=payload + 40,
-            payload_length=max(0, payload + 40 - (start - at)),
+            wire_length=max(length - outside, 0),
+            ip_length=total,
+            payload_length=max(0, total - (start - at)),
             ttl=frame[at + 7],
             tcp_flags=0,
             tcp_window=0,

@@ -178,7 +178,7 @@ class ReferenceMeter:
 
     def _start(self, key: FlowKey, now: int) -> _Flow:
         registers = self.spec.registers
-        values = [(1 << r.width) - 1 if r.update == "min" else 0 for r in registers]
+        values = [r.top if r.update == "min" else 0 for r in registers]
         n = len(registers)
         flow = _Flow(key, self._started, now, values, [None] * n, [False] * n, decided_at=(0, now))
         self._started += 1
@@ -317,11 +317,10 @@ def _field(register: Register, packet: Packet, first: int, before: int | None, n
 
 def _next(register: Register, old: int, value: int, *, first: bool) -> int:
     """The register's next value, saturated."""
-    top = (1 << register.width) - 1
-    value = min(value, top)
+    value = min(value, register.field_top)
     match register.update:
         case "count" | "sum":
-            return min(old + value, top)
+            return min(old + value, register.top)
         case "min":
             return min(old, value)
         case "max":
@@ -344,7 +343,7 @@ def feature_value(spec: MeterSpec, feature: MeteredFeature, registers: list[int]
         return results[int(name[1:])] if name.startswith("$") else registers[spec.index[name]]
 
     for step in feature.program:
-        right = operand(step.right) if step.right else 0
+        right = operand(step.right) if step.right else step.amount
         results.append(_apply(step, operand(step.left), right))
     return min(results[-1], UINT32_MAX)
 

@@ -34,7 +34,8 @@ def _values(spec: MeterSpec) -> dict[str, Any]:
                 "name": r.name,
                 "kind": r.update,
                 "field": r.field,
-                "top": f"{(1 << r.width) - 1}ull",
+                "top": f"{r.top}ull",
+                "field_top": f"{r.field_top}ull",
                 "guard": _guard(r.guard),
                 "gap": gaps.index(r.name) if r.field == "gap" else None,
             }
@@ -82,7 +83,7 @@ def _feature(spec: MeterSpec, number: int, feature: MeteredFeature) -> dict[str,
     for i, step in enumerate(feature.program):
         if i not in read:
             continue
-        right = operand(step.right) if step.right else ""
+        right = operand(step.right) if step.right else f"{step.amount}ull"
         steps.append(
             {"result": f"s{i}", "expression": _expression(step, operand(step.left), right)}
         )

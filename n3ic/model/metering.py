@@ -29,8 +29,9 @@ Fragments = Literal["by-identification", "aside"]
 Direction = Literal["both", "forward", "reverse"]
 Update = Literal["count", "sum", "min", "max", "first", "last", "or"]
 PacketField = Literal[
-    "wire_length", "ip_length", "payload_length", "time", "gap", "ttl", "tcp_flags", "tcp_window"
-]
+    "wire_length", "ip_length", "payload_length", "time", "gap",
+    "protocol", "ttl", "tcp_flags", "tcp_window",
+]  # fmt: skip
 Operation = Literal["add", "sub", "min", "max", "shift", "quotient"]
 KeyPart = Literal["source", "destination", "protocol", "source_port", "destination_port"]
 
@@ -45,6 +46,7 @@ _FIELD_BITS: dict[PacketField, int] = {
     "payload_length": 17,
     "time": 48,
     "gap": 48,
+    "protocol": 8,
     "ttl": 8,
     "tcp_flags": 8,
     "tcp_window": 16,
@@ -104,7 +106,8 @@ class Register:
             packet; ``gap`` the time since the previous packet that passed the guard (the first
             such packet has none and does not update). Times that run backwards count as 0.
         guard: which packets update it.
-        width: bits of the register, 1 to 64; what does not fit saturates.
+        width: bits of the register, 1 to 64; what does not fit saturates. So do the fields:
+            lengths to 17 bits, times to 48.
     """
 
     name: str
@@ -126,12 +129,19 @@ class Register:
             raise ModelError(f"{where}: a register has 1 to 64 bits, got {self.width}")
 
     @property
+    def top(self) -> int:
+        """The largest value of its width."""
+        return (1 << self.width) - 1
+
+    @property
+    def field_top(self) -> int:
+        """The largest value of its field that it takes; a larger one counts as that."""
+        return min(self.top, (1 << _FIELD_BITS[self.field]) - 1) if self.field else 1
+
+    @property
     def largest(self) -> int:
         """The largest value that it can hold, as its field bounds it, too."""
-        top = (1 << self.width) - 1
-        if self.update in ("first", "last", "max", "or") and self.field:
-            return min(top, (1 << _FIELD_BITS[self.field]) - 1)
-        return top
+        return self.field_top if self.update in ("first", "last", "max", "or") else self.top
 
 
 @dataclass(frozen=True)
@@ -143,8 +153,8 @@ class Step:
             ``amount`` bits; ``quotient``, ``floor(amount * left / right)``, 0 where ``right`` is
             0 and only as a program's last step: a target compares ``amount * left >= cut * right``.
         left: a register's name, or ``$k`` for the result of step ``k``.
-        right: the same; empty for ``shift``.
-        amount: of ``shift`` and ``quotient``.
+        right: the same; empty for ``shift``, and where ``amount`` is the second operand.
+        amount: of ``shift`` and ``quotient``, and of the others where they have no ``right``.
     """
 
     operation: Operation
@@ -336,7 +346,10 @@ class MeterSpec:
             if step.right or not 0 <= step.amount < 64:
                 raise ModelError(f"{where}: a shift has one operand and 0 to 63 bits")
             return left >> step.amount
-        right = self._operand(where, step.right, results)
+        constant = step.operation != "quotient" and not step.right
+        right = step.amount if constant else self._operand(where, step.right, results)
+        if constant and not 0 <= step.amount <= UINT32_MAX:
+            raise ModelError(f"{where}: a constant has 32 bits, got {step.amount}")
         if step.operation == "quotient":
             if not last or not 1 <= step.amount <= UINT64_MAX:
                 raise ModelError(f"{where}: a quotient is the last step, its factor has 64 bits")
@@ -346,8 +359,8 @@ class MeterSpec:
                     f"{step.amount} * {left} or 2^32 * {right} does not fit; use narrower registers"
                 )
             return step.amount * left
-        if step.amount:
-            raise ModelError(f"{where}: only a shift and a quotient have an amount")
+        if step.amount and step.right:
+            raise ModelError(f"{where}: a second operand and an amount")
         if step.operation == "add" and left + right > UINT64_MAX:
             raise ModelError(f"{where}: the sum could leave 64 bits")
         out = {"add": left + right, "sub": left, "min": min(left, right), "max": max(left, right)}

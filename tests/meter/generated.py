@@ -5,7 +5,8 @@ import struct
 from n3ic.model.metering import Decision, Guard, MeteredFeature, MeterSpec, Register, Step, Window
 
 FIELDS = (
-    "wire_length", "ip_length", "payload_length", "time", "gap", "ttl", "tcp_flags", "tcp_window",
+    "wire_length", "ip_length", "payload_length", "time", "gap", "protocol", "ttl", "tcp_flags",
+    "tcp_window",
 )  # fmt: skip
 PARTS = {
     "five-tuple": ["source", "destination", "protocol", "source_port", "destination_port"],
@@ -42,6 +43,8 @@ def random_program(r, registers):
         left = r.choice(operands)
         if operation == "shift":
             steps.append(Step("shift", left, amount=r.randint(0, 20)))
+        elif r.random() < 0.2:
+            steps.append(Step(operation, left, amount=r.choice([0, 1, 134, 2**32 - 1])))
         else:
             steps.append(Step(operation, left, r.choice(operands)))
     if narrow and r.random() < 0.5:
@@ -105,11 +108,12 @@ def random_frame(r):
             offset = r.choice([1, 8, 9, 0])
             extension = struct.pack(">BBHI", protocol, 0, offset, r.randint(0, 2))
             following = 44
-        length = len(extension) + len(transport)
+        length = r.choice([len(extension) + len(transport)] * 8 + [0, 65535])
+        following = r.choice([following] * 9 + [0])
         header = struct.pack(">IHBB", 6 << 28, length, following, r.randint(1, 255))
         packet = header + address() + address() + extension + transport
     else:
-        total = r.choice([20 + len(transport)] * 8 + [0, 10])
+        total = r.choice([20 + len(transport)] * 8 + [0, 10, 65535])
         fragment = r.choice([0] * 8 + [0x2000, 2, 0x4000])
         ttl = r.randint(1, 255)
         header = struct.pack(
@@ -118,9 +122,9 @@ def random_frame(r):
         packet = header + address() + address() + transport
     tags = r.choice([b""] * 6 + [b"\x81\0\0\1", b"\x88\xa8\0\1\x81\0\0\1", b"\x81\0\0\1" * 3])
     frame = bytes(12) + tags + (b"\x86\xdd" if version_6 else b"\x08\x00") + packet
-    length = len(frame)
+    length = r.choice([len(frame)] * 20 + [1, 2**32 - 1])
     if r.random() < 0.1:
-        frame = frame[: r.randint(0, length)]
+        frame = frame[: r.randint(0, len(frame))]
     if frame and r.random() < 0.05:
         damaged = bytearray(frame)
         for _ in range(3):

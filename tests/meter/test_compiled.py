@@ -10,7 +10,7 @@ import pytest
 from generated import random_frames, random_spec
 
 from n3ic.meter.source import FOLDER, meter_source
-from n3ic.model.metering import MeteredFeature, MeterSpec, Register
+from n3ic.model.metering import MeteredFeature, MeterSpec, Register, Step
 
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler"
@@ -47,6 +47,15 @@ def test_more_flows_than_one_batch_and_more_fragments_than_are_remembered(equal)
             frames.append((bytes(12) + b"\x08\0" + packet, 60, i))
     late = [frames[1], frames[-1]]  # one of a datagram that is forgotten, one that is not
     equal(spec, 1, [*frames, *late])
+
+
+def test_a_field_that_lies_beyond_its_bits_leaves_no_product_beyond_64(equal):
+    registers = Register("size", "max", "wire_length", width=64), Register("n", "count", width=8)
+    product = Step("quotient", "size", "n", amount=2**46)
+    features = MeteredFeature("q", program=(product,)), MeteredFeature("size", "size")
+    frame = random_frames(random.Random(0), 1)[0][0]
+    rows = equal(MeterSpec(registers, features), 1, [(frame, 2**32 - 1, 0)])
+    assert rows[0][-1][1] == 2**17 - 1
 
 
 @pytest.mark.slow

@@ -225,6 +225,42 @@ def test_frames_with_and_without_tags():
     assert parse(LINK_ETHERNET, frame(ipv4(udp()), tags=b"\x81\0\0\1" * 3), 68, 5) == "not IP"
 
 
+@pytest.mark.parametrize(
+    ("said", "on_the_wire", "ip_length"),
+    [
+        (33, 60, 33),  # padding does not count
+        (0, 3014, 3000),  # to be cut by the sender's card
+        (60_000, 60, 46),  # no header makes a packet longer than its frame
+        (33, 20, 20),  # nor a capture's length a header shorter
+    ],
+)
+def test_ip_length_of_ipv4(said, on_the_wire, ip_length):
+    data = bytearray(frame(ipv4(udp())))
+    data[16:18] = said.to_bytes(2, "big")
+    found = parse(LINK_ETHERNET, bytes(data), on_the_wire, 0)
+    assert isinstance(found, Packet)
+    assert (found.ip_length, found.payload_length) == (ip_length, max(0, ip_length - 28))
+
+
+@pytest.mark.parametrize(
+    ("said", "following", "on_the_wire", "ip_length"),
+    [
+        (13, 17, 99, 53),
+        (0, 17, 99, 40),
+        (0, 0, 70_014, 70_000),  # a jumbogram
+        (60_000, 17, 99, 85),
+        (13, 17, 20, 40),
+    ],
+)
+def test_ip_length_of_ipv6(said, following, on_the_wire, ip_length):
+    options = b"\x11\0" + bytes(6) if following == 0 else b""
+    header = struct.pack(">IHBB", 6 << 28, said, following, 9) + bytes(15) + b"\1" + bytes(16)
+    found = parse(LINK_ETHERNET, frame(header + options + udp(), 0x86DD), on_the_wire, 0)
+    assert isinstance(found, Packet)
+    assert found.ip_length == ip_length
+    assert found.payload_length == max(0, ip_length - 48 - len(options))
+
+
 def test_ipv6_with_extension_headers_and_fragments():
     header = struct.pack(">IHBB", 6 << 28, 8 + 13, 0, 9) + bytes(15) + b"\1" + bytes(15) + b"\2"
     found = parse(LINK_ETHERNET, frame(header + b"\x11\0" + bytes(6) + udp(), 0x86DD), 99, 0)

@@ -75,6 +75,16 @@ static inline enum aside parse_transport(const uint8_t *f, uint32_t n, uint32_t 
     return PACKET_OK;
 }
 
+/*
+ * Bytes of an IP packet whose header says so many, in a frame that holds so many. A header says 0
+ * where the sender's card was to cut a large segment, and in a jumbogram.
+ */
+static inline uint32_t ip_length(uint32_t said, uint32_t header, uint32_t held) {
+    uint32_t total = said && said < held ? said : held;
+
+    return total > header ? total : header;
+}
+
 static inline enum aside parse_ipv4(const uint8_t *f, uint32_t n, uint32_t at, int64_t length,
                                     uint32_t outside, struct packet *p) {
     uint32_t header, total, offset;
@@ -85,8 +95,7 @@ static inline enum aside parse_ipv4(const uint8_t *f, uint32_t n, uint32_t at, i
     total = be16(f + at + 2);
     if (f[at] >> 4 != 4 || header < 20 || (total && total < header))
         return ASIDE_IP_DAMAGED;
-    if (!total) /* the sender's card was to cut a large segment */
-        total = length - at > (int64_t)header ? (uint32_t)(length - at) : header;
+    total = ip_length(total, header, at_least_0(length - at));
     offset = be16(f + at + 6);
     p->address_bytes = 4;
     memcpy(p->source, f + at + 12, 4);
@@ -103,14 +112,17 @@ static inline enum aside parse_ipv4(const uint8_t *f, uint32_t n, uint32_t at, i
 }
 
 static inline enum aside parse_ipv6(const uint8_t *f, uint32_t n, uint32_t at, int64_t length,
-                                    struct packet *p) {
-    uint32_t payload, start = at + 40;
+                                    uint32_t outside, struct packet *p) {
+    uint32_t payload, total, start = at + 40;
 
     if (n < at + 40)
         return ASIDE_IP_SHORT;
     if (f[at] >> 4 != 6)
         return ASIDE_IP_DAMAGED;
     payload = be16(f + at + 4);
+    /* no payload behind hop-by-hop options: a jumbogram (RFC 2675) */
+    total = payload == 0 && f[at + 6] == 0 ? 0 : payload + 40;
+    total = ip_length(total, 40, at_least_0(length - at));
     p->protocol = f[at + 6];
     for (int i = 0; i < 8 && !p->later; i++) {
         uint8_t kind = p->protocol;
@@ -137,9 +149,9 @@ static inline enum aside parse_ipv6(const uint8_t *f, uint32_t n, uint32_t at, i
     memcpy(p->source, f + at + 8, 16);
     memcpy(p->destination, f + at + 24, 16);
     p->ttl = f[at + 7];
-    p->wire_length = at_least_0(length);
-    p->ip_length = payload + 40;
-    p->payload_length = at_least_0((int64_t)payload + 40 - (start - at));
+    p->wire_length = at_least_0(length - outside);
+    p->ip_length = total;
+    p->payload_length = at_least_0((int64_t)total - (start - at));
     return parse_transport(f, n, start, p);
 }
 
@@ -181,7 +193,7 @@ static inline enum aside parse_frame(uint32_t link, const uint8_t *f, uint32_t n
     if (kind == 0x0800)
         return parse_ipv4(f, n, at, length, outside, p);
     if (kind == 0x86dd)
-        return parse_ipv6(f, n, at, (int64_t)length - outside, p);
+        return parse_ipv6(f, n, at, length, outside, p);
     return ASIDE_NOT_IP;
 }
 
