@@ -63,6 +63,7 @@ def inspect(
                     "sha256": m.digest,
                     "memory": memory_of(m),
                     "provenance": dict(m.provenance),
+                    "shunt": m.shunt,
                     "meter": None if m.meter is None else m.meter.to_dict(),
                     "passes": analyse(m).to_dict(),
                     "bits": [m.input.explain(i) for i in range(m.input.n_bits)] if bits else None,
@@ -128,6 +129,7 @@ def _summary(model: object, where: str) -> None:
         left=2,
     )
     say(f"classes: {', '.join(model.classes)}")
+    say(f"shunting: {_shunting(model)}")
     say(
         f"weights {model.weight_bytes:,} B, thresholds and biases {model.threshold_bytes:,} B, "
         f"masks {model.mask_bytes:,} B, input cuts {model.input_bytes:,} B"
@@ -139,6 +141,12 @@ def _summary(model: object, where: str) -> None:
     for key, value in sorted(model.provenance.items()):
         say(f"{key}: {value}")
     say(f"sha256: {model.digest}")
+
+
+def _shunting(model: BinaryModel) -> str:
+    if not model.shunt:
+        return "none, every flow is decided on the card"
+    return f"a flow of a margin below {model.shunt} (of {model.largest_margin} at most) to the host"
 
 
 def features(
@@ -200,7 +208,7 @@ def predict(
         bool, typer.Option("--json", help="Print counts per class as JSON, and no rows.")
     ] = False,
 ) -> None:
-    """Classify flows of any number: class, margin and scores of each row.
+    """Classify flows of any number: class (or shunt), margin and scores of each row.
 
     A capture (pcap, pcapng) is metered as the model says, and each flow is a row.
     """

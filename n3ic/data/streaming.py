@@ -30,7 +30,7 @@ class StreamedClasses:
 
     Attributes:
         rows: number of flows.
-        classes: flows of each class.
+        classes: flows of each class, and of ``shunt`` where the model shunts flows.
     """
 
     rows: int
@@ -46,7 +46,7 @@ def predict_stream(
     units: Units | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> StreamedClasses:
-    """Write class, margin and scores of each row of a table.
+    """Write class (or ``shunt``), margin and scores of each row of a table.
 
     Args:
         model: the network.
@@ -61,7 +61,7 @@ def predict_stream(
         DataError: the table is not what it should be; names file, line and column.
         N3icError: the file cannot be written.
     """
-    names = [csv_cell(name) for name in model.classes]
+    names = [csv_cell(name) for name in model.verdict_names]
     header = ["row", "class", "margin", *(f"score_{name}" for name in model.classes)]
     counts = np.zeros(len(names), dtype=np.int64)
     rows = 0
@@ -79,7 +79,7 @@ def predict_stream(
             if progress is not None:
                 progress(rows)
         out.flush()
-    return StreamedClasses(rows, dict(zip(model.classes, counts.tolist(), strict=True)))
+    return StreamedClasses(rows, dict(zip(model.verdict_names, counts.tolist(), strict=True)))
 
 
 def csv_cell(text: str) -> bytes:

@@ -24,7 +24,7 @@ from n3ic.kernel.library import KernelNetwork, Library
 from n3ic.model.bits import checked_words
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.inputs import Field, InputSpec
-from n3ic.model.network import BinaryModel, Inference, classes_of, margins_of
+from n3ic.model.network import BinaryModel, Inference
 from n3ic.model.random_models import random_model
 
 __all__ = ["available", "csv_lines", "predict", "scores"]
@@ -54,39 +54,41 @@ def scores(model: BinaryModel, words: ArrayLike) -> NDArray[np.int32]:
 
 
 def predict(model: BinaryModel, words: ArrayLike) -> Inference:
-    """Scores, classes and margins of packed inputs; see :func:`scores`."""
+    """Scores, classes, margins and verdicts of packed inputs; see :func:`scores`."""
     result = scores(model, words)
-    return Inference(result, classes_of(result), margins_of(result))
+    return model.inference(result)
 
 
 def csv_lines(
     model: BinaryModel, features: Mapping[str, NDArray[Any]], first: int, names: Sequence[bytes]
 ) -> tuple[bytes | memoryview, NDArray[np.int64]]:
-    """Lines of CSV with each row's number, class, margin and scores.
+    """Lines of CSV with each row's number, verdict, margin and scores.
 
     Args:
         model: the network.
         features: integers in 0..2^32-1 by feature, arrays of shape ``(rows,)``.
         first: number of the first row.
-        names: what to write for each class.
+        names: what to write for each of ``model.verdict_names``.
 
     Returns:
-        The lines, each with a line feed, and the rows of each class.
+        The lines, each with a line feed, and the rows of each of the names.
     """
-    if available() and len(model.layers) <= blob.MAX_LAYERS:
+    # The kernel writes classes alone.
+    if not model.shunt and available() and len(model.layers) <= blob.MAX_LAYERS:
         return _network(model).csv_lines(model, features, first, names)
-    return _lines_of(predict(model, model.encode(features)), first, names)
+    found = predict(model, model.encode(features))
+    return _lines_of(found, model.verdicts(found.scores), first, names)
 
 
 def _lines_of(
-    result: Inference, first: int, names: Sequence[bytes]
+    result: Inference, verdicts: NDArray[np.int64], first: int, names: Sequence[bytes]
 ) -> tuple[bytes, NDArray[np.int64]]:
-    columns = (result.classes.tolist(), result.margins.tolist(), result.scores.tolist())
+    columns = (verdicts.tolist(), result.margins.tolist(), result.scores.tolist())
     lines = (
         b"%d,%s,%d,%s\n" % (row, names[index], margin, b",".join(b"%d" % s for s in scores))
         for row, (index, margin, scores) in enumerate(zip(*columns, strict=True), first)
     )
-    return b"".join(lines), np.bincount(result.classes, minlength=len(names)).astype(np.int64)
+    return b"".join(lines), np.bincount(verdicts % len(names), minlength=len(names))
 
 
 @cache
@@ -134,7 +136,8 @@ def _check(library: Library) -> None:
     columns = {"cuts": np.arange(130), "bits": np.arange(130) << 24}
     names = [b"a", b"b", b"c"]
     lines, _ = network.csv_lines(model, columns, 0, names)
-    expected, _ = _lines_of(model.infer(model.encode(columns)), 0, names)
+    want = model.infer(model.encode(columns))
+    expected, _ = _lines_of(want, want.classes, 0, names)
     if not np.array_equal(network.scores(words), model.scores(words)) or bytes(lines) != expected:
         raise RuntimeError("it does not compute the reference's scores")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3ic.data.flows import STANDARD_OUTPUT, Columns
 from n3ic.data.streaming import StreamedClasses, csv_cell
@@ -93,7 +94,7 @@ def predict_capture(
         N3icError: the file cannot be written.
     """
     spec = meter_for(model, capture)
-    names = [csv_cell(name) for name in model.classes]
+    names = [csv_cell(name) for name in model.verdict_names]
     scores = [csv_cell(f"score_{name}") for name in model.classes]
     header = [*(n.encode() for n in ("row", *FLOW_COLUMNS, "class", "margin")), *scores]
     counts = np.zeros(len(names), dtype=np.int64)
@@ -104,14 +105,15 @@ def predict_capture(
         for records, so_far in meter_capture(capture, spec):
             counters = so_far
             found = predict(model, model.encode(features_of(records, spec)))
+            verdicts = model.verdicts(found.scores)
             if out:
-                out.writelines(_lines(records, spec, found, names, int(counts.sum())))
-            counts += np.bincount(found.classes, minlength=len(names))
+                out.writelines(_lines(records, spec, found, verdicts, names, int(counts.sum())))
+            counts += np.bincount(verdicts % len(names), minlength=len(names))
             if progress is not None:
                 progress(int(counts.sum()))
         if out:
             out.flush()
-    of_class = dict(zip(model.classes, counts.tolist(), strict=True))
+    of_class = dict(zip(model.verdict_names, counts.tolist(), strict=True))
     return CaptureClasses(int(counts.sum()), of_class, counters)
 
 
@@ -122,13 +124,18 @@ def _opened(sink: str | Path | None) -> AbstractContextManager[IO[bytes] | None]
 
 
 def _lines(
-    records: Records, spec: MeterSpec, found: Inference, names: Sequence[bytes], first: int
+    records: Records,
+    spec: MeterSpec,
+    found: Inference,
+    verdicts: NDArray[np.int64],
+    names: Sequence[bytes],
+    first: int,
 ) -> Iterator[bytes]:
     """Lines of CSV; addresses, numbers and reasons need no quotes."""
     columns = key_table(records, spec, "").select(FLOW_COLUMNS).to_pydict().values()
-    verdicts = found.classes.tolist(), found.margins.tolist(), found.scores.tolist()
+    results = verdicts.tolist(), found.margins.tolist(), found.scores.tolist()
     for row, (key, index, margin, scores) in enumerate(
-        zip(zip(*columns, strict=True), *verdicts, strict=True), first
+        zip(zip(*columns, strict=True), *results, strict=True), first
     ):
         said = ",".join(map(str, (row, *key))).encode()
         yield b"%s,%s,%d,%s\n" % (said, names[index], margin, b",".join(b"%d" % s for s in scores))

@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 from n3ic.model.bits import Bits, Words, pack, unpack
 from n3ic.model.inputs import UINT32_MAX, InputSpec
 from n3ic.model.layers import HiddenLayer
-from n3ic.model.network import BinaryModel
+from n3ic.model.network import BinaryModel, margins_of
+
+_MARGIN_ROWS = 32  # inputs at the shunting threshold, and as many one below
+_MARGIN_STEPS = 400
 
 
 def verification_vectors(model: BinaryModel, count: int, seed: int = 0) -> Words:
@@ -28,6 +31,39 @@ def verification_vectors(model: BinaryModel, count: int, seed: int = 0) -> Words
     uniform = rng.random((extra, 1)) < 0.5
     random = rng.random((extra, n)) < np.where(uniform, 0.5, density)
     return pack(np.concatenate([boundary, random]))
+
+
+def margin_vectors(model: BinaryModel, seed: int = 0) -> Words:
+    """Inputs whose margin is exactly the shunting threshold, and one less.
+
+    Single bits of random inputs are flipped wherever that brings the margin nearer. Where the
+    network has no such margin (two classes of all connections differ by even numbers alone, or
+    by odd ones), the search ends beside it, where the verdict changes.
+
+    Args:
+        model: the network.
+        seed: of the search.
+
+    Returns:
+        Packed inputs, uint32 array of shape ``(rows, n_words)``; none for a threshold of 0.
+    """
+    n = model.input.n_bits
+    if not model.shunt:
+        return np.empty((0, model.input.n_words), dtype=np.uint32)
+    rng = np.random.default_rng(seed)
+    rows = np.arange(2 * _MARGIN_ROWS)
+    wanted = model.shunt - (rows % 2)
+    x = rng.random((len(rows), n)) < np.where(rows % 4 < 2, 0.5, rng.random(len(rows)))[:, None]
+    off = np.abs(margins_of(model.scores(pack(x))) - wanted)
+    for _ in range(_MARGIN_STEPS):
+        if not off.any():
+            break
+        flipped = x.copy()
+        flipped[rows, rng.integers(0, n, len(rows))] ^= True
+        other = np.abs(margins_of(model.scores(pack(flipped))) - wanted)
+        nearer = (other <= off) & (off > 0)  # a step along a plateau leads on
+        x[nearer], off[nearer] = flipped[nearer], other[nearer]
+    return pack(x)
 
 
 def boundary_features(spec: InputSpec, seed: int = 0) -> dict[str, NDArray[np.int64]]:

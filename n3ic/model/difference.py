@@ -8,7 +8,7 @@ import numpy as np
 
 from n3ic.model.bits import Words
 from n3ic.model.layers import Connections, HiddenLayer
-from n3ic.model.network import BinaryModel, Inference
+from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel, Inference
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Difference:
     Attributes:
         vector: index of the input vector.
         layer: index of the layer; the last layer is that of the scores.
-        neuron: index of the neuron or class; -1 where classes or margins differ though the
-            scores are equal (the tie rule).
+        neuron: index of the neuron or class; -1 where classes, margins or verdicts differ though
+            the scores are equal (the tie rule, the shunting threshold).
         expected: what the model computes there.
         got: what the executor computed.
         vectors: on how many vectors anything differs.
@@ -39,7 +39,7 @@ class Difference:
 
 
 def first_difference(model: BinaryModel, got: Inference, words: Words) -> Difference | None:
-    """Compare scores, classes, margins and, where told, hidden bits with the model's.
+    """Compare scores, classes, margins, verdicts and, where told, hidden bits with the model's.
 
     Args:
         model: the reference.
@@ -65,6 +65,11 @@ def first_difference(model: BinaryModel, got: Inference, words: Words) -> Differ
         | (got.classes != want.classes)
         | (got.margins != want.margins)
     )
+    if got.verdicts is not None:
+        differs |= got.verdicts != want.verdicts
+    elif model.shunt:
+        text = f"no verdicts, the model shunts flows whose margin is below {model.shunt}"
+        return Difference(0, len(model.hidden), -1, model.shunt, 0, len(words), text)
     for mine, theirs in zip(want.hidden, got.hidden, strict=False):
         differs |= (mine != theirs).any(axis=1)
     rows = np.flatnonzero(differs)
@@ -102,7 +107,17 @@ def first_difference(model: BinaryModel, got: Inference, words: Words) -> Differ
         return Difference(row, last, -1, expected, seen, len(rows), text)
     expected, seen = int(want.margins[row]), int(got.margins[row])
     text = f"{count}: margin {expected} expected, got {seen}"
+    if seen == expected and want.verdicts is not None and got.verdicts is not None:
+        margin, (expected, seen) = seen, (int(v[row]) for v in (want.verdicts, got.verdicts))
+        text = (
+            f"{count}: margin {margin}, shunting threshold {model.shunt}: verdict "
+            f"{_verdict(expected)} expected, got {_verdict(seen)}"
+        )
     return Difference(row, last, -1, expected, seen, len(rows), text)
+
+
+def _verdict(verdict: int) -> str:
+    return SHUNT_NAME if verdict == SHUNT else f"class {verdict}"
 
 
 def _neuron(layer: Connections, neuron: int, x: Words) -> str:

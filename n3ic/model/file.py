@@ -24,6 +24,7 @@ from n3ic.errors import ModelError, N3icWarning
 
 FORMAT = "n3ic-model"
 VERSION = 2
+SHUNT_VERSION = 3  # of a model that shunts: a reader of 2 would decide every flow
 MAX_FILE_BYTES = 256 << 20
 _FORMAT_1 = "n3ic-binary-model"  # the format's name in version 1, which had no checksum
 _KEY = "n3ic"  # one entry: safetensors does not keep an order between several
@@ -65,18 +66,24 @@ class Tensors:
             raise ModelError(f"unknown tensor {min(self._left)}")
 
 
-def pack_file(family: str, header: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> bytes:
+def pack_file(
+    family: str,
+    header: Mapping[str, Any],
+    tensors: Mapping[str, NDArray[Any]],
+    version: int = VERSION,
+) -> bytes:
     """Bytes of a model file.
 
     Args:
         family: what kind of model it is, such as ``binary-network``.
         header: what is no tensor: plain data for JSON.
         tensors: arrays by name.
+        version: of the file: what a reader must know not to misread it.
     """
     full = {
         **header,
         "format": FORMAT,
-        "version": VERSION,
+        "version": version,
         "family": family,
         "checksum": _NO_CHECKSUM.decode(),
     }
@@ -119,9 +126,10 @@ def unpack_file(data: bytes, source: str) -> tuple[dict[str, Any], Tensors]:
             stacklevel=2,
         )
         return header | {"family": "binary-network"}, Tensors(tensors)
-    if (kind, version) != (FORMAT, VERSION):
+    # 2.0 and True would be equal to versions that they are not.
+    if kind != FORMAT or type(version) is not int or version not in (VERSION, SHUNT_VERSION):
         raise ModelError(
-            f"{source}: version {version!r}, this n3ic reads versions 1 and {VERSION}; "
+            f"{source}: version {version!r}, this n3ic reads versions 1 to {SHUNT_VERSION}; "
             "a newer n3ic may read it"
         )
     checksum = str(header.get("checksum")).encode()

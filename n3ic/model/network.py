@@ -3,14 +3,15 @@
 Training writes it; everything after reads only it. A hidden neuron fires iff
 ``popcount(XNOR(w, x) & mask) >= threshold`` (paper, Algorithm 1, with a threshold a neuron);
 a class scores ``popcount(XNOR(w, x) & mask) + bias`` and the highest score wins, the lowest
-index on a tie.
+index on a tie. Where the margin between the two best scores is below the model's threshold the
+flow is *shunted*: the host decides it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -21,13 +22,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
 from n3ic.model.bits import Bits, Words, unpack
-from n3ic.model.file import pack_file, read_file, short, unpack_file
+from n3ic.model.file import (
+    SHUNT_VERSION,
+    VERSION,
+    pack_file,
+    read_file,
+    short,
+    unpack_file,
+)
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.metering import MeterSpec
 from n3ic.util.files import write_atomic
 
 FAMILY = "binary-network"
+SHUNT = -1
+"""The verdict of a flow that is left to the host; every other verdict is a class index."""
+SHUNT_NAME = "shunt"
+"""What stands for it where classes are written by name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +52,15 @@ class Inference:
         margins: best score minus second best, int32, shape ``(rows,)``.
         hidden: bool array of shape ``(rows, outputs)`` per hidden layer; empty where an
             executor does not tell.
+        verdicts: class index, or ``SHUNT`` where the margin is below the model's threshold, int64,
+            shape ``(rows,)``; None where an executor knows no threshold.
     """
 
     scores: NDArray[np.int32]
     classes: NDArray[np.int64]
     margins: NDArray[np.int32]
     hidden: tuple[Bits, ...] = ()
+    verdicts: NDArray[np.int64] | None = None
 
 
 def classes_of(scores: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -77,6 +92,9 @@ class BinaryModel:
         provenance: where it comes from (recipe, data, seed): text to text.
         meter: how the features are computed from packets; None for a network that was trained on
             a table without a meter.
+        shunt: the smallest margin with which the card decides a flow by itself; a flow of a
+            smaller one is shunted to the host. 0 decides every flow; one more than
+            :attr:`largest_margin` shunts every flow.
     """
 
     input: InputSpec
@@ -86,6 +104,7 @@ class BinaryModel:
     name: str = "model"
     provenance: Mapping[str, str] = field(default_factory=dict)
     meter: MeterSpec | None = None
+    shunt: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
@@ -110,6 +129,31 @@ class BinaryModel:
             raise ModelError("a class name has 1 to 256 characters")
         if self.meter is not None:
             _check_metered(self.input, self.meter)
+        self._check_shunt()
+
+    def _check_shunt(self) -> None:
+        if isinstance(self.shunt, bool) or not isinstance(self.shunt, int | np.integer):
+            raise ModelError(f"the shunting threshold is an integer, not {self.shunt!r}")
+        object.__setattr__(self, "shunt", int(self.shunt))
+        highest = self.largest_margin + 1
+        if not 0 <= self.shunt <= highest:
+            raise ModelError(
+                f"a shunting threshold of {self.shunt}: 0 to {highest} expected, "
+                f"the largest margin of this network is {self.largest_margin}"
+            )
+        if self.shunt and SHUNT_NAME in self.classes:
+            raise ModelError(f"a network that shunts flows has no class named {SHUNT_NAME!r}")
+
+    @property
+    def largest_margin(self) -> int:
+        """A bound of the margins: the highest score of a class less the best lowest of the others.
+
+        Scores are taken as independent of each other, so inputs may not reach it.
+        """
+        lowest = self.output.bias.astype(np.int64)
+        highest = lowest + self.output.fan_in
+        others = np.array([np.delete(lowest, c).max() for c in range(len(lowest))])
+        return int((highest - others).max())
 
     @property
     def layers(self) -> tuple[Connections, ...]:
@@ -148,7 +192,59 @@ class BinaryModel:
             x = layer.fire(x)
             hidden.append(unpack(x, layer.n_outputs))
         scores = self.output.scores(x)
-        return Inference(scores, classes_of(scores), margins_of(scores), tuple(hidden))
+        return self.inference(scores, tuple(hidden))
+
+    def inference(self, scores: NDArray[np.int32], hidden: tuple[Bits, ...] = ()) -> Inference:
+        """Classes, margins and verdicts of scores.
+
+        Args:
+            scores: int32 array of shape ``(rows, classes)``.
+            hidden: what the hidden layers gave, where it is known.
+        """
+        classes, margins = classes_of(scores), margins_of(scores)
+        return Inference(scores, classes, margins, hidden, self._verdicts(classes, margins))
+
+    def verdicts(self, scores: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Class index of each row, or ``SHUNT`` where its margin is below the threshold.
+
+        Args:
+            scores: int32 array of shape ``(rows, classes)``.
+
+        Returns:
+            int64 array of shape ``(rows,)``.
+        """
+        return self._verdicts(classes_of(scores), margins_of(scores))
+
+    def _verdicts(
+        self, classes: NDArray[np.int64], margins: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
+        return np.where(margins >= self.shunt, classes, SHUNT).astype(np.int64)
+
+    @property
+    def verdict_names(self) -> tuple[str, ...]:
+        """Class names, and ``shunt`` after them where the threshold shunts flows.
+
+        ``SHUNT`` is -1: a verdict is an index into these names.
+        """
+        return (*self.classes, SHUNT_NAME) if self.shunt else self.classes
+
+    def with_shunt(self, shunt: int) -> BinaryModel:
+        """The same network with another shunting threshold.
+
+        Raises:
+            ModelError: it is negative, or beyond the largest margin + 1.
+        """
+        return replace(self, shunt=shunt)
+
+    def with_layers(
+        self, spec: InputSpec, hidden: Sequence[HiddenLayer], output: OutputLayer
+    ) -> BinaryModel:
+        """The same model of other layers that decide the same flows.
+
+        A threshold that no margin of the new output reaches becomes the lowest of these.
+        """
+        plain = replace(self, input=spec, hidden=tuple(hidden), output=output, shunt=0)
+        return plain.with_shunt(min(self.shunt, plain.largest_margin + 1)) if self.shunt else plain
 
     def scores(self, words: ArrayLike) -> NDArray[np.int32]:
         """Integer scores of packed inputs: int32 array of shape ``(rows, classes)``.
@@ -260,6 +356,7 @@ class BinaryModel:
             last, (inputs, outputs) = layers[-1]
             output = OutputLayer.from_tensors(tensors, f"layer.{last}.", (outputs, inputs))
             tensors.close()
+            shunt = _shunt_of(header)
             classes, provenance, name = header["classes"], header["provenance"], header["name"]
             if not isinstance(classes, list) or not isinstance(provenance, dict):
                 raise ModelError("bad classes or provenance")
@@ -269,7 +366,7 @@ class BinaryModel:
                 raise ModelError("names and provenance must be text")
             spec = InputSpec.from_dict(header["input"])
             meter = MeterSpec.from_dict(header["meter"]) if "meter" in header else None
-            model = cls(spec, hidden, output, tuple(classes), name, provenance, meter)
+            model = cls(spec, hidden, output, tuple(classes), name, provenance, meter, shunt)
         except ModelError as error:
             raise ModelError(f"{source}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -288,7 +385,7 @@ class BinaryModel:
 
 
 def _serialise(model: BinaryModel) -> bytes:
-    header = {
+    header: dict[str, Any] = {
         "name": model.name,
         "shape": list(model.shape),
         "classes": list(model.classes),
@@ -297,12 +394,15 @@ def _serialise(model: BinaryModel) -> bytes:
     }
     if model.meter is not None:
         header["meter"] = model.meter.to_dict()
+    if model.shunt:
+        header["shunt"] = model.shunt
     tensors = {
         f"layer.{i}.{name}": array
         for i, layer in enumerate(model.layers)
         for name, array in layer.tensors().items()
     }
-    return pack_file(FAMILY, header, tensors)
+    version = SHUNT_VERSION if model.shunt else VERSION
+    return pack_file(FAMILY, header, tensors, version)
 
 
 def _check_metered(spec: InputSpec, meter: MeterSpec) -> None:
@@ -326,6 +426,19 @@ def _typed_shape(shape: Any) -> list[int]:
     ):
         raise ModelError(f"bad shape {shape!r}")
     return shape
+
+
+def _shunt_of(header: Mapping[str, Any]) -> int:
+    """The threshold of a file: there in the version that shunts, and in no other."""
+    shunt = header.get("shunt", 0)
+    if isinstance(shunt, bool) or not isinstance(shunt, int) or shunt < 0:
+        raise ModelError(f"bad shunting threshold {shunt!r}")
+    if (header["version"] == SHUNT_VERSION) != (shunt > 0):
+        raise ModelError(
+            f"a shunting threshold of {shunt} in a file of version {header['version']}; "
+            f"version {SHUNT_VERSION} has one, and only that"
+        )
+    return shunt
 
 
 def _bytes_for(largest: int) -> int:

@@ -26,6 +26,7 @@ def write_artefacts(directory: Path, tool: Exporter, network: Simplified, option
     Raises:
         ExportError: the model cannot be expressed for the target.
     """
+    tool.refuse_shunting(network.source)
     tool.write(network.model, options, directory)
     network.source.save(directory / MODEL)
 

@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic import plugins
-from n3ic.errors import (
-    UsageError,
-)
+from n3ic.errors import ExportError, UsageError
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import Option, Options, OptionValue, parse_options
@@ -61,6 +59,9 @@ class Exporter(Plugin, ABC):
         reads: suffixes of the files that :meth:`read` imports; empty for none.
         products: what building an export makes in its directory, as patterns of paths; such
             files are neither compared nor run by ``verify``.
+        shunts: whether the artefacts give *class or shunt* by the model's threshold. What
+            :meth:`run` returns then holds verdicts. A target that does not is written for models
+            without a threshold alone.
     """
 
     options: ClassVar[tuple[Option, ...]] = ()
@@ -71,6 +72,7 @@ class Exporter(Plugin, ABC):
     quick_vectors: ClassVar[int] = 500
     reads: ClassVar[tuple[str, ...]] = ()
     products: ClassVar[tuple[str, ...]] = ()
+    shunts: ClassVar[bool] = False
 
     @cached_property
     def device(self) -> Device:
@@ -80,6 +82,18 @@ class Exporter(Plugin, ABC):
     def is_product(self, name: str) -> bool:
         """Whether a file of that path is made by building an export; see ``products``."""
         return any(fnmatchcase(name, pattern) for pattern in self.products)
+
+    def refuse_shunting(self, model: BinaryModel) -> None:
+        """Refuse a model that shunts where the target would decide every flow.
+
+        Raises:
+            ExportError: it does; says what to do.
+        """
+        if model.shunt and not self.shunts:
+            raise ExportError(
+                f"the model shunts flows whose margin is below {model.shunt}, and target "
+                f"{self.name} would decide them all: export a model whose threshold is 0"
+            )
 
     @abstractmethod
     def check(self, model: BinaryModel, options: Options) -> Fit:

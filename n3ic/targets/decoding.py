@@ -63,6 +63,7 @@ class Decoded:
             the artefact holds no input stage.
         fields: the rest of every field; None where the artefact does not hold it as data.
         digest: SHA-256 of the model that the artefact names; None where it names none.
+        shunt: the smallest margin that it decides; None where the artefact does not hold it.
     """
 
     artefact: str
@@ -70,6 +71,7 @@ class Decoded:
     cuts: tuple[tuple[int, ...], ...] | None = None
     fields: tuple[DecodedField, ...] | None = None
     digest: str | None = None
+    shunt: int | None = None
 
     @property
     def weight_bits(self) -> int:
@@ -110,6 +112,8 @@ def decoding_difference(model: BinaryModel, decoded: Decoded) -> str:
         found = _field_difference(model, decoded.fields)
         if found:
             return f"{where}, {found}"
+    if decoded.shunt is not None and decoded.shunt != model.shunt:
+        return f"{where}: shunts margins below {decoded.shunt}, the model below {model.shunt}"
     if decoded.digest is not None and decoded.digest != model.digest:
         return f"{where}: of model {decoded.digest}, the model is {model.digest}"
     return ""

@@ -83,6 +83,7 @@ def export(
     """
     tool = exporter(target)
     parsed = tool.parse_options(options or {})
+    tool.refuse_shunting(model)
     network = passes.simplify(model) if simplify else passes.unchanged(model)
     fit = tool.check(network.model, parsed)
     if not fit.ok and not force:

@@ -73,9 +73,11 @@ def exported_as(network: Simplified) -> dict[str, Any] | None:
 
 
 def identity_of(model: BinaryModel) -> dict[str, Any]:
-    """Name, shape and digest of a model, and the digest of its meter where it has one."""
+    """Name, shape and digest of a model, and its meter's digest and threshold where it has them."""
     meter = {} if model.meter is None else {"meter": model.meter.digest}
-    return {"name": model.name, "shape": list(model.shape), "sha256": model.digest, **meter}
+    shunt = {"shunt": model.shunt} if model.shunt else {}
+    named = {"name": model.name, "shape": list(model.shape), "sha256": model.digest}
+    return {**named, **meter, **shunt}
 
 
 def write_report(

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 
 from n3ic.errors import MissingDependencyError, N3icError, N3icWarning, VerifyError
 from n3ic.model.bits import Words, pack, unpack
-from n3ic.model.boundary import boundary_features, verification_vectors
+from n3ic.model.boundary import boundary_features, margin_vectors, verification_vectors
 from n3ic.model.coverage import coverage, deciding_vectors
 from n3ic.model.difference import first_difference
-from n3ic.model.network import BinaryModel
+from n3ic.model.network import BinaryModel, margins_of
 from n3ic.model.passes import Simplified
 from n3ic.options import Options, OptionValue
 from n3ic.targets.base import Exporter, exporter
@@ -55,6 +55,9 @@ class Verification:
         decided_bits: how many of them the vectors decide: one that is wrong would have shown.
         undecided: which are not, in words: a line a layer.
         note: what a reader should know besides; empty where there is nothing.
+        shunt: the model's shunting threshold, by which verdicts were compared; 0 for none.
+        at_shunt: how many of all inputs have exactly that margin.
+        below_shunt: how many have one less.
     """
 
     target: str
@@ -72,6 +75,9 @@ class Verification:
     decided_bits: int = 0
     undecided: tuple[str, ...] = ()
     note: str = ""
+    shunt: int = 0
+    at_shunt: int = 0
+    below_shunt: int = 0
 
     @property
     def ok(self) -> bool:
@@ -92,9 +98,16 @@ class Verification:
             share = 100 * self.decided_bits * 100 // self.weight_bits / 100
             bits = f" that decide {share:.2f} % of {self.weight_bits:,} weight bits"
         note = f"; {self.note}" if self.note else ""
+        compared = "scores and verdicts" if self.shunt else "scores"
+        edges = (
+            f", {self.at_shunt:,} at the shunting threshold {self.shunt} and "
+            f"{self.below_shunt:,} one below"
+            if self.shunt
+            else ""
+        )
         return (
-            f"{self.target}: equal scores on {self.vectors:,} vectors{bits}{rows}{stage} "
-            f"({self.executor}){note}"
+            f"{self.target}: equal {compared} on {self.vectors:,} vectors{bits}{rows}{edges}"
+            f"{stage} ({self.executor}){note}"
         )
 
 
@@ -224,6 +237,7 @@ def verify_artefacts(
     if difference is not None:
         failures.append(str(difference))
     hidden = len(outcome.inference.hidden) == len(model.hidden)
+    margins = margins_of(source.scores(words)) if source.shunt else np.empty(0, dtype=np.int32)
     known = coverage(model, inputs, hidden=hidden) if hidden or not _is_large(model) else None
     return Verification(
         tool.name,
@@ -238,6 +252,9 @@ def verify_artefacts(
         weight_bits=known.total if known else 0,
         decided_bits=known.decided if known else 0,
         undecided=tuple(known.lines(model)) if known else (),
+        shunt=source.shunt,
+        at_shunt=int((margins == source.shunt).sum()),
+        below_shunt=int((margins == source.shunt - 1).sum()),
     )
 
 
@@ -247,8 +264,9 @@ def _vectors(network: Simplified, count: int, seed: int) -> Words:
     source = network.source.input
     bits = np.random.default_rng(seed).random((len(deciding), source.n_bits)) < 0.5
     bits[:, list(network.kept)] = unpack(deciding, network.model.input.n_bits)
-    further = verification_vectors(network.source, count - len(deciding), seed)
-    return np.concatenate([pack(bits), further])
+    edges = margin_vectors(network.source, seed)
+    further = verification_vectors(network.source, count - len(deciding) - len(edges), seed)
+    return np.concatenate([pack(bits), edges, further])
 
 
 def _is_large(model: BinaryModel) -> bool:
@@ -274,7 +292,11 @@ def _decode(
     """Artefacts that were read back, and where they hold something else than the model."""
     found = tool.decode(directory, model, options)
     wrong = [decoding_difference(model, artefact) for artefact in found]
-    return tuple(artefact.artefact for artefact in found), [text for text in wrong if text]
+    failures = [text for text in wrong if text]
+    if found and model.shunt and all(artefact.shunt is None for artefact in found):
+        names = ", ".join(artefact.artefact for artefact in found)
+        failures.append(f"{names}: no shunting threshold, the model's is {model.shunt}")
+    return tuple(artefact.artefact for artefact in found), failures
 
 
 def _check_encoding(

@@ -5,6 +5,7 @@ import shutil
 import stat
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from n3ic.errors import ModelError, N3icWarning
 from n3ic.kernel import build, prediction
 from n3ic.model.boundary import verification_vectors
+from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.util.cache import Cache, UnsafeCacheError
 
@@ -205,3 +207,21 @@ def test_a_miscompiled_kernel_is_not_used(
     monkeypatch.setattr(build, "STREAM", (folder / "stream.c", folder / "stream.h"))
     with pytest.warns(N3icWarning, match="reference"):
         assert not prediction.available()
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_lines_say_shunt_below_the_threshold(monkeypatch, native):
+    monkeypatch.setenv("N3IC_NATIVE", native)
+    base = random_model((40, 12, 3), np.random.default_rng(0))
+    model = replace(base, input=InputSpec((Field.binary("a", 32), Field.binary("b", 8))))
+    model = model.with_shunt(3)
+    columns = {"a": np.arange(5000) * 7919 * 10007 % 2**32, "b": np.arange(5000) % 251}
+    want = model.infer(model.encode(columns))
+    lines, counts = prediction.csv_lines(model, columns, 10, [b"x", b"y", b"z", b"shunt"])
+    cells = [line.split(b",") for line in bytes(lines).splitlines()]
+    assert [c[1] for c in cells] == [[b"x", b"y", b"z", b"shunt"][v] for v in want.verdicts]
+    assert [int(c[2]) for c in cells] == want.margins.tolist()
+    assert [int(c[0]) for c in cells] == list(range(10, 5010))
+    assert counts.tolist() == [int((want.verdicts == v).sum()) for v in (0, 1, 2, -1)]
+    assert 0 < counts[3] < 5000
+    assert np.array_equal(prediction.predict(model, model.encode(columns)).verdicts, want.verdicts)

@@ -139,7 +139,7 @@ def rewritten(change, tensors_change=lambda t: t):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda h: h | {"version": 3}, "a newer n3ic may read it"),
+        (lambda h: h | {"version": 4}, "a newer n3ic may read it"),
         (lambda h: h | {"format": "other"}, "format 'other'"),
         (lambda h: h | {"shape": [70, 33, 8, 3]}, "expected"),
         (lambda h: h | {"shape": [70, 33, 7, -3]}, "bad shape"),

@@ -93,7 +93,7 @@ class Draft:
 def _rebuilt(model: BinaryModel, spec: InputSpec, layers: Sequence[Connections]) -> BinaryModel:
     hidden = tuple(layer for layer in layers if isinstance(layer, HiddenLayer))
     (output,) = (layer for layer in layers if isinstance(layer, OutputLayer))
-    return replace(model, input=spec, hidden=hidden, output=output)
+    return model.with_layers(spec, hidden, output)
 
 
 def with_outputs(layer: HiddenLayer, neurons: Iterable[int]) -> HiddenLayer:
