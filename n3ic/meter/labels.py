@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
 from n3ic.data.files import decompress
 from n3ic.errors import DataError, N3icWarning, UsageError
+from n3ic.meter.flow_keys import Key, ends_of, flow_key
+from n3ic.meter.info import PROCESS_FIELD, info_lines, parse_info
 
 Format = Literal["table", "ndpi", "zeek", "upc-aau"]
 FORMATS: tuple[Format, ...] = ("table", "ndpi", "zeek", "upc-aau")
 MAX_LINE = 1 << 16
 SLACK_US = 1_000_000  # clocks of two programs, and rounding to whole seconds
 _FOREVER = 1 << 62
-_PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmp6": 58, "ipv6-icmp": 58, "sctp": 132}
 _COLUMNS: Mapping[Format, tuple[str, ...]] = {
     "table": ("source", "source_port", "destination", "destination_port", "protocol"),
     "ndpi": ("src", "sport", "dst", "dport", "l4"),
@@ -27,8 +29,6 @@ _COLUMNS: Mapping[Format, tuple[str, ...]] = {
 _LABEL: Mapping[Format, str] = {"table": "label", "ndpi": "ndpi_proto", "zeek": "service"}
 
 Outcome = Literal["matched", "unmatched", "ambiguous"]
-Ends = tuple[tuple[bytes, int], tuple[bytes, int]]
-Key = tuple[Ends, int]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,33 @@ class Labelled:
 
 
 @dataclass(frozen=True)
+class Timeline:
+    """What is said of one key, in order of time.
+
+    Attributes:
+        entries: by their start.
+        latest: for each of them, the latest end of it and those before it.
+    """
+
+    entries: tuple[Labelled, ...]
+    latest: tuple[int, ...]
+
+    @classmethod
+    def of(cls, entries: Iterable[Labelled]) -> Timeline:
+        """The entries in order."""
+        ordered = tuple(sorted(entries, key=lambda entry: entry.start))
+        return cls(ordered, tuple(accumulate((entry.end for entry in ordered), max)))
+
+    def during(self, first: int, last: int) -> Iterator[Labelled]:
+        """Entries that hold at some time from ``first`` to ``last``."""
+        for i in reversed(range(bisect_right(self.entries, last, key=lambda entry: entry.start))):
+            if self.latest[i] < first:
+                return
+            if self.entries[i].end >= first:
+                yield self.entries[i]
+
+
+@dataclass(frozen=True)
 class Labels:
     """Labels by key; a key is the same for both directions of a flow.
 
@@ -56,7 +83,15 @@ class Labels:
         by_key: what is said of each pair of ends and protocol (0 where the table has none).
     """
 
-    by_key: Mapping[Key, tuple[Labelled, ...]]
+    by_key: Mapping[Key, Timeline]
+
+    @classmethod
+    def of_entries(cls, entries: Iterable[tuple[Key, Labelled]]) -> Labels:
+        """Labels and the keys that they are said of."""
+        found: dict[Key, list[Labelled]] = {}
+        for key, entry in entries:
+            found.setdefault(key, []).append(entry)
+        return cls({key: Timeline.of(said) for key, said in found.items()})
 
     def of(
         self,
@@ -77,12 +112,12 @@ class Labels:
             last: of the last packet.
             capture: name of the capture.
         """
-        ends = _ends(source, destination)
+        ends = ends_of(source, destination)
         said = {
             entry.label
             for key in ((ends, protocol), (ends, 0))
-            for entry in self.by_key.get(key, ())
-            if entry.start - SLACK_US <= last and first <= entry.end + SLACK_US
+            if key in self.by_key
+            for entry in self.by_key[key].during(first - SLACK_US, last + SLACK_US)
             if not entry.capture or not capture or entry.capture == capture
         }
         if len(said) == 1:
@@ -110,18 +145,19 @@ def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
     """
     if form not in FORMATS:
         raise UsageError(f"labels are read from {', '.join(FORMATS)}, got {form!r}")
-    entries: dict[Key, list[Labelled]] = {}
+    entries: list[tuple[Key, Labelled]] = []
     unread: list[str] = []
     try:
         with Path(path).open("rb") as stream:
-            lines = _lines(decompress(str(path), stream))
-            read = _upc_aau if form == "upc-aau" else _table
-            rows = read(path, lines, form, column)
+            if form == "upc-aau":
+                rows = _info(path, info_lines(path), column)
+            else:
+                rows = _table(path, _lines(decompress(str(path), stream)), form, column)
             for row in rows:
                 if isinstance(row, str):
                     unread.append(row)
                 else:
-                    entries.setdefault(row[0], []).append(row[1])
+                    entries.append(row)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
     if not entries:
@@ -132,7 +168,7 @@ def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
             N3icWarning,
             stacklevel=2,
         )
-    return Labels({key: tuple(found) for key, found in entries.items()})
+    return Labels.of_entries(entries)
 
 
 def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
@@ -165,7 +201,7 @@ def _table(
         where = f"{path}, line {reader.line_num + start - 1}"
         values = [(row.get(name) or "").strip() for name in _COLUMNS[form]]
         try:
-            key = _key(*values)
+            key = flow_key(*values)
             begins, ends = _times(row, form)
         except ValueError as error:
             yield f"{where}: {error}"
@@ -206,44 +242,17 @@ def _microseconds(text: str | None) -> int:
     return round(float(text) * 1e6) if text and text.strip() not in ("", "-") else 0
 
 
-def _upc_aau(
-    path: str | Path, text: Iterator[str], _: Format, column: str
+def _info(
+    path: str | Path, text: Iterator[str], column: str
 ) -> Iterator[tuple[Key, Labelled] | str]:
-    """``id#start#end#local ip#remote ip#local port#remote port#...``, times in microseconds."""
-    index = int(column) if column.isdecimal() else 9
+    index = int(column) if column.isascii() and column.isdecimal() else PROCESS_FIELD
     for number, line in enumerate(text, 1):
-        cells = line.rstrip("\r\n").split("#")
-        if len(cells) == 1 and not cells[0].strip():
+        if not line.strip():
             continue
-        if len(cells) <= max(6, index):
-            raise DataError(
-                f"{path}, line {number}: {len(cells)} fields parted by '#', "
-                f"more than {max(6, index)} expected"
-            )
-        try:
-            key = _key(cells[3], cells[5], cells[4], cells[6], cells[7] if len(cells) > 7 else "")
-            start, end = int(cells[1]), int(cells[2])
-        except ValueError as error:
-            yield f"{path}, line {number}: {error}"
-            continue
-        if cells[index].strip():
-            yield key, Labelled(cells[index].strip(), start, end)
-
-
-def _key(source: str, sport: str, destination: str, dport: str, protocol: str) -> Key:
-    one = (ip_address(source).packed, _port(sport))
-    other = (ip_address(destination).packed, _port(dport))
-    name = protocol.strip().lower()
-    number = int(name) if name.isdecimal() else _PROTOCOLS.get(name, 0)
-    return _ends(one, other), number
-
-
-def _port(text: str) -> int:
-    number = int(text) if text not in ("", "-") else 0
-    if not 0 <= number <= 65535:
-        raise ValueError(f"a port is in 0..65535, got {number}")
-    return number
-
-
-def _ends(one: tuple[bytes, int], other: tuple[bytes, int]) -> Ends:
-    return (one, other) if one <= other else (other, one)
+        flow = parse_info(line)
+        if isinstance(flow, str):
+            yield f"{path}, line {number}: {flow}"
+        elif index >= len(flow.fields):
+            yield f"{path}, line {number}: {len(flow.fields)} fields, no field {index}"
+        elif label := flow.fields[index].strip():
+            yield flow.key, Labelled(label, flow.start, flow.end)

@@ -1,0 +1,64 @@
+"""Keys of flows as others write them: texts of addresses, ports and protocols."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import ip_address
+
+Ends = tuple[tuple[bytes, int], tuple[bytes, int]]
+Key = tuple[Ends, int]
+"""Both ends, the lesser first, and the protocol's number; 0 where it is not known."""
+
+PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmp6": 58, "ipv6-icmp": 58, "sctp": 132}
+
+
+def flow_key(source: str, sport: str, destination: str, dport: str, protocol: str) -> Key:
+    """The key of a flow, the same for both directions.
+
+    Raises:
+        ValueError: an address or a port is none.
+    """
+    one = (_address(source), port_number(sport))
+    other = (_address(destination), port_number(dport))
+    return ends_of(one, other), protocol_number(protocol)
+
+
+def ends_of(one: tuple[bytes, int], other: tuple[bytes, int]) -> Ends:
+    """Two ends, the lesser first."""
+    return (one, other) if one <= other else (other, one)
+
+
+def port_number(text: str) -> int:
+    """A port; 0 where there is none.
+
+    Raises:
+        ValueError: the text is no port.
+    """
+    number = whole_number(text) if text not in ("", "-") else 0
+    if not 0 <= number <= 65535:
+        raise ValueError(f"a port is in 0..65535, got {number}")
+    return number
+
+
+def protocol_number(text: str) -> int:
+    """IP protocol number of a name or a number; 0 where it is not known."""
+    name = text.strip().lower()
+    if name.isascii() and name.isdecimal() and len(name) <= 3 and int(name) < 256:
+        return int(name)
+    return PROTOCOLS.get(name, 0)
+
+
+def whole_number(text: str) -> int:
+    """A number of decimal digits, and nothing but them.
+
+    Raises:
+        ValueError: the text is no such number.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) <= 20):
+        raise ValueError(f"expected a whole number, got {text[:40]!r}")
+    return int(text)
+
+
+@lru_cache(maxsize=1 << 16)
+def _address(text: str) -> bytes:
+    return ip_address(text).packed

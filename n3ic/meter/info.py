@@ -1,0 +1,112 @@
+"""The ``.info`` of the UPC-AAU captures: a line of text a flow, its fields parted by ``#``.
+
+Sure, from programs that read such files, are the first seven fields: number, start and end in
+microseconds since 1970, local and remote address, local and remote port. What stands behind them
+is not: as remembered, transport protocol, operating system, process, and for HTTP the URL, the
+referer and the type of the content. A URL may hold the separator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from n3ic.data.files import decompress
+from n3ic.errors import DataError
+from n3ic.meter.flow_keys import Key, flow_key, port_number, whole_number
+
+PROTOCOL_FIELD = 7
+PROCESS_FIELD = 9
+FIRST_UNSURE = 7
+MAX_LINE = 1 << 16
+_EARLIEST, _LATEST = 946_684_800_000_000, 4_102_444_800_000_000  # 2000 and 2100
+
+BadLine = Literal[
+    "fewer than 8 fields",
+    "longer than 64 KiB",
+    "an address is none",
+    "a port is none",
+    "a time is none, or not in microseconds since 1970",
+    "ends before it starts",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class InfoFlow:
+    """A line of the file.
+
+    Attributes:
+        key: of the flow, either direction; its protocol is 0 where the field names none.
+        start: microseconds since 1970.
+        end: the same.
+        fields: all fields of the line.
+    """
+
+    key: Key
+    start: int
+    end: int
+    fields: tuple[str, ...]
+
+
+def parse_info(line: str, protocol_field: int = PROTOCOL_FIELD) -> InfoFlow | BadLine:
+    """Read a line, or say what is wrong with it.
+
+    Args:
+        line: without its end.
+        protocol_field: which field holds the transport protocol, counted from 0.
+    """
+    if len(line) > MAX_LINE:
+        return "longer than 64 KiB"
+    fields = tuple(line.split("#"))
+    if len(fields) <= FIRST_UNSURE:
+        return "fewer than 8 fields"
+    _, start, end, local, remote, local_port, remote_port = fields[:FIRST_UNSURE]
+    try:
+        first, last = whole_number(start), whole_number(end)
+    except ValueError:
+        return "a time is none, or not in microseconds since 1970"
+    if not (_EARLIEST <= first < _LATEST and _EARLIEST <= last < _LATEST):
+        return "a time is none, or not in microseconds since 1970"
+    if last < first:
+        return "ends before it starts"
+    try:
+        for port in (local_port, remote_port):
+            port_number(port)
+    except ValueError:
+        return "a port is none"
+    protocol = fields[protocol_field] if protocol_field < len(fields) else ""
+    try:
+        key = flow_key(local, local_port, remote, remote_port, protocol)
+    except ValueError:
+        return "an address is none"
+    return InfoFlow(key, first, last, fields)
+
+
+def info_lines(path: str | Path) -> Iterator[str]:
+    """Lines of a file, plain or packed, without their ends.
+
+    What is no UTF-8 is replaced. Of a line of more than 64 KiB a little more than that is given,
+    so that :func:`parse_info` refuses it.
+
+    Raises:
+        DataError: the file cannot be read, or is packed and damaged.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            left = b""
+            for piece in decompress(str(path), stream):
+                *lines, left = (left + piece).split(b"\n")
+                yield from map(_text, lines)
+                left = left[: MAX_LINE + 1]
+            if left:
+                yield _text(left)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _text(line: bytes) -> str:
+    if len(line) > MAX_LINE:
+        return line[: MAX_LINE + 1].decode("latin-1")  # as many letters as bytes
+    return line.decode("utf-8", "replace").rstrip("\r")

@@ -1,0 +1,105 @@
+"""Lines of an .info file: sound ones, damaged ones and hostile ones."""
+
+import gzip
+
+import pytest
+
+from n3ic.errors import DataError, N3icWarning
+from n3ic.meter.flow_keys import flow_key
+from n3ic.meter.info import MAX_LINE, InfoFlow, info_lines, parse_info
+from n3ic.meter.labels import SLACK_US, Labelled, Labels, read_labels
+
+T = 1_361_750_400_000_000
+GOOD = f"7#{T}#{T + 5}#10.0.0.1#2001:db8::1#1000#53#UDP#os#dns#http://a/#frag#"
+
+
+def changed(**fields):
+    names = ("id", "start", "end", "local", "remote", "lport", "rport")
+    cells = GOOD.split("#")
+    for name, value in fields.items():
+        cells[names.index(name)] = value
+    return "#".join(cells)
+
+
+def test_a_line_is_read():
+    flow = parse_info(GOOD)
+    assert flow == InfoFlow(
+        flow_key("10.0.0.1", "1000", "2001:db8::1", "53", "17"), T, T + 5, tuple(GOOD.split("#"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("", "fewer than 8 fields"),
+        ("#" * 6, "fewer than 8 fields"),
+        (GOOD[:40], "fewer than 8 fields"),
+        ("#" * 7, "a time is none, or not in microseconds since 1970"),
+        (changed(start=str(T // 10**6)), "a time is none, or not in microseconds since 1970"),
+        (changed(end=str(T * 1000)), "a time is none, or not in microseconds since 1970"),
+        (changed(end="9" * 5000), "a time is none, or not in microseconds since 1970"),
+        (changed(start="-5"), "a time is none, or not in microseconds since 1970"),
+        (changed(start="1_000"), "a time is none, or not in microseconds since 1970"),
+        (changed(start="\u0661" * 16), "a time is none, or not in microseconds since 1970"),
+        (changed(end=str(T - 1)), "ends before it starts"),
+        (changed(lport="65536"), "a port is none"),
+        (changed(rport="0x35"), "a port is none"),
+        (changed(rport="53.0"), "a port is none"),
+        (changed(local="10.0.0.256"), "an address is none"),
+        (changed(local="167772161"), "an address is none"),
+        (changed(remote=""), "an address is none"),
+        (changed(remote="example.org"), "an address is none"),
+        (GOOD + "x" * MAX_LINE, "longer than 64 KiB"),
+        ("\0" * 100, "fewer than 8 fields"),
+    ],
+)  # fmt: skip
+def test_a_damaged_line_is_refused_with_a_reason(line, reason):
+    assert parse_info(line) == reason
+
+
+def test_a_protocol_that_nobody_knows_stays_open():
+    assert parse_info(GOOD.replace("UDP", "?")).key[1] == 0
+    assert parse_info(GOOD, protocol_field=99).key[1] == 0
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_lines_of_a_file(tmp_path, pack):
+    long = "é" * (MAX_LINE // 2 + 1)  # fewer letters than 64 Ki, more bytes
+    text = f"{GOOD}\r\n\n{long}\n{GOOD}".encode() + b"\xff"
+    (tmp_path / "x.info").write_bytes(pack(text))
+    one, blank, cut, last = info_lines(tmp_path / "x.info")
+    assert (one, blank, last) == (GOOD, "", GOOD + "\N{REPLACEMENT CHARACTER}")
+    assert parse_info(cut) == "longer than 64 KiB"
+
+
+def test_a_file_of_one_endless_line_takes_no_memory(tmp_path):
+    (tmp_path / "x.info").write_bytes(b"#" * (8 << 20))
+    assert [len(line) for line in info_lines(tmp_path / "x.info")] == [MAX_LINE + 1]
+
+
+def test_damaged_lines_are_counted_and_the_others_read(tmp_path):
+    (tmp_path / "x.info").write_text(f"{GOOD}\n\n1#2\n{changed(lport='x')}\n")
+    with pytest.warns(N3icWarning, match="2 lines were left out.*line 3: fewer than 8 fields"):
+        labels = read_labels(tmp_path / "x.info", "upc-aau")
+    assert len(labels.by_key) == 1
+    (tmp_path / "x.info").write_text("1#2\n")
+    with pytest.raises(DataError, match="line 1: fewer than 8 fields"):
+        read_labels(tmp_path / "x.info", "upc-aau")
+
+
+def test_of_many_flows_with_one_key_those_of_the_time_are_found():
+    key = flow_key("10.0.0.1", "123", "10.0.0.2", "123", "17")
+    second = 10**6
+    said = [Labelled("long", 0, 5000 * second)]
+    said += [Labelled(str(i), 10 * i * second, (10 * i + 1) * second) for i in range(1000)]
+    labels = Labels.of_entries((key, entry) for entry in said)
+    ends, protocol = key
+
+    def of(first, last):
+        return labels.of(*ends, protocol, first, last)
+
+    assert of(6000 * second, 6000 * second + 1) == ("600", "matched")
+    assert of(4000 * second, 4000 * second + 1) == ("", "ambiguous")
+    assert of(6005 * second, 6006 * second) == ("", "unmatched")
+    assert of(6001 * second + SLACK_US, 6006 * second) == ("600", "matched")
+    assert of(6001 * second + SLACK_US + 1, 6006 * second) == ("", "unmatched")
