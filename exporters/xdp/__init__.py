@@ -1,0 +1,1 @@
+"""The target ``xdp``: meter, network and verdict in the Linux kernel."""

@@ -1,0 +1,56 @@
+"""A thin binding of libbpf: objects, maps, test runs, and XDP programs on interfaces.
+
+Linux only. What the kernel refuses is a :class:`BpfError` that says what was tried, why it was
+refused and, where the verifier refused a program, how its log ends.
+"""
+
+from __future__ import annotations
+
+from n3ic.exporters.xdp.libbpf.interfaces import Attached, AttachMode, attach, detach, query
+from n3ic.exporters.xdp.libbpf.library import BpfError, VerifierError, cpus, libbpf
+from n3ic.exporters.xdp.libbpf.maps import (
+    ANY,
+    ARRAY,
+    EXISTING,
+    NEW,
+    Map,
+    RingBuffer,
+    create_map,
+    map_by_id,
+    pinned_map,
+)
+from n3ic.exporters.xdp.libbpf.programs import (
+    Object,
+    Program,
+    TestRun,
+    pin,
+    pinned_program,
+    program_by_id,
+)
+
+__all__ = [
+    "ANY",
+    "ARRAY",
+    "EXISTING",
+    "NEW",
+    "AttachMode",
+    "Attached",
+    "BpfError",
+    "Map",
+    "Object",
+    "Program",
+    "RingBuffer",
+    "TestRun",
+    "VerifierError",
+    "attach",
+    "cpus",
+    "create_map",
+    "detach",
+    "libbpf",
+    "map_by_id",
+    "pin",
+    "pinned_map",
+    "pinned_program",
+    "program_by_id",
+    "query",
+]

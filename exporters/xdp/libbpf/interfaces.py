@@ -1,0 +1,98 @@
+"""XDP programs on interfaces."""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+from dataclasses import dataclass
+from typing import Literal
+
+from n3ic.exporters.xdp.libbpf.library import check, libbpf
+from n3ic.exporters.xdp.libbpf.programs import Program
+
+AttachMode = Literal["native", "generic", "offload"]
+
+_FLAGS: dict[AttachMode, int] = {"generic": 1 << 1, "native": 1 << 2, "offload": 1 << 3}
+_MODES: dict[int, AttachMode] = {1: "native", 2: "generic", 3: "offload"}  # XDP_ATTACHED_*
+_IF_NONE = 1  # XDP_FLAGS_UPDATE_IF_NOEXIST
+
+
+class _AttachOptions(ctypes.Structure):
+    _fields_ = (("size", ctypes.c_size_t), ("old_prog_fd", ctypes.c_int))
+
+
+class _QueryOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("prog_id", ctypes.c_uint32),
+        ("drv_prog_id", ctypes.c_uint32),
+        ("hw_prog_id", ctypes.c_uint32),
+        ("skb_prog_id", ctypes.c_uint32),
+        ("attach_mode", ctypes.c_uint8),
+    )
+
+
+@dataclass(frozen=True)
+class Attached:
+    """The XDP program of an interface.
+
+    Attributes:
+        program_id: its number in the kernel.
+        mode: how it runs; None where there are several programs, one a mode.
+    """
+
+    program_id: int
+    mode: AttachMode | None
+
+
+def attach(
+    interface: int, program: Program, mode: AttachMode, *, replaces: Program | None = None
+) -> None:
+    """Make a program the XDP program of an interface.
+
+    Args:
+        interface: its index.
+        program: the program.
+        mode: ``native`` (in the driver), ``generic`` (in the stack) or ``offload``.
+        replaces: the program that must be attached, and is replaced at once; None where none may.
+
+    Raises:
+        BpfError: another program is attached, or the driver does not do this mode
+            (``number`` is ``errno.EOPNOTSUPP``).
+    """
+    options = _AttachOptions(ctypes.sizeof(_AttachOptions), replaces.fd if replaces else 0)
+    flags = _FLAGS[mode] | (0 if replaces else _IF_NONE)
+    result = libbpf().bpf_xdp_attach(interface, program.fd, flags, ctypes.byref(options))
+    check(result, f"attaching {program.name} to {_interface(interface)}, {mode}")
+
+
+def detach(interface: int, mode: AttachMode, program: Program | None = None) -> None:
+    """Take the XDP program from an interface.
+
+    Args:
+        interface: its index.
+        mode: the mode that it was attached in.
+        program: the one that must be attached; None for any.
+    """
+    options = _AttachOptions(ctypes.sizeof(_AttachOptions), program.fd if program else 0)
+    result = libbpf().bpf_xdp_detach(interface, _FLAGS[mode], ctypes.byref(options))
+    check(result, f"detaching from {_interface(interface)}, {mode}")
+
+
+def query(interface: int) -> Attached | None:
+    """The XDP program of an interface; None where there is none."""
+    options = _QueryOptions(size=ctypes.sizeof(_QueryOptions))
+    result = libbpf().bpf_xdp_query(interface, 0, ctypes.byref(options))
+    check(result, f"asking for the program of {_interface(interface)}")
+    if not options.attach_mode:
+        return None
+    several = (options.drv_prog_id, options.skb_prog_id, options.hw_prog_id)
+    number = int(options.prog_id) or next((int(n) for n in several if n), 0)
+    return Attached(number, _MODES.get(int(options.attach_mode)))
+
+
+def _interface(index: int) -> str:
+    try:
+        return socket.if_indextoname(index)
+    except OSError:
+        return f"interface {index}"

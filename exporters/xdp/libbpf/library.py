@@ -1,0 +1,211 @@
+"""The library itself: its functions' types, and its words for what went wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections import deque
+from functools import cache
+from typing import Any, TypeVar
+
+from n3ic.errors import MissingDependencyError, N3icError
+
+SAMPLE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_PRINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+
+
+class BpfError(N3icError):
+    """Something that the kernel or libbpf refused.
+
+    Attributes:
+        number: the error's number (``errno``).
+    """
+
+    def __init__(self, text: str, number: int = 0) -> None:
+        super().__init__(text)
+        self.number = number
+
+
+class VerifierError(BpfError):
+    """A program that the kernel's verifier refused.
+
+    Attributes:
+        log: what the verifier said, from the instruction trace's end.
+    """
+
+    def __init__(self, text: str, number: int, log: str) -> None:
+        super().__init__(text, number)
+        self.log = log
+
+
+class Info(ctypes.Structure):
+    """The beginnings of the kernel's ``struct bpf_map_info`` and ``struct bpf_prog_info``."""
+
+
+InfoT = TypeVar("InfoT", bound=Info)
+
+
+class MapInfo(Info):
+    """The beginning of ``struct bpf_map_info``."""
+
+    _fields_ = (
+        ("type", ctypes.c_uint32),
+        ("id", ctypes.c_uint32),
+        ("key_size", ctypes.c_uint32),
+        ("value_size", ctypes.c_uint32),
+        ("max_entries", ctypes.c_uint32),
+        ("map_flags", ctypes.c_uint32),
+        ("name", ctypes.c_char * 16),
+    )
+
+
+class ProgramInfo(Info):
+    """The beginning of ``struct bpf_prog_info``."""
+
+    _fields_ = (
+        ("type", ctypes.c_uint32),
+        ("id", ctypes.c_uint32),
+        ("tag", ctypes.c_uint8 * 8),
+        ("jited_prog_len", ctypes.c_uint32),
+        ("xlated_prog_len", ctypes.c_uint32),
+        ("jited_prog_insns", ctypes.c_uint64),
+        ("xlated_prog_insns", ctypes.c_uint64),
+        ("load_time", ctypes.c_uint64),
+        ("created_by_uid", ctypes.c_uint32),
+        ("nr_map_ids", ctypes.c_uint32),
+        ("map_ids", ctypes.c_uint64),
+        ("name", ctypes.c_char * 16),
+        ("rest", ctypes.c_uint8 * 136),
+        ("verified_insns", ctypes.c_uint32),
+        ("end", ctypes.c_uint32),
+    )
+
+
+@cache
+def libbpf() -> Any:
+    """The library, with its functions' types.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    try:
+        library = ctypes.CDLL("libbpf.so.1", use_errno=True)
+    except OSError as error:
+        raise MissingDependencyError(
+            "XDP needs libbpf 1.0 or newer (Debian: apt-get install libbpf1)"
+        ) from error
+    number, size, text, pointer = (
+        ctypes.c_int, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p
+    )  # fmt: skip
+    u32, u64 = ctypes.c_uint32, ctypes.c_uint64
+    for function, result, arguments in (
+        ("bpf_object__open_mem", pointer, [text, size, pointer]),
+        ("bpf_object__load", number, [pointer]),
+        ("bpf_object__close", None, [pointer]),
+        ("bpf_object__next_map", pointer, [pointer, pointer]),
+        ("bpf_object__find_map_by_name", pointer, [pointer, text]),
+        ("bpf_map__name", text, [pointer]),
+        ("bpf_map__fd", number, [pointer]),
+        ("bpf_map__set_max_entries", number, [pointer, u32]),
+        ("bpf_map__set_initial_value", number, [pointer, text, size]),
+        ("bpf_object__next_program", pointer, [pointer, pointer]),
+        ("bpf_program__name", text, [pointer]),
+        ("bpf_program__fd", number, [pointer]),
+        ("bpf_program__set_log_level", number, [pointer, u32]),
+        ("bpf_program__set_log_buf", number, [pointer, pointer, size]),
+        ("bpf_map_create", number, [u32, text, u32, u32, u32, pointer]),
+        ("bpf_map_lookup_elem", number, [number, text, pointer]),
+        ("bpf_map_update_elem", number, [number, text, text, u64]),
+        ("bpf_map_delete_elem", number, [number, text]),
+        ("bpf_map_get_next_key", number, [number, text, pointer]),
+        ("bpf_map_lookup_batch", number, [number, *[pointer] * 6]),
+        ("bpf_map_get_fd_by_id", number, [u32]),
+        ("bpf_prog_get_fd_by_id", number, [u32]),
+        ("bpf_obj_get_info_by_fd", number, [number, pointer, pointer]),
+        ("bpf_obj_pin", number, [number, text]),
+        ("bpf_obj_get", number, [text]),
+        ("bpf_prog_test_run_opts", number, [number, pointer]),
+        ("bpf_xdp_attach", number, [number, number, u32, pointer]),
+        ("bpf_xdp_detach", number, [number, u32, pointer]),
+        ("bpf_xdp_query", number, [number, number, pointer]),
+        ("ring_buffer__new", pointer, [number, SAMPLE, pointer, pointer]),
+        ("ring_buffer__poll", number, [pointer, number]),
+        ("ring_buffer__consume", number, [pointer]),
+        ("ring_buffer__free", None, [pointer]),
+        ("libbpf_num_possible_cpus", number, []),
+        ("libbpf_set_print", pointer, [_PRINT]),
+    ):
+        found = getattr(library, function)
+        found.restype, found.argtypes = result, arguments
+    library.libbpf_set_print(_HEARD)
+    return library
+
+
+def cpus() -> int:
+    """How many CPUs the kernel may have: values of a per-CPU map."""
+    return check(libbpf().libbpf_num_possible_cpus(), "asking for the number of CPUs")
+
+
+def information(fd: int, info: InfoT) -> InfoT:
+    """What the kernel tells of a map or program, filled in."""
+    size = ctypes.c_uint32(ctypes.sizeof(info))
+    result = libbpf().bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(size))
+    check(result, "asking the kernel about a map or program")
+    return info
+
+
+def check(result: int, what: str) -> int:
+    """What a call gave, where that is no error.
+
+    Raises:
+        BpfError: it is one.
+    """
+    if result < 0:
+        raise refused(result, what)
+    return result
+
+
+def refused(result: int, what: str) -> BpfError:
+    """The error of a call that gave ``-errno``."""
+    number = -result
+    if number in (errno.EPERM, errno.EACCES):
+        why = "not permitted: run as root, or with CAP_BPF and CAP_NET_ADMIN"
+        if os.geteuid() == 0:
+            why += "; this is root, so the kernel is locked down, or a container takes the rights"
+    elif number == errno.EBUSY:
+        why = "a program is attached there already"
+    elif number == errno.EEXIST:
+        why = "it is there already"
+    else:
+        why = os.strerror(number)
+    return BpfError(f"{what}: {why}", number)
+
+
+# --- what libbpf says ----
+
+said: deque[str] = deque(maxlen=20)
+
+
+def _hear(level: int, form: bytes, arguments: int) -> int:
+    """Keep libbpf's warnings for an error's text, instead of printing them."""
+    if level == 0:  # LIBBPF_WARN
+        text = ctypes.create_string_buffer(4096)
+        ctypes.CDLL(None).vsnprintf(
+            text, ctypes.c_size_t(len(text)), form, ctypes.c_void_p(arguments)
+        )
+        said.append(text.value.decode(errors="replace").strip())
+    return 0
+
+
+_HEARD = _PRINT(_hear)
+
+
+def because() -> str:
+    """What libbpf said, in brackets; empty where it said nothing."""
+    return f" (libbpf: {last_said()})" if said else ""
+
+
+def last_said() -> str:
+    """The first of libbpf's warnings, which names the cause; those after it are consequences."""
+    return said[0].removeprefix("libbpf: ") if said else "it says nothing"

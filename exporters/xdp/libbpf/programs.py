@@ -1,0 +1,304 @@
+"""Object files, their programs, and runs without an interface."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from n3ic.exporters.xdp.libbpf.library import (
+    BpfError,
+    ProgramInfo,
+    VerifierError,
+    because,
+    check,
+    information,
+    last_said,
+    libbpf,
+    refused,
+    said,
+)
+from n3ic.exporters.xdp.libbpf.maps import Map
+
+_LOG_TRACE, _LOG_STATISTICS = 1, 4  # BPF_LOG_LEVEL1, BPF_LOG_STATS
+_LOG_BYTES = 1 << 16
+_TRACE_BYTES = 1 << 24
+_LOG_LINES = 12
+
+
+class _OpenOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("object_name", ctypes.c_char_p),
+        ("relaxed_maps", ctypes.c_bool),
+        ("pin_root_path", ctypes.c_char_p),
+        ("attach_prog_fd", ctypes.c_uint32),
+        ("kconfig", ctypes.c_char_p),
+        ("btf_custom_path", ctypes.c_char_p),
+        ("kernel_log_buf", ctypes.c_void_p),
+        ("kernel_log_size", ctypes.c_size_t),
+        ("kernel_log_level", ctypes.c_uint32),
+    )
+
+
+class _TestOptions(ctypes.Structure):
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("data_in", ctypes.c_char_p),
+        ("data_out", ctypes.c_void_p),
+        ("data_size_in", ctypes.c_uint32),
+        ("data_size_out", ctypes.c_uint32),
+        ("ctx_in", ctypes.c_char_p),
+        ("ctx_out", ctypes.c_void_p),
+        ("ctx_size_in", ctypes.c_uint32),
+        ("ctx_size_out", ctypes.c_uint32),
+        ("retval", ctypes.c_uint32),
+        ("repeat", ctypes.c_int),
+        ("duration", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("cpu", ctypes.c_uint32),
+        ("batch_size", ctypes.c_uint32),
+    )
+
+
+@dataclass(frozen=True)
+class TestRun:
+    """What a program did with its input in the kernel (``BPF_PROG_TEST_RUN``).
+
+    Attributes:
+        result: what the program returned, such as an XDP action.
+        data: the packet as the program left it; empty where it was not asked for.
+        nanoseconds: mean time of a run, the kernel's own work included.
+    """
+
+    __test__ = False  # pytest: not a class of tests
+
+    result: int
+    data: bytes
+    nanoseconds: int
+
+
+class Program:
+    """A program in the kernel.
+
+    Args:
+        fd: its file descriptor.
+        log: what the verifier said of it when it was loaded; its figures at least.
+        owned: whether the descriptor is closed with this.
+
+    Attributes:
+        id: its number in the kernel.
+        name: its name, of which the kernel keeps 15 letters.
+        tag: the kernel's digest of its instructions.
+        instructions: how many instructions it has after the verifier's rewriting; 0 untold.
+        verified: how many instructions the verifier followed.
+        machine_bytes: bytes of the compiled program; 0 where the JIT is off.
+    """
+
+    def __init__(self, fd: int, log: str = "", *, owned: bool = False) -> None:
+        self.fd, self.log, self._owned = fd, log, owned
+        info = information(fd, ProgramInfo())
+        self.id, self.name = int(info.id), info.name.decode(errors="replace")
+        self.tag = bytes(info.tag).hex()
+        self.instructions = int(info.xlated_prog_len) // 8
+        self.verified, self.machine_bytes = int(info.verified_insns), int(info.jited_prog_len)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the descriptor, if it is this object's."""
+        if self._owned and self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def test_run(
+        self, data: bytes, *, repeat: int = 1, output: bool = False, context: bytes = b""
+    ) -> TestRun:
+        """Run the program in the kernel on a packet, without an interface.
+
+        Args:
+            data: the packet, of 14 bytes at least, with what ``context`` says to lie before it.
+            repeat: how often it runs; the time is that of the mean run.
+            output: whether the packet is wanted back.
+            context: a ``struct xdp_md``; empty for none.
+
+        Raises:
+            BpfError: the kernel refuses the input, or test runs of such programs.
+        """
+        room = ctypes.create_string_buffer(len(data) + 512) if output else None
+        options = _TestOptions(
+            size=ctypes.sizeof(_TestOptions),
+            data_in=data,
+            data_size_in=len(data),
+            data_out=ctypes.addressof(room) if room is not None else None,
+            data_size_out=len(room) if room is not None else 0,
+            ctx_in=context or None,
+            ctx_size_in=len(context),
+            repeat=repeat,
+        )
+        result = libbpf().bpf_prog_test_run_opts(self.fd, ctypes.byref(options))
+        check(result, f"program {self.name}: test run on {len(data)} bytes")
+        out = room.raw[: options.data_size_out] if room is not None else b""
+        return TestRun(int(options.retval), out, int(options.duration))
+
+
+class Object:
+    """The maps and programs of an object file, loaded into the kernel.
+
+    They are gone when this is closed, but for what is attached or pinned by then.
+
+    Args:
+        image: the object file's bytes.
+        name: what to call it in messages.
+        entries: how many entries a map holds, by its name, where not as the file says.
+        values: what maps of global data (``.rodata``) hold, by their names.
+
+    Attributes:
+        maps: by name.
+        programs: by name.
+
+    Raises:
+        MissingDependencyError: libbpf is not installed.
+        VerifierError: the verifier refuses a program.
+        BpfError: the file is damaged, a right is missing, or the kernel lacks a feature.
+    """
+
+    def __init__(
+        self,
+        image: bytes,
+        name: str,
+        *,
+        entries: Mapping[str, int] | None = None,
+        values: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self.name = name
+        try:
+            loaded = _load(image, name, entries or {}, values or {}, _LOG_STATISTICS)
+        except VerifierError:
+            # Once more for the trace, which slows the verifier down.
+            loaded = _load(image, name, entries or {}, values or {}, _LOG_TRACE)
+        self._pointer: Any = loaded[0]
+        self.maps: dict[str, Map] = loaded[1]
+        self.programs: dict[str, Program] = loaded[2]
+
+    @classmethod
+    def from_file(cls, path: str | Path, **given: Any) -> Self:
+        """Load an object file; see the class.
+
+        Raises:
+            BpfError: the file cannot be read, or what the class says.
+        """
+        try:
+            image = Path(path).read_bytes()
+        except OSError as error:
+            raise BpfError(f"{path}: {error.strerror or error}", error.errno or 0) from error
+        return cls(image, str(path), **given)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give maps and programs back."""
+        if self._pointer:
+            libbpf().bpf_object__close(self._pointer)
+            self._pointer = None
+
+
+def program_by_id(number: int) -> Program:
+    """The program that has a number in the kernel."""
+    fd = libbpf().bpf_prog_get_fd_by_id(number)
+    return Program(check(fd, f"program {number}"), owned=True)
+
+
+def pinned_program(path: str | Path) -> Program:
+    """The program that is pinned at a path."""
+    return Program(check(libbpf().bpf_obj_get(os.fsencode(path)), f"{path}"), owned=True)
+
+
+def pin(found: Map | Program, path: str | Path) -> None:
+    """Keep a map or program in the kernel under a path of a BPF file system."""
+    result = libbpf().bpf_obj_pin(found.fd, os.fsencode(path))
+    hint = " (is a BPF file system mounted there?)" if result == -errno.EINVAL else ""
+    check(result, f"{path}: pinning {found.name}{hint}")
+
+
+def _load(
+    image: bytes, name: str, entries: Mapping[str, int], values: Mapping[str, bytes], level: int
+) -> tuple[Any, dict[str, Map], dict[str, Program]]:
+    """An object in the kernel, its maps and its programs."""
+    c = libbpf()
+    said.clear()
+    with ExitStack() as stack:
+        options = _OpenOptions(size=ctypes.sizeof(_OpenOptions), object_name=b"n3ic")
+        opened = c.bpf_object__open_mem(image, len(image), ctypes.byref(options))
+        if not opened:
+            raise BpfError(f"{name}: not an object that libbpf reads: {last_said()}")
+        pointer = ctypes.c_void_p(opened)
+        stack.callback(c.bpf_object__close, pointer)
+        for wanted, size in entries.items():
+            check(c.bpf_map__set_max_entries(_find_map(pointer, name, wanted), size), wanted)
+        for wanted, value in values.items():
+            place = _find_map(pointer, name, wanted)
+            result = c.bpf_map__set_initial_value(place, value, len(value))
+            check(result, f"{name}: global data {wanted}, {len(value)} bytes")
+        bytes_ = _LOG_BYTES if level == _LOG_STATISTICS else _TRACE_BYTES
+        logs: dict[str, Any] = {}
+        for number, program in _each(c.bpf_object__next_program, pointer):
+            log = logs[number] = ctypes.create_string_buffer(bytes_)
+            c.bpf_program__set_log_level(program, level)
+            c.bpf_program__set_log_buf(program, log, bytes_)
+        result = c.bpf_object__load(pointer)
+        told = {number: log.value.decode(errors="replace") for number, log in logs.items()}
+        if result < 0:
+            raise _load_error(result, name, told)
+        maps = {
+            c.bpf_map__name(m).decode(): Map(c.bpf_map__fd(m))
+            for _, m in _each(c.bpf_object__next_map, pointer)
+        }
+        programs = {
+            c.bpf_program__name(p).decode(): Program(c.bpf_program__fd(p), told[number])
+            for number, p in _each(c.bpf_object__next_program, pointer)
+        }
+        stack.pop_all()
+    return pointer, maps, programs
+
+
+def _each(
+    following: Callable[[Any, Any], Any], pointer: Any
+) -> Iterator[tuple[str, ctypes.c_void_p]]:
+    found = following(pointer, None)
+    while found:
+        yield str(found), ctypes.c_void_p(found)
+        found = following(pointer, ctypes.c_void_p(found))
+
+
+def _find_map(pointer: Any, name: str, wanted: str) -> ctypes.c_void_p:
+    found = libbpf().bpf_object__find_map_by_name(pointer, wanted.encode())
+    if not found:
+        raise BpfError(f"{name}: has no map {wanted!r}", errno.ENOENT)
+    return ctypes.c_void_p(found)
+
+
+def _load_error(result: int, name: str, logs: Mapping[str, str]) -> BpfError:
+    """Why an object was not loaded: a map, a right, or the verifier with the end of its log."""
+    # A program that was accepted ends its log with the verifier's figures.
+    log = next((log for log in reversed(list(logs.values())) if log.strip()), "")
+    if not log or -result == errno.EPERM:
+        error = refused(result, f"{name}: loading into the kernel")
+        return BpfError(f"{error}{because()}", error.number)
+    end = "\n".join(f"  {line}" for line in log.strip().splitlines()[-_LOG_LINES:])
+    return VerifierError(
+        f"{name}: the kernel's verifier refuses the program; its log ends:\n{end}", -result, log
+    )
