@@ -109,6 +109,8 @@ def train(
     if json:
         print_json({**run.metrics, "path": str(run.path)})
         return
+    for said in run.metrics["data"].get("notes", ()):
+        note(said)
     show(run.metrics, named(use_case).group)
     say(
         f"run: {run.path} ({', '.join(str(p) for p in list(run.models.values())[:1])}"

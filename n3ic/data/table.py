@@ -97,6 +97,7 @@ class FlowTable:
         conversation: int64 array of shape ``(rows,)``: the conversation (5-tuple, either
             direction) of each row as a number from 0, or None where the data does not tell.
         sources: the files it came from.
+        notes: what was assumed when the files were read, and what was left out, as sentences.
         meter: how the features are computed from packets; None where nobody knows.
     """
 
@@ -112,6 +113,7 @@ class FlowTable:
     time_order: bool = False
     conversation: NDArray[np.int64] | None = None
     sources: tuple[SourceFile, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     meter: MeterSpec | None = None
 
     def __post_init__(self) -> None:
@@ -140,15 +142,21 @@ class FlowTable:
     def against_rest(self, name: str) -> FlowTable:
         """The table with two classes: all others (0), and that of a name (1).
 
+        Args:
+            name: of a class, or what the names of several begin with before a dash: ``bittorrent``
+                stands for ``bittorrent-encrypted`` and ``bittorrent-plain`` together.
+
         Raises:
             DataError: there is no such class, or no other.
         """
-        if name not in self.classes or len(self.classes) < 2:
+        family = [i for i, c in enumerate(self.classes) if c.startswith(f"{name}-")]
+        ones = [self.classes.index(name)] if name in self.classes else family
+        if not 0 < len(ones) < len(self.classes):
             raise DataError(
                 f"{self.name}: no class {name!r} to tell from others; the classes are "
                 f"{', '.join(self.classes)}"
             )
-        label = (self.label == self.classes.index(name)).astype(np.int64)
+        label = np.isin(self.label, ones).astype(np.int64)
         return replace(self, label=label, classes=(f"not {name}", name))
 
     def rows(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> FlowTable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,13 +37,32 @@ def load_flows(path: str | Path, *, label: str = LABEL) -> FlowTable:
         DataError: the table names no meter, lacks a column, or holds what is no feature.
         ModelError: the meter's specification is damaged, or of a newer version.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     spec = meter_of(path)
     if spec is None:
         raise DataError(f"{path}: names no meter; write the table with n3ic data extract")
-    table = _read(path)
+    digest = sha256_file(path)
+    table = flow_table(path, read_table(path), spec, label=label, sha256=digest)
+    return replace(table, sources=(SourceFile(str(path), digest, len(table), "metered flows"),))
+
+
+def flow_table(
+    path: str | Path, table: pa.Table, spec: MeterSpec, *, label: str = LABEL, sha256: str
+) -> FlowTable:
+    """Metered flows as a table to train on; flows without a label are left out.
+
+    Args:
+        path: what to call it in errors.
+        table: columns of the specification's features, of the label, and of the flows' keys.
+        spec: of the meter.
+        label: column of the label.
+        sha256: digest of the data, for the record.
+
+    Raises:
+        DataError: a column is missing or holds what is no feature, or no flow has a label.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     for name in (*spec.feature_names, label):
         if name not in table.column_names:
             hint = "; n3ic data extract joins it with --labels" if name == label else ""
@@ -52,7 +72,6 @@ def load_flows(path: str | Path, *, label: str = LABEL) -> FlowTable:
     if not len(table):
         raise DataError(f"{path}: no flow has a label")
     classes, index = np.unique(said.to_numpy().astype(str), return_inverse=True)
-    digest = sha256_file(path)
     return FlowTable(
         name=DATA_SET,
         features={name: _integers(path, name, table[name]) for name in spec.feature_names},
@@ -60,9 +79,8 @@ def load_flows(path: str | Path, *, label: str = LABEL) -> FlowTable:
         label=index.astype(np.int64),
         classes=tuple(classes.tolist()),
         synthetic=False,
-        sha256=digest,
+        sha256=sha256,
         conversation=_conversations(table),
-        sources=(SourceFile(str(path), digest, len(table), "metered flows"),),
         meter=spec,
     )
 
@@ -117,7 +135,12 @@ def _registers_read(spec: MeterSpec, feature: MeteredFeature) -> list[Register]:
     return [spec.registers[spec.index[name]] for name in dict.fromkeys(names) if name in spec.index]
 
 
-def _read(path: str | Path) -> pa.Table:
+def read_table(path: str | Path) -> pa.Table:
+    """All columns of a table of flows.
+
+    Raises:
+        DataError: it is damaged.
+    """
     import pyarrow as pa
     from pyarrow import csv, parquet
 

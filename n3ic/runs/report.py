@@ -85,6 +85,7 @@ def metrics_of(
             "sources": [
                 {"path": s.path, "rows": s.rows, "identity": s.identity} for s in table.sources
             ],
+            "notes": list(table.notes),
         },
     }
     if set(results) == {""}:
@@ -159,6 +160,8 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
         f"{percent(data['duplicate_share'])} of them repeat another. Seed {metrics['seed']}.",
         "",
     ]
+    if data.get("notes"):
+        lines += [*(f"- {escaped(said)}" for said in data["notes"]), ""]
     protocols = metrics["protocols"].items()
     if group and group in metrics:
         baselines = ("majority", "float_mlp", "hist_gradient_boosting")

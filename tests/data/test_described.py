@@ -1,6 +1,7 @@
 """Data sets that a catalogue describes: what is read, repaired, refused and recognised."""
 
 import gzip
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -172,3 +173,17 @@ def test_one_class_against_the_rest(flows, tmp_path):
     assert np.array_equal(table.conversation, [0, 0, 1])
     with pytest.raises(DataError, match=r"no class 'P2P' .* the classes are not MAIL, MAIL"):
         table.against_rest("P2P")
+
+
+def test_several_classes_of_one_name_against_the_rest(flows, tmp_path):
+    table = flows.load(written(tmp_path, *ROWS))
+    label = np.array([0, 1, 2])
+    named = replace(table, classes=("p2p-encrypted", "p2plike", "p2p-plain"), label=label)
+    found = named.against_rest("p2p")
+    assert (found.classes, found.label.tolist()) == (("not p2p", "p2p"), [1, 0, 1])
+    for name in ("p2", "P2P"):
+        with pytest.raises(DataError, match=f"no class '{name}'"):
+            named.against_rest(name)
+    both = replace(table, classes=("p2p-encrypted", "p2p-plain"), label=np.array([0, 1, 1]))
+    with pytest.raises(DataError, match="no class 'p2p' to tell from others"):
+        both.against_rest("p2p")

@@ -1,5 +1,6 @@
 """The class that a use case detects is the one that is counted, from training to the picture."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -67,3 +68,11 @@ def test_a_class_that_the_table_lacks_is_said(queue, monkeypatch, tmp_path):
     with pytest.raises(DataError, match=r"detects the class 'flood', .* its classes are"):
         run(queue, "flood", monkeypatch, tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_assumed_of_the_data_is_kept_with_the_run(queue, monkeypatch, tmp_path):
+    notes = ("field 9 | was taken for the label", "3 lines were left out")
+    made, _ = run(replace(queue, notes=notes), queue.classes[0], monkeypatch, tmp_path / "run")
+    assert made.metrics["data"]["notes"] == list(notes)
+    page = (tmp_path / "run" / "report.md").read_text()
+    assert "- field 9 \\| was taken for the label\n- 3 lines were left out\n" in page
