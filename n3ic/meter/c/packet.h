@@ -1,13 +1,20 @@
 /*
  * Packets as a meter sees them: parsed from frames, or put aside with a reason.
  *
- * The same rules as n3ic/meter/packet.py. Every length is checked before it is used.
+ * The same rules as n3ic/meter/packet.py. Every length is checked before it is used: `held` gives
+ * the only pointers into a frame. The same file compiles for BPF, whose verifier follows them.
  */
 #ifndef N3IC_PACKET_H
 #define N3IC_PACKET_H
 
+#include <stddef.h>
 #include <stdint.h>
+#ifdef __bpf__
+#define memcpy __builtin_memcpy
+#define memset __builtin_memset
+#else
 #include <string.h>
+#endif
 
 enum { LINK_NULL = 0, LINK_ETHERNET = 1, LINK_RAW = 101, LINK_COOKED = 113, LINK_COOKED_2 = 276 };
 enum { PROTO_TCP = 6, PROTO_UDP = 17 };
@@ -41,6 +48,41 @@ struct packet {
     uint32_t wire_length, ip_length, payload_length;
 };
 
+#ifdef __bpf__
+struct frame { /* what the kernel holds of it in one piece */
+    const uint8_t *data, *end;
+};
+
+static inline const uint8_t *held(struct frame f, uint32_t at, uint32_t count) {
+    const uint8_t *start = f.data + at;
+
+    return start + count > f.end ? NULL : start;
+}
+
+/* In one load: compilers take bytes one by one where nothing says that words may be unaligned. */
+static inline uint32_t be16(const uint8_t *p) {
+    return __builtin_bswap16(*(const uint16_t *)p);
+}
+
+static inline uint32_t be32(const uint8_t *p) {
+    return __builtin_bswap32(*(const uint32_t *)p);
+}
+
+static inline void copy_words(uint8_t *to, const uint8_t *from, uint32_t count) {
+    for (uint32_t i = 0; i < count; i += 4)
+        *(uint32_t *)(to + i) = *(const uint32_t *)(from + i);
+}
+#else
+struct frame { /* its captured bytes */
+    const uint8_t *data;
+    uint32_t n;
+};
+
+/* Where `count` bytes of a frame begin; NULL where it does not hold them. */
+static inline const uint8_t *held(struct frame f, uint32_t at, uint32_t count) {
+    return f.n < at + count ? NULL : f.data + at;
+}
+
 static inline uint32_t be16(const uint8_t *p) {
     return (uint32_t)p[0] << 8 | p[1];
 }
@@ -49,27 +91,34 @@ static inline uint32_t be32(const uint8_t *p) {
     return be16(p) << 16 | be16(p + 2);
 }
 
+static inline void copy_words(uint8_t *to, const uint8_t *from, uint32_t count) {
+    memcpy(to, from, count);
+}
+#endif
+
 static inline uint32_t at_least_0(int64_t value) {
     return value < 0 ? 0 : (uint32_t)value;
 }
 
-static inline enum aside parse_transport(const uint8_t *f, uint32_t n, uint32_t at,
-                                         struct packet *p) {
+static inline enum aside parse_transport(struct frame f, uint32_t at, struct packet *p) {
+    const uint8_t *ports, *tcp;
     uint32_t header;
 
     if (p->later || (p->protocol != PROTO_TCP && p->protocol != PROTO_UDP))
         return PACKET_OK;
-    if (n < at + 4)
+    ports = held(f, at, 4);
+    if (!ports)
         return ASIDE_PORTS_SHORT;
-    p->source_port = (uint16_t)be16(f + at);
-    p->destination_port = (uint16_t)be16(f + at + 2);
+    p->source_port = (uint16_t)be16(ports);
+    p->destination_port = (uint16_t)be16(ports + 2);
     header = p->protocol == PROTO_UDP ? 8 : 20;
-    if (p->protocol == PROTO_TCP && n >= at + 16) {
-        uint32_t words = 4 * (uint32_t)(f[at + 12] >> 4);
+    tcp = p->protocol == PROTO_TCP ? held(f, at, 16) : NULL;
+    if (tcp) {
+        uint32_t words = 4 * (uint32_t)(tcp[12] >> 4);
 
         header = words > 20 ? words : 20;
-        p->tcp_flags = f[at + 13];
-        p->tcp_window = (uint16_t)be16(f + at + 14);
+        p->tcp_flags = tcp[13];
+        p->tcp_window = (uint16_t)be16(tcp + 14);
     }
     p->payload_length = at_least_0((int64_t)p->payload_length - header);
     return PACKET_OK;
@@ -85,92 +134,99 @@ static inline uint32_t ip_length(uint32_t said, uint32_t header, uint32_t held) 
     return total > header ? total : header;
 }
 
-static inline enum aside parse_ipv4(const uint8_t *f, uint32_t n, uint32_t at, int64_t length,
-                                    uint32_t outside, struct packet *p) {
+static inline enum aside parse_ipv4(struct frame f, uint32_t at, int64_t length, uint32_t outside,
+                                    struct packet *p) {
+    const uint8_t *ip = held(f, at, 20);
     uint32_t header, total, offset;
 
-    if (n < at + 20)
+    if (!ip)
         return ASIDE_IP_SHORT;
-    header = 4 * (uint32_t)(f[at] & 15);
-    total = be16(f + at + 2);
-    if (f[at] >> 4 != 4 || header < 20 || (total && total < header))
+    header = 4 * (uint32_t)(ip[0] & 15);
+    total = be16(ip + 2);
+    if (ip[0] >> 4 != 4 || header < 20 || (total && total < header))
         return ASIDE_IP_DAMAGED;
     total = ip_length(total, header, at_least_0(length - at));
-    offset = be16(f + at + 6);
+    offset = be16(ip + 6);
     p->address_bytes = 4;
-    memcpy(p->source, f + at + 12, 4);
-    memcpy(p->destination, f + at + 16, 4);
-    p->protocol = f[at + 9];
-    p->ttl = f[at + 8];
+    copy_words(p->source, ip + 12, 4);
+    copy_words(p->destination, ip + 16, 4);
+    p->protocol = ip[9];
+    p->ttl = ip[8];
     p->wire_length = at_least_0(length - outside);
     p->ip_length = total;
     p->payload_length = total - header;
     p->fragmented = (offset & 0x3fff) != 0;
-    p->identification = p->fragmented ? be16(f + at + 4) : 0;
+    p->identification = p->fragmented ? be16(ip + 4) : 0;
     p->later = (offset & 0x1fff) != 0;
-    return parse_transport(f, n, at + header, p);
+    return parse_transport(f, at + header, p);
 }
 
-static inline enum aside parse_ipv6(const uint8_t *f, uint32_t n, uint32_t at, int64_t length,
-                                    uint32_t outside, struct packet *p) {
+static inline enum aside parse_ipv6(struct frame f, uint32_t at, int64_t length, uint32_t outside,
+                                    struct packet *p) {
+    const uint8_t *ip = held(f, at, 40);
     uint32_t payload, total, start = at + 40;
 
-    if (n < at + 40)
+    if (!ip)
         return ASIDE_IP_SHORT;
-    if (f[at] >> 4 != 6)
+    if (ip[0] >> 4 != 6)
         return ASIDE_IP_DAMAGED;
-    payload = be16(f + at + 4);
+    payload = be16(ip + 4);
     /* no payload behind hop-by-hop options: a jumbogram (RFC 2675) */
-    total = payload == 0 && f[at + 6] == 0 ? 0 : payload + 40;
+    total = payload == 0 && ip[6] == 0 ? 0 : payload + 40;
     total = ip_length(total, 40, at_least_0(length - at));
-    p->protocol = f[at + 6];
+    p->address_bytes = 16;
+    copy_words(p->source, ip + 8, 16);
+    copy_words(p->destination, ip + 24, 16);
+    p->ttl = ip[7];
+    p->wire_length = at_least_0(length - outside);
+    p->ip_length = total;
+    p->protocol = ip[6];
     for (int i = 0; i < 8 && !p->later; i++) {
+        const uint8_t *extension;
         uint8_t kind = p->protocol;
         uint32_t size;
 
         if (kind != 0 && kind != 43 && kind != 60 && kind != 44)
             break;
-        if (n < start + 8)
+        extension = held(f, start, 8);
+        if (!extension)
             return ASIDE_IP_SHORT;
-        size = kind == 44 ? 8 : 8 + 8 * (uint32_t)f[start + 1];
+        size = kind == 44 ? 8 : 8 + 8 * (uint32_t)extension[1];
         if (kind == 44) {
-            uint32_t offset = be16(f + start + 2);
+            uint32_t offset = be16(extension + 2);
 
             if (offset & 0xfff9) {
                 p->fragmented = 1;
-                p->identification = be32(f + start + 4);
+                p->identification = be32(extension + 4);
                 p->later = (offset & 0xfff8) != 0;
             }
         }
-        p->protocol = f[start];
+        p->protocol = extension[0];
         start += size;
     }
-    p->address_bytes = 16;
-    memcpy(p->source, f + at + 8, 16);
-    memcpy(p->destination, f + at + 24, 16);
-    p->ttl = f[at + 7];
-    p->wire_length = at_least_0(length - outside);
-    p->ip_length = total;
     p->payload_length = at_least_0((int64_t)total - (start - at));
-    return parse_transport(f, n, start, p);
+    return parse_transport(f, start, p);
 }
 
-/* Reads a captured frame of n bytes that had `length` bytes on the wire. */
-static inline enum aside parse_frame(uint32_t link, const uint8_t *f, uint32_t n, uint32_t length,
+/* Reads a captured frame that had `length` bytes on the wire. */
+static inline enum aside parse_frame(uint32_t link, struct frame f, uint32_t length,
                                      struct packet *p) {
+    const uint8_t *bytes;
     uint32_t kind = 0, at = 0, outside = 0;
 
     memset(p, 0, sizeof *p);
     if (link == LINK_RAW || link == LINK_NULL) {
         at = outside = link == LINK_NULL ? 4 : 0;
-        if (link == LINK_NULL && n < 5)
+        bytes = held(f, at, 1);
+        if (link == LINK_NULL && !bytes)
             return ASIDE_LINK_SHORT;
-        kind = n > at ? f[at] >> 4 : 0;
+        kind = bytes ? bytes[0] >> 4 : 0;
         kind = kind == 4 ? 0x0800 : kind == 6 ? 0x86dd : 0;
     } else if (link == LINK_COOKED_2) {
-        if (n < 20)
+        bytes = held(f, 0, 20);
+        if (!bytes)
             return ASIDE_LINK_SHORT;
-        kind = be16(f);
+        kind = be16(bytes);
         at = outside = 20;
     } else if (link == LINK_ETHERNET || link == LINK_COOKED) {
         int tags;
@@ -178,9 +234,10 @@ static inline enum aside parse_frame(uint32_t link, const uint8_t *f, uint32_t n
         at = link == LINK_ETHERNET ? 12 : 14;
         outside = link == LINK_ETHERNET ? 0 : 16;
         for (tags = 0; tags < 3; tags++, at += 4) {
-            if (n < at + 2)
+            bytes = held(f, at, 2);
+            if (!bytes)
                 return ASIDE_LINK_SHORT;
-            kind = be16(f + at);
+            kind = be16(bytes);
             if (kind != 0x8100 && kind != 0x88a8 && kind != 0x9100)
                 break;
         }
@@ -191,9 +248,9 @@ static inline enum aside parse_frame(uint32_t link, const uint8_t *f, uint32_t n
         return ASIDE_LINK_TYPE;
     }
     if (kind == 0x0800)
-        return parse_ipv4(f, n, at, length, outside, p);
+        return parse_ipv4(f, at, length, outside, p);
     if (kind == 0x86dd)
-        return parse_ipv6(f, n, at, length, outside, p);
+        return parse_ipv6(f, at, length, outside, p);
     return ASIDE_NOT_IP;
 }
 
