@@ -40,9 +40,9 @@ def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
     """
     words = _Words(artefact, data)
     header = words.take(10)
-    if header[:3] != [0x4F48334E, 1, len(data)]:
+    if header[:3] != [0x4F48334E, 2 if header[9] else 1, len(data)]:
         raise VerifyError(f"{artefact}: not weights for the host of this version and size")
-    _, _, _, n_layers, n_inputs, n_fields, n_features, n_classes, n_cuts, reserved = header
+    _, _, _, n_layers, n_inputs, n_fields, n_features, n_classes, n_cuts, shunt = header
     digest = struct.pack("<8I", *words.take(8)).hex()
     shapes = [words.take(4) for _ in range(n_layers)]
     rows = [words.take(4) for _ in range(n_fields)]
@@ -66,7 +66,7 @@ def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
     features = [words.name() for _ in range(n_features)]
     words.end()
     sums = [sum(width for _, _, width, _ in rows), sum(map(len, cuts)), len(layers[-1].weights)]
-    if sums != [n_inputs, n_cuts, n_classes] or reserved:
+    if sums != [n_inputs, n_cuts, n_classes]:
         raise VerifyError(f"{artefact}: the header says other sizes than there are")
     if classes != _names(model.classes) or features != _names(model.input.features):
         raise VerifyError(f"{artefact}: other names of classes or features than the model's")
@@ -82,7 +82,7 @@ def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
         )
         for feature, kind, width, clamp in rows
     )
-    return Decoded(artefact, tuple(layers), tuple(cuts), fields, digest)
+    return Decoded(artefact, tuple(layers), tuple(cuts), fields, digest, shunt)
 
 
 class _Words:

@@ -35,6 +35,7 @@ class HostExporter(Exporter):
 
     name: ClassVar[str] = "host"
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, NEON, portable), with bnn-exec"
+    shunts: ClassVar[bool] = True
     products: ClassVar[tuple[str, ...]] = ("bnn-exec", "libbnn.a", "bnn.o", "bnn_exec.o")
     verify_options: ClassVar[tuple[Option, ...]] = (
         Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),
@@ -285,6 +286,8 @@ def _same(a: Inference, b: Inference, a_name: str, b_name: str) -> None:
         ("arg max, column", a.classes[:, None], b.classes[:, None]),
         ("margin, column", a.margins[:, None], b.margins[:, None]),
     ]
+    if a.verdicts is not None and b.verdicts is not None:
+        parts.append(("verdict, column", a.verdicts[:, None], b.verdicts[:, None]))
     for what, x, y in parts:
         if not np.array_equal(x, y):
             row, column = (int(i) for i in np.argwhere(x != y)[0])

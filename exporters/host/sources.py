@@ -49,6 +49,7 @@ def readme(model: BinaryModel, weights: bytes) -> str:
         "features": [_code(name) for name in model.input.features],
         "classes": [_code(name) for name in model.classes],
         "n_words": model.input.n_words,
+        "shunt": model.shunt,
     }
     return render(TEMPLATES, "README.md.j2", values)
 

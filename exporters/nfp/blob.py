@@ -10,6 +10,7 @@ Layout, in words (``weights.bin`` holds them little-endian):
   many words of mask padded with 0 where the layer is masked.
 - fields, five words each: index of the feature, kind (0 binary, 1 thermometer), width in bits,
   clamp, word where its cuts stand (0 for a binary field); then the cuts, one word each.
+- in layout version 2, of a network that shunts flows: the smallest margin that is decided.
 
 Bit ``i`` of a vector is bit ``i % 32`` of its word ``i // 32``, least significant first.
 """
@@ -26,6 +27,7 @@ from n3ic.model.network import BinaryModel
 
 MAGIC = int.from_bytes(b"N3NF", "little")
 VERSION = 1
+SHUNT_VERSION = 2
 HEADER_WORDS = 16
 LAYER_WORDS = 4
 FIELD_WORDS = 5
@@ -39,7 +41,8 @@ class Blob:
         words: uint32 array of shape ``(words,)``.
         rows: word of the first row of each layer.
         strides: words of one row of each layer.
-        sections: bytes by part: ``header``, ``weights``, ``thresholds``, ``masks``, ``input``.
+        sections: bytes by part: ``header``, ``weights``, ``thresholds``, ``masks``, ``input``, and
+            ``shunt`` where there is a shunting threshold.
     """
 
     words: Words
@@ -68,6 +71,8 @@ class Blob:
                 neuron, item = divmod(word - start, stride)
                 kind = "threshold or bias" if item == 0 else f"weight or mask word {item - 1}"
                 return f"layer {i}, neuron {neuron}, {kind}"
+        if self.words[1] == SHUNT_VERSION and word == len(self.words) - 1:
+            return "shunting threshold"
         return "input stage"
 
     @property
@@ -109,21 +114,22 @@ def build(model: BinaryModel) -> Blob:
             cut + len(cuts) if thermometer else 0,
         ]
         cuts += field.cuts
-    total = cut + len(cuts)
+    shunt = [model.shunt] if model.shunt else []
+    total = cut + len(cuts) + len(shunt)
     header = [
-        *(MAGIC, VERSION, total, len(layers), model.input.n_bits),
+        *(MAGIC, SHUNT_VERSION if shunt else VERSION, total, len(layers), model.input.n_bits),
         *(len(model.input.fields), start, len(features)),
         *np.frombuffer(bytes.fromhex(model.digest), "<u4").tolist(),
     ]
-    words = np.concatenate(
-        [np.array(header + descriptions, np.uint32), *blocks, np.array(fields + cuts, np.uint32)]
-    )
+    rest = np.array(fields + cuts + shunt, np.uint32)
+    words = np.concatenate([np.array(header + descriptions, np.uint32), *blocks, rest])
     sections = {
         "header": 4 * rows[0],
         "weights": 4 * sum(layer.n_outputs * layer.n_words for layer in layers),
         "thresholds": 4 * sum(layer.n_outputs for layer in layers),
         "masks": 4 * sum(x.n_outputs * x.n_words for x in layers if x.mask is not None),
-        "input": 4 * (total - start),
+        "input": 4 * (total - start - len(shunt)),
+        **({"shunt": 4} if shunt else {}),
     }
     return Blob(words, tuple(rows), tuple(row_words(x) for x in layers), sections)
 

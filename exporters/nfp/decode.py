@@ -57,7 +57,7 @@ def decode_words(artefact: str, words: Words, model: BinaryModel) -> Decoded:
         return [int(word) for word in at(start, count)]
 
     header = numbers(0, 16)
-    if header[:3] != [0x464E334E, 1, len(words)]:
+    if header[0] != 0x464E334E or header[1] not in (1, 2) or header[2] != len(words):
         raise VerifyError(f"{artefact}: not weights for the NFP of this version and size")
     n_layers, n_inputs, n_fields, first_field, n_features = header[3:8]
     digest = struct.pack("<8I", *header[8:]).hex()
@@ -83,7 +83,8 @@ def decode_words(artefact: str, words: Words, model: BinaryModel) -> Decoded:
         cuts.append(tuple(numbers(first, width)) if kind else ())
     if n_inputs != sum(f.width for f in fields) or n_features != len(model.input.features):
         raise VerifyError(f"{artefact}: the header says other sizes than there are")
-    return Decoded(artefact, tuple(layers), tuple(cuts), tuple(fields), digest)
+    shunt = int(words[-1]) if header[1] == 2 else 0
+    return Decoded(artefact, tuple(layers), tuple(cuts), tuple(fields), digest, shunt)
 
 
 def _read(path: Path) -> bytes:

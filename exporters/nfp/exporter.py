@@ -35,6 +35,7 @@ class NfpExporter(Exporter):
     name: ClassVar[str] = "nfp"
     summary: ClassVar[str] = "micro-C and weight blob for the Netronome NFP4000 (Agilio CX)"
     products: ClassVar[tuple[str, ...]] = ("build/*",)
+    shunts: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "memory",
@@ -265,6 +266,7 @@ class NfpExporter(Exporter):
             "max_words": max(layer.n_words for layer in model.layers),
             "hidden_words": sum(word_count(layer.n_outputs) for layer in model.hidden),
             "words": len(built.words),
+            "shunt": model.shunt,
             "sections": built.sections,
             "rows": built.rows,
             "strides": built.strides,

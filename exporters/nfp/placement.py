@@ -141,7 +141,7 @@ def _fixed_bytes(model: BinaryModel) -> int:
     spec = model.input
     cuts = sum(len(f.cuts) for f in spec.fields)
     words = blob.HEADER_WORDS + blob.LAYER_WORDS * len(model.layers)
-    return 4 * (words + blob.FIELD_WORDS * len(spec.fields) + cuts)
+    return 4 * (words + blob.FIELD_WORDS * len(spec.fields) + cuts + (model.shunt > 0))
 
 
 def _missing(

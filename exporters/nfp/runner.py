@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.nfp.blob import build
 from n3ic.model.bits import Words, unpack, word_count
-from n3ic.model.network import BinaryModel, Inference
+from n3ic.model.network import SHUNT, BinaryModel, Inference, classes_of
 from n3ic.util.process import run_tool
 
 STRICT = (
     *("-std=gnu90", "-O2", "-Wall", "-Wextra", "-Werror"),
     *("-Wvla", "-Wdeclaration-after-statement", "-pthread"),
 )
+_SHUNT = 0xFFFFFFFF  # N3IC_SHUNT
 _BUILD_SECONDS = 300
 _RUN_SECONDS = 1800
 
@@ -86,7 +87,7 @@ def ask(directory: Path, model: BinaryModel, what: str, rows: Words) -> NDArray[
 
 
 def trace(model: BinaryModel, answers: NDArray[np.uint32]) -> Inference:
-    """The trace that a program's answers tell."""
+    """The trace that a program's answers tell; of a shunted row they tell no class."""
     classes = len(model.classes)
     at = 2 + classes + model.input.n_words
     hidden = []
@@ -94,11 +95,15 @@ def trace(model: BinaryModel, answers: NDArray[np.uint32]) -> Inference:
         end = at + word_count(layer.n_outputs)
         hidden.append(unpack(answers[:, at:end], layer.n_outputs))
         at = end
+    scores = answers[:, 2 : 2 + classes].view(np.int32).copy()
+    shunted = answers[:, 0] == _SHUNT
+    verdicts = np.where(shunted, SHUNT, answers[:, 0].astype(np.int64))
     return Inference(
-        scores=answers[:, 2 : 2 + classes].view(np.int32).copy(),
-        classes=answers[:, 0].astype(np.int64),
+        scores=scores,
+        classes=np.where(shunted, classes_of(scores), verdicts),
         margins=answers[:, 1].view(np.int32).copy(),
         hidden=tuple(hidden),
+        verdicts=verdicts,
     )
 
 

@@ -7,6 +7,7 @@ popcount from which the neuron fires; where the scores are, its offset is the bi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,34 @@ def decode(path: Path, spec: InputSpec) -> Decoded:
     with np.errstate(all="ignore"):
         biases = scores.offset.astype(np.int64)
     layers = (*reader.layers, DecodedLayer(scores.weights, biases, scores.mask))
-    return Decoded(path.name, layers, _cuts(constants, spec) if source == "features" else None)
+    cuts = _cuts(constants, spec) if source == "features" else None
+    return Decoded(path.name, layers, cuts, shunt=shunt_of(model, constants))
+
+
+def shunt_of(model: Any, constants: Mapping[str, NDArray[Any]]) -> int:
+    """The shunting threshold of a graph that n3ic wrote; 0 where it gives no verdict.
+
+    Raises:
+        VerifyError: its verdict is not the class, or -1 below a margin.
+    """
+    if "verdict" not in [value.name for value in model.graph.output]:
+        return 0
+    made = {name: node for node in model.graph.node for name in node.output}
+
+    def single(name: str) -> float | None:
+        held = constants.get(name, np.zeros(0))
+        return float(held.item()) if held.size == 1 else None
+
+    choice = made.get("verdict")
+    if choice is not None and choice.op_type == "Where" and len(choice.input) == 3:
+        test, shunted, decided = choice.input
+        below = made.get(test)
+        if below is not None and below.op_type == "Less" and list(below.input[:1]) == ["margin"]:
+            threshold = single(below.input[1])
+            known = threshold is not None and threshold == np.rint(threshold) > 0
+            if threshold is not None and known and single(shunted) == -1 and decided == "class":
+                return int(threshold)
+    raise VerifyError("the graph's verdict is not its class, or -1 below a margin")
 
 
 class _Reader:

@@ -40,6 +40,7 @@ class OnnxExporter(Exporter):
     name: ClassVar[str] = "onnx"
     summary: ClassVar[str] = "ONNX graph of standard operators, for onnxruntime and others"
     reads: ClassVar[tuple[str, ...]] = (".onnx",)
+    shunts: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "input",
@@ -62,19 +63,28 @@ class OnnxExporter(Exporter):
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Run the graph in onnxruntime, with the hidden layers as further outputs."""
         hidden = [f"signs_{i + 1}" for i in range(len(model.hidden))]
-        names = ["scores", "class", "margin", *hidden]
+        names = [*outputs_of(model), *hidden]
         whole = graph.read(directory / FILE)
         part = graph.cut(whole, ["bits"], names)
         bits = unpack(words, model.input.n_bits).astype(np.float32)
-        scores, classes, margins, *signs = _session_run(part, "bits", bits, names)
+        found = dict(zip(names, _session_run(part, "bits", bits, names), strict=True))
+        signs = [found.pop(name) for name in hidden]
+        scores = found.pop("scores")
         graph.expect_shapes(model, len(bits), scores, signs)
-        if classes.shape != (len(bits),) or margins.shape != (len(bits),):
-            raise VerifyError("the graph gives not one class and one margin a row")
+        for name, values in found.items():
+            if values.shape != (len(bits),):
+                raise VerifyError(f"the graph gives not one {name} a row")
         for i, sign in enumerate(signs):
             if not np.isin(sign, (-1, 1)).all():
                 raise VerifyError(f"layer {i}: Sign gave something else than -1 or 1")
         return Execution(
-            Inference(scores, classes, margins, tuple(sign > 0 for sign in signs)),
+            Inference(
+                scores,
+                found["class"],
+                found["margin"],
+                tuple(sign > 0 for sign in signs),
+                found.get("verdict"),
+            ),
             f"onnxruntime {graph.require('onnxruntime').__version__}",
         )
 
@@ -147,8 +157,12 @@ def build(model: BinaryModel, *, features: bool) -> Any:
         b.node("Sign", [f"difference_{i}"], [f"signs_{i + 1}"])
     _output_stage(b, model)
     source = "features" if features else "bits"
-    built = b.model(model, [source], ["scores", "class", "margin"], {"": OPSET})
-    return _sorted(built)
+    return _sorted(b.model(model, [source], outputs_of(model), {"": OPSET}))
+
+
+def outputs_of(model: BinaryModel) -> list[str]:
+    """Names of the graph's outputs; a verdict where the model shunts flows."""
+    return ["scores", "class", "margin", *(["verdict"] if model.shunt else [])]
 
 
 def ternary(layer: Connections) -> NDArray[np.float32]:
@@ -182,6 +196,8 @@ def _output_stage(b: graph.GraphBuilder, model: BinaryModel) -> None:
     b.node("Gather", ["top", "first"], ["best"], axis=1)
     b.node("Gather", ["top", "second"], ["next"], axis=1)
     b.node("Sub", ["best", "next"], ["margin"])
+    if model.shunt:
+        graph.add_verdict(b, model.shunt, None, np.int32)
 
 
 def _input_stage(b: graph.GraphBuilder, spec: InputSpec) -> None:
@@ -269,6 +285,7 @@ def write_readme(folder: Path, out: Path, model: BinaryModel, values: dict[str, 
         "features": [comment(f).replace("`", "'") for f in model.input.features],
         "classes": [comment(c).replace("`", "'") for c in model.classes],
         "masked": model.has_masks,
+        "shunt": model.shunt,
         **{f"option_{key}": value for key, value in values.items()},
     }
     text = render(folder / "templates", "README.md.j2", values)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import MissingDependencyError, VerifyError
-from n3ic.model.network import BinaryModel
+from n3ic.model.network import SHUNT, BinaryModel
 from n3ic.targets.device import Fit, Problem
 from n3ic.targets.nearest import nearest_shape
 
@@ -126,6 +126,24 @@ class GraphBuilder:
             },
         )
         return model
+
+
+def add_verdict(b: GraphBuilder, shunt: int, width: int | None, dtype: type[Any]) -> str:
+    """Add the tensor ``verdict``: ``class``, or -1 where ``margin`` is below the threshold.
+
+    Args:
+        b: holds tensors ``class`` (int64) and ``margin``.
+        shunt: the threshold.
+        width: of the tensors, as :meth:`GraphBuilder.tensor` takes it.
+        dtype: of the margin.
+    """
+    b.constant("shunt", np.array([shunt], dtype))
+    b.constant("no_class", np.array([SHUNT], np.int64))
+    b.tensor("shunted", width, np.bool_)
+    b.tensor("verdict", width, np.int64)
+    b.node("Less", ["margin", "shunt"], ["shunted"])
+    b.node("Where", ["shunted", "no_class", "class"], ["verdict"])
+    return "verdict"
 
 
 def to_bytes(model: Any) -> bytes:

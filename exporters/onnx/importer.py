@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from n3ic.errors import ModelError
+from n3ic.errors import ModelError, VerifyError
 from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx.decode import shunt_of
 from n3ic.exporters.onnx.operators import (
     ELEMENTWISE,
     RESHAPING,
@@ -167,7 +168,21 @@ class _Walk:
                 "onnx_sha256": digest,
                 "scores": _EXACT if exact else _SAME_CLASS,
             },
+            shunt=self._shunt(exact),
         )
+
+    def _shunt(self, exact: bool) -> int:
+        """The shunting threshold of a graph that n3ic wrote."""
+        if "n3ic.digest" not in self._props:
+            return 0
+        constants = {t.name: self._array(t) for t in self._model.graph.initializer}
+        try:
+            shunt = shunt_of(self._model, constants)
+        except VerifyError as error:
+            raise ModelError(str(error)) from error
+        if shunt and not exact:
+            raise ModelError("the threshold is of other scores than a BinaryModel's")
+        return shunt
 
     # --- where it begins -------------------------------------------------------------------
 

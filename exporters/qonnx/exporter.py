@@ -35,6 +35,7 @@ class QonnxExporter(Exporter):
 
     name: ClassVar[str] = "qonnx"
     summary: ClassVar[str] = "QONNX graph of XNOR-popcount or bipolar nodes, for FINN and hls4ml"
+    shunts: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "form",
@@ -48,6 +49,12 @@ class QonnxExporter(Exporter):
     def check(self, model: BinaryModel, options: Options) -> Fit:
         """Whether the weights fit one file and the scores fit float32."""
         fit = graph.size_check(model, int(self.device.limits["file_bytes"]))
+        if model.shunt and options["form"] == "bipolar":
+            reason = (
+                "the bipolar form ends with the scores, and the model shunts flows by margin: "
+                "take --form xnor, or a threshold of 0"
+            )
+            fit = Fit(problems=(*fit.problems, Problem(reason, layer=len(model.layers) - 1)))
         limit = int(self.device.limits["score"])
         largest = int((model.output.bias.astype(np.int64) + model.output.fan_in).max())
         if largest <= limit:  # biases below 0 are above -2^24 in every model
@@ -75,31 +82,33 @@ class QonnxExporter(Exporter):
         bits = unpack(words, model.input.n_bits).astype(np.float32)
         inputs, name = (2 * bits - 1, "signs") if bipolar else (bits, "bits")
         layers = [f"{'signs' if bipolar else 'bits'}_{i + 1}" for i in range(len(model.hidden))]
-        names = ["scores", *([] if bipolar else ["class"]), *layers]
+        decided = [] if bipolar else outputs_of(model)[1:]
+        names = ["scores", *decided, *layers]
         whole = graph.read(directory / FILE)
         parts = [
             _execute(whole, {name: inputs[start : start + _ROWS]}, names)
             for start in range(0, max(1, len(inputs)), _ROWS)
         ]
         scores, *others = (np.concatenate(c) for c in zip(*parts, strict=True))
-        others, classes = (others, None) if bipolar else (others[1:], others[0])
-        graph.expect_shapes(model, len(bits), scores, others)
+        choices = [found.reshape(-1).astype(np.int64) for found in others[: len(decided)]]
+        hidden = others[len(decided) :]
+        graph.expect_shapes(model, len(bits), scores, hidden)
         if not (np.abs(scores) < 1 << 31).all() or (scores != np.rint(scores)).any():
             raise VerifyError("a score is not an integer")
         integers = scores.astype(np.int32)
-        if classes is None:  # the bipolar graph ends with the scores
-            classes, hidden = classes_of(integers), [(x + 1) / 2 for x in others]
-        else:
-            classes, hidden = classes.reshape(-1).astype(np.int64), others
-        if len(classes) != len(bits):
-            raise VerifyError("the graph gives not one class a row")
+        if bipolar:  # the graph ends with the scores
+            choices, hidden = [classes_of(integers)], [(x + 1) / 2 for x in hidden]
+        for name, found in zip(decided, choices, strict=False):
+            if len(found) != len(bits):
+                raise VerifyError(f"the graph gives not one {name} a row")
         version = graph.require("importlib.metadata").version("qonnx")
         return Execution(
             Inference(
                 integers,
-                classes,
+                choices[0],
                 margins_of(integers),
                 tuple(bits_of(values, i) for i, values in enumerate(hidden)),
+                choices[1] if model.shunt else None,
             ),
             f"qonnx {version}",
         )
@@ -159,7 +168,12 @@ def build(model: BinaryModel) -> Any:
             )
         else:
             _output_stage(b, model, counted)
-    return b.model(model, ["bits"], ["scores", "class"], OPSETS)
+    return b.model(model, ["bits"], outputs_of(model), OPSETS)
+
+
+def outputs_of(model: BinaryModel) -> list[str]:
+    """Names of the outputs of the form ``xnor``; a verdict where the model shunts flows."""
+    return ["scores", "class", *(["verdict"] if model.shunt else [])]
 
 
 def build_bipolar(model: BinaryModel) -> Any:
@@ -237,3 +251,20 @@ def _output_stage(b: graph.GraphBuilder, model: BinaryModel, counted: str) -> No
     b.tensor("class", 1, np.int64)
     b.node("Add", [counted, "bias"], ["scores"])
     b.node("TopK", ["scores", "k"], ["best", "class"], axis=1, largest=1, sorted=1)
+    if model.shunt:
+        _verdict(b, model)
+
+
+def _verdict(b: graph.GraphBuilder, model: BinaryModel) -> None:
+    b.constant("two_best", np.array([2], np.int64))
+    b.constant("first", np.array([0], np.int64))
+    b.constant("second", np.array([1], np.int64))
+    b.tensor("top", 2, np.float32, "INT32")
+    b.tensor("top_classes", 2, np.int64)
+    for name in ("highest", "next", "margin"):
+        b.tensor(name, 1, np.float32, "INT32")
+    b.node("TopK", ["scores", "two_best"], ["top", "top_classes"], axis=1, largest=1, sorted=1)
+    b.node("Gather", ["top", "first"], ["highest"], axis=1)
+    b.node("Gather", ["top", "second"], ["next"], axis=1)
+    b.node("Sub", ["highest", "next"], ["margin"])
+    graph.add_verdict(b, model.shunt, 1, np.float32)

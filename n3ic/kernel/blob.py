@@ -15,6 +15,7 @@ from n3ic.model.network import BinaryModel
 
 MAGIC = int.from_bytes(b"N3HO", "little")
 VERSION = 1
+SHUNT_VERSION = 2  # of weights with a threshold: a reader of 1 decides every input
 MAX_LAYERS = 64
 MAX_BYTES = 1 << 28
 
@@ -59,7 +60,7 @@ def dump(model: BinaryModel) -> bytes:
     header = _words(
         [
             MAGIC,
-            VERSION,
+            SHUNT_VERSION if model.shunt else VERSION,
             size,
             len(model.layers),
             model.input.n_bits,
@@ -67,7 +68,7 @@ def dump(model: BinaryModel) -> bytes:
             len(features),
             len(model.classes),
             len(cuts),
-            0,
+            model.shunt,
         ]
     )
     digest = np.frombuffer(bytes.fromhex(model.digest), dtype="<u4")

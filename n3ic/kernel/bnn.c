@@ -29,6 +29,7 @@
 #define MAX_BLOB ((uint64_t)1 << 28)  /* bytes */
 #define MAX_BLOCK ((uint64_t)1 << 31) /* bytes of one allocation */
 #define LANES 16u                     /* neurons side by side in the vector layout */
+#define SHUNT_ROWS 512u               /* inputs whose margins are held at once */
 #define ENCODE_ROWS 512u              /* flows encoded at once by bnn_classify_batch() */
 
 /* --- the network in memory ------------------------------------------------------------- */
@@ -65,6 +66,7 @@ struct bnn {
     uint32_t n_classes;
     uint32_t n_chunks;
     uint32_t hidden_words;
+    int32_t shunt; /* margins below it are not decided */
     int masked;
     uint32_t small; /* for the path of small networks: 2 * words + groups; else 0 */
     struct layer layer[MAX_LAYERS];
@@ -722,7 +724,14 @@ uint32_t bnn_hidden_words(const struct bnn *net) {
     return net->hidden_words;
 }
 
+uint32_t bnn_shunt(const struct bnn *net) {
+    return (uint32_t)net->shunt;
+}
+
 const char *bnn_class_name(const struct bnn *net, uint32_t index) {
+    if (index == BNN_SHUNT) {
+        return "shunt";
+    }
     return index < net->n_classes ? net->names[index] : NULL;
 }
 
@@ -755,15 +764,35 @@ uint32_t bnn_integer(const struct bnn *net, uint32_t feature, double value) {
 
 uint32_t bnn_infer(const struct bnn *net, const uint32_t *words, int32_t *margin) {
     uint32_t class_index;
-    const struct sink out = {.classes = &class_index, .margins = margin};
+    int32_t lead;
+    const struct sink out = {.classes = &class_index, .margins = &lead};
     net->kernel->infer(net, words, 1, &out);
-    return class_index;
+    if (margin) {
+        *margin = lead;
+    }
+    return lead < net->shunt ? BNN_SHUNT : class_index;
 }
 
 void bnn_infer_batch(const struct bnn *net, const uint32_t *words, size_t rows, uint32_t *classes,
                      int32_t *margins, int32_t *scores) {
-    const struct sink out = {.classes = classes, .margins = margins, .scores = scores};
-    net->kernel->infer(net, words, rows, &out);
+    if (!net->shunt || !classes) {
+        const struct sink out = {.classes = classes, .margins = margins, .scores = scores};
+        net->kernel->infer(net, words, rows, &out);
+        return;
+    }
+    int32_t buffer[SHUNT_ROWS];
+    for (size_t start = 0; start < rows; start += SHUNT_ROWS) {
+        const size_t n = rows - start < SHUNT_ROWS ? rows - start : SHUNT_ROWS;
+        const struct sink out = {
+            .classes = classes + start,
+            .margins = margins ? margins + start : buffer,
+            .scores = scores ? scores + start * net->n_classes : NULL,
+        };
+        net->kernel->infer(net, words + start * net->n_words, n, &out);
+        for (size_t r = 0; r < n; r++) {
+            out.classes[r] = out.margins[r] < net->shunt ? BNN_SHUNT : out.classes[r];
+        }
+    }
 }
 
 void bnn_trace(const struct bnn *net, const uint32_t *words, size_t rows, uint32_t *hidden,
@@ -803,12 +832,14 @@ void bnn_classify_batch(const struct bnn *net, const uint32_t *features, size_t 
 #define MAGIC 0x4f48334eu     /* "N3HO" */
 #define NFP_MAGIC 0x464e334eu /* "N3NF" */
 #define VERSION 1u
+#define SHUNT_VERSION 2u /* of weights with a threshold: a reader of 1 decides every input */
 #define HEADER_WORDS 18u
 #define DIGEST_WORDS 8u
 #define LAYER_WORDS 4u
 #define FIELD_WORDS 4u
 #define MAX_NAME 1024u
 #define MAX_BIAS (1 << 24)
+#define MAX_SHUNT (1u << 26) /* no two scores are as far apart */
 
 struct block {
     struct block *next;
@@ -1087,11 +1118,11 @@ static int read_blob(struct bnn *net, struct reader *in) {
     net->n_features = take(in);
     net->n_classes = take(in);
     const uint32_t n_cuts = take(in);
-    const uint32_t reserved = take(in);
+    const uint32_t shunt = take(in);
     if (magic != MAGIC) {
         return magic == NFP_MAGIC ? BNN_NFP_WEIGHTS : BNN_BAD_MAGIC;
     }
-    if (version != VERSION) {
+    if (version != VERSION && version != SHUNT_VERSION) {
         return BNN_BAD_VERSION;
     }
     const size_t covered = (size_t)in->words * 4;
@@ -1103,9 +1134,11 @@ static int read_blob(struct bnn *net, struct reader *in) {
     }
     if (!net->n_layers || net->n_layers > MAX_LAYERS || !net->n_inputs ||
         net->n_inputs > MAX_BITS || !n_fields || n_fields > MAX_BITS || !net->n_features ||
-        net->n_features > n_fields || net->n_classes < 2 || net->n_classes > MAX_BITS || reserved) {
+        net->n_features > n_fields || net->n_classes < 2 || net->n_classes > MAX_BITS ||
+        (shunt != 0) != (version == SHUNT_VERSION) || shunt > MAX_SHUNT) {
         return BNN_BAD_SHAPE;
     }
+    net->shunt = (int32_t)shunt;
     read_digest(net, in);
     net->n_words = (net->n_inputs + 31u) / 32u;
     uint32_t width = net->n_inputs;

@@ -2,7 +2,9 @@
  * Binary neural network on a host CPU: C11, no dependency.
  *
  * A neuron fires iff popcount(XNOR(w, x) & mask) >= threshold; a class scores
- * popcount(XNOR(w, x) & mask) + bias; the highest score wins, the lowest index on a tie.
+ * popcount(XNOR(w, x) & mask) + bias; the highest score wins, the lowest index on a tie. Where
+ * the best score leads the second by less than the network's threshold, the flow is shunted: the
+ * result is BNN_SHUNT, and somebody else decides it.
  * Bit i of a vector is bit i % 32 of 32-bit word i / 32, least significant first; the bits
  * above the last one must be 0 in an input.
  *
@@ -19,6 +21,9 @@ extern "C" {
 #endif
 
 struct bnn;
+
+/* In place of a class: the margin is below the threshold. */
+#define BNN_SHUNT UINT32_MAX
 
 /* What a call that can fail returns. */
 enum bnn_status {
@@ -56,7 +61,10 @@ uint32_t bnn_classes(const struct bnn *net);
 /* 32-bit words of all hidden layers' outputs, each layer starting at a new word. */
 uint32_t bnn_hidden_words(const struct bnn *net);
 
-/* Names, UTF-8; NULL where the index is too large. */
+/* The smallest margin that is decided; 0 where every input is. */
+uint32_t bnn_shunt(const struct bnn *net);
+
+/* Names, UTF-8; NULL where the index is too large. The name of BNN_SHUNT is "shunt". */
 const char *bnn_class_name(const struct bnn *net, uint32_t index);
 const char *bnn_feature_name(const struct bnn *net, uint32_t index);
 
@@ -87,14 +95,14 @@ void bnn_encode(const struct bnn *net, const uint32_t *features, uint32_t *words
 void bnn_encode_batch(const struct bnn *net, const uint32_t *features, size_t rows,
                       uint32_t *words);
 
-/* Class of one packed input; margin (best score minus second best) unless NULL. */
+/* Class of one packed input, or BNN_SHUNT; margin (best score minus second best) unless NULL. */
 uint32_t bnn_infer(const struct bnn *net, const uint32_t *words, int32_t *margin);
 
-/* Classes, margins and scores (bnn_classes() a row) of many inputs; any may be NULL. */
+/* Classes (or BNN_SHUNT), margins, scores (bnn_classes() a row) of many inputs; any may be NULL. */
 void bnn_infer_batch(const struct bnn *net, const uint32_t *words, size_t rows, uint32_t *classes,
                      int32_t *margins, int32_t *scores);
 
-/* From integer features to classes and margins; either may be NULL. */
+/* From integer features to classes (or BNN_SHUNT) and margins; either may be NULL. */
 void bnn_classify_batch(const struct bnn *net, const uint32_t *features, size_t rows,
                         uint32_t *classes, int32_t *margins);
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.model.bits import Words, unpack, word_count
 from n3ic.model.inputs import UINT32_MAX
-from n3ic.model.network import BinaryModel, Inference
+from n3ic.model.network import SHUNT, BinaryModel, Inference, classes_of
 
 _U32 = np.ctypeslib.ndpointer(dtype=np.uint32, flags="C_CONTIGUOUS")
+_SHUNT = 0xFFFFFFFF  # BNN_SHUNT
 _I32 = np.ctypeslib.ndpointer(dtype=np.int32, flags="C_CONTIGUOUS")
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "bnn_strerror": (ctypes.c_char_p, [ctypes.c_int]),
@@ -26,6 +27,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "bnn_words": (ctypes.c_uint32, [ctypes.c_void_p]),
     "bnn_features": (ctypes.c_uint32, [ctypes.c_void_p]),
     "bnn_classes": (ctypes.c_uint32, [ctypes.c_void_p]),
+    "bnn_shunt": (ctypes.c_uint32, [ctypes.c_void_p]),
     "bnn_hidden_words": (ctypes.c_uint32, [ctypes.c_void_p]),
     "bnn_class_name": (ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_uint32]),
     "bnn_feature_name": (ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_uint32]),
@@ -127,6 +129,7 @@ class KernelNetwork:
         self.n_words = int(self._c.bnn_words(net))
         self.n_features = int(self._c.bnn_features(net))
         self.n_classes = int(self._c.bnn_classes(net))
+        self.shunt = int(self._c.bnn_shunt(net))
         self.hidden_words = int(self._c.bnn_hidden_words(net))
 
     @property
@@ -170,15 +173,21 @@ class KernelNetwork:
         return out
 
     def classify(self, words: Words) -> Inference:
-        """Scores, classes and margins of packed inputs, all as the kernel gives them."""
+        """Scores, margins and verdicts of packed inputs, all as the kernel gives them.
+
+        Of a shunted input the kernel gives no class: that is the reference's of the scores.
+        """
         x = self._rows(words, self.n_words)
-        classes = np.empty(len(x), dtype=np.uint32)
+        found = np.empty(len(x), dtype=np.uint32)
         margins = np.empty(len(x), dtype=np.int32)
         scores = np.empty((len(x), self.n_classes), dtype=np.int32)
         self._c.bnn_infer_batch(
-            self._net, x, len(x), classes.ctypes.data, margins.ctypes.data, scores
+            self._net, x, len(x), found.ctypes.data, margins.ctypes.data, scores
         )
-        return Inference(scores, classes.astype(np.int64), margins)
+        shunted = found == _SHUNT
+        verdicts = np.where(shunted, SHUNT, found.astype(np.int64))
+        classes = np.where(shunted, classes_of(scores), verdicts)
+        return Inference(scores, classes, margins, verdicts=verdicts)
 
     def trace(self, words: Words, model: BinaryModel) -> Inference:
         """What the kernel computes, with hidden bits; ``model`` tells the layers' sizes alone.
@@ -199,7 +208,7 @@ class KernelNetwork:
             n = word_count(layer.n_outputs)
             bits.append(unpack(rows[:, start : start + n], layer.n_outputs))
             start += n
-        return Inference(plain.scores, plain.classes, plain.margins, tuple(bits))
+        return replace(plain, hidden=tuple(bits))
 
     def encode(self, features: Mapping[str, ArrayLike]) -> Words:
         """Packed inputs of integer features; values outside 0..2^32-1 are clamped."""
@@ -219,16 +228,16 @@ class KernelNetwork:
         first: int,
         names: Sequence[bytes],
     ) -> tuple[memoryview, NDArray[np.int64]]:
-        """Lines of CSV with each row's number, class, margin and scores.
+        """Lines of CSV with each row's number, verdict, margin and scores.
 
         Args:
             model: the network's input stage.
             features: integers in 0..2^32-1 by feature, arrays of shape ``(rows,)``.
             first: number of the first row.
-            names: what to write for each class.
+            names: what to write for each of the network's ``verdict_names``.
 
         Returns:
-            The lines, and the rows of each class.
+            The lines, and the rows of each of the names.
 
         Raises:
             MemoryError: there is not enough memory.
@@ -236,8 +245,9 @@ class KernelNetwork:
         used = model.input.features
         columns = [np.ascontiguousarray(features[n], dtype=np.uint32) for n in used]
         rows = len(columns[0])
-        if any(c.shape != (rows,) for c in columns) or len(names) != self.n_classes:
-            raise ValueError("columns of one length and a name for each class expected")
+        n_names = self.n_classes + (self.shunt > 0)
+        if any(c.shape != (rows,) for c in columns) or len(names) != n_names:
+            raise ValueError("columns of one length and a name for each verdict expected")
         fields = np.array(
             [
                 (used.index(f.feature), f.kind == "thermometer", f.width, f.clamp)
@@ -253,7 +263,7 @@ class KernelNetwork:
             len(fields),
         )
         text = np.empty(rows * (64 + max(map(len, names)) + 12 * self.n_classes), dtype=np.uint8)
-        counts = np.zeros(self.n_classes, dtype=np.int64)
+        counts = np.zeros(n_names, dtype=np.int64)
         function = self._c.stream_lines
         function.restype = ctypes.c_size_t
         size = function(

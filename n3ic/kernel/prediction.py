@@ -73,8 +73,7 @@ def csv_lines(
     Returns:
         The lines, each with a line feed, and the rows of each of the names.
     """
-    # The kernel writes classes alone.
-    if not model.shunt and available() and len(model.layers) <= blob.MAX_LAYERS:
+    if available() and len(model.layers) <= blob.MAX_LAYERS:
         return _network(model).csv_lines(model, features, first, names)
     found = predict(model, model.encode(features))
     return _lines_of(found, model.verdicts(found.scores), first, names)

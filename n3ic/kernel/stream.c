@@ -135,16 +135,17 @@ static void encode(const struct stream_input *in, size_t start, size_t n, uint32
 size_t stream_lines(const struct bnn *net, const struct stream_input *in, size_t rows,
                     uint64_t first, const char *const *names, char *text, uint64_t *counts) {
     const uint32_t n_classes = bnn_classes(net);
+    const uint32_t n_names = n_classes + (bnn_shunt(net) > 0);
     const uint32_t n_words = bnn_words(net);
     struct block block = {.set_thermometer = fastest_thermometer()};
-    size_t *length = malloc(n_classes * sizeof *length);
+    size_t *length = malloc(n_names * sizeof *length);
     block.words = malloc((size_t)BLOCK * n_words * sizeof *block.words);
     block.packed = malloc((size_t)BLOCK * n_words * sizeof *block.packed);
     block.scores = malloc((size_t)BLOCK * n_classes * sizeof *block.scores);
     char *at = text;
     size_t written = SIZE_MAX;
     if (length && block.words && block.packed && block.scores) {
-        for (uint32_t c = 0; c < n_classes; c++) {
+        for (uint32_t c = 0; c < n_names; c++) {
             length[c] = strlen(names[c]);
         }
         for (size_t start = 0; start < rows; start += BLOCK) {
@@ -152,13 +153,14 @@ size_t stream_lines(const struct bnn *net, const struct stream_input *in, size_t
             encode(in, start, n, n_words, &block);
             bnn_infer_batch(net, block.packed, n, block.classes, block.margins, block.scores);
             for (size_t r = 0; r < n; r++) {
-                const uint32_t class_index = block.classes[r];
+                const uint32_t found = block.classes[r];
+                const uint32_t name = found == BNN_SHUNT ? n_classes : found;
                 const int32_t *score = block.scores + r * n_classes;
-                counts[class_index]++;
+                counts[name]++;
                 at = put_unsigned(at, first + start + r);
                 *at++ = ',';
-                memcpy(at, names[class_index], length[class_index]);
-                at += length[class_index];
+                memcpy(at, names[name], length[name]);
+                at += length[name];
                 *at++ = ',';
                 at = put_signed(at, block.margins[r]);
                 for (uint32_t c = 0; c < n_classes; c++) {

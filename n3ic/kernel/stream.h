@@ -21,13 +21,14 @@ struct stream_input {
 };
 
 /*
- * Classifies rows, and writes a line for each: its number, the name of its class, the margin and
- * a score a class.
+ * Classifies rows, and writes a line for each: its number, the name of its class (or of the shunt),
+ * the margin and a score a class.
  *
  * first:   number of the first row.
- * names:   what to write for each class, ready for CSV.
+ * names:   what to write for each class, ready for CSV; after them what to write for the shunt,
+ *          where the network has a threshold.
  * text:    holds rows * (64 + longest name + 12 * classes) bytes at least.
- * counts:  rows of each class, added to what is there.
+ * counts:  rows of each name, added to what is there.
  *
  * Returns the bytes written, or SIZE_MAX where there is no memory.
  */

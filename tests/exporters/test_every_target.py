@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from n3ic import plugins
-from n3ic.errors import N3icWarning
+from n3ic.errors import ExportError, N3icWarning
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
-from n3ic.model.passes import simplify
+from n3ic.model.passes import simplify, unchanged
 from n3ic.model.random_models import random_model
 from n3ic.targets.base import exporter
 from n3ic.targets.directory import export
-from n3ic.targets.verification import verify_directory
+from n3ic.targets.verification import verify_artefacts, verify_directory
 from n3ic.util.files import sha256_file
 from n3ic.util.json_text import json_text
 
@@ -84,6 +84,36 @@ def test_the_edges_score_the_same(target, tmp_path):
         hidden = HiddenLayer(base.hidden[0].weights, thresholds=np.array([threshold]))
         model = BinaryModel(base.input, (hidden,), base.output, base.classes)
         assert_equal(model, target, tmp_path / f"threshold{threshold}")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shunt", [1, 4, "every"])
+def test_a_threshold_gives_class_or_shunt_or_is_refused(target, shunt, tmp_path):
+    """Three classes with masks: margins are even and odd. The last threshold shunts every flow."""
+    base = random_model((40, 9, 14, 3), np.random.default_rng(11), density=0.8, extremes=False)
+    model = base.with_shunt(base.largest_margin + 1 if shunt == "every" else shunt)
+    tool = exporter(target)
+    if not tool.shunts:
+        with pytest.raises(ExportError, match=f"{target} would decide them all"):
+            export(model, target, tmp_path / "out", force=True)
+        return
+    done = export(model, target, tmp_path / "out", verify=False, force=True, simplify=False)
+    found = verify_directory(done.path, vectors=200)
+    if found.missing:
+        pytest.skip(found.missing)
+    assert found.ok, str(found)
+    assert found.shunt == model.shunt
+    if shunt == 4:
+        assert found.at_shunt >= 8 and found.below_shunt >= 8
+    # The artefacts of one threshold are not those of another: vectors, and what is read back.
+    given = json.loads((done.path / "manifest.json").read_text())["options"]
+    options = tool.parse_options(given, verify=True)
+    for other in {model.shunt - 1, min(model.shunt + 1, model.largest_margin + 1)} - {model.shunt}:
+        wanted = unchanged(model.with_shunt(other))
+        failures = verify_artefacts(done.path, tool, wanted, options, 200).failures
+        assert failures, f"a threshold of {model.shunt} was taken for {other}"
+        if shunt != "every" and other:
+            assert "verdict" in failures[-1], failures
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -32,6 +32,21 @@ def test_layout_is_as_documented() -> None:
     assert got == layer.thresholds.tolist()
 
 
+def test_a_threshold_makes_a_blob_of_another_version(library: Library) -> None:
+    """Which a reader from before there were thresholds refuses."""
+    data = blob.dump(MODEL.with_shunt(3))
+    assert [word(data, i) for i in (1, 9)] == [2, 3]
+    assert library.load(data).shunt == 3
+    assert library.load(BLOB).shunt == 0
+    for index, value, message in ((1, 1, "sizes"), (9, 0, "sizes"), (9, 2**31, "sizes")):
+        with pytest.raises(KernelError, match=message):
+            library.load(put_word(data, index, value))
+    with pytest.raises(KernelError, match="sizes"):
+        library.load(put_word(BLOB, 9, 3))
+    with pytest.raises(KernelError, match="another version"):
+        library.load(put_word(data, 1, 3))
+
+
 def test_the_same_model_gives_the_same_bytes() -> None:
     assert blob.dump(small_model()) == BLOB
 
@@ -69,7 +84,7 @@ def test_every_flipped_bit_is_seen(library: Library) -> None:
     [
         (0, 0, "not a weights file of n3ic's host target"),
         (0, int.from_bytes(b"N3NF", "little"), "weights for the NFP"),
-        (1, 2, "another version"),
+        (1, 3, "another version"),
         (2, len(BLOB) + 4, "cut short"),
         (3, 0, "sizes"),
         (3, 65, "sizes"),

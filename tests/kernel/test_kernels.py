@@ -161,12 +161,17 @@ def test_an_unknown_kernel_is_refused(library: Library) -> None:
 
 
 @pytest.mark.parametrize("shape", [(70, 33, 9, 2), (256, 32, 16, 2), (300, 40, 5)])
-def test_single_calls_and_calls_from_features(library: Library, shape: tuple[int, ...]) -> None:
-    model = random_model(shape, np.random.default_rng(6))
+@pytest.mark.parametrize("shunt", [0, 3])
+def test_single_calls_and_calls_from_features(
+    library: Library, shape: tuple[int, ...], shunt: int
+) -> None:
+    model = random_model(shape, np.random.default_rng(6)).with_shunt(shunt)
     rows = np.random.default_rng(7).integers(0, 2**32, (700, len(model.input.features)))
     features = rows.astype(np.uint32)
     words = model.encode(dict(zip(model.input.features, rows.T, strict=True)))
     want = model.infer(words)
+    verdicts = model.verdicts(want.scores).astype(np.uint32)  # BNN_SHUNT is UINT32_MAX
+    assert 0 < (verdicts == 0xFFFFFFFF).sum() < 700 or not shunt
     net = library.load(blob.dump(model))
     c, pointer = library.handle, ctypes.c_void_p
     c.bnn_infer.restype, c.bnn_infer.argtypes = ctypes.c_uint32, [pointer] * 3
@@ -177,11 +182,15 @@ def test_single_calls_and_calls_from_features(library: Library, shape: tuple[int
         margin = ctypes.c_int32()
         for row in range(20):
             got = c.bnn_infer(net.pointer, words[row].ctypes.data, ctypes.byref(margin))
-            assert (got, margin.value) == (want.classes[row], want.margins[row]), kernel
+            assert (got, margin.value) == (verdicts[row], want.margins[row]), kernel
             assert c.bnn_infer(net.pointer, words[row].ctypes.data, None) == got
         classes = np.zeros(len(rows), dtype=np.uint32)
         margins = np.zeros(len(rows), dtype=np.int32)
         at = (features.ctypes.data, len(rows), classes.ctypes.data, margins.ctypes.data)
         c.bnn_classify_batch(net.pointer, *at)
-        assert np.array_equal(classes, want.classes), kernel
+        assert np.array_equal(classes, verdicts), kernel
         assert np.array_equal(margins, want.margins), kernel
+        found = net.classify(words)
+        assert first_difference(model, found, words) is None, kernel
+        c.bnn_infer_batch(net.pointer, words, len(words), classes.ctypes.data, None, found.scores)
+        assert np.array_equal(classes, verdicts), kernel

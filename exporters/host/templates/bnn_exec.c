@@ -4,7 +4,8 @@
  * Reads CSV with a header that names the features (other columns are ignored), or with -f
  * binary rows of features, or with -p binary rows of packed input bits; both are little-endian
  * 32-bit words. Numbers of a CSV table are the integers of a NIC or in the data set's source
- * units: its first line or --units says which. Writes CSV: class index, class name, margin.
+ * units: its first line or --units says which. Writes CSV: class index, class name, margin; index
+ * -1 and the name shunt where the margin is below the network's threshold.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -50,7 +51,7 @@ static const char usage[] =
     "  -k NAME    kernel to use (see -l)\n"
     "  -n ROWS    rows in a batch, 1 to 1000000 (default 10000)\n"
     "  -s         write the scores as well\n"
-    "  -l         list kernels, features and classes, and end\n"
+    "  -l         list kernels, the shunting threshold, features and classes, and end\n"
     "  -h         this text\n"
     "\n"
     "Without -f or -p the records are CSV with a header that names the features. A line before\n"
@@ -510,7 +511,11 @@ static void write_rows(const struct bnn *net, size_t n, const uint32_t *classes,
                        const int32_t *margins, const int32_t *scores) {
     const uint32_t n_classes = bnn_classes(net);
     for (size_t r = 0; r < n; r++) {
-        printf("%" PRIu32 ",", classes[r]);
+        if (classes[r] == BNN_SHUNT) {
+            fputs("-1,", stdout);
+        } else {
+            printf("%" PRIu32 ",", classes[r]);
+        }
         put_text(bnn_class_name(net, classes[r]));
         printf(",%" PRId32, margins[r]);
         for (uint32_t c = 0; scores && c < n_classes; c++) {
@@ -538,6 +543,9 @@ static void list(const struct bnn *net) {
                strcmp(name, bnn_kernel(net)) == 0 ? " (chosen)" : "");
     }
     printf("model %s\n", bnn_model(net));
+    if (bnn_shunt(net)) {
+        printf("shunt below margin %" PRIu32 "\n", bnn_shunt(net));
+    }
     for (uint32_t i = 0; i < bnn_features(net); i++) {
         printf("feature %" PRIu32 " ", i);
         put_name(stdout, bnn_feature_name(net, i));

@@ -14,10 +14,14 @@
 #define N3IC_ASK_FEATURES 2
 #define N3IC_DONE 3
 
+/* In place of a class: the margin is below the threshold, the host decides the flow. */
+#define N3IC_SHUNT 0xffffffffu
+
 struct n3ic_slot {
     uint32_t state;
     uint32_t input[N3IC_ASK_WORDS]; /* packed input bits, or one word a feature */
-    uint32_t result;                /* the class with the highest score, the lowest on a tie */
+    uint32_t result;                /* the class with the highest score, the lowest on a tie; or
+                                       N3IC_SHUNT */
     int32_t margin;                 /* best score minus second best */
     int32_t scores[N3IC_CLASSES];
 #ifdef N3IC_TRACE
@@ -38,7 +42,8 @@ __declspec(shared scope(global) export imem) volatile struct n3ic_slot n3ic_box[
 #include "n3ic_data.h"
 #endif
 
-/* Class of packed input bits in `x`; `scores` takes the class scores, `y` is room to work. */
+/* Class of packed input bits in `x`, or N3IC_SHUNT; `scores` takes the class scores, `y` is room to
+ * work. */
 static uint32_t n3ic_classify(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE uint32_t *y,
                               N3IC_STATE int32_t *scores, int32_t *margin) {
     uint32_t best = 0;
@@ -56,6 +61,10 @@ static uint32_t n3ic_classify(uint32_t place, N3IC_STATE uint32_t *x, N3IC_STATE
         if (i != best && distance < *margin)
             *margin = distance;
     }
+#ifdef N3IC_SHUNTS
+    if (*margin < (int32_t)n3ic_words[N3IC_WORDS - 1])
+        return N3IC_SHUNT;
+#endif
     return best;
 }
 

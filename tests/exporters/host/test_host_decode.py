@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_models import reseal, small_model
+from kernel_models import put_word, reseal, small_model
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.host import EXPORTER
@@ -94,3 +94,13 @@ def test_c_that_is_no_array_of_weights_is_refused(
     (tmp_path / "weights.bin").write_bytes(blob.dump(MODEL))
     with pytest.raises(VerifyError, match=said):
         EXPORTER.decode(tmp_path, MODEL, {})
+
+
+def test_a_threshold_that_was_changed_is_seen(tmp_path):
+    model = small_model().with_shunt(3)
+    EXPORTER.write(model, EXPORTER.parse_options({}), tmp_path)
+    assert [d.shunt for d in EXPORTER.decode(tmp_path, model, {})] == [3, 3]
+    weights = tmp_path / "weights.bin"
+    weights.write_bytes(put_word(weights.read_bytes(), 9, 4))
+    found = EXPORTER.decode(tmp_path, model, {})
+    assert "shunts margins below 4, the model below 3" in decoding_difference(model, found[0])

@@ -426,3 +426,21 @@ def test_fuzzed_blobs_under_the_sanitizers(bnn_exec: Path, tmp_path: Path) -> No
         assert b"runtime error" not in done.stderr
         seen.add(done.returncode)
     assert 1 in seen
+
+
+def test_a_flow_below_the_threshold_is_shunted(bnn_exec: Path, tmp_path: Path) -> None:
+    model = MODEL.with_shunt(3)
+    weights = tmp_path / "weights.bin"
+    weights.write_bytes(blob.dump(model))
+    words = verification_vectors(model, 300)
+    code, out, err = run(bnn_exec, "-p", "-s", "-w", weights, given=words.astype("<u4").tobytes())
+    assert (code, err) == (0, "")
+    want = model.infer(words)
+    rows = list(csv.reader(io.StringIO(out)))[1:]
+    assert [int(r[0]) for r in rows] == want.verdicts.tolist()
+    assert [r[1] for r in rows] == [(*CLASSES, "shunt")[v] for v in want.verdicts]
+    assert [int(r[2]) for r in rows] == want.margins.tolist()
+    assert 0 < sum(r[1] == "shunt" for r in rows) < len(rows)
+    code, out, _ = run(bnn_exec, "-l", "-w", weights)
+    assert "shunt below margin 3\n" in out
+    assert "shunt" not in run(bnn_exec, "-l")[1]
