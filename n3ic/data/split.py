@@ -117,7 +117,7 @@ def conversation_folds(table: FlowTable) -> NDArray[np.int64]:
     except ImportError as error:
         raise MissingDependencyError(
             "splitting by conversation needs scikit-learn; install it with: "
-            "pip install 'n3ic[train]'"
+            f"pip install 'n3ic[train]' ({error})"
         ) from error
     out = np.zeros(len(table), dtype=np.int64)
     with warnings.catch_warnings():  # of classes with fewer rows than folds

@@ -322,7 +322,7 @@ def weighted_fields(
     except ImportError as error:
         raise MissingDependencyError(
             "choosing input bits by weight needs PyTorch; install it with: "
-            "pip install 'n3ic[train]'"
+            f"pip install 'n3ic[train]' ({error})"
         ) from error
     encoded = InputSpec(fields).encode(columns)
     weight = bit_importance(encoded, label, hidden=hidden, seed=seed)
