@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from n3ic.datasets.ns3_tomography.recipes import RECIPES, SHAPES
 from n3ic.datasets.ns3_tomography.report import QueueFigures, figures_of
 from n3ic.datasets.ns3_tomography.table import THRESHOLD, queue_tables
-from n3ic.runs.parallel import each
+from n3ic.util.parallel import each
 
 if TYPE_CHECKING:
     from n3ic.data.split import SplitProtocol

@@ -147,3 +147,20 @@ def counting(text: str, unit: str) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=screen, transient=True) as progress:
         bar = progress.add_task(text, total=None, count="")
         yield lambda count: progress.update(bar, count=f"{count:,} {unit}")
+
+
+@contextmanager
+def reaching(text: str) -> Iterator[Callable[[float, str], None]]:
+    """A bar on standard error; gives a function that says how far (0 to 1) and what."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield lambda share, said: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn(text), BarColumn(), TextColumn("{task.fields[said]}"), TimeElapsedColumn()
+    with Progress(*columns, console=screen, transient=True) as progress:
+        bar = progress.add_task(text, total=None, said="")
+        yield lambda share, said: progress.update(
+            bar, completed=share, total=1.0 if share else None, said=said
+        )

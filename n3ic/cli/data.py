@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from n3ic.cli.console import list_options, note, print_json, say, table, working
+from n3ic.cli.console import list_options, note, print_json, reaching, say, table
 from n3ic.cli.plugin_options import Owned, options_of, with_options
 from n3ic.options import Option, OptionValue
 from n3ic.plugins import Group
@@ -129,7 +129,9 @@ def _words(value: object) -> str:
 def extract(
     captures: Annotated[
         list[str],
-        typer.Argument(help="pcap or pcapng files, plain or packed; - for standard input."),
+        typer.Argument(
+            help="pcap or pcapng files, plain or packed, and folders of them; - for standard input."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Table to write: .csv or .parquet.")] = Path(
         "flows.parquet"
@@ -157,16 +159,37 @@ def extract(
     label_column: Annotated[
         str, typer.Option(help="Column of the label; the format's own without.")
     ] = "",
+    one_stream: Annotated[
+        bool,
+        typer.Option(
+            "--continue",
+            help="The captures are pieces of one: flows go on from one to the next. "
+            "Without, flows end with their capture.",
+        ),
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Captures that are metered at once; as many as cores without it.", min=1),
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(help="Meter on a Dask cluster: the address of its scheduler."),
+    ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
-    """Meter captures: a table of flows with the features that a NIC computes."""
+    """Meter captures: a table of flows with the features that a NIC computes.
+
+    What is interrupted goes on where it was: run the same command again.
+    """
     from dataclasses import asdict
 
     from n3ic.data.metered import meter_file
+    from n3ic.meter.extract import Progress
     from n3ic.meter.extract import extract as extract_flows
-    from n3ic.meter.extract import left_out
     from n3ic.meter.labels import read_labels
+    from n3ic.meter.parts import part_folder
+    from n3ic.meter.records import left_out
     from n3ic.meter.specification import read_spec
     from n3ic.meter.standard import standard_spec
     from n3ic.util.files import free_path
@@ -184,16 +207,35 @@ def extract(
     else:
         spec = read_spec(meter)
     said = read_labels(labels, labels_format, label_column) if labels else None
-    with working("reading captures") as progress:
+    with reaching("metering captures") as reach:
 
-        def tell(name: str, count: int, flows: int) -> None:
-            progress(f"{name}: {count:,} packets, {flows:,} flows")
+        def tell(now: Progress) -> None:
+            captures = f"{now.captures:,} of {now.of:,} captures, " if now.of > 1 else ""
+            reach(now.share, f"{captures}{now.packets:,} packets, {now.flows:,} flows")
 
-        found = extract_flows(captures, out, spec, labels=said, tell=tell)
+        try:
+            found = extract_flows(
+                captures,
+                out,
+                spec,
+                labels=said,
+                tell=tell,
+                jobs=jobs,
+                dask=dask,
+                one_stream=one_stream,
+            )
+        except KeyboardInterrupt:
+            if (folder := part_folder(out)).is_dir():
+                note(f"what is done is kept in {folder}: the same command goes on from there")
+            raise
     if json:
         print_json({**asdict(found), "path": str(out)})
         return
     say(f"{found.packets:,} packets, {found.flows:,} flows -> {out}")
+    if found.kept:
+        say(f"metered before: {found.kept:,} of {found.captures:,} captures")
+    if found.damaged:
+        say(f"damaged: {len(found.damaged):,} of {found.captures:,} captures")
     for line in left_out({**found.aside, "late": found.late, "evicted": found.evicted}):
         say(line)
     if said is not None:

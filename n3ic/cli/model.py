@@ -214,7 +214,7 @@ def predict(
     """
     from n3ic.data.streaming import predict_stream
     from n3ic.meter.capture import is_capture
-    from n3ic.meter.extract import left_out
+    from n3ic.meter.records import left_out
     from n3ic.meter.verdicts import predict_capture
 
     if out != "-":

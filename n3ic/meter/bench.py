@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from n3ic.errors import DataError, N3icError
 from n3ic.meter.capture import Capture
 from n3ic.meter.compiled import CompiledMeter, Frames
-from n3ic.meter.extract import meter_capture
 from n3ic.meter.packet import parse
+from n3ic.meter.records import meter_capture
 from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import MeterSpec

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
@@ -58,6 +58,8 @@ class Capture:
     Args:
         path: a pcap or pcapng file, plain or packed by gzip, bzip2, xz or zstd; ``-`` for
             standard input.
+        damaged: called with a line about it where the capture ends early; a
+            :class:`N3icWarning` where None.
 
     Attributes:
         name: what to call it in messages.
@@ -68,7 +70,8 @@ class Capture:
         MissingDependencyError: libpcap is not installed.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, damaged: Callable[[str], object] | None = None) -> None:
+        self._damaged = damaged or _warn
         self.name = "standard input" if str(path) == "-" else str(path)
         self._c = libpcap()
         self._stack = ExitStack()
@@ -124,10 +127,8 @@ class Capture:
     def _goes_on(self, result: int) -> bool:
         if result == -1:
             said = self._c.pcap_geterr(self._pcap).decode(errors="replace")
-            warnings.warn(
-                f"{self.name}: the capture ends early: {said}; what came before it counts",
-                N3icWarning,
-                stacklevel=3,
+            self._damaged(
+                f"{self.name}: the capture ends early: {said}; what came before it counts"
             )
         return result > 0
 
@@ -147,6 +148,10 @@ class Capture:
         pump = threading.Thread(target=_pump, args=(self.name, stream, writable), daemon=True)
         pump.start()
         return f"/dev/fd/{readable}"
+
+
+def _warn(line: str) -> None:
+    warnings.warn(line, N3icWarning, stacklevel=4)
 
 
 def _is_packed(stream: IO[bytes]) -> bool:

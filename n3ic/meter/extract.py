@@ -1,40 +1,36 @@
-"""Flow tables from captures: metered by a specification, labelled where labels are at hand."""
+"""Flow tables from captures: metered by a specification, labelled where labels are at hand.
+
+Each capture is metered by itself: its flows end with it. Several are metered side by side, each
+into a part of its own (:mod:`n3ic.meter.parts`); the table is made of the parts in the captures'
+order, so it is the same whatever ran beside what, and whether it was interrupted.
+"""
 
 from __future__ import annotations
 
-import ctypes
+import os
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from n3ic.data.metered import METER_KEY, meter_file
-from n3ic.errors import UsageError
-from n3ic.meter.capture import Capture
-from n3ic.meter.compiled import ASIDE, ENDS, CompiledMeter, Records
+from n3ic.errors import DataError, N3icWarning, UsageError
+from n3ic.meter.capture import Capture, is_capture
+from n3ic.meter.compiled import ASIDE
 from n3ic.meter.labels import Labels
-from n3ic.meter.specification import write_spec
+from n3ic.meter.parts import PART_FILE, find_part, part_file, part_folder, write_part
+from n3ic.meter.records import meter_stream
+from n3ic.meter.rows import KEY_COLUMNS, flow_table, with_labels, write_rows
 from n3ic.model.metering import MeterSpec
-from n3ic.util.files import new_file
+from n3ic.util.files import work_folder
+from n3ic.util.parallel import each
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH_PACKETS = 1 << 16
-KEY_COLUMNS = (
-    "capture",
-    "source",
-    "source_port",
-    "destination",
-    "destination_port",
-    "protocol",
-    "first_us",
-    "last_us",
-    "packets",
-    "decided",
-)
+STANDARD_INPUT = "-"
+_SUFFIXES = (".pcap", ".pcapng", ".cap")
 
 
 @dataclass(frozen=True)
@@ -48,6 +44,9 @@ class Extracted:
         evicted: flows that ended because the flow cache was full.
         aside: packets that belong to no flow, by reason.
         labels: flows that are ``matched``, ``unmatched`` and ``ambiguous``, where there are labels.
+        captures: how many were named.
+        damaged: a line about each that ends early, or is no capture and was left out.
+        kept: captures whose flows were there already, from a run that was interrupted.
     """
 
     flows: int
@@ -56,41 +55,77 @@ class Extracted:
     evicted: int
     aside: dict[str, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
+    captures: int = 1
+    damaged: tuple[str, ...] = ()
+    kept: int = 0
 
 
-def left_out(counters: Mapping[str, int]) -> Iterator[str]:
-    """Lines about packets that belong to no flow, and flows that ended early, where there are any.
+@dataclass(frozen=True)
+class Progress:
+    """How far an extraction is.
 
-    Args:
-        counters: as :meth:`CompiledMeter.counters` gives them.
+    Attributes:
+        captures: those that are done.
+        of: all of them.
+        share: of the captures' bytes, those that are done: 0 to 1.
+        packets: packets so far.
+        flows: flows so far.
     """
-    for reason in ASIDE:
-        if counters.get(reason):
-            yield f"put aside: {counters[reason]:,} packets ({reason})"
-    if counters.get("late"):
-        yield f"after the end of their flow: {counters['late']:,} packets"
-    if counters.get("evicted"):
-        yield f"evicted: {counters['evicted']:,} flows, whose cache was full"
+
+    captures: int
+    of: int
+    share: float
+    packets: int
+    flows: int
 
 
-def meter_capture(path: str | Path, spec: MeterSpec) -> Iterator[tuple[Records, dict[str, int]]]:
-    """Records of a capture's flows, batch by batch in bounded memory, with the counters so far.
+@dataclass(frozen=True)
+class Source:
+    """A capture to read.
+
+    Attributes:
+        path: the file; ``-`` for standard input.
+        name: what the rows of its flows call it: the file's name, in a folder with the path to it.
+    """
+
+    path: str
+    name: str
+
+
+def find_captures(given: Sequence[str | Path]) -> list[Source]:
+    """Captures of files and folders.
 
     Args:
-        path: see :class:`~n3ic.meter.capture.Capture`.
-        spec: what a flow is and which integers are kept of it.
+        given: in this order; of a folder, the files in it and below that begin as captures do or
+            are named ``.pcap``, ``.pcapng`` or ``.cap``, in the order of their names.
 
     Raises:
-        DataError: the capture cannot be read.
-        MissingDependencyError: libpcap or a C compiler is missing.
+        UsageError: none is named, or standard input beside others.
+        DataError: a file does not exist, or a folder holds no capture.
     """
-    with Capture(path) as capture, CompiledMeter(spec, capture.link) as meter:
-        handler = ctypes.cast(meter.library.meter_packet, ctypes.c_void_p)
-        more = True
-        while more:
-            more = capture.dispatch(handler, meter.pointer, BATCH_PACKETS)
-            records = meter.records() if more else meter.finish()
-            yield records, meter.counters()
+    if not given:
+        raise UsageError("name at least one capture")
+    if STANDARD_INPUT in map(str, given):
+        if len(given) > 1:
+            raise UsageError("standard input (-) is read alone")
+        return [Source(STANDARD_INPUT, STANDARD_INPUT)]
+    return [source for path in given for source in _sources(Path(path))]
+
+
+def _sources(path: Path) -> list[Source]:
+    if not path.is_dir():
+        if not path.exists():
+            raise DataError(f"{path}: No such file or directory")
+        return [Source(str(path), _printable(path.name))]
+    files = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
+    found = [p for p in files if {*_SUFFIXES} & {*p.suffixes} or is_capture(p)]
+    if not found:
+        raise DataError(f"{path}: no capture in this folder")
+    return [Source(str(p), _printable(p.relative_to(path).as_posix())) for p in found]
+
+
+def _printable(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def extract(
@@ -99,7 +134,10 @@ def extract(
     spec: MeterSpec,
     *,
     labels: Labels | None = None,
-    tell: Callable[[str, int, int], None] | None = None,
+    tell: Callable[[Progress], None] | None = None,
+    jobs: int | None = 1,
+    dask: str | None = None,
+    one_stream: bool = False,
 ) -> Extracted:
     """Write a table of the flows of captures, whole or not at all.
 
@@ -107,131 +145,157 @@ def extract(
     keeps, then the label where labels are given. The table carries the specification, see
     :mod:`n3ic.data.metered`.
 
+    What is interrupted goes on: the flows of captures that are done wait in the folder
+    ``OUT.parts``, which the next call with the same captures and specification reads and removes.
+
     Args:
-        captures: pcap and pcapng files; ``-`` for standard input.
+        captures: pcap and pcapng files, and folders of them; ``-`` for standard input.
         out: a CSV file, or a Parquet file where the name ends in ``.parquet``.
         spec: what a flow is and which integers are kept of it.
         labels: labels of the flows.
-        tell: called with a capture's name, and the packets and flows of all so far.
+        tell: called now and then.
+        jobs: captures that are metered at once on this machine, each on one core; all cores if
+            None. The table is the same.
+        dask: address of a Dask scheduler whose workers meter them; they see the captures and
+            ``out`` under the same paths.
+        one_stream: the captures are pieces of one: they are metered one after the other, in the
+            order of their first packets, and a flow goes on in the next. Otherwise flows end with
+            their capture.
 
     Raises:
-        DataError: a capture cannot be read.
-        UsageError: no capture is named, or a feature has the name of a key column.
-        MissingDependencyError: libpcap or a C compiler is missing.
-        N3icError: the file cannot be written.
+        DataError: no capture can be read.
+        UsageError: no capture is named, a feature has the name of a key column, or another
+            process is at the same table.
+        MissingDependencyError: libpcap, a C compiler, or distributed for ``dask`` is missing.
+        N3icError: the file cannot be written, or the scheduler cannot be reached.
+
+    Warns:
+        N3icWarning: a capture ends early, or is left out because it cannot be read.
     """
-    if not captures:
-        raise UsageError("name at least one capture")
+    sources = find_captures(captures)
     clash = set(KEY_COLUMNS) & set(spec.feature_names)
     if clash:
         raise UsageError(f"the feature {min(clash)!r} has the name of a column of the flow's key")
-    total: Counter[str] = Counter()
+    if len(sources) > 1 and not one_stream:
+        with work_folder(part_folder(out), PART_FILE) as folder:
+            return _extract_parts(sources, out, spec, labels, tell, folder, jobs, dask)
+    if one_stream:
+        sources = sorted(sources, key=_first_time) if len(sources) > 1 else sources
+    damaged: list[str] = []
+    counters: dict[str, int] = {}
     outcomes: Counter[str] = Counter()
     flows = 0
-    parquet = Path(out).suffix.lower() == ".parquet"
-    with new_file(out) as stream:
-        write, close = _writer(stream, spec if parquet else None)
-        for path in captures:
-            name = Path(path).name
-            counters: dict[str, int] = {}
-            for records, so_far in meter_capture(path, spec):
-                write(_table(records, spec, name, labels, outcomes))
-                counters, flows = so_far, flows + len(records)
-                if tell:
-                    tell(name, total["packets"] + counters["packets"], flows)
-            total.update(counters)
-        close()
-        if not parquet:
-            write_spec(spec, meter_file(out))
-    aside = {reason: total[reason] for reason in ASIDE if total[reason]}
-    return Extracted(
-        flows, total["packets"], total["late"], total["evicted"], aside, dict(outcomes)
-    )
+
+    def tables() -> Iterator[pa.Table]:
+        nonlocal counters, flows
+        for number, records, so_far in meter_stream(
+            [s.path for s in sources], spec, damaged.append
+        ):
+            counters, flows = so_far, flows + len(records)
+            if tell:
+                tell(Progress(number, len(sources), 0.0, counters["packets"], flows))
+            table = flow_table(records, spec, sources[number].name)
+            yield with_labels(table, labels, sources[number].name, outcomes)
+
+    write_rows(tables(), out, spec)
+    return _extracted(flows, counters, outcomes, len(sources), damaged)
 
 
-def key_table(records: Records, spec: MeterSpec, capture: str) -> pa.Table:
-    """Whose flows the records are, when they were and why they were decided: a row each."""
-    import pyarrow as pa
-
-    source, destination = (_ends(records, side) for side in ("source", "destination"))
-    others = ["" if spec.key == "source-host" else _text(address) for address, _ in destination]
-    columns: dict[str, Any] = {
-        "capture": pa.array([capture] * len(records), pa.string()),
-        "source": pa.array([_text(address) for address, _ in source], pa.string()),
-        "source_port": records["source_port"],
-        "destination": pa.array(others, pa.string()),
-        "destination_port": records["destination_port"],
-        "protocol": records["protocol"],
-        **{
-            f"{name}_us": records[name].astype("int64") * spec.tick_ns // 1000
-            for name in ("first", "last")
-        },
-        "packets": records["packets"].astype("int64"),
-        "decided": pa.array([ENDS[i] for i in records["why"].tolist()], pa.string()),
-    }
-    return pa.table(columns)
+def _first_time(source: Source) -> int:
+    """When its first packet was seen, in nanoseconds; of an empty capture, the end of time."""
+    with Capture(source.path) as capture:
+        return next((time for _, _, time in capture.packets()), 1 << 63)
 
 
-def _table(
-    records: Records,
+def _extract_parts(
+    sources: Sequence[Source],
+    out: str | Path,
     spec: MeterSpec,
-    capture: str,
     labels: Labels | None,
-    outcomes: Counter[str],
-) -> pa.Table:
-    """The records as a table; how their labels came out is counted in ``outcomes``."""
-    import pyarrow as pa
+    tell: Callable[[Progress], None] | None,
+    folder: Path,
+    jobs: int | None,
+    dask: str | None,
+) -> Extracted:
+    files = [part_file(folder, Path(s.path), s.name, spec) for s in sources]
+    wanted = dict(zip(files, sources, strict=True))  # a capture that is named twice is metered once
+    sizes = {file: Path(source.path).stat().st_size for file, source in wanted.items()}
+    there = {file: part for file in wanted if (part := find_part(file))}
+    kept = len(there)
+    left_out: dict[Path, str] = {}
+    missing = [file for file in wanted if file not in there]
 
-    table = key_table(records, spec, capture)
-    times = (table[name].to_pylist() for name in ("protocol", "first_us", "last_us"))
-    for i, name in enumerate(spec.feature_names):
-        table = table.append_column(name, pa.array(records["features"][:, i]))
-    if labels is not None:
-        ends = (_ends(records, side) for side in ("source", "destination"))
-        found = [
-            labels.of(source, destination, protocol, start, end, capture)
-            for source, destination, protocol, start, end in zip(*ends, *times, strict=True)
-        ]
-        outcomes.update(outcome for _, outcome in found)
-        table = table.append_column("label", pa.array([label for label, _ in found], pa.string()))
-    return table
+    def report() -> None:
+        if tell:
+            done = [*there, *left_out]
+            share = sum(sizes[f] for f in done) / max(1, sum(sizes.values()))
+            packets = sum(part.counters["packets"] for part in there.values())
+            flows = sum(part.flows for part in there.values())
+            tell(Progress(len(done), len(wanted), share, packets, flows))
+
+    report()
+    calls = [(wanted[file].path, wanted[file].name, spec, file) for file in missing]
+    for number, problem in each(_meter_part, calls, jobs=jobs, dask=dask):
+        file = missing[number]
+        part = find_part(file)
+        if part is None:
+            left_out[file] = f"{problem}; it is left out"
+        else:
+            there[file] = part
+        report()
+    if not there:
+        raise DataError(f"none of the captures can be read: {next(iter(left_out.values()))}")
+    total: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
+    parts = [(there[file], wanted[file].name) for file in files if file in there]
+    for part, _ in parts:
+        total.update(part.counters)
+    tables = (
+        with_labels(table, labels, name, outcomes)
+        for part, name in parts
+        for table in part.tables()
+    )
+    flows = write_rows(tables, out, spec)
+    damaged = [there[f].damage if f in there else left_out[f] for f in wanted]
+    return _extracted(flows, total, outcomes, len(files), [d for d in damaged if d], kept)
 
 
-def _ends(records: Records, side: str) -> list[tuple[bytes, int]]:
-    """Address and port of one side of each flow."""
-    parts = (records[name].tolist() for name in ("address_bytes", f"{side}_port"))
-    return [(bytes(a[:n]), port) for a, n, port in zip(records[side], *parts, strict=True)]
+def _meter_part(path: str, name: str, spec: MeterSpec, file: Path) -> str:
+    """Write the part of a capture; why it cannot be read, where it cannot."""
+    counters: dict[str, int] = {}
+    damaged: list[str] = []
+
+    def tables() -> Iterator[pa.Table]:
+        nonlocal counters
+        for _, records, so_far in meter_stream([path], spec, damaged.append):
+            counters = so_far
+            yield flow_table(records, spec, name)
+
+    try:
+        write_part(file, tables(), lambda: (counters, "".join(damaged)))
+    except DataError as error:
+        return str(error)
+    return ""
 
 
-def _text(address: bytes) -> str:
-    return str(ip_address(address))
-
-
-def _writer(
-    stream: IO[bytes], spec: MeterSpec | None
-) -> tuple[Callable[[pa.Table], None], Callable[[], None]]:
-    """Functions that write a table and that end the file: Parquet that names its meter, or CSV."""
-    opened: list[Any] = []
-
-    def write(table: pa.Table) -> None:
-        if not opened:
-            opened.append(_open(stream, table.schema, spec))
-        opened[0].write_table(table)
-
-    def close() -> None:
-        for writer in opened:
-            writer.close()
-
-    return write, close
-
-
-def _open(stream: IO[bytes], schema: pa.Schema, spec: MeterSpec | None) -> Any:
-    if spec is not None:
-        from pyarrow.parquet import ParquetWriter
-
-        said = {b"n3ic-units": b"nic", METER_KEY: spec.to_json().encode()}
-        return ParquetWriter(stream, schema.with_metadata(said))
-    from pyarrow.csv import CSVWriter
-
-    stream.write(b"# n3ic-units: nic\n")
-    return CSVWriter(stream, schema)
+def _extracted(
+    flows: int,
+    counters: Mapping[str, int],
+    outcomes: Mapping[str, int],
+    captures: int,
+    damaged: Sequence[str],
+    kept: int = 0,
+) -> Extracted:
+    for line in damaged:
+        warnings.warn(line, N3icWarning, stacklevel=3)
+    return Extracted(
+        flows,
+        counters["packets"],
+        counters["late"],
+        counters["evicted"],
+        {reason: counters[reason] for reason in ASIDE if counters[reason]},
+        dict(outcomes),
+        captures,
+        tuple(damaged),
+        kept,
+    )

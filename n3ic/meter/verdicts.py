@@ -17,7 +17,8 @@ from n3ic.data.streaming import StreamedClasses, csv_cell
 from n3ic.errors import UsageError
 from n3ic.kernel.prediction import predict
 from n3ic.meter.compiled import Records
-from n3ic.meter.extract import KEY_COLUMNS, key_table, meter_capture
+from n3ic.meter.records import meter_capture
+from n3ic.meter.rows import KEY_COLUMNS, key_table
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.util.files import new_file

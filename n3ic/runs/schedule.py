@@ -93,7 +93,7 @@ def train_jobs(
         for unit in plan:
             out[unit.task, unit.protocol, unit.seed] = _train_job(tasks[unit.task], unit, progress)
         return out
-    from n3ic.runs.parallel import each
+    from n3ic.util.parallel import each
 
     networks = sum(len(unit.shapes) for unit in plan)
     protocols = " and ".join(dict.fromkeys(unit.protocol for unit in plan))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -114,6 +115,61 @@ def new_directory(
         for parent in absent:
             with held(), suppress(OSError):
                 parent.rmdir()  # one that was made above and holds nothing
+
+
+@contextmanager
+def work_folder(path: str | Path, own: re.Pattern[str]) -> Iterator[Path]:
+    """A folder of work that goes on where it was interrupted; one process at a time has it.
+
+    What is in it stays when the block fails, except for temporary files of :func:`new_file`, and
+    goes when it ends well.
+
+    Args:
+        path: the folder; made where it does not exist.
+        own: what names of its files begin with, behind a dot for the temporary ones.
+
+    Raises:
+        UsageError: it holds other files, or another process has it.
+        N3icError: it cannot be made.
+    """
+    target = Path(path)
+    try:
+        target.mkdir(exist_ok=True)
+        handle = os.open(target, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
+    try:
+        _reserve(target, handle, own)
+        try:
+            yield target
+            check()
+            _remove(target.iterdir())
+        finally:
+            with held(), suppress(OSError):
+                _remove(target.glob(".*"))
+    finally:
+        with held(), suppress(OSError):
+            target.rmdir()  # where nothing is kept
+        os.close(handle)
+
+
+def _reserve(folder: Path, handle: int, own: re.Pattern[str]) -> None:
+    """Lock a folder of such files, and remove the temporary ones of a killed process."""
+    try:
+        free = _lock(handle)
+    except OSError:  # a file system without locks: the name alone must do
+        free = True
+    if not free:
+        raise UsageError(f"{folder} is being written by another n3ic")
+    for found in folder.iterdir():
+        if not own.match(found.name.removeprefix(".")):
+            raise UsageError(f"{folder} holds {found.name}, which n3ic did not write there")
+    _remove(folder.glob(".*"))
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in list(paths):
+        path.unlink(missing_ok=True)
 
 
 def being_written(path: str | Path) -> bool:

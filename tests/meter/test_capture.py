@@ -11,8 +11,10 @@ import pytest
 
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning, UsageError
 from n3ic.meter.capture import Capture, libpcap
-from n3ic.meter.extract import KEY_COLUMNS, extract, meter_capture
+from n3ic.meter.extract import extract
 from n3ic.meter.labels import read_labels
+from n3ic.meter.records import meter_capture
+from n3ic.meter.rows import KEY_COLUMNS
 from n3ic.meter.specification import read_spec, write_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import MeteredFeature, MeterSpec, Register
@@ -130,7 +132,10 @@ def test_what_is_no_capture_is_one_error_and_no_file(tmp_path, data):
     assert [p.name for p in tmp_path.iterdir()] == ["c.pcap"]
     with pytest.raises(DataError, match="No such file"):
         extract([tmp_path / "none.pcap"], tmp_path / "f.csv", SPEC)
-    with pytest.raises(DataError, match="is a folder"):
+    with pytest.raises(DataError, match=r"c\.pcap: not a capture"):
+        extract([tmp_path], tmp_path / "f.csv", SPEC)
+    (tmp_path / "c.pcap").unlink()
+    with pytest.raises(DataError, match="no capture in this folder"):
         extract([tmp_path], tmp_path / "f.csv", SPEC)
     with pytest.raises(UsageError, match="at least one capture"):
         extract([], tmp_path / "f.csv", SPEC)
@@ -232,7 +237,7 @@ def test_real_captures_meter_alike_and_match_ndpi(real_data, tmp_path, equal):
 def test_batches_do_not_change_the_flows(tmp_path, monkeypatch):
     (tmp_path / "c.pcap").write_bytes(pcap(PACKETS))
     one = [r.tobytes() for records, _ in meter_capture(tmp_path / "c.pcap", SPEC) for r in records]
-    monkeypatch.setattr("n3ic.meter.extract.BATCH_PACKETS", 1)
+    monkeypatch.setattr("n3ic.meter.records.BATCH_PACKETS", 1)
     many = [r.tobytes() for records, _ in meter_capture(tmp_path / "c.pcap", SPEC) for r in records]
     assert many == one
     assert len(one) == 3

@@ -109,7 +109,7 @@ def test_a_capture_and_its_table_get_the_same_verdicts(tmp_path, packets, check_
 @pytest.mark.parametrize("seed", range(4))
 def test_so_do_hostile_frames_and_any_meter(tmp_path, seed, quick_build, check_every_way):
     r = random.Random(seed)
-    spec = replace(random_spec(r), tick_ns=1000)
+    spec = replace(random_spec(r), tick_ns=1000, when_full="evict-oldest")
     packets = [(max(0, t) / 1e6, f) for f, _, t in random_frames(r, 400)]
     (tmp_path / "c.pcap").write_bytes(pcap(packets))
     check_every_way(network(spec, seed), tmp_path / "c.pcap", tmp_path)

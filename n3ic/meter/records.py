@@ -1,0 +1,84 @@
+"""Captures to flow records, in a stream and in bounded memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from n3ic.errors import DataError
+from n3ic.meter.capture import Capture
+from n3ic.meter.compiled import ASIDE, CompiledMeter, Records
+from n3ic.model.metering import MeterSpec
+
+BATCH_PACKETS = 1 << 16
+
+
+def meter_capture(path: str | Path, spec: MeterSpec) -> Iterator[tuple[Records, dict[str, int]]]:
+    """Records of a capture's flows, batch by batch in bounded memory, with the counters so far.
+
+    Args:
+        path: see :class:`~n3ic.meter.capture.Capture`.
+        spec: what a flow is and which integers are kept of it.
+
+    Raises:
+        DataError: the capture cannot be read.
+        MissingDependencyError: libpcap or a C compiler is missing.
+    """
+    for _, records, counters in meter_stream([path], spec):
+        yield records, counters
+
+
+def meter_stream(
+    captures: Sequence[str | Path],
+    spec: MeterSpec,
+    damaged: Callable[[str], object] | None = None,
+) -> Iterator[tuple[int, Records, dict[str, int]]]:
+    """The same of captures that follow each other: a flow goes on from one to the next.
+
+    Args:
+        captures: in the order of their packets.
+        spec: what a flow is and which integers are kept of it.
+        damaged: see :class:`~n3ic.meter.capture.Capture`.
+
+    Yields:
+        The number of the capture in which flows were decided, their records, the counters so far.
+
+    Raises:
+        DataError: a capture cannot be read, or has another link type than the first.
+        MissingDependencyError: libpcap or a C compiler is missing.
+    """
+    with ExitStack() as stack:
+        meter: CompiledMeter | None = None
+        link = number = 0
+        for number, path in enumerate(captures):
+            with Capture(path, damaged) as capture:
+                if meter is None:
+                    link = capture.link
+                    meter = stack.enter_context(CompiledMeter(spec, link))
+                    handler = ctypes.cast(meter.library.meter_packet, ctypes.c_void_p)
+                if capture.link != link:
+                    raise DataError(
+                        f"{path}: its link type is {capture.link}, the first capture has {link}; "
+                        "these are no parts of one capture"
+                    )
+                while capture.dispatch(handler, meter.pointer, BATCH_PACKETS):
+                    yield number, meter.records(), meter.counters()
+        if meter is not None:
+            yield number, meter.finish(), meter.counters()
+
+
+def left_out(counters: Mapping[str, int]) -> Iterator[str]:
+    """Lines about packets that belong to no flow, and flows that ended early, where there are any.
+
+    Args:
+        counters: as :meth:`CompiledMeter.counters` gives them.
+    """
+    for reason in ASIDE:
+        if counters.get(reason):
+            yield f"put aside: {counters[reason]:,} packets ({reason})"
+    if counters.get("late"):
+        yield f"after the end of their flow: {counters['late']:,} packets"
+    if counters.get("evicted"):
+        yield f"evicted: {counters['evicted']:,} flows, whose cache was full"

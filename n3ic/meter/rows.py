@@ -1,0 +1,170 @@
+"""Flow records to rows of a table: their keys, their features, their labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from n3ic.data.metered import METER_KEY, meter_file
+from n3ic.meter.compiled import ENDS, Records
+from n3ic.meter.labels import Labels
+from n3ic.meter.specification import write_spec
+from n3ic.model.metering import MeterSpec
+from n3ic.util.files import new_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW_GROUP = 1 << 16
+KEY_COLUMNS = (
+    "capture",
+    "source",
+    "source_port",
+    "destination",
+    "destination_port",
+    "protocol",
+    "first_us",
+    "last_us",
+    "packets",
+    "decided",
+)
+
+
+def key_table(records: Records, spec: MeterSpec, capture: str) -> pa.Table:
+    """Whose flows the records are, when they were and why they were decided: a row each."""
+    import pyarrow as pa
+
+    n = len(records)
+    either = spec.key != "source-host"
+    columns: dict[str, Any] = {
+        "capture": _named(np.zeros(n, dtype=np.int32), [capture]),
+        "source": _addresses(records, "source"),
+        "source_port": records["source_port"],
+        "destination": _addresses(records, "destination") if either else pa.array([""] * n),
+        "destination_port": records["destination_port"],
+        "protocol": records["protocol"],
+        **{
+            f"{name}_us": records[name].astype("int64") * spec.tick_ns // 1000
+            for name in ("first", "last")
+        },
+        "packets": records["packets"].astype("int64"),
+        "decided": _named(records["why"].astype(np.int32), list(ENDS)),
+    }
+    return pa.table(columns)
+
+
+def flow_table(records: Records, spec: MeterSpec, capture: str) -> pa.Table:
+    """The key and the features of each record."""
+    import pyarrow as pa
+
+    table = key_table(records, spec, capture)
+    for i, name in enumerate(spec.feature_names):
+        table = table.append_column(name, pa.array(records["features"][:, i]))
+    return table
+
+
+def _named(index: Any, names: Sequence[str]) -> pa.Array:
+    """Text by its number."""
+    import pyarrow as pa
+
+    return pa.DictionaryArray.from_arrays(index, pa.array(names, pa.string())).cast(pa.string())
+
+
+def _addresses(records: Records, side: str) -> pa.Array:
+    """The addresses of one side of each flow as text; each different one is written once."""
+    raw = np.column_stack([records[side], records["address_bytes"]])
+    packed, index = np.unique(raw.view("V17").reshape(-1), return_inverse=True)
+    texts = [str(ip_address(p[: p[16]])) for p in map(bytes, packed)]
+    return _named(index.astype(np.int32), texts)
+
+
+def with_labels(
+    table: pa.Table, labels: Labels | None, capture: str, outcomes: Counter[str]
+) -> pa.Table:
+    """The table with its labels; how they came out is counted in ``outcomes``."""
+    import pyarrow as pa
+
+    if labels is None:
+        return table
+    ends = [_ends(table, side) for side in ("source", "destination")]
+    times = (table[name].to_pylist() for name in ("protocol", "first_us", "last_us"))
+    find = partial(labels.of, capture=Path(capture).name)
+    found = [find(*flow) for flow in zip(*ends, *times, strict=True)]
+    outcomes.update(outcome for _, outcome in found)
+    return table.append_column("label", pa.array([label for label, _ in found], pa.string()))
+
+
+def _ends(table: pa.Table, side: str) -> list[tuple[bytes, int]]:
+    """Address and port of one side of each flow."""
+    texts = table[side].to_pylist()
+    packed = {text: ip_address(text).packed if text else b"" for text in {*texts}}
+    return [
+        (packed[t], port) for t, port in zip(texts, table[f"{side}_port"].to_pylist(), strict=True)
+    ]
+
+
+def write_rows(tables: Iterable[pa.Table], out: str | Path, spec: MeterSpec) -> int:
+    """Write a table, CSV or Parquet, whole or not at all, with the meter that it is of.
+
+    Args:
+        tables: its rows, at least one table of them.
+        out: a Parquet file where the name ends in ``.parquet``, CSV otherwise.
+        spec: the meter.
+
+    Returns:
+        How many rows there are.
+
+    Raises:
+        N3icError: the file cannot be written.
+    """
+    parquet = Path(out).suffix.lower() == ".parquet"
+    rows = 0
+    with new_file(out) as stream:
+        writer: Any = None
+        for table in _grouped(tables):
+            writer = writer or _open(stream, table.schema, spec if parquet else None)
+            writer.write_table(table)
+            rows += len(table)
+        writer.close()
+        if not parquet:
+            write_spec(spec, meter_file(out))
+    return rows
+
+
+def _grouped(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in tables of equal size, so that how they came does not show in a file."""
+    import pyarrow as pa
+
+    waiting: list[pa.Table] = []
+    rows = groups = 0
+    for table in tables:
+        waiting.append(table)
+        rows += len(table)
+        if rows < ROW_GROUP:
+            continue
+        whole = pa.concat_tables(waiting)
+        for start in range(0, rows - rows % ROW_GROUP, ROW_GROUP):
+            yield whole.slice(start, ROW_GROUP).combine_chunks()
+            groups += 1
+        rows %= ROW_GROUP
+        waiting = [whole.slice(len(whole) - rows)]
+    if rows or not groups:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _open(stream: IO[bytes], schema: pa.Schema, spec: MeterSpec | None) -> Any:
+    if spec is not None:
+        from pyarrow.parquet import ParquetWriter
+
+        said = {b"n3ic-units": b"nic", METER_KEY: spec.to_json().encode()}
+        return ParquetWriter(stream, schema.with_metadata(said))
+    from pyarrow.csv import CSVWriter
+
+    stream.write(b"# n3ic-units: nic\n")
+    return CSVWriter(stream, schema)

@@ -1,0 +1,245 @@
+"""Many captures, one table: the same bytes however they were metered, and nothing lost."""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+from traffic import labelled_capture, pcap, udp
+
+from n3ic.errors import DataError, MissingDependencyError, N3icWarning, UsageError
+from n3ic.meter import extract as module
+from n3ic.meter.bench import _generated, _write
+from n3ic.meter.capture import libpcap
+from n3ic.meter.extract import extract, find_captures
+from n3ic.meter.labels import read_labels
+from n3ic.meter.standard import standard_spec
+from n3ic.model.metering import MeteredFeature, MeterSpec, Register
+
+try:
+    libpcap()
+except MissingDependencyError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+SPEC = MeterSpec((Register("n", "count"),), (MeteredFeature("n", "n"),))
+A, B = (10, 0, 0, 1), (10, 0, 0, 2)
+
+
+def questions(*times, port=1000):
+    return pcap([(t, udp(A, B, (port, 53), 20)) for t in times])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Five captures, one cut short, one that is none; and a file of another kind."""
+    there = tmp_path / "day"
+    (there / "b").mkdir(parents=True)
+    (there / "a.pcap").write_bytes(labelled_capture(40, 1)[0])
+    (there / "b" / "a.pcap").write_bytes(labelled_capture(30, 2)[0])
+    (there / "b" / "no-suffix").write_bytes(labelled_capture(20, 3)[0])
+    (there / "cut.pcap").write_bytes(questions(0, 1, 2, port=9)[:-7])
+    (there / "none.pcap.gz").write_bytes(b"no capture")
+    (there / "notes.txt").write_text("no capture either")
+    return there
+
+
+def rows(path):
+    return pyarrow.parquet.read_table(path).to_pylist()
+
+
+@pytest.mark.filterwarnings("ignore::n3ic.errors.N3icWarning")
+@pytest.mark.parametrize("name", ["f.parquet", "f.csv"])
+def test_interrupted_or_not_and_whatever_jobs_the_bytes_are_the_same(
+    folder, tmp_path, name, monkeypatch
+):
+    (tmp_path / "l.csv").write_bytes(labelled_capture(40, 1)[1])
+    labels = read_labels(tmp_path / "l.csv", "table")
+    one, two, three = (tmp_path / n / name for n in ("one", "two", "three"))
+    for out in (one, two, three):
+        out.parent.mkdir()
+    first = extract([folder], one, standard_spec(), labels=labels)
+    assert extract([folder], two, standard_spec(), labels=labels, jobs=2) == first
+    metered = []
+
+    def interrupted(path, *arguments, _meter=module._meter_part):
+        metered.append(path)
+        if len(metered) == 3:
+            raise KeyboardInterrupt
+        return _meter(path, *arguments)
+
+    monkeypatch.setattr(module, "_meter_part", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        extract([folder], three, standard_spec())
+    assert [p.name for p in three.parent.iterdir()] == [f"{name}.parts"]
+    assert len(list((three.parent / f"{name}.parts").iterdir())) == 4
+    found = extract([folder], three, standard_spec(), labels=labels)
+    assert (found.kept, found.flows, found.labels) == (2, first.flows, first.labels)
+    assert len(metered) == 3 + 3
+    for out in (one, two, three):
+        assert out.read_bytes() == one.read_bytes()
+        assert not any(p.is_dir() for p in out.parent.iterdir())
+
+
+def test_damaged_captures_are_named_and_counted_and_the_others_are_there(folder, tmp_path):
+    with pytest.warns(N3icWarning) as said:
+        found = extract([folder], tmp_path / "f.parquet", SPEC)
+    assert [str(w.message) for w in said] == list(found.damaged)
+    cut, none = found.damaged
+    assert cut.startswith(f"{folder}/cut.pcap: the capture ends early")
+    assert none.startswith(f"{folder}/none.pcap.gz: not a capture that libpcap reads")
+    assert none.endswith("it is left out")
+    assert found.captures == 5
+    captures = dict.fromkeys(row["capture"] for row in rows(tmp_path / "f.parquet"))
+    assert [*captures] == ["a.pcap", "b/a.pcap", "b/no-suffix", "cut.pcap"]
+    assert [r["n"] for r in rows(tmp_path / "f.parquet") if r["capture"] == "cut.pcap"] == [2]
+
+
+def test_damage_that_was_found_before_an_interruption_is_told_after_it(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "write_rows", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        extract([folder], tmp_path / "f.parquet", SPEC)
+    monkeypatch.undo()
+    with pytest.warns(N3icWarning) as said:
+        found = extract([folder], tmp_path / "f.parquet", SPEC)
+    assert [str(w.message) for w in said] == list(found.damaged)
+    assert (found.kept, len(found.damaged)) == (4, 2)
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_capture_that_changed_is_metered_anew(tmp_path, monkeypatch):
+    files = [tmp_path / name for name in ("a.pcap", "b.pcap")]
+    for file in files:
+        file.write_bytes(questions(0))
+    monkeypatch.setattr(module, "write_rows", interrupt)
+    for spec in (SPEC, standard_spec()):
+        with pytest.raises(KeyboardInterrupt):
+            extract(files, tmp_path / "f.parquet", spec)
+    monkeypatch.undo()
+    files[1].write_bytes(questions(0, 1))
+    found = extract(files, tmp_path / "f.parquet", SPEC)
+    assert (found.kept, found.packets) == (1, 3)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pcap", "b.pcap", "f.parquet"]
+
+
+def test_when_no_capture_can_be_read_nothing_is_left(tmp_path):
+    for name in ("a.pcap", "b.pcap"):
+        (tmp_path / name).write_bytes(b"text")
+    with pytest.raises(DataError, match=r"none of the captures can be read: .*a\.pcap"):
+        extract([tmp_path / "a.pcap", tmp_path / "b.pcap"], tmp_path / "f.csv", SPEC)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pcap", "b.pcap"]
+
+
+def test_pieces_of_one_capture_go_on_and_others_end_with_their_file(tmp_path):
+    pieces = [tmp_path / name for name in ("p10.pcap", "p9.pcap")]
+    pieces[0].write_bytes(questions(2, 3))
+    pieces[1].write_bytes(questions(0, 1))
+    extract(pieces, tmp_path / "f.parquet", SPEC)
+    assert [(r["n"], r["decided"]) for r in rows(tmp_path / "f.parquet")] == [(2, "capture")] * 2
+    extract(pieces, tmp_path / "f.parquet", SPEC, one_stream=True)
+    (row,) = rows(tmp_path / "f.parquet")
+    assert (row["n"], row["capture"], row["last_us"] - row["first_us"]) == (
+        4,
+        "p10.pcap",
+        3_000_000,
+    )
+    header = bytearray(questions())
+    header[20] = 101
+    pieces[1].write_bytes(header)
+    with pytest.raises(DataError, match="link type is 101, the first capture has 1"):
+        extract(pieces, tmp_path / "f.parquet", SPEC, one_stream=True)
+
+
+def test_a_table_does_not_show_how_its_rows_came(tmp_path, monkeypatch):
+    (tmp_path / "c.pcap").write_bytes(labelled_capture(40)[0])
+    monkeypatch.setattr("n3ic.meter.rows.ROW_GROUP", 7)
+    extract([tmp_path / "c.pcap"], tmp_path / "one.parquet", SPEC)
+    monkeypatch.setattr("n3ic.meter.records.BATCH_PACKETS", 5)
+    extract([tmp_path / "c.pcap"], tmp_path / "two.parquet", SPEC)
+    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "two.parquet").read_bytes()
+    groups = pyarrow.parquet.ParquetFile(tmp_path / "one.parquet").metadata
+    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [7] * 5 + [5]
+
+
+def test_standard_input_goes_alone_and_a_missing_file_is_found_first(tmp_path):
+    with pytest.raises(UsageError, match="alone"):
+        find_captures(["-", tmp_path])
+    (tmp_path / "c.pcap").write_bytes(questions(0))
+    with pytest.raises(DataError, match="No such file"):
+        find_captures([tmp_path / "c.pcap", tmp_path / "d.pcap"])
+
+
+def test_files_of_others_and_another_extraction_are_left_alone(tmp_path):
+    for name in ("a.pcap", "b.pcap"):
+        (tmp_path / name).write_bytes(questions(0))
+    captures, parts = [tmp_path / "a.pcap", tmp_path / "b.pcap"], tmp_path / "f.csv.parts"
+    parts.mkdir()
+    (parts / ".mine").write_text("")
+    with pytest.raises(UsageError, match=r"holds \.mine, which n3ic did not write"):
+        extract(captures, tmp_path / "f.csv", SPEC)
+    (parts / ".mine").unlink()
+    handle = os.open(parts, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with pytest.raises(UsageError, match="is being written by another n3ic"):
+        extract(captures, tmp_path / "f.csv", SPEC)
+    os.close(handle)
+    assert extract(captures, tmp_path / "f.csv", SPEC).flows == 2
+    assert not parts.exists()
+
+
+@pytest.mark.parametrize("how", ["damaged", "cut short"])
+def test_a_damaged_part_is_named(tmp_path, monkeypatch, how):
+    for name in ("a.pcap", "b.pcap"):
+        (tmp_path / name).write_bytes(questions(0))
+    captures = [tmp_path / "a.pcap", tmp_path / "b.pcap"]
+    monkeypatch.setattr(module, "write_rows", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        extract(captures, tmp_path / "f.csv", SPEC)
+    monkeypatch.undo()
+    part = min((tmp_path / "f.csv.parts").glob("*.flows"))
+    whole = part.read_bytes()
+    part.write_bytes(whole[:300])
+    if how == "cut short":
+        pyarrow.ipc.new_stream(part, pyarrow.ipc.open_stream(whole).schema).close()
+    with pytest.raises(DataError, match=f"is {how}; remove it"):
+        extract(captures, tmp_path / "f.csv", SPEC)
+    part.unlink()
+    assert extract(captures, tmp_path / "f.csv", SPEC).kept == 1
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
+    _write(tmp_path / "0.pcap", 1, _generated(200_000))
+    names = [f"{i}.pcap" for i in range(12)]
+    for name in names[1:]:
+        shutil.copy(tmp_path / "0.pcap", tmp_path / name)
+    command = [sys.executable, "-m", "n3ic", "data", "extract", *names, "--jobs", "2"]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    parts = tmp_path / "flows.parquet.parts"
+    while running.poll() is None and not [*parts.glob("*.counted")]:
+        time.sleep(0.01)
+    os.killpg(running.pid, signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 130, said
+    assert "the same command goes on from there" in said
+    kept = len([*parts.glob("*.counted")])
+    assert 0 < kept < 12
+    assert not [*parts.glob(".*")]
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert f"metered before: {kept} of 12 captures" in again.stdout
+    extract([tmp_path / n for n in names], tmp_path / "one.parquet", standard_spec())
+    assert (tmp_path / "flows.parquet").read_bytes() == (tmp_path / "one.parquet").read_bytes()
+    assert not parts.exists()
