@@ -84,7 +84,9 @@ class Classification(UseCase):
     default = IscxTor2016.name
     recipes = RECIPES
     options = (
-        Option("positive", "a class to tell from all others, such as P2P; all apart if empty", ""),
+        Option(
+            "positive", "a class (or what several begin with) to tell from the rest; empty: all", ""
+        ),
     )
 
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:

@@ -6,6 +6,19 @@ from collections.abc import Mapping
 
 from n3ic.training.recipe import Recipe, Training
 
+_PAPER = Training(
+    hidden=(256, 256),
+    ste="clip",
+    batch_norm=False,
+    output_bias=False,
+    loss="squared_hinge",
+    dropout=0.25,
+    learning_rate=1e-3,
+    schedule="constant",
+    epochs=20,
+    batch_size=256,
+)
+
 RECIPES: Mapping[str, Recipe] = {
     "default": Recipe(
         name="default",
@@ -42,17 +55,14 @@ RECIPES: Mapping[str, Recipe] = {
         ),
         features=16,
         field_bits=16,
-        training=Training(
-            hidden=(256, 256),
-            ste="clip",
-            batch_norm=False,
-            output_bias=False,
-            loss="squared_hinge",
-            dropout=0.25,
-            learning_rate=1e-3,
-            schedule="constant",
-            epochs=20,
-            batch_size=256,
-        ),
+        training=_PAPER,
+    ),
+    "paper-meter": Recipe(
+        name="paper-meter",
+        summary="the paper's for what a meter gives, such as UPC-AAU: the best 16 of all columns",
+        encoding="binary",
+        features=16,
+        field_bits=16,
+        training=_PAPER,
     ),
 }

@@ -106,7 +106,8 @@ def check(
         print_json(found)
         return
     for s in found.pop("sources"):
-        say(f"{s['path']}: {s['identity']}, {s['rows']:,} rows, sha256 {s['sha256'][:16]}...")
+        digest = f", sha256 {s['sha256'][:16]}..." if s["sha256"] else ""
+        say(f"{s['path']}: {s['identity']}, {s['rows']:,} rows{digest}")
     problems = found.pop("problems", ())
     for key, value in found.items():
         say(f"{key.replace('_', ' ')}: {_words(value)}")

@@ -467,3 +467,19 @@ def test_a_nic_host_needs_neither_pytorch_nor_pandas(place, tmp_path):
     done = n3ic("train", "anomaly", cwd=work, env=environment, expect=4)
     assert "pip install 'n3ic[train]'" in done.stderr
     assert not list(Path(work).glob("runs/*"))
+
+
+def test_a_generated_capture_is_checked_trained_on_and_marked(tmp_path):
+    make = ("data", "generate", "upc-aau", "--flows", 600, "--out", "upc")
+    n3ic(*make, cwd=tmp_path)
+    n3ic(*make, cwd=tmp_path, expect=2)
+    n3ic(*make, "--replace", cwd=tmp_path)
+    said = n3ic("data", "check", "upc", cwd=tmp_path).stdout
+    assert "name: upc-aau-synthetic" in said
+    assert "field 9 of packets_default.info" in said
+    words = ("--data", "upc", "--dataset", "upc-aau", "--positive", "bittorrent", "--epochs", 2)
+    done = n3ic("train", "classification", *words, "--encoding", "quantile", cwd=tmp_path)
+    assert "n3ic: SYNTHETIC: a generator made these captures" in done.stderr
+    run = tmp_path / "runs" / "classification"
+    assert "- SYNTHETIC" in (run / "report.md").read_text()
+    assert json.loads((run / "metrics.json").read_text())["data"]["synthetic"]

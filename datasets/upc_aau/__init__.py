@@ -1,0 +1,172 @@
+"""UPC-AAU: captures of applications with the program behind each flow, and a synthetic stand-in."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from n3ic.data.dataset import DataSet, table_facts
+from n3ic.errors import DataError, UsageError
+from n3ic.options import Option, OptionValue, parse_options
+
+if TYPE_CHECKING:
+    from n3ic.data.table import Feature, FlowTable
+    from n3ic.datasets.upc_aau.loader import Loaded
+
+__all__ = ["DATASET", "SYNTHETIC"]
+
+
+class UpcAau(DataSet):
+    """A capture and its ``.info``, which the user gets from their authors."""
+
+    name = "upc-aau"
+    summary = "captures with the application behind each flow (UPC, AAU; from its authors)"
+
+    @property
+    def catalogue(self) -> tuple[Feature, ...]:
+        """Features of the standard meter; a folder with a ``meter.json`` has those of its own."""
+        from n3ic.meter.standard import standard_spec
+        from n3ic.meter.table import catalogue_of
+
+        return catalogue_of(standard_spec())
+
+    def load(self, path: str | Path | None = None) -> FlowTable:
+        """Meter the captures of a folder and join their labels.
+
+        Raises:
+            DataError: files are missing or cannot be read, or no flow has one of the classes.
+            UsageError: ``path`` is None: nothing is embedded.
+        """
+        return self._loaded(path).table
+
+    def recognises(self, path: Path) -> bool:
+        """Whether a folder has an ``.info`` and a capture."""
+        from n3ic.datasets.upc_aau.loader import find_files
+
+        try:
+            return path.is_dir() and bool(find_files(path).captures)
+        except DataError:
+            return False
+
+    def check(self, path: str | Path) -> Mapping[str, Any]:
+        """What files hold, what was assumed of them and what was left out.
+
+        Raises:
+            DataError: files are missing or cannot be read, or no flow has one of the classes.
+        """
+        loaded = self._loaded(path)
+        info = loaded.info
+        return {
+            **table_facts(loaded.table),
+            "synthetic": loaded.table.synthetic,
+            "label_field": info.label_field,
+            "lines": info.lines,
+            "lines_left_out": dict(info.bad),
+            "lines_of_classes": dict(info.classes),
+            "lines_of_other_labels": info.other_lines,
+            "packets": loaded.found.packets,
+            "flows": loaded.found.flows,
+            "joined": dict(loaded.joined),
+            "metered_before": loaded.cached,
+            "problems": list(loaded.table.notes),
+        }
+
+    def _loaded(self, path: str | Path | None) -> Loaded:
+        from n3ic.datasets.upc_aau.loader import load
+
+        if path is None:
+            raise UsageError(
+                f"{self.name} has no embedded sample (its authors give it out on request): name "
+                "a folder with --data, or take upc-aau-synthetic"
+            )
+        return load(path)
+
+    @property
+    def generator_options(self) -> tuple[Option, ...]:
+        """How many conversations, and of which seed."""
+        from n3ic.datasets.upc_aau import synthetic
+
+        return (
+            Option("flows", "conversations to make", synthetic.FLOWS, minimum=1, maximum=10**7),
+            Option("seed", "seed of the generator", synthetic.SEED, minimum=0),
+        )
+
+    def generate_file(
+        self,
+        out: str | Path | None,
+        options: Mapping[str, OptionValue],
+        note: Callable[[str], object] | None = None,
+        *,
+        replace: bool = False,
+    ) -> Path:
+        """Write a folder with a synthetic capture and its ``.info``.
+
+        Args:
+            out: the folder; ``upc-aau-synthetic`` where None.
+            options: ``flows`` and ``seed``.
+            note: called with a line about what is done.
+            replace: whether a folder that was written so may be replaced.
+
+        Raises:
+            UsageError: an option is unknown or no number in range, or the folder exists.
+            N3icError: it cannot be written.
+        """
+        from n3ic.datasets.upc_aau import synthetic
+
+        values = parse_options(self.generator_options, options, self.name)
+        flows, seed = int(values["flows"]), int(values["seed"])
+        target = Path(out or "upc-aau-synthetic")
+        if note is not None:
+            note(f"generating {flows:,} synthetic conversations from seed {seed}")
+        return synthetic.write_data(target, flows, seed, replace=replace)
+
+
+class UpcAauSynthetic(UpcAau):
+    """Captures from a seeded generator in the format of UPC-AAU; anyone may pass them on."""
+
+    name = "upc-aau-synthetic"
+    summary = "synthetic captures in the format of UPC-AAU, from a seeded generator"
+    synthetic = True
+
+    @property
+    def card(self) -> str:
+        """The data card, as Markdown."""
+        return (self.folder / "card_synthetic.md").read_text(encoding="utf-8")
+
+    def recognises(self, path: Path) -> bool:
+        """Never: its files are read as UPC-AAU's, and marked by what they hold."""
+        return False
+
+    def load(self, path: str | Path | None = None) -> FlowTable:
+        """Make captures and read them, or read a folder that was generated.
+
+        Raises:
+            DataError: files are missing or cannot be read, or their flows are not synthetic.
+        """
+        if path is not None:
+            return super().load(path)
+        loaded = self._loaded(None)
+        made = (
+            replace(s, path=Path(s.path).name, identity="made up") for s in loaded.table.sources
+        )
+        return replace(loaded.table, sources=tuple(made))
+
+    def _loaded(self, path: str | Path | None) -> Loaded:
+        from n3ic.datasets.upc_aau import synthetic
+        from n3ic.datasets.upc_aau.loader import load
+
+        if path is not None:
+            loaded = super()._loaded(path)
+            if not loaded.table.synthetic:
+                raise DataError(f"{path}: these flows are not synthetic; read them as upc-aau")
+            return loaded
+        with tempfile.TemporaryDirectory(prefix="n3ic-upc-aau-") as scratch:
+            folder = synthetic.write_data(Path(scratch) / "data", synthetic.FLOWS, synthetic.SEED)
+            return load(folder, cache=False)
+
+
+DATASET = UpcAau()
+SYNTHETIC = UpcAauSynthetic()

@@ -1,0 +1,102 @@
+"""Flows of captures, metered once: tables in the user's cache folder.
+
+An entry is found by the captures' sizes, times of change and samples of their bytes, by the
+meter's specification and by the code that meters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import n3ic.meter.extract
+from n3ic.meter.extract import Extracted, extract
+from n3ic.meter.source import meter_source
+from n3ic.model.metering import MeterSpec
+from n3ic.util.cache import Cache
+
+CACHE = "upc_aau"
+_FORMAT = 1
+_SAMPLES, _SAMPLE_BYTES = 64, 1 << 16
+
+
+@dataclass(frozen=True)
+class Metered:
+    """The flows of captures.
+
+    Attributes:
+        table: a Parquet file of all of them, unlabelled.
+        found: what was counted.
+        cached: whether they were metered at an earlier time.
+    """
+
+    table: Path
+    found: Extracted
+    cached: bool
+
+
+@contextmanager
+def metered(captures: Sequence[Path], spec: MeterSpec, *, cache: bool) -> Iterator[Metered]:
+    """The flows of captures, from the cache where they are.
+
+    Args:
+        captures: see :class:`~n3ic.meter.capture.Capture`.
+        spec: what a flow is and which integers are kept of it.
+        cache: whether entries are read and written; without, the table goes with the block.
+
+    Raises:
+        DataError: a capture cannot be read.
+        MissingDependencyError: libpcap or a C compiler is missing.
+    """
+    with tempfile.TemporaryDirectory(prefix="n3ic-upc-aau-") as scratch:
+        folder, name = Path(scratch), "flows"
+        kept = _cache() if cache else None
+        if kept:
+            folder, name = kept.directory, _entry(captures, spec)
+            if found := _read(kept, name):
+                yield Metered(folder / f"{name}.parquet", found, cached=True)
+                return
+        table = folder / f"{name}.parquet"
+        counts = extract(captures, table, spec)
+        table.chmod(0o600)  # or the cache would refuse it
+        if kept:
+            with kept.new_file(f"{name}.json") as out:
+                out.write_text(json.dumps(asdict(counts)))
+        yield Metered(table, counts, cached=False)
+
+
+def _cache() -> Cache | None:
+    try:
+        return Cache.open(CACHE)
+    except OSError:
+        return None
+
+
+def _read(kept: Cache, name: str) -> Extracted | None:
+    counts = kept.find(f"{name}.json")
+    if counts is None or kept.find(f"{name}.parquet") is None:
+        return None
+    try:
+        return Extracted(**json.loads(counts.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _entry(captures: Sequence[Path], spec: MeterSpec) -> str:
+    """Name of an entry: 55 GB are not read twice to see that they are the same."""
+    digest = hashlib.sha256(f"{_FORMAT} {spec.digest}".encode())
+    for text in (*meter_source(spec).values(), Path(n3ic.meter.extract.__file__).read_text()):
+        digest.update(hashlib.sha256(text.encode()).digest())
+    for capture in captures:
+        info = capture.stat()
+        digest.update(f"{capture.name} {info.st_size} {info.st_mtime_ns}\n".encode())
+        with capture.open("rb") as stream:
+            for i in range(_SAMPLES):
+                stream.seek(i * max(info.st_size - _SAMPLE_BYTES, 0) // (_SAMPLES - 1))
+                digest.update(stream.read(_SAMPLE_BYTES))
+    return digest.hexdigest()

@@ -1,0 +1,238 @@
+"""Captures and their ``.info`` as a table of labelled flows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.table import FlowTable, SourceFile
+from n3ic.datasets.upc_aau.extraction import metered
+from n3ic.datasets.upc_aau.lines import SETTINGS, Info, Settings, read_info
+from n3ic.errors import DataError
+from n3ic.meter.capture import is_capture
+from n3ic.meter.extract import Extracted
+from n3ic.meter.labels import SLACK_US, Labels
+from n3ic.meter.specification import read_spec
+from n3ic.meter.standard import standard_spec
+from n3ic.meter.table import flow_table, read_table
+from n3ic.model.metering import MeterSpec
+from n3ic.util.files import sha256_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+REAL_NAME, SYNTHETIC_NAME = "upc-aau", "upc-aau-synthetic"
+METER = "meter.json"
+_INFO = ".info"
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a folder.
+
+    Attributes:
+        info: the labels.
+        captures: by name.
+        spec: the meter's specification: that of ``meter.json``, or the standard one.
+        settings: those of ``upc-aau.toml``, or the defaults.
+    """
+
+    info: Path
+    captures: tuple[Path, ...]
+    spec: MeterSpec
+    settings: Settings
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A table and how it came about.
+
+    Attributes:
+        table: the flows.
+        info: what the ``.info`` says.
+        found: what was counted in the captures.
+        joined: flows that are ``matched``, ``unmatched``, ``ambiguous``.
+        flows: flows of each class before any was left out.
+        cached: whether the captures were metered at an earlier time.
+    """
+
+    table: FlowTable
+    info: Info
+    found: Extracted
+    joined: Mapping[str, int]
+    flows: Mapping[str, int]
+    cached: bool
+
+
+def find_files(path: str | Path) -> Files:
+    """The files of a folder, or those beside an ``.info`` or a capture.
+
+    Raises:
+        DataError: there is not one ``.info``, or no capture; or a file beside them is damaged.
+        ModelError: ``meter.json`` is damaged.
+    """
+    given = Path(path)
+    folder = given if given.is_dir() else given.parent
+    if not given.exists():
+        raise DataError(f"{given}: no such file or folder")
+    try:
+        files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read: {error.strerror or error}") from error
+    infos = [p for p in files if _INFO in p.suffixes[-2:]]
+    if given in infos:
+        infos = [given]
+    if len(infos) != 1:
+        listed = ", ".join(p.name for p in infos) or "none"
+        raise DataError(f"{folder}: expected one file that ends in {_INFO}, got {listed}")
+    captures = [p for p in files if p not in infos and is_capture(p)]
+    if given in captures:
+        captures = [given]
+    if not captures:
+        raise DataError(f"{folder}: expected a capture (pcap, pcapng) beside {infos[0].name}")
+    meter = folder / METER
+    spec = read_spec(meter) if meter.is_file() else standard_spec()
+    return Files(infos[0], tuple(captures), spec, Settings.read(folder))
+
+
+def load(path: str | Path, *, cache: bool = True) -> Loaded:
+    """Meter captures, or take their flows from the cache, and join the labels to them.
+
+    Args:
+        path: a folder, or one of its files.
+        cache: whether metered flows are kept in the user's cache folder.
+
+    Raises:
+        DataError: a file is missing or cannot be read, or no flow has one of the classes.
+        ModelError: ``meter.json`` is damaged.
+        MissingDependencyError: libpcap or a C compiler is missing.
+    """
+    files = find_files(path)
+    info = read_info(files.info, files.settings)
+    with metered(files.captures, files.spec, cache=cache) as flows:
+        rows = read_table(flows.table).sort_by("first_us")
+    labels, joined = _labelled(rows, info.labels)
+    classes = tuple(info.classes)
+    index = np.array([classes.index(x) if x in info.classes else -1 for x in labels], dtype=int)
+    flows_of = np.bincount(index[index >= 0], minlength=len(classes))
+    kept = _at_most(index, len(classes), files.settings.flows_per_class)
+    if not len(kept):
+        raise DataError(
+            f"{path}: none of the {len(rows):,} flows of the captures has a label of "
+            f"{files.info.name} (matched {joined['matched']:,}): are they of the same traffic?"
+        )
+    table = _flow_table(path, rows.take(kept), index[kept], classes, files.spec)
+    counted = dict(zip(classes, flows_of.tolist(), strict=True))
+    loaded = Loaded(table, info, flows.found, joined, counted, flows.cached)
+    sources = (
+        *(SourceFile(str(p), "", 0, f"capture of {p.stat().st_size:,} B") for p in files.captures),
+        SourceFile(str(files.info), sha256_file(files.info), len(table), "labels"),
+    )
+    return replace(
+        loaded,
+        table=replace(
+            table,
+            name=SYNTHETIC_NAME if info.synthetic else REAL_NAME,
+            synthetic=info.synthetic,
+            sources=sources,
+            notes=tuple(_notes(files, loaded)),
+        ),
+    )
+
+
+def _flow_table(
+    path: str | Path,
+    rows: pa.Table,
+    index: NDArray[np.int64],
+    classes: tuple[str, ...],
+    spec: MeterSpec,
+) -> FlowTable:
+    """Rows in order of time, with the classes in theirs; those without a flow are left out."""
+    import pyarrow as pa
+
+    names = [classes[i] for i in index]
+    rows = rows.append_column("label", pa.array(names, pa.string()))
+    table = flow_table(path, rows, spec, sha256="")
+    order = [c for c in classes if c in table.classes]
+    at = np.array([order.index(c) for c in table.classes])
+    digest = hashlib.sha256("\n".join([spec.digest, *order]).encode())
+    label = at[table.label]
+    for column in (label, *table.features.values()):
+        digest.update(column.tobytes())
+    return replace(
+        table,
+        label=label,
+        classes=tuple(order),
+        sha256=digest.hexdigest(),
+        time_order=True,
+    )
+
+
+def _labelled(rows: pa.Table, labels: Labels) -> tuple[list[str], Counter[str]]:
+    """Label of each flow, empty where none or several are said of it; and how many are which."""
+    sides = [
+        zip(map(_packed, rows[end].to_pylist()), rows[f"{end}_port"].to_pylist(), strict=True)
+        for end in ("source", "destination")
+    ]
+    rest = (rows[name].to_pylist() for name in ("protocol", "first_us", "last_us"))
+    found = [labels.of(*flow) for flow in zip(*sides, *rest, strict=True)]
+    return [label for label, _ in found], Counter(outcome for _, outcome in found)
+
+
+def _packed(text: str) -> bytes:
+    return ip_address(text).packed if text else b""
+
+
+def _at_most(index: NDArray[np.int64], classes: int, flows: int) -> NDArray[np.int64]:
+    """Rows of the classes, at most so many of each, spread evenly over its rows."""
+    kept = []
+    for c in range(classes):
+        rows = np.flatnonzero(index == c)
+        if flows and len(rows) > flows:
+            rows = rows[np.arange(flows) * len(rows) // flows]
+        kept.append(rows)
+    return np.sort(np.concatenate(kept))
+
+
+def _notes(files: Files, loaded: Loaded) -> Iterator[str]:
+    """What was assumed and left out, as sentences."""
+    info, found = loaded.info, loaded.found
+    if info.synthetic:
+        yield "SYNTHETIC: a generator made these captures; no figure says anything about traffic"
+    yield from info.notes
+    for reason, lines in info.bad.items():
+        yield f"{lines:,} of {info.lines:,} lines were left out: {reason}"
+    if info.other_lines:
+        named = ", ".join(f"{name} {n:,}" for name, n in info.others.items())
+        yield f"{info.other_lines:,} lines have labels that are none of the classes: {named}"
+    if missing := [c for c, n in info.classes.items() if not n]:
+        yield f"no line has the class {', '.join(missing)}"
+    meter = METER if (files.info.parent / METER).is_file() else "the standard meter"
+    yield (
+        f"flows metered by {meter} ({files.spec}) from {found.packets:,} packets; joined by "
+        f"address, port and protocol, within {SLACK_US / 1e6:g} s of a line's time"
+    )
+    for reason, packets in found.aside.items():
+        yield f"{packets:,} packets put aside: {reason}"
+    if found.evicted:
+        yield f"{found.evicted:,} flows ended early, since the flow cache was full"
+    joined = loaded.joined
+    yield (
+        f"of {found.flows:,} flows {joined['matched']:,} have one label, {joined['unmatched']:,} "
+        f"none and {joined['ambiguous']:,} several, which were left out"
+    )
+    limit = files.settings.flows_per_class
+    for name, flows in loaded.flows.items():
+        if limit and flows > limit:
+            yield (
+                f"{limit:,} of {flows:,} flows of {name} kept, spread evenly "
+                f"(flows_per_class in {SETTINGS})"
+            )
