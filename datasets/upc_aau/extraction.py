@@ -23,6 +23,7 @@ from n3ic.util.cache import Cache
 CACHE = "upc_aau"
 _FORMAT = 1
 _SAMPLES, _SAMPLE_BYTES = 64, 1 << 16
+_JOBS: int | None = None  # pieces that are metered at once: as many as there are cores
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Metered:
 def metered(captures: Sequence[Path], spec: MeterSpec, *, cache: bool) -> Iterator[Metered]:
     """The flows of captures, from the cache where they are.
 
+    Several captures are metered side by side, each by itself. What is interrupted goes on behind
+    the captures that are done, whose flows wait in the cache.
+
     Args:
         captures: see :class:`~n3ic.meter.capture.Capture`.
         spec: what a flow is and which integers are kept of it.
@@ -62,7 +66,7 @@ def metered(captures: Sequence[Path], spec: MeterSpec, *, cache: bool) -> Iterat
                 yield Metered(folder / f"{name}.parquet", found, cached=True)
                 return
         table = folder / f"{name}.parquet"
-        counts = extract(captures, table, spec)
+        counts = extract(captures, table, spec, jobs=_JOBS)
         table.chmod(0o600)  # or the cache would refuse it
         if kept:
             with kept.new_file(f"{name}.json") as out:

@@ -222,6 +222,9 @@ def _notes(files: Files, loaded: Loaded) -> Iterator[str]:
     )
     for reason, packets in found.aside.items():
         yield f"{packets:,} packets put aside: {reason}"
+    yield from found.damaged
+    if len(files.captures) > 1:
+        yield f"{len(files.captures):,} captures were metered each by itself: flows end with theirs"
     if found.evicted:
         yield f"{found.evicted:,} flows ended early, since the flow cache was full"
     joined = loaded.joined

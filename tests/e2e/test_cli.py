@@ -477,7 +477,18 @@ def test_a_generated_capture_is_checked_trained_on_and_marked(tmp_path):
     said = n3ic("data", "check", "upc", cwd=tmp_path).stdout
     assert "name: upc-aau-synthetic" in said
     assert "field 9 of packets_default.info" in said
-    words = ("--data", "upc", "--dataset", "upc-aau", "--positive", "bittorrent", "--epochs", 2)
+    words = (
+        "--data",
+        "upc",
+        "--dataset",
+        "upc-aau",
+        "--positive",
+        "bittorrent",
+        "--epochs",
+        2,
+        "--polish",
+        0,
+    )
     done = n3ic("train", "classification", *words, "--encoding", "quantile", cwd=tmp_path)
     assert "n3ic: SYNTHETIC: a generator made these captures" in done.stderr
     run = tmp_path / "runs" / "classification"

@@ -2,11 +2,13 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 
+import n3ic.meter.extract
 from n3ic.data.dataset import data_set_of
 from n3ic.data.split import protocols_of
 from n3ic.datasets.iscx_tor2016 import USECASE
@@ -122,19 +124,45 @@ def test_another_meter(data):
     assert table.meter == standard_spec(packets=2)
 
 
-def test_pieces_of_a_capture_and_packed_files(data):
+def cut_in_two(data):
     flows, packets, _ = generate(FLOWS, 3)
     cut = len(packets.time) // 2
     for name, part in ((f"{CAPTURE}00", slice(cut)), (f"{CAPTURE}01", slice(cut, None))):
         with (data / name).open("wb") as stream:
             write_pcap(stream, flows, Packets(*(x[part] for x in vars(packets).values())))
     (data / CAPTURE).unlink()
+    return packets
+
+
+def test_pieces_of_a_capture_and_packed_files(data):
+    packets = cut_in_two(data)
     (data / f"{INFO}.gz").write_bytes(gzip.compress((data / INFO).read_bytes()))
     (data / INFO).unlink()
     loaded = loader.load(data)
     assert loaded.found.packets == len(packets.time)
     assert len(loaded.table.sources) == 3
     assert FLOWS < loaded.found.flows < 1.2 * FLOWS  # those across the pieces are two
+    assert any("2 captures were metered each by itself" in said for said in loaded.table.notes)
+
+
+def test_what_is_interrupted_goes_on_behind_the_pieces_that_are_done(data, monkeypatch):
+    cut_in_two(data)
+    monkeypatch.setattr(extraction, "_JOBS", 1)
+    real, seen = n3ic.meter.extract.meter_stream, []
+
+    def stopped(paths, *rest):
+        seen.append(Path(paths[0]).name)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        yield from real(paths, *rest)
+
+    monkeypatch.setattr(n3ic.meter.extract, "meter_stream", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        DATASET.load(data)
+    found = loader.load(data)
+    assert seen == [f"{CAPTURE}00", f"{CAPTURE}01", f"{CAPTURE}01"]
+    assert found.found.kept == 1
+    assert loader.load(data).table.sha256 == found.table.sha256
 
 
 def test_at_most_so_many_of_a_class_spread_over_time(data):
