@@ -1,0 +1,60 @@
+"""Restricted C to BPF object files."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.util.process import run_tool
+
+# The folder of a build is not to be told: the same sources give the same object.
+PLACE = "-fdebug-compilation-dir=."
+FLAGS = ("-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", PLACE)
+TIMEOUT_S = 300
+
+
+def compile_bpf(files: Mapping[str, str], program: str, options: Sequence[str] = ()) -> bytes:
+    """Compile a program for the kernel.
+
+    Args:
+        files: sources by name.
+        program: which of them is compiled; it includes the others.
+        options: more of the compiler's options.
+
+    Returns:
+        The object file's bytes.
+
+    Raises:
+        MissingDependencyError: there is no clang, or libbpf's headers are missing.
+        VerifyError: the C does not compile; holds the compiler's words.
+    """
+    clang = shutil.which(os.environ.get("N3IC_CLANG", "clang"))
+    if clang is None:
+        raise MissingDependencyError(
+            "compiling for XDP needs clang 14 or newer: apt-get install clang libbpf-dev"
+        )
+    with tempfile.TemporaryDirectory(prefix="n3ic-xdp-") as name:
+        scratch = Path(name)
+        for file, text in files.items():
+            (scratch / file).write_text(text, encoding="utf-8")
+        # The headers of linux/ want asm/, which Debian keeps by architecture.
+        include = f"-I/usr/include/{platform.machine()}-linux-gnu"
+        command = [clang, *FLAGS, include, *options, "-c", program, "-o", "program.o"]
+        try:
+            done = run_tool(command, seconds=TIMEOUT_S, cwd=scratch)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise VerifyError(f"clang: {error}") from error
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip()
+            if "bpf_helpers.h" in said and "not found" in said:
+                raise MissingDependencyError(
+                    "compiling for XDP needs libbpf's headers: apt-get install libbpf-dev"
+                )
+            raise VerifyError(f"{program} does not compile: {said[:2000]}")
+        return (scratch / "program.o").read_bytes()

@@ -1,0 +1,31 @@
+"""The network of an XDP program: its structure compiled in, its numbers in one map value.
+
+:func:`structure_of` says what one or several networks have in common, :func:`network_source` gives
+the C header of it, and :func:`value_bytes` the map value of each network. A retrained network
+that :func:`value_bytes` takes is swapped in the map; one that it refuses needs a new program.
+
+In C, ``network_run(n, features, out)`` writes scores, class, margin and verdict to ``out``; the
+features stand in the order of ``Structure.features``. With ``NETWORK_KEEP_ROWS`` defined before
+the header, ``out->row`` holds the row of each selector: :func:`bits_of` reads the input bits of
+it, and :func:`bit_counts` how often each bit was 1 of how often each row was selected. For packed
+input bits in place of features, make a structure with ``bits=True`` and give it a prefix of its
+own.
+"""
+
+from __future__ import annotations
+
+from n3ic.exporters.xdp.network.rows import bit_counts, bits_of, row_starts
+from n3ic.exporters.xdp.network.source import network_source
+from n3ic.exporters.xdp.network.structure import Structure, structure_of
+from n3ic.exporters.xdp.network.values import layout, value_bytes
+
+__all__ = [
+    "Structure",
+    "bit_counts",
+    "bits_of",
+    "layout",
+    "network_source",
+    "row_starts",
+    "structure_of",
+    "value_bytes",
+]

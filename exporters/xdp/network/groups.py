@@ -1,0 +1,133 @@
+"""Groups of input bits whose value is one of a few patterns, so that a row a pattern sums them.
+
+The bits of a feature's thermometer fields are fixed by the interval between its cuts that the
+value lies in: ``c`` cuts have ``c + 1`` patterns. Raw bits are taken four at a time. A row holds
+what a pattern adds to the popcount of every neuron, so the first layer is one row a group, and
+the sum is the same integer, term by term.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.model.bits import Bits
+from n3ic.model.inputs import InputSpec
+from n3ic.model.layers import Connections
+
+NIBBLE = 4
+MAX_CUTS = 252  # of one group, in words of four: its row's number fits a byte, as what a row adds
+
+
+@dataclass(frozen=True)
+class Group:
+    """Input bits that one row of a table stands for.
+
+    Attributes:
+        feature: the feature that they are computed from.
+        bits: their indices in the input.
+        cuts: increasing cuts of a thermometer; empty for raw bits.
+        steps: for each bit, the index of its cut; empty for raw bits.
+        part: raw bits: number of their field among the feature's raw fields; cuts: number of the
+            group among the feature's.
+        shift: raw bits: place of the lowest in the clamped value.
+        clamp: raw bits: the largest value.
+    """
+
+    feature: str
+    bits: tuple[int, ...]
+    cuts: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+    part: int = 0
+    shift: int = 0
+    clamp: int = 0
+
+    @property
+    def key(self) -> tuple[str, bool, int, int]:
+        """What is the same for groups of two models that one selector may serve."""
+        return self.feature, bool(self.cuts), self.part, self.shift
+
+    @property
+    def patterns(self) -> Bits:
+        """Bits of each row: bool array of shape ``(rows, bits)``."""
+        if self.cuts:
+            rows = np.arange(len(self.cuts) + 1)
+            return rows[:, None] > np.asarray(self.steps)
+        rows = np.arange(1 << len(self.bits))
+        return (rows[:, None] >> np.arange(len(self.bits)) & 1).astype(np.bool_)
+
+
+def input_groups(spec: InputSpec) -> tuple[Group, ...]:
+    """Groups of all input bits; the thermometer fields of one feature are merged."""
+    cuts: dict[str, list[tuple[int, int]]] = {}
+    raw: dict[str, list[tuple[int, int, int]]] = {}
+    for start, field in zip(spec.offsets, spec.fields, strict=True):
+        if field.kind == "thermometer":
+            cuts.setdefault(field.feature, []).extend(
+                (cut, start + k) for k, cut in enumerate(field.cuts)
+            )
+        else:
+            raw.setdefault(field.feature, []).append((start, field.width, field.clamp))
+    groups: list[Group] = []
+    for feature in spec.features:
+        pairs = sorted(cuts.get(feature, ()))
+        for part, at in enumerate(range(0, len(pairs), MAX_CUTS)):
+            groups.append(_thermometer(feature, part, pairs[at : at + MAX_CUTS]))
+        for part, (start, width, clamp) in enumerate(raw.get(feature, ())):
+            places = [*range(0, width, NIBBLE), width]
+            groups.extend(
+                Group(
+                    feature,
+                    tuple(range(start + low, start + high)),
+                    part=part,
+                    shift=low,
+                    clamp=clamp,
+                )
+                for low, high in pairwise(places)
+            )
+    return tuple(groups)
+
+
+def _thermometer(feature: str, part: int, pairs: list[tuple[int, int]]) -> Group:
+    cuts = sorted({cut for cut, _ in pairs})
+    steps = tuple(cuts.index(cut) for cut, _ in pairs)
+    return Group(feature, tuple(bit for _, bit in pairs), tuple(cuts), steps, part)
+
+
+def fired_groups(words: int) -> tuple[tuple[int, ...], ...]:
+    """Neurons of each nibble that ``network_fired`` makes of a block of ``words`` sums.
+
+    Neuron ``8 * w + i`` of a block is byte ``i`` of its word ``w``. Four words give the eight
+    nibbles of a byte column each; one or two words are folded, so that no nibble is half empty.
+
+    Args:
+        words: 64-bit words of the block, 1 to 4.
+    """
+    columns = {1: 2, 2: 4, 3: 8, 4: 8}[words]
+    return tuple(
+        tuple(8 * w + i for i in range(column, 8, columns) for w in range(words))
+        for column in range(columns)
+    )
+
+
+def row_sums(layer: Connections, bits: tuple[int, ...], patterns: Bits) -> NDArray[np.int64]:
+    """What each row adds to the popcount of each neuron.
+
+    Args:
+        layer: the layer that reads the bits.
+        bits: indices of its inputs; those at and above ``n_inputs`` count nothing.
+        patterns: bool array of shape ``(rows, bits)``.
+
+    Returns:
+        int64 array of shape ``(rows, outputs)``.
+    """
+    real = [i for i, bit in enumerate(bits) if bit < layer.n_inputs]
+    index = [bits[i] for i in real]
+    weights = layer.weights[:, index]
+    counted = np.ones_like(weights) if layer.mask is None else layer.mask[:, index]
+    on = patterns[:, real].astype(np.int64)
+    agree, differ = (weights & counted).astype(np.int64), (~weights & counted).astype(np.int64)
+    return on @ agree.T + (1 - on) @ differ.T

@@ -1,0 +1,123 @@
+"""The network in this machine's kernel, under ``BPF_PROG_TEST_RUN``: no interface is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.xdp.clang import compile_bpf
+from n3ic.exporters.xdp.libbpf import Object, Program
+from n3ic.exporters.xdp.network.host import Verdicts, feature_rows
+from n3ic.exporters.xdp.network.source import FOLDER, network_source
+from n3ic.exporters.xdp.network.structure import Structure
+
+PROGRAM = "network_bench.c"
+INPUTS = 1024
+_FRAME = bytes(64)
+_PASS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class KernelNetwork:
+    """A structure loaded into the kernel, with room for a batch of inputs.
+
+    Attributes:
+        structure: what was compiled.
+        loaded: its object.
+        inputs: inputs of a batch, a power of two.
+    """
+
+    structure: Structure
+    loaded: Object
+    inputs: int
+
+    @classmethod
+    def load(cls, structure: Structure, inputs: int = INPUTS) -> Self:
+        """Compile the network and load it; close it when done.
+
+        Args:
+            structure: what is compiled.
+            inputs: inputs of a batch, a power of two.
+
+        Raises:
+            MissingDependencyError: clang or libbpf is missing.
+            VerifyError: the C does not compile.
+            BpfError: the kernel refuses the program or the caller.
+        """
+        harness = {PROGRAM: (FOLDER / PROGRAM).read_text(encoding="utf-8")}
+        options = ("-DNETWORK_KEEP_ROWS", f"-DINPUTS={inputs}")
+        image = compile_bpf(network_source(structure) | harness, PROGRAM, options)
+        return cls(structure, Object(image, "network.o"), inputs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.loaded.close()
+
+    @property
+    def program(self) -> Program:
+        """The program that runs the network."""
+        return self.loaded.programs["network"]
+
+    def put(self, value: bytes, features: Mapping[str, ArrayLike]) -> None:
+        """Fill the maps.
+
+        Args:
+            value: the map value, as :func:`value_bytes` gives it.
+            features: integers of shape ``(inputs,)`` for each feature of the structure.
+        """
+        self.loaded.maps["networks"].update(0, value)
+        for i, row in enumerate(feature_rows(self.structure, features)):
+            self.loaded.maps["inputs"].update(i, row.tobytes())
+
+    def run(self, value: bytes, features: Mapping[str, ArrayLike]) -> Verdicts:
+        """Run the network on a batch of integer features; see :meth:`put`.
+
+        Raises:
+            VerifyError: the program did not run to its end.
+        """
+        self.put(value, features)
+        done = self.program.test_run(_FRAME, repeat=self.inputs)
+        if done.result != _PASS:
+            raise VerifyError(f"the program ended with {done.result}, {_PASS} expected")
+        classes, selectors = self.structure.classes, len(self.structure.selectors)
+        record = np.dtype(
+            [
+                ("scores", "<i4", (classes,)),
+                ("verdict", "<i4"),
+                ("class", "<u4"),
+                ("margin", "<u4"),
+                ("selected", "u1", (selectors,)),
+            ]
+        )
+        read = (self.loaded.maps["results"].lookup(i) or b"" for i in range(self.inputs))
+        out = np.array([np.frombuffer(row, record, 1)[0] for row in read])
+        return Verdicts(out["scores"], out["class"], out["margin"], out["verdict"], out["selected"])
+
+    def differences(self, rounds: int, repeat: int) -> tuple[list[int], list[int]]:
+        """Time the network: nanoseconds more than the program that only parses and reads.
+
+        The two programs take turns, so that what else the machine does strikes both.
+
+        Args:
+            rounds: how often each is timed.
+            repeat: packets of a round.
+
+        Returns:
+            Differences, and nanoseconds of the program that parses, a round each.
+        """
+        parse = self.loaded.programs["parse"]
+        both = [
+            (
+                parse.test_run(_FRAME, repeat=repeat).nanoseconds,
+                self.program.test_run(_FRAME, repeat=repeat).nanoseconds,
+            )
+            for _ in range(rounds)
+        ]
+        return [network - base for base, network in both], [base for base, _ in both]

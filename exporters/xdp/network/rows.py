@@ -1,0 +1,67 @@
+"""What the selected rows tell of the input bits: bits of each input, and how often each was 1.
+
+The row of a group is its bits, so a program that keeps or counts rows has kept or counted bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.exporters.xdp.network.structure import Structure, as_bits, layer_groups
+from n3ic.model.bits import Bits
+from n3ic.model.network import BinaryModel
+
+
+def row_starts(structure: Structure) -> tuple[int, ...]:
+    """Index of each selector's first row among the rows of all."""
+    starts = np.cumsum([0, *(s.rows for s in structure.selectors)])[:-1]
+    return tuple(int(start) for start in starts)
+
+
+def bits_of(structure: Structure, model: BinaryModel, selected: NDArray[np.uint8]) -> Bits:
+    """Input bits of the rows that the program selected.
+
+    Args:
+        structure: what the program was compiled for.
+        model: the network that ran.
+        selected: row of each selector, shape ``(rows, selectors)``.
+
+    Returns:
+        bool array of shape ``(rows, n_bits)``.
+
+    Raises:
+        ExportError: the network does not fit the structure.
+    """
+    out = np.zeros((len(selected), model.input.n_bits), dtype=np.bool_)
+    for i, (bits, patterns) in enumerate(_groups(structure, model)):
+        out[:, list(bits)] = patterns[selected[:, i]]
+    return out
+
+
+def bit_counts(
+    structure: Structure, model: BinaryModel, counts: NDArray[np.integer]
+) -> NDArray[np.int64]:
+    """How often each input bit was 1.
+
+    Args:
+        structure: what the program was compiled for.
+        model: the network that ran.
+        counts: how often each row was selected, the rows of one selector after the other.
+
+    Returns:
+        int64 array of shape ``(n_bits,)``.
+
+    Raises:
+        ExportError: the network does not fit the structure.
+    """
+    out = np.zeros(model.input.n_bits, dtype=np.int64)
+    groups = _groups(structure, model)
+    for start, (bits, patterns) in zip(row_starts(structure), groups, strict=True):
+        seen = np.asarray(counts[start : start + len(patterns)], dtype=np.int64)
+        out[list(bits)] = seen @ patterns
+    return out
+
+
+def _groups(structure: Structure, model: BinaryModel) -> list[tuple[tuple[int, ...], Bits]]:
+    return layer_groups(structure, None, as_bits(model) if structure.bits else model)

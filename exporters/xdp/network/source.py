@@ -1,0 +1,134 @@
+"""C of a network: the header that the XDP program includes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from n3ic.exporters.xdp.network.groups import fired_groups
+from n3ic.exporters.xdp.network.structure import LayerPlan, Selector, Structure
+from n3ic.exporters.xdp.network.values import layout
+from n3ic.model.network import shape_text
+from n3ic.util.templates import render
+
+FOLDER = Path(__file__).resolve().parent
+ROWS = "network_rows.h"
+_REACH = 1 << 15  # bytes that the offset of an instruction reaches
+_MAX_LOG2 = 8  # of a sum of lanes that its multiplication scales
+
+
+@dataclass(frozen=True)
+class Step:
+    """The addition of one row.
+
+    Attributes:
+        row: where the first of its rows stands, in bytes.
+        ends_segment: whether sums are widened after it.
+        index: of its selector.
+        feature: index of its feature.
+        form: how the row is selected.
+        at: where its cuts, table or clamp stand, in bytes.
+        count: cuts, or words of lanes.
+        lane: bits of a lane; 0 where it has none.
+        scaled: whether the row's number comes times the bytes of a row.
+        reads: raw bits: whether it is the first of its value.
+        clamped: raw bits: whether the value is clamped.
+        shift: place of the bits that are the row's number.
+        mask: of these bits.
+        block: of the layer before.
+    """
+
+    row: int
+    ends_segment: bool
+    index: int = 0
+    feature: int = 0
+    form: str = ""
+    at: int = 0
+    count: int = 0
+    lane: int = 0
+    scaled: bool = False
+    reads: bool = False
+    clamped: bool = False
+    shift: int = 0
+    mask: int = 0
+    block: int = 0
+
+
+def network_source(structure: Structure, *, prefix: str = "network") -> dict[str, str]:
+    """Files of a network, by name: ``PREFIX.h`` includes ``network_rows.h``.
+
+    Args:
+        structure: what is compiled in.
+        prefix: of the names in C; a program that holds two networks tells them apart by it.
+    """
+    values = _values(structure) | {"p": prefix, "P": prefix.upper()}
+    return {
+        ROWS: (FOLDER / ROWS).read_text(encoding="utf-8"),
+        f"{prefix}.h": render(FOLDER, "network.h.j2", values),
+    }
+
+
+def _values(structure: Structure) -> dict[str, Any]:
+    where = layout(structure)
+    first, *rest = structure.layers
+    steps = [list(_input_steps(structure))]
+    for before, plan in zip(structure.layers, rest, strict=False):
+        steps.append(list(_fired_steps(before, plan)))
+    sizes = {m.name: m.bytes for m in where.members}
+    rows = [f"rows{i}" for i in range(len(structure.layers))]
+    return {
+        "shape": shape_text([p.outputs for p in structure.layers]),
+        "features": structure.features,
+        "bits": structure.bits,
+        "classes": structure.classes,
+        "selectors": structure.selectors,
+        "keeps": len(first.blocks) > 1 and any(s.cuts for s in structure.selectors),
+        "members": where.members,
+        "bytes": where.bytes,
+        "rows0": where.offset("rows0"),
+        "base": [r if where.offset(r) + sizes[r] > _REACH else "" for r in rows],
+        "layers": structure.layers,
+        "log2": (8 * first.words).bit_length() - 1,
+        "widens": any(plan.segments for plan in structure.layers),
+        "steps": steps,
+    }
+
+
+def _input_steps(structure: Structure) -> Iterator[Step]:
+    where = layout(structure)
+    first = structure.layers[0]
+    ends = set(accumulate(first.segments))
+    power = first.words & (first.words - 1) == 0 and first.words <= 1 << _MAX_LOG2 - 3
+    before: Selector | None = None
+    for i, (s, place) in enumerate(zip(structure.selectors, where.places, strict=True)):
+        same = before is not None and (before.feature, before.part) == (s.feature, s.part)
+        lane = {"lanes16": 16, "lanes32": 32}.get(s.form, 0)
+        yield Step(
+            place.row,
+            i + 1 in ends,
+            index=i,
+            feature=s.feature,
+            form=s.form,
+            at=place.at,
+            count=s.words if lane else s.cuts,
+            lane=lane,
+            scaled=bool(lane) and power,
+            reads=before is None or before.form != "bits" or not same,
+            clamped=s.clamped,
+            shift=s.shift,
+            mask=(1 << s.width) - 1,
+        )
+        before = s
+
+
+def _fired_steps(before: LayerPlan, plan: LayerPlan) -> Iterator[Step]:
+    row, i = 0, 0
+    ends = set(accumulate(plan.segments))
+    for block, words in enumerate(before.blocks):
+        for column, nibble in enumerate(fired_groups(words)):
+            i += 1
+            yield Step(row, i in ends, block=block, shift=8 * column)
+            row += 8 * plan.words << len(nibble)

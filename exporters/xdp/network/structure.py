@@ -1,0 +1,417 @@
+"""What of a network is compiled into the program; all else is numbers in its map.
+
+Networks that share a structure swap in the map: the counts of a structure are the largest of its
+networks', rounded up where that is free, and what a network does not use adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import ExportError
+from n3ic.exporters.xdp.network.groups import (
+    MAX_CUTS,
+    Group,
+    fired_groups,
+    input_groups,
+    row_sums,
+)
+from n3ic.model.bits import Bits
+from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
+
+Form = Literal["table", "lanes16", "lanes32", "cuts", "bits"]
+BLOCK = 4  # 64-bit words of a row that are summed at once: BPF has ten registers
+MAX_INPUTS = (1 << 15) - 1  # of a hidden layer: its sums have 15 bits
+MAX_INSTRUCTIONS = 30_000  # a jump of BPF reaches 32,767
+_TABLE_TOP = 1 << 8  # cuts of a table of bytes are below
+_LANE_TOP = {"lanes16": 1 << 15, "lanes32": 1 << 31}
+_LANES = {"lanes16": 4, "lanes32": 2}
+_LANES_PAY = {"lanes16": 6, "lanes32": 8}  # cuts from which lanes are faster than single cuts
+
+
+@dataclass(frozen=True)
+class Selector:
+    """How a feature's value selects a row.
+
+    Attributes:
+        feature: index of the feature.
+        form: ``table`` (a byte for each value below 256), ``lanes16`` and ``lanes32`` (cuts side
+            by side in 64-bit words), ``cuts`` (a subtraction a cut) or ``bits`` (up to four raw
+            bits).
+        part: as of :class:`Group`.
+        cuts: number of cuts that there is room for; 0 for ``bits``.
+        shift: place of the lowest of the raw bits.
+        width: number of raw bits.
+        clamped: whether the value is clamped to a number of the map.
+    """
+
+    feature: int
+    form: Form
+    part: int = 0
+    cuts: int = 0
+    shift: int = 0
+    width: int = 0
+    clamped: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.cuts + 1 if self.cuts else 1 << self.width
+
+    @property
+    def words(self) -> int:
+        """64-bit words of the cuts, where they are lanes."""
+        return self.cuts // _LANES[self.form]
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """How a layer is summed.
+
+    Attributes:
+        outputs: neurons or classes that there is room for.
+        lane: bits of a sum: 8 in hidden layers, 16 or 32 for scores.
+        segments: hidden layers: number of groups whose byte sums are added before they are
+            widened to 16 bits; empty where bytes hold the sum of all groups and the threshold.
+    """
+
+    outputs: int
+    lane: int
+    segments: tuple[int, ...] = ()
+
+    @property
+    def words(self) -> int:
+        """64-bit words of a row."""
+        return -(-self.outputs * self.lane // 64)
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Words of each block of neurons."""
+        full, rest = divmod(self.words, BLOCK)
+        return (BLOCK,) * full + ((rest,) if rest else ())
+
+    @property
+    def fired(self) -> tuple[tuple[int, ...], ...]:
+        """Neurons of each nibble that the layer gives to the next one."""
+        return tuple(
+            tuple(8 * BLOCK * block + neuron for neuron in nibble)
+            for block, words in enumerate(self.blocks)
+            for nibble in fired_groups(words)
+        )
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A compiled network without its numbers.
+
+    Attributes:
+        features: names of the features, in the order that the program takes them.
+        selectors: of the first layer, in the order that their rows are added.
+        layers: the hidden layers and the scores.
+        bits: whether the features are the packed input bits.
+    """
+
+    features: tuple[str, ...]
+    selectors: tuple[Selector, ...]
+    layers: tuple[LayerPlan, ...]
+    bits: bool = False
+
+    @cached_property
+    def keys(self) -> dict[tuple[str, bool, int, int], int]:
+        """Number of the selector of a group's key."""
+        return {
+            (self.features[s.feature], bool(s.cuts), s.part, s.shift): i
+            for i, s in enumerate(self.selectors)
+        }
+
+    @property
+    def instructions(self) -> int:
+        """BPF instructions, estimated from above."""
+        blocks = len(self.layers[0].blocks)
+        total = 4 * self.layers[0].words  # reading the sums
+        for s in self.selectors:
+            total += {"table": 6, "lanes16": 8, "lanes32": 8, "cuts": 2, "bits": 5}[s.form]
+            total += 5 * s.words if s.form in _LANES else 4 * s.cuts if s.form == "cuts" else 0
+            total += 4 * (blocks - 1) + 2 * self.layers[0].words
+        for before, layer in zip(self.layers, self.layers[1:], strict=False):
+            total += len(before.fired) * (4 * len(layer.blocks) + 2 * layer.words) + 16
+        return total + 32 * sum(len(plan.segments) for plan in self.layers) + 14 * self.classes
+
+    @property
+    def classes(self) -> int:
+        """Number of scores."""
+        return self.layers[-1].outputs
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Structure:
+        """Read what :meth:`to_dict` wrote.
+
+        Raises:
+            ExportError: the data is not a structure.
+        """
+        try:
+            found = cls(
+                tuple(str(name) for name in data["features"]),
+                tuple(Selector(**selector) for selector in data["selectors"]),
+                tuple(
+                    LayerPlan(p["outputs"], p["lane"], tuple(p["segments"])) for p in data["layers"]
+                ),
+                bool(data["bits"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ExportError(f"not the structure of a network: {error!r}") from error
+        numbers = [
+            *(n for s in found.selectors for n in (s.feature, s.part, s.cuts, s.shift, s.width)),
+            *(n for p in found.layers for n in (p.outputs, p.lane, *p.segments)),
+        ]
+        if (
+            not found.layers
+            or any(not isinstance(n, int) or not 0 <= n <= 1 << 16 for n in numbers)
+            or any(s.form not in get_args(Form) for s in found.selectors)
+            or any(s.feature >= len(found.features) for s in found.selectors)
+        ):
+            raise ExportError("not the structure of a network: a number is out of range")
+        return found
+
+
+def structure_of(models: Sequence[BinaryModel], *, bits: bool = False) -> Structure:
+    """The structure that some networks share.
+
+    Args:
+        models: one or more, all of the same number of layers.
+        bits: take the packed input bits in place of the features.
+
+    Raises:
+        ExportError: a network is beyond what BPF holds, or two have no structure in common.
+    """
+    if not models:
+        raise ExportError("a structure is of at least one network")
+    depth = len(models[0].layers)
+    for model in models:
+        if len(model.layers) != depth:
+            raise ExportError(
+                f"{model.name!r} has {len(model.layers)} layers and {models[0].name!r} {depth}: "
+                "networks of one program have as many"
+            )
+        for i, layer in enumerate(model.hidden):
+            if layer.n_inputs > MAX_INPUTS:
+                raise ExportError(
+                    f"layer {i} reads {layer.n_inputs:,} bits, XDP programs sum {MAX_INPUTS:,}"
+                )
+    models = [as_bits(model) for model in models] if bits else models
+    features = tuple(dict.fromkeys(name for model in models for name in model.input.features))
+    grouped = [input_groups(model.input) for model in models]
+    selectors = _selectors(features, [group for groups in grouped for group in groups])
+    outline = Structure(features, selectors, (), bits)
+    layers: list[LayerPlan] = []
+    for i in range(depth):
+        outputs = max(model.layers[i].n_outputs for model in models)
+        if i == depth - 1:
+            layers.append(LayerPlan(outputs, _score_lane(outputs, models)))
+            continue
+        before = layers[-1] if layers else None
+        plan = LayerPlan(outputs, 8)
+        sums = [hidden_sums(m.hidden[i], layer_groups(outline, before, m), plan) for m in models]
+        layers.append(LayerPlan(outputs, 8, _segments(sums)))
+    found = Structure(features, selectors, tuple(layers), bits)
+    if found.instructions > MAX_INSTRUCTIONS:
+        raise ExportError(
+            f"the network needs about {found.instructions:,} instructions, "
+            f"an XDP program has room for {MAX_INSTRUCTIONS:,}"
+        )
+    return found
+
+
+def as_bits(model: BinaryModel) -> BinaryModel:
+    """The model over its packed input bits: features ``x0``, ``x1``, ... of 32 bits."""
+    from dataclasses import replace
+
+    from n3ic.model.inputs import InputSpec
+
+    return replace(model, input=InputSpec.raw(model.input.n_bits), meter=None)
+
+
+def _selectors(features: tuple[str, ...], groups: Iterable[Group]) -> tuple[Selector, ...]:
+    """One selector a key; those whose rows the verifier bounds by a byte come first."""
+    of_key: dict[tuple[str, bool, int, int], list[Group]] = {}
+    for group in groups:
+        of_key.setdefault(group.key, []).append(group)
+    found = []
+    for (feature, is_cuts, part, shift), members in of_key.items():
+        index = features.index(feature)
+        if is_cuts:
+            count = max(len(group.cuts) for group in members)
+            form = _form(count, max(group.cuts[-1] for group in members))
+            found.append(Selector(index, form, part, _room(form, count)))
+        else:
+            width = max(len(group.bits) for group in members)
+            clamped = any(group.clamp < (1 << 32) - 1 for group in members)
+            found.append(Selector(index, "bits", part, 0, shift, width, clamped))
+    order = {form: i for i, form in enumerate(get_args(Form))}
+    return tuple(
+        sorted(found, key=lambda s: (min(order[s.form], 3), s.feature, s.form, s.part, s.shift))
+    )
+
+
+def _form(count: int, top: int) -> Form:
+    """The fastest way to the interval among ``count`` cuts up to ``top``."""
+    if count > 2 and top < _TABLE_TOP:
+        return "table"
+    lanes: tuple[Form, ...] = ("lanes16", "lanes32")
+    for form in lanes:
+        if count >= _LANES_PAY[form] and top < _LANE_TOP[form]:
+            return form
+    return "cuts"
+
+
+def _room(form: Form, count: int) -> int:
+    """Cuts that are free to have once there are ``count``; one more where that costs little."""
+    step = {"table": 8, "lanes16": 4, "lanes32": 2}.get(form, 1 if count < 3 else 2)
+    room = -(-count // step) * step
+    return min(room, MAX_CUTS)
+
+
+def _score_lane(classes: int, models: Sequence[BinaryModel]) -> int:
+    fits = all(
+        m.output.n_inputs + int(np.abs(m.output.bias.astype(np.int64)).max()) < score_offset(16)
+        for m in models
+    )
+    return 16 if classes > 2 and fits else 32
+
+
+def score_offset(lane: int) -> int:
+    """What is added to a score so that its lane is never negative and never overflows."""
+    return 1 << (lane - 2)
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenSums:
+    """A hidden layer as sums of rows.
+
+    A neuron fires iff the sum of its row entries is at least its threshold; entries start at 0.
+
+    Attributes:
+        rows: of each group, what each row adds: int64 array of shape ``(rows, neurons)``. All 0
+            where the neuron always fires, never fires, or is not there.
+        thresholds: int64 array of shape ``(neurons,)``; at most 0 where a neuron always fires,
+            more than the sum of the largest entries where it never does.
+    """
+
+    rows: tuple[NDArray[np.int64], ...]
+    thresholds: NDArray[np.int64]
+
+    @property
+    def ranges(self) -> NDArray[np.int64]:
+        """Largest entries: int64 array of shape ``(groups, neurons)``."""
+        return np.array([rows.max(axis=0) for rows in self.rows])
+
+    @property
+    def fits_bytes(self) -> bool:
+        """Whether ``128 - threshold`` plus the sum stays in a byte, its top bit the answer."""
+        total = self.ranges.sum(axis=0)
+        real = (self.thresholds > 0) & (self.thresholds <= total)
+        above = total - self.thresholds
+        return bool((self.thresholds[real] <= 128).all() and (above[real] <= 127).all())
+
+
+def hidden_sums(layer: HiddenLayer, groups: InputGroups, plan: LayerPlan) -> HiddenSums:
+    """The layer as sums of rows, each entry less the smallest of its group and neuron."""
+    neurons = 8 * plan.words
+    thresholds = np.full(neurons, 1, dtype=np.int64)  # what is not there never fires
+    thresholds[: layer.n_outputs] = layer.thresholds
+    found = []
+    for bits, patterns in groups:
+        rows = np.zeros((len(patterns), neurons), dtype=np.int64)
+        rows[:, : layer.n_outputs] = row_sums(layer, bits, patterns)
+        least = rows.min(axis=0)
+        thresholds -= least
+        found.append(rows - least)
+    total = np.array([rows.max(axis=0) for rows in found]).sum(axis=0)
+    constant = (thresholds <= 0) | (thresholds > total)
+    for rows in found:
+        rows[:, constant] = 0
+    return HiddenSums(tuple(found), thresholds)
+
+
+InputGroups = list[tuple[tuple[int, ...], Bits]]
+
+
+def layer_groups(structure: Structure, before: LayerPlan | None, model: BinaryModel) -> InputGroups:
+    """Bits and patterns of a layer's groups, in the structure's order.
+
+    Args:
+        structure: of which the features and selectors are read.
+        before: the layer before; None for the first layer.
+        model: a network.
+
+    Raises:
+        ExportError: the network reads what the structure has no room for.
+    """
+    if before is not None:
+        return [(n, Group("", n).patterns) for n in before.fired]
+    found: InputGroups = [((), np.zeros((s.rows, 0), np.bool_)) for s in structure.selectors]
+    for group in input_groups(model.input):
+        index = structure.keys.get(group.key)
+        if index is None:
+            raise ExportError(f"the program does not read {group.feature!r} as the network does")
+        check_room(structure.selectors[index], group)
+        patterns = group.patterns
+        rows = structure.selectors[index].rows
+        if group.cuts:  # a row above the last is never reached
+            patterns = patterns[np.minimum(np.arange(rows), len(group.cuts))]
+        else:
+            patterns = patterns[np.arange(rows) % len(patterns)]
+        found[index] = group.bits, patterns
+    return found
+
+
+def check_room(selector: Selector, group: Group) -> None:
+    """Refuse a group that the selector cannot serve.
+
+    Raises:
+        ExportError: it has too many cuts, or too large ones.
+    """
+    where = f"feature {group.feature!r}"
+    if group.cuts:
+        if len(group.cuts) > selector.cuts:
+            raise ExportError(
+                f"{where}: {len(group.cuts)} cuts, the program has room for {selector.cuts}"
+            )
+        top = _TABLE_TOP if selector.form == "table" else _LANE_TOP.get(selector.form, 1 << 32)
+        if group.cuts[-1] >= top:
+            raise ExportError(
+                f"{where}: a cut of {group.cuts[-1]:,}, the program compares below {top:,}"
+            )
+    elif len(group.bits) > selector.width or (group.clamp < (1 << 32) - 1 and not selector.clamped):
+        raise ExportError(f"{where}: raw bits of another width than the program reads")
+
+
+def _segments(sums: Sequence[HiddenSums]) -> tuple[int, ...]:
+    """Groups summed in bytes before they are widened; empty where bytes hold all."""
+    if all(each.fits_bytes for each in sums):
+        return ()
+    ranges = np.concatenate([each.ranges for each in sums], axis=1)
+    segments, held = [0], np.zeros(ranges.shape[1], dtype=np.int64)
+    for group in ranges:
+        if (held + group > 255).any():
+            segments.append(0)
+            held = np.zeros_like(held)
+        held = held + group
+        segments[-1] += 1
+    return tuple(segments)
+
+
+def output_rows(layer: OutputLayer | Connections, groups: InputGroups) -> list[NDArray[np.int64]]:
+    """What each row of each group adds to each score."""
+    return [row_sums(layer, bits, patterns) for bits, patterns in groups]

@@ -1,0 +1,256 @@
+"""The value of the network's map: where each number stands, and its bytes for a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import ExportError
+from n3ic.exporters.xdp.network.groups import Group, input_groups
+from n3ic.exporters.xdp.network.structure import (
+    HiddenSums,
+    InputGroups,
+    Selector,
+    Structure,
+    as_bits,
+    hidden_sums,
+    layer_groups,
+    output_rows,
+    score_offset,
+)
+from n3ic.model.network import BinaryModel
+
+_NEVER = (1 << 32) - 1  # a cut less one that no value is above
+_SIZES = {"__u8": 1, "__u32": 4, "__u64": 8}
+
+
+@dataclass(frozen=True)
+class Member:
+    """An array of the C structure.
+
+    Attributes:
+        name: as in the structure.
+        type: ``__u8``, ``__u32`` or ``__u64``.
+        count: its length.
+    """
+
+    name: str
+    type: str
+    count: int
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+        return _SIZES[self.type] * self.count
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a selector's numbers stand.
+
+    Attributes:
+        member: the array of its cuts, table or clamp; empty where it has none.
+        at: bytes from that array's start.
+        row: bytes from the start of the rows to its first row.
+    """
+
+    member: str
+    at: int
+    row: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The C structure of a map value: cuts first, tables of bytes last.
+
+    An offset in a BPF instruction reaches 32,767, so what is small and often read stands first.
+
+    Attributes:
+        members: its arrays, in order, each aligned by what stands before it.
+        places: of each selector.
+    """
+
+    members: tuple[Member, ...]
+    places: tuple[Place, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Size of the value."""
+        return sum(m.bytes for m in self.members)
+
+    def offset(self, name: str) -> int:
+        """Where an array begins.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        starts = accumulate((m.bytes for m in self.members), initial=0)
+        return dict(zip((m.name for m in self.members), starts, strict=False))[name]
+
+
+def layout(structure: Structure) -> Layout:
+    """Where the numbers of a structure stand in its map value."""
+    stride = 8 * structure.layers[0].words
+    counts = {"clamp": 0, "cut": 0, "lanes": 0, "table": 0}
+    rows, places = 0, []
+    past = 0  # where the verifier believes that the last row could end
+    for s in structure.selectors:
+        member, size, step = _numbers(s)
+        places.append(Place(member, step * counts[member] if member else 0, rows))
+        if member:
+            counts[member] += size
+        loose = s.form in ("table", "lanes16", "lanes32") or (
+            bool(s.cuts) and len(structure.layers[0].blocks) > 1
+        )
+        past = max(past, rows + stride * (256 if loose else s.rows))
+        rows += stride * s.rows
+    members = [
+        Member("model", "__u8", 32),
+        Member("shunt", "__u32", 1),
+        Member("clamp", "__u32", counts["clamp"] + (counts["clamp"] + counts["cut"] + 1) % 2),
+        Member("cut", "__u32", counts["cut"]),
+        Member("lanes", "__u64", counts["lanes"]),
+    ]
+    for i, plan in enumerate(structure.layers):
+        members.append(Member(f"start{i}", "__u64", plan.words * (2 if plan.segments else 1)))
+    for i, (before, plan) in enumerate(
+        zip(structure.layers, structure.layers[1:], strict=False), start=1
+    ):
+        wide = sum(1 << len(nibble) for nibble in before.fired)
+        members.append(Member(f"rows{i}", "__u64", plan.words * wide))
+    table = 256 * counts["table"]
+    members += [
+        Member("rows0", "__u64", rows // 8),
+        Member("table", "__u8", table),
+        Member("spare", "__u64", -(-max(0, past - rows - table) // 8)),
+    ]
+    return Layout(tuple(m for m in members if m.count), tuple(places))
+
+
+def _numbers(selector: Selector) -> tuple[str, int, int]:
+    """Array of a selector's numbers, how many they are, and the bytes of one."""
+    if selector.form == "table":
+        return "table", 1, 256
+    if selector.form == "cuts":
+        return "cut", selector.cuts, 4
+    if selector.form == "bits":
+        return ("clamp", 1, 4) if selector.clamped else ("", 0, 0)
+    return "lanes", selector.words, 8
+
+
+def value_bytes(structure: Structure, model: BinaryModel) -> bytes:
+    """The map value that makes a program of that structure compute the network.
+
+    Args:
+        structure: what the program was compiled for.
+        model: a network that fits it.
+
+    Returns:
+        Bytes of ``struct network``, little-endian.
+
+    Raises:
+        ExportError: the network does not fit the structure; says where.
+    """
+    if len(model.layers) != len(structure.layers):
+        raise ExportError(
+            f"the network has {len(model.layers)} layers, the program {len(structure.layers)}"
+        )
+    source = as_bits(model) if structure.bits else model
+    where = layout(structure)
+    parts: dict[str, list[bytes]] = {m.name: [] for m in where.members}
+    parts["model"] = [bytes.fromhex(model.digest)]
+    parts["shunt"] = [np.array([getattr(model, "shunt", 0)], "<u4").tobytes()]
+    groups = {structure.keys.get(group.key): group for group in input_groups(source.input)}
+    for i, s in enumerate(structure.selectors):
+        member, size, _ = _numbers(s)
+        if member:
+            # What a network does not read is never above a cut, and its rows are all 0.
+            parts[member].append(_selector_bytes(s, groups.get(i), size))
+    before = None
+    for i, (plan, layer) in enumerate(zip(structure.layers, source.layers, strict=True)):
+        if layer.n_outputs > plan.outputs:
+            raise ExportError(
+                f"layer {i}: {layer.n_outputs} outputs, the program has room for {plan.outputs}"
+            )
+        inputs = layer_groups(structure, before, source)
+        if i < len(source.hidden):
+            start, rows = _hidden(structure, i, hidden_sums(source.hidden[i], inputs, plan))
+        else:
+            start, rows = _scores(structure, source, inputs)
+        parts[f"start{i}"].append(start)
+        parts[f"rows{i}"].append(rows)
+        before = plan
+    out = []
+    for array in where.members:
+        out.append(b"".join(parts[array.name]).ljust(array.bytes, b"\0"))
+        assert len(out[-1]) == array.bytes  # noqa: S101 - the layout is of the same structure
+    return b"".join(out)
+
+
+def _selector_bytes(s: Selector, group: Group | None, size: int) -> bytes:
+    cuts = np.array(group.cuts if group else (), dtype=np.int64)
+    if s.form == "table":
+        return np.searchsorted(cuts, np.arange(256), side="right").astype(np.uint8).tobytes()
+    if s.form == "cuts":
+        padded = np.full(size, _NEVER, dtype=np.int64)
+        padded[: len(cuts)] = cuts - 1
+        return padded.astype("<u4").tobytes()
+    if s.form == "bits":
+        return np.array([group.clamp if group else 0], dtype="<u4").tobytes()
+    lane = 16 if s.form == "lanes16" else 32
+    numbers = np.zeros(s.cuts, dtype=np.int64)
+    numbers[: len(cuts)] = (1 << (lane - 1)) - cuts
+    return numbers.astype(f"<u{lane // 8}").tobytes()
+
+
+def _hidden(structure: Structure, index: int, sums: HiddenSums) -> tuple[bytes, bytes]:
+    """Start and rows of a hidden layer.
+
+    Raises:
+        ExportError: the program sums bytes, and this layer's do not hold its sums.
+    """
+    plan = structure.layers[index]
+    total = sums.ranges.sum(axis=0)
+    always, never = sums.thresholds <= 0, sums.thresholds > total
+    half = 1 << (15 if plan.segments else 7)
+    start = np.where(always, half, np.where(never, 0, half - sums.thresholds))
+    if plan.segments:
+        at = np.cumsum([0, *plan.segments])
+        ranges = [sums.ranges[a:b].sum(axis=0).max() for a, b in pairwise(at)]
+        if max(ranges) > 255:
+            raise ExportError(
+                f"layer {index}: sums of {max(ranges)} do not fit the program's bytes"
+            )
+        # Even bytes of each word are widened to one word, odd ones to the next.
+        start = start.reshape(plan.words, 4, 2).transpose(0, 2, 1)
+        start_bytes = np.ascontiguousarray(start).astype("<u2").tobytes()
+    else:
+        if not sums.fits_bytes:
+            raise ExportError(f"layer {index}: its sums do not fit the program's bytes")
+        start_bytes = start.astype(np.uint8).tobytes()
+    return start_bytes, b"".join(rows.astype(np.uint8).tobytes() for rows in sums.rows)
+
+
+def _scores(structure: Structure, model: BinaryModel, groups: InputGroups) -> tuple[bytes, bytes]:
+    """Start and rows of the scores; a class that the network lacks scores least.
+
+    Raises:
+        ExportError: a bias is too large for the program's sums.
+    """
+    plan, output = structure.layers[-1], model.output
+    offset = score_offset(plan.lane)
+    if output.n_inputs + int(np.abs(output.bias.astype(np.int64)).max()) >= offset:
+        raise ExportError(f"the biases are too large: the program's scores have {plan.lane} bits")
+    lanes = 64 * plan.words // plan.lane
+    kind = f"<u{plan.lane // 8}"
+
+    def packed(rows: NDArray[np.int64]) -> bytes:
+        padded = np.zeros((*rows.shape[:-1], lanes), dtype=np.int64)
+        padded[..., : output.n_outputs] = rows
+        return padded.astype(kind).tobytes()
+
+    rows = b"".join(packed(each) for each in output_rows(output, groups))
+    return packed(output.bias.astype(np.int64) + offset), rows
