@@ -7,7 +7,7 @@ stage. All of it is integer: a NIC compares integers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import index
 from typing import Any, Literal
@@ -20,6 +20,8 @@ from n3ic.model.bits import Bits, Words, pack, word_count
 
 UINT32_MAX = 2**32 - 1
 MAX_INPUT_BITS = 1 << 16
+RATE_UNIT = 1 << 16
+"""Rates of bits are kept in parts of this: it stands for a bit that is always set."""
 
 Kind = Literal["binary", "thermometer"]
 
@@ -37,6 +39,9 @@ class Field:
         cuts: strictly increasing integer cuts of a thermometer field, each in ``1..clamp``.
         unit: the integer unit, such as ``us`` or ``byte``.
         scale: integer units in one source unit (1e6 for seconds kept as microseconds).
+        rates: how often each bit was set in the rows that the network was trained on, in parts of
+            ``RATE_UNIT``: what live traffic is compared with. Empty where nobody knows; two
+            fields that differ in nothing else are equal.
     """
 
     feature: str
@@ -46,6 +51,7 @@ class Field:
     cuts: tuple[int, ...] = ()
     unit: str = ""
     scale: float = 1.0
+    rates: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         where = f"field {self.feature!r}"
@@ -63,8 +69,13 @@ class Field:
             object.__setattr__(self, "width", index(self.width))
             object.__setattr__(self, "clamp", index(self.clamp))
             object.__setattr__(self, "cuts", tuple(index(c) for c in self.cuts))
+            object.__setattr__(self, "rates", tuple(index(r) for r in self.rates))
         except TypeError as error:
-            raise ModelError(f"{where}: width, clamp and cuts are integers") from error
+            raise ModelError(f"{where}: width, clamp, cuts and rates are integers") from error
+        if len(self.rates) not in (0, self.width):
+            raise ModelError(f"{where}: {len(self.rates)} rates for {self.width} bits")
+        if any(not 0 <= r <= RATE_UNIT for r in self.rates):
+            raise ModelError(f"{where}: rates are in 0..{RATE_UNIT}")
         if self.kind == "binary":
             if not 1 <= self.width <= 32:
                 raise ModelError(f"{where}: a binary field has 1 to 32 bits, got {self.width}")
@@ -125,6 +136,8 @@ class Field:
         }
         if self.kind == "thermometer":
             out["cuts"] = list(self.cuts)
+        if self.rates:
+            out["rates"] = list(self.rates)
         return out
 
 
@@ -217,6 +230,20 @@ class InputSpec:
         """Packed bits of integer features: uint32 array of shape ``(rows, n_words)``."""
         return pack(self.encode(values))
 
+    def with_rates(self, bits: Bits) -> InputSpec:
+        """The same spec, with the rate of each bit in some rows.
+
+        Args:
+            bits: bool array of shape ``(rows, n_bits)``, one row or more.
+        """
+        rates = np.rint(np.mean(bits, axis=0) * RATE_UNIT).astype(int)
+        return InputSpec(
+            tuple(
+                replace(f, rates=tuple(rates[start : start + f.width].tolist()))
+                for start, f in zip(self.offsets, self.fields, strict=True)
+            )
+        )
+
     def explain(self, bit: int) -> str:
         """What input bit ``bit`` says, in words.
 
@@ -261,6 +288,7 @@ class InputSpec:
                         cuts=tuple(_typed(c, int) for c in f.get("cuts", ())),
                         unit=_typed(f["unit"], str),
                         scale=float(f["scale"]),
+                        rates=tuple(_typed(r, int) for r in f.get("rates", ())),
                     )
                     for f in data["fields"]
                 )

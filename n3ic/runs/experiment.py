@@ -125,7 +125,7 @@ def _train(prepared: Prepared, progress: TrainingProgress) -> Result:
     )
     model = fold(
         trained.network,
-        prepared.spec,
+        prepared.spec.with_rates(rows.bits),
         this.table.classes,
         name=this.name,
         provenance=_provenance(this),

@@ -187,7 +187,7 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.history_ = trained.history
         self.model_: BinaryModel = fold(
             trained.network,
-            input_spec or InputSpec.raw(bits.shape[1]),
+            (input_spec or InputSpec.raw(bits.shape[1])).with_rates(rows),
             tuple(str(c) for c in self.classes_),
         )
         return self

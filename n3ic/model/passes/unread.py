@@ -32,7 +32,8 @@ def drop(draft: Draft) -> Draft:
             read = list(range(field.width))
         if read:
             cuts = tuple(field.cuts[k] for k in read) if field.cuts else ()
-            fields.append(replace(field, width=len(read), cuts=cuts))
+            rates = tuple(field.rates[k] for k in read) if field.rates else ()
+            fields.append(replace(field, width=len(read), cuts=cuts, rates=rates))
             kept.extend(start + k for k in read)
     if not fields or len(kept) == spec.n_bits:
         return draft

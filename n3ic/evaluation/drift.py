@@ -1,0 +1,122 @@
+"""Drift: how far live traffic has moved from the rows that a network was trained on.
+
+The population stability index (PSI) of each feature over the intervals between its cuts, which
+is what the network sees of it: ``sum((q - p) * ln(q / p))`` with shares ``p`` of the training
+rows and ``q`` of the live ones. By convention, 0.1 is worth a look and 0.25 is a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.model.inputs import RATE_UNIT, InputSpec
+
+Level = Literal["none", "moderate", "large"]
+MODERATE, LARGE = 0.1, 0.25
+_Z99 = 2.3263  # normal quantile of 0.99
+_HALF = 0.5  # added to each cell, so that an empty one has a logarithm
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One feature's movement.
+
+    Attributes:
+        feature: its name.
+        psi: population stability index over the intervals between its cuts; of a binary field,
+            the sum over its bits.
+        bound: what 99 % of samples of as many rows from the training rows stay below.
+        level: ``none`` below 0.1 or below the bound, ``large`` from 0.25 on.
+        bit: the input bit whose frequency moved most.
+        trained: that bit's frequency in the training rows, 0 to 1.
+        live: its frequency in the live rows.
+    """
+
+    feature: str
+    psi: float
+    bound: float
+    level: Level
+    bit: int
+    trained: float
+    live: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def drift(spec: InputSpec, counts: ArrayLike, rows: int) -> list[Drift]:
+    """Drift of each feature whose training frequencies the model knows, the largest first.
+
+    Args:
+        spec: the input stage of a trained model.
+        counts: in how many live rows each input bit was set, integers of shape ``(n_bits,)``.
+        rows: how many live rows there were.
+
+    Returns:
+        Nothing where there were no rows, or the model does not know its training frequencies.
+
+    Raises:
+        ValueError: ``counts`` has another shape.
+    """
+    live = np.asarray(counts, dtype=np.float64)
+    if live.shape != (spec.n_bits,):
+        raise ValueError(f"expected counts of shape ({spec.n_bits},), got {live.shape}")
+    if rows < 1:
+        return []
+    out = []
+    for feature in spec.features:
+        cells: list[tuple[list[float], list[float]]] = []
+        bits: list[tuple[float, float, int]] = []  # trained, live frequency, number
+        cuts: dict[int, tuple[float, float]] = {}
+        for start, field in zip(spec.offsets, spec.fields, strict=True):
+            if field.feature != feature or not field.rates:
+                continue
+            trained = [r / RATE_UNIT for r in field.rates]
+            seen = [float(c) / rows for c in live[start : start + field.width]]
+            bits += zip(trained, seen, range(start, start + field.width), strict=True)
+            if field.kind == "thermometer":
+                cuts |= dict(zip(field.cuts, zip(trained, seen, strict=True), strict=True))
+            else:
+                cells += [([1 - p, p], [1 - q, q]) for p, q in zip(trained, seen, strict=True)]
+        if cuts:
+            steps = [cuts[c] for c in sorted(cuts)]
+            cells.append((_intervals([p for p, _ in steps]), _intervals([q for _, q in steps])))
+        if not cells:
+            continue
+        psi = sum(_psi(np.array(p), np.array(q), rows) for p, q in cells)
+        bound = _quantile(sum(len(p) - 1 for p, _ in cells)) / rows
+        p, q, bit = max(bits, key=lambda b: (abs(b[0] - b[1]), -b[2]))
+        out.append(Drift(feature, psi, bound, _level(psi, bound), bit, p, q))
+    return sorted(out, key=lambda d: (-d.psi, d.feature))
+
+
+def _intervals(above: Sequence[float]) -> list[float]:
+    """Shares of the intervals between rising cuts, of the shares at or above each cut."""
+    edges = [1.0, *above, 0.0]
+    return [max(0.0, a - b) for a, b in pairwise(edges)]
+
+
+def _psi(p: NDArray[np.float64], q: NDArray[np.float64], rows: int) -> float:
+    cells = len(p)
+    p = (p * RATE_UNIT + _HALF) / (RATE_UNIT + _HALF * cells)
+    q = (q * rows + _HALF) / (rows + _HALF * cells)
+    return float(((q - p) * np.log(q / p)).sum())
+
+
+def _quantile(degrees: int) -> float:
+    """The 0.99 quantile of chi-squared (Wilson and Hilferty, 1931): rows * PSI has nearly that."""
+    third = 2 / (9 * degrees)
+    return float(degrees * (1 - third + _Z99 * np.sqrt(third)) ** 3)
+
+
+def _level(psi: float, bound: float) -> Level:
+    if psi < MODERATE or psi < bound:
+        return "none"
+    return "large" if psi >= LARGE else "moderate"
