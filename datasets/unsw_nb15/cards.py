@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from n3ic.data.catalogue import feature_table
 from n3ic.datasets.unsw_nb15.behaviours import BEHAVIOURS
-from n3ic.datasets.unsw_nb15.catalogue import COLUMNS, DERIVED
+from n3ic.datasets.unsw_nb15.catalogue import COLUMNS, DERIVED, WINDOWS
 from n3ic.datasets.unsw_nb15.official import PARTITIONS
 from n3ic.util.markdown import percent, table
 
@@ -13,7 +13,7 @@ def fill(card: str) -> str:
     """A card with its ``{{...}}`` marks replaced by tables."""
     for mark, text in (
         ("{{columns}}", feature_table(COLUMNS)),
-        ("{{derived}}", feature_table([d.feature for d in DERIVED])),
+        ("{{derived}}", feature_table([*(d.feature for d in DERIVED), *WINDOWS])),
         ("{{files}}", _files()),
         ("{{behaviours}}", _behaviours()),
     ):

@@ -118,7 +118,12 @@ then what a meter at one tap counts."""
 NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType({d.feature.name: d.needs for d in DERIVED})
 """The columns behind each derived feature."""
 
-CATALOGUE: tuple[Feature, ...] = COLUMNS + tuple(d.feature for d in DERIVED)
+WINDOWS: tuple[Feature, ...] = tuple(
+    feature_of(name, entry, _TOML["reasons"]) for name, entry in _TOML["windows"].items()
+)
+"""Counts over recent flows; a table of raw files has them."""
+
+CATALOGUE: tuple[Feature, ...] = (*COLUMNS, *(d.feature for d in DERIVED), *WINDOWS)
 """Every feature that a table may have."""
 
 BY_NAME: Mapping[str, Feature] = MappingProxyType({f.name: f for f in CATALOGUE})
@@ -132,7 +137,9 @@ HEADER_COLUMNS: tuple[str, ...] = tuple(
 three TTL columns among them."""
 
 PUBLISHED: tuple[str, ...] = tuple(
-    f.name for f in CATALOGUE if f.tap != "payload" and not f.leaks and f.name not in _TOML["tap"]
+    f.name
+    for f in CATALOGUE
+    if f.tap != "payload" and not f.leaks and f.name not in {*_TOML["tap"], *_TOML["windows"]}
 )
 """The published columns, and what is derived from them, that need no payload and do not leak. A NIC
 at one tap cannot compute them all."""

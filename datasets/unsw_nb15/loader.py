@@ -15,8 +15,10 @@ from n3ic.data.table import FlowTable, SourceFile
 from n3ic.datasets.unsw_nb15.cache import read_cached, write_cached
 from n3ic.datasets.unsw_nb15.catalogue import CATALOGUE, with_derived
 from n3ic.datasets.unsw_nb15.columns import CLASSES, NORMAL
+from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.datasets.unsw_nb15.official import identify
 from n3ic.datasets.unsw_nb15.reader import FlowFile, NotFlowsError, read_flows
+from n3ic.datasets.unsw_nb15.windows import causal_windows
 from n3ic.errors import DataError
 
 REAL_NAME = "unsw-nb15"
@@ -106,6 +108,8 @@ def _table(parts: list[_FilePart]) -> FlowTable:
     files = [flows for _, flows in read]
     shared = [c for c in files[0].columns if all(c in f.columns for f in files)]
     columns = with_derived({c: np.concatenate([f.columns[c] for f in files]) for c in shared})
+    windows = causal_windows(columns)
+    columns |= windows
     partition = np.concatenate([np.full(len(f), p.partition, dtype="U5") for p, f in read])
     synthetic = any(f.synthetic for f in files)
     stime = columns.get("stime")
@@ -121,6 +125,7 @@ def _table(parts: list[_FilePart]) -> FlowTable:
         partition=partition,
         time_order=stime is not None and bool((np.diff(stime) >= 0).all()),
         sources=tuple(p.source for p in parts),
+        meter=one_tap(windows=bool(windows)),
     )
 
 

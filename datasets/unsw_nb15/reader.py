@@ -25,6 +25,7 @@ from n3ic.datasets.unsw_nb15.catalogue import (
     BY_NAME,
     COLUMNS,
     NEEDS,
+    WINDOWS,
     Column,
     to_units,
     with_derived,
@@ -130,6 +131,12 @@ def read_features(sheet: Sheet, wanted: Collection[str]) -> dict[str, Column]:
     Raises:
         DataError: a column is missing or a cell is not what it should be.
     """
+    windows = sorted({f.name for f in WINDOWS} & {*wanted})
+    if windows:
+        raise DataError(
+            f"{sheet.name}: {windows[0]} counts over recent flows, which a table that is "
+            "read in pieces does not tell: n3ic evaluate reads it whole, predict meters captures"
+        )
     header = not _is_bare(sheet)
     names = [canonical(c) for c in sheet.first] if header else list(RAW_COLUMNS)
     needed = {n for f in wanted for n in NEEDS.get(f, (f,))}

@@ -26,6 +26,7 @@ from n3ic.datasets.unsw_nb15.columns import (
     SERVICES,
     STATES,
 )
+from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.errors import UsageError
 from n3ic.util.files import write_atomic
 
@@ -69,6 +70,7 @@ def generate(rows: int = ROWS, seed: int = SEED) -> FlowTable:
         category=source["attack_cat"].astype(np.str_),
         partition=np.full(rows, "", dtype="U5"),
         sources=(SourceFile(f"seed {seed}", digest, rows, "synthetic: made by a generator"),),
+        meter=one_tap(),
     )
 
 

@@ -1,61 +1,53 @@
-"""Causal windows over raw rows, by the meter's own rule."""
+"""Causal windows over raw rows: what the meter's rings of recent flows would hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-from n3ic.data.table import FlowTable
-from n3ic.errors import DataError
-from n3ic.meter.packet import Packet
-from n3ic.meter.reference import ReferenceMeter
-from n3ic.meter.standard import standard_spec
+from n3ic.data.catalogue import Column
+from n3ic.datasets.unsw_nb15.meter import WINDOW_FLOWS, WINDOWS
+from n3ic.meter.packet import TCP, UDP
 
-_KEY = ("srcip", "dstip", "proto", "sport", "dsport", "ltime")
+_COLUMNS = {
+    "source": "srcip",
+    "destination": "dstip",
+    "protocol": "proto",
+    "source_port": "sport",
+    "destination_port": "dsport",
+}
 
 
-def causal_windows(table: FlowTable) -> Mapping[str, NDArray[np.int64]]:
+def causal_windows(columns: Mapping[str, Column]) -> dict[str, Column]:
     """How many of the last 100 flows share a source, a destination, ..., with each row.
 
-    The flows are decided in the order of the rows; each passes the reference meter as one packet.
+    Flows are decided in the order of their last times, those of one second in the order of the
+    rows. As in the meter, protocols other than TCP and UDP have no ports.
 
     Args:
-        table: rows of the raw files in the order of their last times.
+        columns: int64 arrays of shape ``(rows,)``, addresses and times of the raw files among them.
 
     Returns:
-        int64 array of shape ``(rows,)`` for each window of the standard specification.
-
-    Raises:
-        DataError: the table has no addresses, or its rows are in another order.
+        int64 array of shape ``(rows,)`` for each window; none where the columns have no addresses.
     """
-    if not set(_KEY) <= set(table.features):
-        raise DataError(f"{table.name}: windows need the addresses and times of the raw files")
-    if (np.diff(table.features["ltime"]) < 0).any():
-        raise DataError(f"{table.name}: windows need rows in the order of their last times")
-    spec = standard_spec(packets=1, idle_timeout_us=1)
-    records = ReferenceMeter(spec).run(_packets(table))
-    counts = [[r.features[w.name] for w in spec.windows] for r in records]
-    columns = np.array(counts, dtype=np.int64).reshape(-1, len(spec.windows)).T
-    return {w.name: column for w, column in zip(spec.windows, columns, strict=True)}
-
-
-def _packets(table: FlowTable) -> Iterator[Packet]:
-    """A packet a row, so late that the row before it has ended."""
-    keys = zip(*(table.features[name].tolist() for name in _KEY[:5]), strict=True)
-    for i, (source, destination, protocol, source_port, destination_port) in enumerate(keys):
-        yield Packet(
-            time=2 * i,
-            wire_length=0,
-            ip_length=0,
-            payload_length=0,
-            source=source.to_bytes(4, "big"),
-            destination=destination.to_bytes(4, "big"),
-            protocol=protocol,
-            source_port=source_port,
-            destination_port=destination_port,
-            ttl=0,
-            tcp_flags=0,
-            tcp_window=0,
-        )
+    if not {*_COLUMNS.values(), "ltime"} <= set(columns):
+        return {}
+    order = np.argsort(columns["ltime"], kind="stable")
+    ports = np.isin(columns["proto"], (TCP, UDP))
+    parts = {
+        part: (np.where(ports, columns[name], 0) if part.endswith("port") else columns[name])[order]
+        for part, name in _COLUMNS.items()
+    }
+    rows = np.arange(len(order))
+    out = {}
+    for name, same in WINDOWS.items():
+        shared = np.stack([parts[part] for part in same], axis=1)
+        key = np.unique(shared, axis=0, return_inverse=True)[1].reshape(-1) * max(1, len(rows))
+        sorted_rows = np.sort(key + rows)  # by key, then by row
+        oldest = np.maximum(rows - (WINDOW_FLOWS - 1), 0)
+        counts = np.searchsorted(sorted_rows, key + rows, "right")
+        counts -= np.searchsorted(sorted_rows, key + oldest)
+        out[name] = np.empty(len(rows), dtype=np.int64)
+        out[name][order] = counts
+    return out

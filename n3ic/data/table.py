@@ -98,7 +98,8 @@ class FlowTable:
             direction) of each row as a number from 0, or None where the data does not tell.
         sources: the files it came from.
         notes: what was assumed when the files were read, and what was left out, as sentences.
-        meter: how the features are computed from packets; None where nobody knows.
+        meter: computes features from packets, those that it names; a network that reads no others
+            carries it. None where nobody knows.
     """
 
     name: str

@@ -130,7 +130,9 @@ def _train(prepared: Prepared, progress: TrainingProgress) -> Result:
         name=this.name,
         provenance=_provenance(this),
     )
-    model = replace(model, meter=this.table.meter)
+    meter = this.table.meter
+    if meter is not None and set(model.input.features) <= set(meter.feature_names):
+        model = replace(model, meter=meter)
     progress.stage("comparing the folded network with the trained one")
     check_fold(trained.network, model, prepared.bits)
     if training.polish:

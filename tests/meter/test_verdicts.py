@@ -20,6 +20,7 @@ from n3ic.data.dataset import data_set_of
 from n3ic.data.flows import read_features
 from n3ic.data.metered import meter_file, meter_of
 from n3ic.data.streaming import predict_stream
+from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.errors import DataError, MissingDependencyError, UsageError
 from n3ic.meter.capture import Capture, is_capture, libpcap
 from n3ic.meter.extract import extract
@@ -113,6 +114,11 @@ def test_so_do_hostile_frames_and_any_meter(tmp_path, seed, quick_build, check_e
     packets = [(max(0, t) / 1e6, f) for f, _, t in random_frames(r, 400)]
     (tmp_path / "c.pcap").write_bytes(pcap(packets))
     check_every_way(network(spec, seed), tmp_path / "c.pcap", tmp_path)
+
+
+def test_so_does_the_meter_of_a_data_set(tmp_path, quick_build, check_every_way):
+    (tmp_path / "c.pcap").write_bytes(labelled_capture(60)[0])
+    check_every_way(network(one_tap(windows=True)), tmp_path / "c.pcap", tmp_path)
 
 
 def test_a_model_without_a_meter_says_what_to_do(tmp_path):

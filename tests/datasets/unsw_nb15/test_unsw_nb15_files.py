@@ -25,6 +25,7 @@ from n3ic.datasets.unsw_nb15.columns import (
     canonical,
 )
 from n3ic.datasets.unsw_nb15.loader import load_table
+from n3ic.datasets.unsw_nb15.meter import WINDOWS
 from n3ic.datasets.unsw_nb15.reader import read_features, read_flows
 from n3ic.datasets.unsw_nb15.synthetic import generate_columns, to_csv
 from n3ic.errors import DataError, UsageError
@@ -123,7 +124,12 @@ def test_raw_layout_with_and_without_header(tmp_path):
     shared = [f.name for f in plain.catalogue if f.name != "rate"]
     same(plain, with_header, shared)
     np.testing.assert_allclose(plain.features["rate"], with_header.features["rate"], atol=1)
-    assert set(with_header.features) - set(plain.features) == set(RAW_ONLY)
+    assert set(with_header.features) - set(plain.features) == {*RAW_ONLY, *WINDOWS}
+    assert {*WINDOWS} < {*with_header.usable} == {*with_header.meter.feature_names}
+    assert {*plain.usable} == {*plain.meter.feature_names}
+    sheet = open_sheet(Content("w.csv", (tmp_path / "with.csv").read_bytes()))
+    with pytest.raises(DataError, match="tap_ct_dst counts over recent flows"):
+        DATASET.read_features(sheet, ["tap_dur", "tap_ct_dst"])
     assert with_header.time_order
     assert not plain.time_order
     assert with_header.features["srcip"][0] == (59 << 24) + (166 << 16) + 1

@@ -8,13 +8,22 @@ import pytest
 
 from n3ic.data.table import Tap
 from n3ic.datasets.unsw_nb15 import SYNTHETIC, USECASE
-from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, CATALOGUE, COLUMNS, NEEDS, with_derived
+from n3ic.datasets.unsw_nb15.catalogue import (
+    BY_NAME,
+    CATALOGUE,
+    COLUMNS,
+    NEEDS,
+    WINDOWS,
+    with_derived,
+)
+from n3ic.datasets.unsw_nb15.columns import PROTOCOL_UNASSIGNED, STATES
+from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.datasets.unsw_nb15.windows import causal_windows
-from n3ic.errors import DataError
 from n3ic.meter.packet import Packet
 from n3ic.meter.reference import ReferenceMeter
-from n3ic.meter.standard import standard_spec
+from n3ic.runs.experiment import Experiment, train
 from n3ic.training.input_choice import candidates
+from n3ic.training.recipe import Training
 
 TRANSIT = 8  # microseconds between the two copies of a packet
 
@@ -65,62 +74,96 @@ def test_the_published_recipe_reads_the_columns_of_the_literature(table):
     assert len(candidates(table, USECASE.recipes["paper"])) == 30
 
 
-def metered(packets):
-    """What the standard meter gives for packets of one UDP flow: (time, from source?, length)."""
+SYN, ACK, FIN, RST = 2, 16, 1, 4
+HANDSHAKE = [(0, True, 60, SYN), (4_000, False, 60, SYN | ACK), (9_000, True, 52, ACK)]
+
+
+def metered(packets, protocol):
+    """What the meter gives for packets of a flow: (time, from source?, length, TCP flags)."""
     hosts = (b"\x0a\0\0\1", 4000), (b"\x0a\0\0\2", 53)
-    (record,) = ReferenceMeter(standard_spec()).run(
+    (record,) = ReferenceMeter(one_tap()).run(
         Packet(
             time=time,
-            wire_length=length,
+            wire_length=max(60, length + 14),
             ip_length=length,
             payload_length=length - 28,
             source=hosts[not forward][0],
             destination=hosts[forward][0],
-            protocol=17,
+            protocol=protocol,
             ttl=64,
-            tcp_flags=0,
+            tcp_flags=flags,
             tcp_window=0,
             source_port=hosts[not forward][1],
             destination_port=hosts[forward][1],
         )
-        for time, forward, length in packets
+        for time, forward, length, flags in packets
     )
     return record.features
 
 
-def published(packets):
+def published(packets, protocol, state):
     """What argus gives where each packet is counted again when it leaves the router."""
-    twice = sorted((time + late, side, n) for time, side, n in packets for late in (0, TRANSIT))
-    out = {"dur": twice[-1][0] - twice[0][0]}
+    twice = sorted((time + late, *rest) for time, *rest in packets for late in (0, TRANSIT))
+    out = {"dur": twice[-1][0] - twice[0][0], "proto": protocol, "state": STATES[state]}
     for letter, side in (("s", True), ("d", False)):
-        times = [time for time, of, _ in twice if of is side]
+        times = [time for time, of, *_ in twice if of is side]
+        sizes = [size for _, of, size, _ in twice if of is side]
         gaps = max(len(times) - 1, 1)
         out[f"{letter}pkts"] = len(times)
-        out[f"{letter}bytes"] = sum(n for _, of, n in twice if of is side)
+        out[f"{letter}bytes"] = sum(sizes)
+        out[f"{letter}mean"] = (2 * sum(sizes) + len(times)) // max(1, 2 * len(times))
         out[f"{letter}inpkt"] = (times[-1] - times[0]) // gaps if times else 0
+    answers = [time for time, of, _, flags in twice if not of and flags == SYN | ACK]
+    acks = [time for time, of, _, flags in twice if of and flags == ACK]
+    openings = [time for time, of, _, flags in twice if of and flags == SYN]
+    out["synack"] = answers[0] - openings[-1] if openings and answers else 0
+    out["ackdat"] = acks[0] - answers[-1] if out["synack"] and acks else 0
+    out["tcprtt"] = out["synack"] + out["ackdat"]
     return {name: np.array([value], dtype=np.int64) for name, value in out.items()}
 
 
+TIMES = {"tap_dur", "tap_sinpkt", "tap_dinpkt", "synack", "ackdat", "tcprtt"}
+RATES = {"tap_rate", "tap_sload", "tap_dload", "synack_share"}
+
+
 @pytest.mark.parametrize(
-    "packets",
+    ("packets", "protocol", "state"),
     [
-        [(0, True, 66)],
-        [(0, True, 66), (900, False, 120)],
-        [(0, True, 60), (2_000, True, 500), (5_000, False, 1500), (9_000, False, 1500),
-         (70_000, True, 77), (500_000, False, 40), (900_000, True, 1499)],
+        ([(0, True, 66, 0)], 17, "int"),
+        ([(0, True, 66, 0), (900, False, 120, 0)], 17, "con"),
+        ([(0, True, 66, 0), (900, False, 121, 0), (950, True, 67, 0)], 250, "con"),
+        ([(0, True, 60, 0), (2_000, True, 500, 0), (5_000, False, 1500, 0),
+          (9_000, False, 1500, 0), (70_000, True, 77, 0), (500_000, False, 40, 0),
+          (900_000, True, 1499, 0)], 17, "con"),
+        ([(0, True, 60, SYN)], 6, "req"),
+        ([(0, True, 60, SYN), (1_000_000, True, 60, SYN), (1_004_000, False, 60, SYN | ACK)],
+         6, "acc"),
+        ([(0, True, 60, SYN), (4_000, False, 40, RST | ACK)], 6, "rst"),
+        ([(0, True, 60, SYN), (9_000, True, 52, ACK)], 6, "con"),  # the answers go elsewhere
+        ([(0, True, 52, ACK), (9_000, False, 1500, ACK)], 6, "con"),
+        ([*HANDSHAKE, (20_000, True, 700, ACK), (60_000, False, 1400, ACK)], 6, "con"),
+        ([*HANDSHAKE, (20_000, True, 700, FIN | ACK), (59_999_900, False, 52, ACK)], 6, "fin"),
+        ([*HANDSHAKE, (20_000, True, 700, FIN), (30_000, False, 52, FIN), (40_000, True, 40, RST)],
+         6, "rst"),
     ],
 )  # fmt: skip
-def test_converted_columns_are_those_of_the_meter_at_one_tap(packets):
-    meter, rows = metered(packets), with_derived(published(packets))
-    got = {n: int(rows[f"tap_{n}"][0]) for n in ("spkts", "dpkts", "sbytes", "dbytes")}
-    assert got == {n: meter[n] for n in got}
-    several = len(packets) > 1
-    for name in ("dur", "sinpkt", "dinpkt"):
-        value = int(rows[f"tap_{name}"][0])
-        assert abs(value - meter[name]) <= TRANSIT * several * 4, name
-        assert bool(value) == bool(meter[name]), name
-    for name in ("rate", "sload", "dload"):
-        assert int(rows[f"tap_{name}"][0]) == pytest.approx(meter[name], rel=0.01, abs=1), name
+def test_converted_columns_are_those_of_the_meter_at_one_tap(packets, protocol, state):
+    code = min(protocol, PROTOCOL_UNASSIGNED)
+    meter, rows = metered(packets, protocol), with_derived(published(packets, code, state))
+    for name, value in meter.items():
+        got = int(rows[name][0])
+        if name in TIMES:
+            assert abs(got - value) <= TRANSIT * (len(packets) > 1) * 4, name
+        elif name in RATES:
+            assert got == pytest.approx(value, rel=0.01, abs=2), name
+        else:
+            assert got == value, name
+
+
+def test_the_meter_computes_what_the_default_recipe_reads_in_its_units(table):
+    names = candidates(table, USECASE.recipes["default"])
+    assert {*table.meter.feature_names} == {*names}
+    assert table.meter.units == {name: BY_NAME[name].unit for name in names}
 
 
 def test_odd_counters_are_rounded_up_and_nothing_overflows():
@@ -135,29 +178,51 @@ def test_odd_counters_are_rounded_up_and_nothing_overflows():
         assert rows["tap_pkts"][0] == -(-of["spkts"] // 2) + -(-of["dpkts"] // 2)
 
 
-def raw(hosts, times):
-    """Flows between hosts, of which only what windows read is there."""
-    table = SYNTHETIC.load().rows(np.arange(len(hosts)))
-    columns = {n: np.full(len(hosts), 6) for n in ("proto", "sport", "dsport", "stime")}
+def raw(hosts, times, protocol=6):
+    """The columns that windows read, of flows between hosts."""
+    columns = {n: np.full(len(hosts), 7) for n in ("sport", "dsport")}
     columns |= {name: np.array([h[i] for h in hosts]) for i, name in enumerate(("srcip", "dstip"))}
-    columns["ltime"] = np.array(times)
-    more = tuple(BY_NAME[n] for n in columns if n not in table.features)
-    return replace(table, features=table.features | columns, catalogue=table.catalogue + more)
+    return columns | {"ltime": np.array(times), "proto": np.full(len(hosts), protocol)}
 
 
 def test_causal_windows_count_earlier_rows_alone_and_forget_after_100():
     hosts = [(1, 2), (1, 3), (2, 1), (1, 2)] + [(7, 8)] * 99 + [(1, 9)]
     got = causal_windows(raw(hosts, range(len(hosts))))
-    assert got["ct_src"][:4].tolist() == [1, 2, 1, 3]
-    assert got["ct_dst"][:4].tolist() == [1, 1, 1, 2]
-    assert got["ct_src_dst"][:4].tolist() == [1, 1, 1, 2]
-    assert got["ct_src"][-2:].tolist() == [99, 1]
+    assert got["tap_ct_src"][:4].tolist() == [1, 2, 1, 3]
+    assert got["tap_ct_dst"][:4].tolist() == [1, 1, 1, 2]
+    assert got["tap_ct_src_dst"][:4].tolist() == [1, 1, 1, 2]
+    assert got["tap_ct_src"][-2:].tolist() == [99, 1]
     more = causal_windows(raw([*hosts, (1, 2)], range(len(hosts) + 1)))
     assert all((more[n][:-1] == got[n]).all() for n in got)  # later rows change nothing
 
 
-def test_windows_are_refused_without_addresses_or_order(table):
-    with pytest.raises(DataError, match="addresses and times of the raw files"):
-        causal_windows(table)
-    with pytest.raises(DataError, match="order of their last times"):
-        causal_windows(raw([(1, 2), (1, 2)], [2, 1]))
+def test_windows_are_those_of_the_meter(table):
+    r = np.random.default_rng(0)
+    rows = {n: r.integers(0, 4, 500) for n in ("srcip", "dstip", "sport", "dsport")}
+    rows |= {"proto": r.choice([1, 6, 17], 500), "ltime": r.integers(0, 50, 500)}
+    order = np.argsort(rows["ltime"], kind="stable")
+    ports = rows["proto"] != 1
+    packets = (
+        Packet(
+            time=60_000_001 * i, source=bytes([10, 0, 0, rows["srcip"][k]]),
+            destination=bytes([10, 0, 0, rows["dstip"][k]]), protocol=int(rows["proto"][k]),
+            source_port=int(rows["sport"][k] * ports[k]),
+            destination_port=int(rows["dsport"][k] * ports[k]),
+            wire_length=60, ip_length=40, payload_length=0, ttl=64, tcp_flags=0, tcp_window=0,
+        )
+        for i, k in enumerate(order)
+    )  # fmt: skip
+    records = list(ReferenceMeter(one_tap(windows=True)).run(packets))
+    got = causal_windows(rows)
+    assert [*got] == [f.name for f in WINDOWS] == [w.name for w in one_tap(windows=True).windows]
+    for name, counts in got.items():
+        assert counts[order].tolist() == [record.features[name] for record in records], name
+    assert causal_windows(table.features) == {}
+
+
+@pytest.mark.parametrize("name", ["default", "published"])
+def test_a_network_carries_the_meter_if_it_computes_all_that_it_reads(table, name):
+    training = Training(epochs=1, hidden=(8,))
+    recipe = replace(USECASE.recipes[name], training=training, encoding="quantile")
+    model = train(Experiment(table, recipe, with_baselines=False)).model
+    assert model.meter == (one_tap() if name == "default" else None)

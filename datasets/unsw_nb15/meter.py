@@ -1,0 +1,191 @@
+"""The meter at one tap whose features are the deployable columns, under their names and units.
+
+A record ends 60 s after its first packet, not at FIN or RST, and bytes are those of IP, as argus
+recorded UNSW-NB15. What differs is said in the catalogue, column by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from n3ic.datasets.unsw_nb15.columns import PROTOCOL_UNASSIGNED
+from n3ic.meter.packet import ACK, FIN, RST, SYN, TCP, UDP
+from n3ic.model.metering import (
+    Direction,
+    Guard,
+    KeyPart,
+    MeteredFeature,
+    MeterSpec,
+    Register,
+    Step,
+    Update,
+    Window,
+)
+
+RECORD_US = 60_000_000
+_TIME_BITS = 26  # no time within a record is longer
+_BYTE_BITS = 31  # the sum of both directions has 32
+WINDOWS: Mapping[str, tuple[KeyPart, ...]] = {
+    "tap_ct_src": ("source",),
+    "tap_ct_dst": ("destination",),
+    "tap_ct_src_dst": ("source", "destination"),
+    "tap_ct_src_service": ("source", "protocol", "destination_port"),
+    "tap_ct_dst_service": ("destination", "protocol", "destination_port"),
+}
+WINDOW_FLOWS = 100
+
+
+def one_tap(*, windows: bool = False) -> MeterSpec:
+    """The specification.
+
+    Args:
+        windows: whether flows are counted over the last 100, too.
+    """
+    return MeterSpec(
+        registers=(*_counters(), *_tcp()),
+        features=(*_protocol(), *_sizes(), *_times(), *_handshake()),
+        windows=tuple(
+            Window(name, WINDOW_FLOWS, same) for name, same in WINDOWS.items() if windows
+        ),
+        idle_timeout=RECORD_US,
+        active_timeout=RECORD_US,
+        ends=(),
+    )
+
+
+def _counters() -> list[Register]:
+    out = [
+        Register("dur", "last", "time", width=_TIME_BITS),
+        Register("protocol", "last", "protocol", width=8),
+        Register("is_tcp", "count", guard=Guard(protocols=(TCP,)), width=1),
+        Register("is_udp", "count", guard=Guard(protocols=(UDP,)), width=1),
+    ]
+    for side, guard in (("s", Guard("forward")), ("d", Guard("reverse"))):
+        out += [
+            Register(f"{side}pkts", "count", guard=guard, width=24),
+            Register(f"{side}bytes", "sum", "ip_length", guard, _BYTE_BITS),
+            Register(f"{side}gaps", "sum", "gap", guard, _TIME_BITS),
+        ]
+    return out
+
+
+def _tcp() -> list[Register]:
+    def seen(name: str, flags_set: int, flags_clear: int = 0) -> Register:
+        return Register(name, "count", guard=_guard("both", flags_set, flags_clear), width=1)
+
+    def time(name: str, update: Update, guard: Guard) -> Register:
+        return Register(name, update, "time", guard, _TIME_BITS)
+
+    syn, ack = _guard("forward", SYN, ACK), _guard("forward", ACK, SYN | FIN | RST)
+    answer = _guard("reverse", SYN | ACK)
+    return [
+        seen("rst", RST),
+        seen("fin", FIN),
+        seen("established", ACK, SYN),
+        seen("answered", SYN | ACK),
+        seen("opening", SYN, ACK),
+        time("t_syn", "last", syn),
+        time("t_synack", "first", answer),
+        time("t_answered", "min", answer),  # the same; the largest value where there is none
+        time("t_ack", "first", ack),
+    ]
+
+
+def _guard(direction: Direction, flags_set: int, flags_clear: int = 0) -> Guard:
+    return Guard(direction, (TCP,), flags_set, flags_clear)
+
+
+def _protocol() -> list[MeteredFeature]:
+    state = (  # of the codes that hold the highest
+        Step("min", "dpkts", amount=1),
+        Step("sub", "$0", "is_tcp"),
+        Step("max", "$1", "established"),
+        Step("add", "$2", "$2"),
+        Step("add", "$3", "$2"),  # $4, 3: both directions
+        Step("add", "fin", "fin"),
+        Step("add", "$5", "$5"),
+        Step("add", "$6", "fin"),  # $7, 5: closed by FIN
+        Step("add", "rst", "rst"),
+        Step("add", "$8", "rst"),
+        Step("add", "$9", "$9"),  # $10, 6: reset
+        Step("add", "answered", "answered"),  # $11, 2: answered
+        Step("max", "$4", "$7"),
+        Step("max", "$12", "$10"),
+        Step("max", "$13", "$11"),
+        Step("max", "$14", "opening"),  # 1: opening without an answer
+    )
+    proto = (Step("min", "protocol", amount=PROTOCOL_UNASSIGNED),)
+    return [
+        MeteredFeature("proto", program=proto, unit="code"),
+        MeteredFeature("is_tcp", "is_tcp", unit="flag"),
+        MeteredFeature("is_udp", "is_udp", unit="flag"),
+        MeteredFeature("state", program=state, unit="code"),
+    ]
+
+
+def _sizes() -> list[MeteredFeature]:
+    packets, size = Step("add", "spkts", "dpkts"), Step("add", "sbytes", "dbytes")
+    less = (
+        Step("add", "spkts", amount=1 << 15),
+        Step("sub", "$0", "dpkts"),
+        Step("min", "$1", amount=(1 << 16) - 1),
+    )
+    out = [
+        MeteredFeature("tap_pkts", program=(packets,), unit="packet"),
+        MeteredFeature("tap_bytes", program=(size,), unit="byte"),
+        MeteredFeature("tap_pkts_less", program=less, unit="packet"),
+        _quotient("mean", "byte", 1, "$0", "$1", size, packets),
+        _quotient("spkts_share", "1/1024", 1024, "spkts", "$0", packets),
+        _quotient("sbytes_share", "1/1024", 1024, "sbytes", "$0", size),
+    ]
+    for side, other in ("sd", "ds"):
+        count, total = f"{side}pkts", f"{side}bytes"
+        half_up = (  # bytes / packets, rounded half up: (2 bytes + packets) / (2 packets)
+            Step("add", total, total),
+            Step("add", "$0", count),
+            Step("add", count, count),
+        )
+        of_other = (  # of both copies of a packet, which shows where there is no other
+            Step("add", total, total),
+            Step("add", f"{other}pkts", f"{other}pkts"),
+            Step("max", "$1", amount=1),
+        )
+        out += [
+            MeteredFeature(f"tap_{count}", count, unit="packet"),
+            MeteredFeature(f"tap_{total}", total, unit="byte"),
+            _quotient(f"{side}mean", "byte", 1, "$1", "$2", *half_up),
+            _quotient(f"{total}_per_{other}pkt", "byte", 1, "$0", "$2", *of_other),
+        ]
+    return out
+
+
+def _times() -> list[MeteredFeature]:
+    gaps = Step("add", "spkts", "dpkts"), Step("sub", "$0", amount=1)
+    out = [
+        MeteredFeature("tap_dur", "dur", unit="us"),
+        _quotient("tap_rate", "packet/1000 s", 10**9, "$1", "dur", *gaps),
+    ]
+    for side in "sd":
+        less = Step("sub", f"{side}pkts", amount=1)
+        out += [
+            _quotient(f"tap_{side}load", "kbit/s", 8000, f"{side}bytes", "dur"),
+            _quotient(f"tap_{side}inpkt", "us", 1, f"{side}gaps", "$0", less),
+        ]
+    return out
+
+
+def _handshake() -> list[MeteredFeature]:
+    synack, ackdat = Step("sub", "t_synack", "t_syn"), Step("sub", "t_ack", "t_answered")
+    both = synack, ackdat, Step("add", "$0", "$1")
+    return [
+        MeteredFeature("synack", program=(synack,), unit="us"),
+        MeteredFeature("ackdat", program=(ackdat,), unit="us"),
+        MeteredFeature("tcprtt", program=both, unit="us"),
+        _quotient("synack_share", "1/1024", 1024, "$0", "$2", *both),
+    ]
+
+
+def _quotient(
+    name: str, unit: str, amount: int, left: str, right: str, *steps: Step
+) -> MeteredFeature:
+    return MeteredFeature(name, program=(*steps, Step("quotient", left, right, amount)), unit=unit)
