@@ -87,7 +87,7 @@ def watching(quiet: bool) -> Iterator[TrainingProgress]:
         yield TrainingProgress()
         return
     if not screen.is_terminal:
-        yield TrainingProgress(stage=note, begin=lambda text, _: note(text))
+        yield TrainingProgress(stage=note, begin=lambda text, _: note(text), note=note)
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -120,7 +120,10 @@ def watching(quiet: bool) -> Iterator[TrainingProgress]:
         def task(name: str) -> None:
             progress.update(bar, advance=1, figure=name)
 
-        yield TrainingProgress(epoch=epoch, stage=stage, begin=begin, task=task)
+        def stays(text: str) -> None:
+            progress.console.print(f"n3ic: {visible(text)}", markup=False)
+
+        yield TrainingProgress(epoch=epoch, stage=stage, begin=begin, task=task, note=stays)
 
 
 @contextmanager

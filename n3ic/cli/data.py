@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +13,10 @@ from n3ic.cli.console import list_options, note, print_json, reaching, say, tabl
 from n3ic.cli.plugin_options import Owned, options_of, with_options
 from n3ic.options import Option, OptionValue
 from n3ic.plugins import Group
+
+if TYPE_CHECKING:
+    from n3ic.data.own import OwnTable
+    from n3ic.data.survey import ColumnFacts
 
 _GROUP: Group = "n3ic.datasets"
 
@@ -27,6 +31,7 @@ def register(app: typer.Typer, plugin_options: bool) -> None:
     group = typer.Typer(help="List, show, check and generate data sets.", no_args_is_help=True)
     group.command("list")(list_sets)
     group.command("show")(show)
+    group.command("describe")(describe)
     group.command("check")(check)
     group.command("extract")(extract)
     group.command("generate")(with_options(generate, _owners() if plugin_options else ()))
@@ -55,17 +60,26 @@ def list_sets() -> None:
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="A data set.")],
+    name: Annotated[str, typer.Argument(help="A data set, or a table of flows.")],
     features: Annotated[
         bool, typer.Option("--features", help="Show the feature catalogue, not the card.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the catalogue as JSON.")] = False,
 ) -> None:
-    """Print a data set's card, or its features."""
+    """Print a data set's card, or its features; of a table, its columns."""
     from dataclasses import asdict
 
+    from n3ic import plugins
     from n3ic.data.dataset import data_set
+    from n3ic.data.own import describe as describe_table
 
+    if name not in plugins.names(_GROUP) and Path(name).exists():
+        own, facts = describe_table(name)
+        if json:
+            print_json({"table": own.toml["table"], "columns": own.toml["columns"]})
+        else:
+            _show_columns(name, own, facts)
+        return
     source = data_set(name)
     if json:
         print_json([asdict(f) for f in source.catalogue])
@@ -91,17 +105,81 @@ def show(
         say(source.card.rstrip())
 
 
+def describe(
+    path: Annotated[
+        Path, typer.Argument(metavar="FLOWS", help="A table with a flow a row, or a folder.")
+    ],
+    label: Annotated[str, typer.Option(help="The column of the class.")] = "",
+    out: Annotated[
+        str, typer.Option(help="File to write; columns.toml beside the data without, - for none.")
+    ] = "",
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Infer what a table's columns are, show it, and write it as columns.toml.
+
+    n3ic train, data check and data show read the file, and what it says overrides what is inferred.
+    """
+    from n3ic.data.own import COLUMNS_FILE, description_text
+    from n3ic.data.own import describe as describe_table
+    from n3ic.util.files import free_path, write_atomic
+
+    target = Path(out) if out else (path if path.is_dir() else path.parent) / COLUMNS_FILE
+    if out != "-":
+        free_path(target, replace)
+    own, facts = describe_table(path, label, beside=False)
+    if json:
+        print_json({"table": own.toml["table"], "columns": own.toml["columns"]})
+    else:
+        _show_columns(str(path), own, facts)
+    if out != "-":
+        write_atomic(target, description_text(own))
+        note(f"wrote {target}")
+
+
+def _show_columns(name: str, own: OwnTable, facts: Sequence[ColumnFacts]) -> None:
+    """What is known of a table's columns: type, unit, whether they are used and why not."""
+    known = {f.name: f for f in facts}
+    table(
+        f"{name}: {facts[0].rows:,} rows",
+        ["column", "type", "unit", "used", "why", "different", "odd cells"],
+        [
+            [
+                column,
+                known[column].type if entry["kind"] in ("number", "text") else entry["kind"],
+                entry.get("unit", ""),
+                "yes" if entry["use"] else "no",
+                entry["reason"],
+                f"{known[column].distinct:,}",
+                _odd(known[column]),
+            ]
+            for column, entry in own.toml["columns"].items()
+        ],
+        left=5,
+    )
+    label = own.rules.label
+    say(f"label: {label} ({known[label].distinct:,} values)" if label else "label: --label COLUMN")
+    if key := own.toml["table"].get("conversation"):
+        say(f"conversation: {', '.join(key)}")
+
+
+def _odd(facts: ColumnFacts) -> str:
+    counts = {"blank": facts.blank, "infinite": facts.infinite, "negative": facts.negative}
+    return ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
+
+
 def check(
     path: Annotated[Path, typer.Argument(help="Files or a folder.")],
     name: Annotated[
         str | None, typer.Option("--dataset", help="The data set; the one that knows the file.")
     ] = None,
+    label: Annotated[
+        str, typer.Option(help="The column of the class, of a table that no data set knows.")
+    ] = "",
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Read files and say what they are, how many rows they have, and what is odd."""
-    from n3ic.data.dataset import data_set, data_set_of
-
-    found = dict((data_set(name) if name else data_set_of(path)).check(path))
+    found = dict(_checked(path, name, label))
     if json:
         print_json(found)
         return
@@ -113,6 +191,20 @@ def check(
         say(f"{key.replace('_', ' ')}: {_words(value)}")
     for problem in problems:
         say(f"note: {problem}")
+
+
+def _checked(path: Path, name: str | None, label: str) -> Mapping[str, Any]:
+    """What files hold: by the data set that is named or knows them, or as a table of any kind."""
+    from n3ic.data.dataset import data_set, data_set_of
+    from n3ic.data.own import COLUMNS_FILE, OWN, need_label
+    from n3ic.data.own import describe as describe_table
+
+    folder = path if path.is_dir() else path.parent
+    if name == OWN or label or (name is None and (folder / COLUMNS_FILE).is_file()):
+        own, facts = describe_table(path, label)
+        need_label(own, facts, path)
+        return own.check(path)
+    return (data_set(name) if name else data_set_of(path)).check(path)
 
 
 def _words(value: object) -> str:

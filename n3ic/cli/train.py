@@ -45,7 +45,9 @@ def _owners() -> list[Owned]:
 def train(
     use_case: Annotated[
         str | None,
-        typer.Argument(help="anomaly, ...; without it, they are listed with their own options."),
+        typer.Argument(
+            help="anomaly, ...; flows with --data alone; without both, they are listed."
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Files or a folder; the embedded default without it.")
@@ -75,10 +77,13 @@ def train(
 ) -> None:
     """Train a binary network and write a run: model, metrics, pictures."""
     from n3ic import plugins
+    from n3ic.data.own import OWN
     from n3ic.usecases.base import use_case as named
     from n3ic.usecases.request import TrainRequest
     from n3ic.usecases.training import train_use_case
 
+    if use_case is None and data is not None:
+        use_case = OWN
     if use_case is None:
         for name in plugins.names("n3ic.usecases"):
             case = named(name)

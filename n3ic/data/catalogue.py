@@ -36,10 +36,13 @@ def feature_of(name: str, entry: Mapping[str, Any], sentences: Mapping[str, str]
     Args:
         name: of the column.
         entry: ``meaning``, ``unit``, ``bits`` and ``reason``; ``source_unit`` and ``scale`` where
-            the files hold another unit, ``nic`` where no NIC computes it, ``leak`` where it leaks;
+            the files hold another unit, ``nic`` where no NIC computes it, ``leak`` where it leaks,
+            ``use`` where it is used or left out whatever those say;
             ``tap`` and ``evidence`` where it is known how it stands to a meter at one tap.
         sentences: texts that ``reason``, ``leak`` and ``evidence`` may name instead of being one.
     """
+    use = entry.get("use")
+    leaks = "leak" in entry and use is not True
     return Feature(
         name=name,
         meaning=entry["meaning"],
@@ -47,9 +50,9 @@ def feature_of(name: str, entry: Mapping[str, Any], sentences: Mapping[str, str]
         unit=entry["unit"],
         scale=entry.get("scale", 1),
         bits=entry["bits"],
-        nic=entry.get("nic", True),
+        nic=entry.get("nic", True) if use is None else use,
         nic_reason=sentences.get(entry["reason"], entry["reason"]),
-        leaks="leak" in entry,
+        leaks=leaks,
         leak_reason=sentences.get(entry.get("leak", ""), entry.get("leak", "")),
         tap=entry.get("tap", ""),
         tap_reason=sentences.get(entry.get("evidence", ""), entry.get("evidence", "")),

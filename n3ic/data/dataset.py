@@ -155,5 +155,8 @@ def data_set_of(path: str | Path) -> DataSet:
     found = [name for name in names if data_set(name).recognises(Path(path))]
     if len(found) != 1:
         what = f"{' and '.join(found)} may be its data set" if found else "no data set knows it"
-        raise UsageError(f"{path}: {what}; name one with --dataset: {', '.join(names)}")
+        raise UsageError(
+            f"{path}: {what}; name one with --dataset: {', '.join(names)}; or say with --label "
+            "which column of a table is the class"
+        )
     return data_set(found[0])

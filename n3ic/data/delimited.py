@@ -7,7 +7,7 @@ import io
 import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
@@ -25,6 +25,29 @@ CHUNK_BYTES = 8 << 20
 LARGEST_WHOLE = 2**63 - 1
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 _UNITS = re.compile(rb"#[ \t]*n3ic-units:[ \t]*(.*?)[ \t]*\r?(?:\n|\Z)")
+_ZEEK_FIELDS = re.compile(rb"^#fields\t", re.MULTILINE)
+_ZEEK_COMMENT = re.compile(rb"^#.*(?:\n|\Z)", re.MULTILINE)
+NO_NUMBER = frozenset(
+    (
+        "",
+        "-",
+        "?",
+        "\\N",
+        "nan",
+        "-nan",
+        "NaN",
+        "NAN",
+        "null",
+        "NULL",
+        "None",
+        "none",
+        "NA",
+        "N/A",
+        "n/a",
+    )
+)
+"""What tables write where there is no number."""
+_NO_NUMBER_LOWER = frozenset(text.lower() for text in NO_NUMBER)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -41,6 +64,9 @@ class Sheet:
         line: number of the body's first line in the file.
         continued: whether the body goes on where an earlier sheet of the file ended; it then
             lacks the table's first line.
+        zeek: whether it is a Zeek log, whose names stand behind ``#fields``; the body has
+            neither that line's first word nor the lines that begin with ``#``.
+        row: what a line of the body is called in messages.
     """
 
     name: str
@@ -50,6 +76,8 @@ class Sheet:
     units: Units | None = None
     line: int = 1
     continued: bool = False
+    zeek: bool = False
+    row: str = "line"
 
     def rows(self, header: bool) -> Iterator[tuple[int, list[str]]]:
         """Line number, where it ends, and cells of each row.
@@ -73,12 +101,12 @@ class Sheet:
                 yield self.line + reader.line_num - 1, row
         except csv.Error as error:
             line = self.line + reader.line_num - 1
-            raise DataError(f"{self.name}, line {line}: {error}") from error
+            raise DataError(f"{self.name}, {self.row} {line}: {error}") from error
 
     def cell_error(self, header: bool, row: int, column: str, problem: str) -> DataError:
         """What is wrong with the cell of a row, counted from 0."""
         line = next((n for i, (n, _) in enumerate(self.rows(header)) if i == row), 0)
-        return DataError(f"{self.name}, line {line}, column {column!r}: {problem}")
+        return DataError(f"{self.name}, {self.row} {line}, column {column!r}: {problem}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +209,9 @@ def _sheet(name: str, body: bytes, before: Sheet | None) -> Sheet:
     if before is not None:
         line = _next_line(before)
         _check_text(name, body, line)
-        return Sheet(name, body, before.separator, before.first, before.units, line, True)
+        if before.zeek:
+            body = _without_comments(body)
+        return replace(before, body=body, line=line, continued=True)
     body = body.removeprefix(b"\xef\xbb\xbf")
     units: Units | None = None
     line = 1
@@ -193,12 +223,22 @@ def _sheet(name: str, body: bytes, before: Sheet | None) -> Sheet:
             )
         units, line, body = cast(Units, said), 2, body[found.end() :]
     _check_text(name, body, line)
+    zeek = body.startswith(b"#separator") and (fields := _ZEEK_FIELDS.search(body))
+    if zeek and fields:
+        line += body.count(b"\n", 0, fields.start())
+        body = _without_comments(body[fields.end() :])
     first = re.split(rb"[\r\n]", body[:MAX_LINE], maxsplit=1)[0].decode(errors="replace")
     if not first.strip():
         raise DataError(f"{name}, line {line}: blank; expected the column names or the first flow")
-    separator = max(SEPARATORS, key=first.count)
+    separator = "\t" if zeek else max(SEPARATORS, key=first.count)
     cells = next(csv.reader([first], delimiter=separator), [])
-    return Sheet(name, body, separator, tuple(c.strip() for c in cells), units, line)
+    names = tuple(c.strip() for c in cells)
+    return Sheet(name, body, separator, names, units, line, zeek=bool(zeek))
+
+
+def _without_comments(body: bytes) -> bytes:
+    """The lines of a Zeek log; what begins with ``#`` becomes blank, so that lines still count."""
+    return _ZEEK_COMMENT.sub(b"\n", body)
 
 
 def _check_text(name: str, body: bytes, line: int) -> None:
@@ -243,20 +283,23 @@ def glance(path: Path) -> Sheet | None:
         return None
 
 
-def check_header(sheet: Sheet, names: Sequence[str], required: Collection[str]) -> None:
+def check_header(
+    sheet: Sheet, names: Sequence[str], required: Collection[str], *, comma: bool = True
+) -> None:
     """Check that a header has every required column, and none twice.
 
     Args:
         sheet: the table.
         names: the column names of its header, in the data set's spelling.
         required: the columns that must be among them.
+        comma: whether the separator must be a comma.
 
     Raises:
         DataError: a column is missing or comes twice, or the separator is not a comma.
     """
     missing = [c for c in required if c not in names]
-    where = f"{sheet.name}, line {1 if sheet.units is None else 2}"
-    if sheet.separator != ",":
+    where = f"{sheet.name}, {sheet.row} {1 if sheet.units is None else 2}"
+    if comma and sheet.separator != ",":
         seen = SEPARATORS[sheet.separator]
         raise DataError(
             f"{where}: columns are separated by a {seen} ({sheet.separator!r}), expected a comma; "
@@ -282,6 +325,7 @@ def parse_sheet(
     text: Collection[str] = (),
     whole: Collection[str] = (),
     blank_is_zero: Collection[str] = (),
+    gaps: Collection[str] = (),
 ) -> Cells:
     """Parse the wanted columns.
 
@@ -293,12 +337,14 @@ def parse_sheet(
         text: columns of text.
         whole: those of ``numeric`` that hold integers of at most 64 bits.
         blank_is_zero: numeric columns whose blank cells mean 0.
+        gaps: numeric columns whose cells may also be infinite, or one of :data:`NO_NUMBER`,
+            which becomes NaN.
 
     Raises:
         DataError: a line has too few or too many cells, or a cell is not such a number.
     """
     wanted = _Wanted(tuple(names), frozenset(numeric), frozenset(text), frozenset(whole),
-                     frozenset(blank_is_zero))  # fmt: skip
+                     frozenset(blank_is_zero), frozenset(gaps))  # fmt: skip
     # quoted cells may hide a separator or a line end
     fast = None if b'"' in sheet.body else _parse_fast(sheet, header, wanted)
     cells = fast or _parse_carefully(sheet, header, wanted)
@@ -314,6 +360,7 @@ class _Wanted:
     text: frozenset[str]
     whole: frozenset[str]
     blank_is_zero: frozenset[str]
+    gaps: frozenset[str]
 
 
 def _parse_fast(sheet: Sheet, header: bool, wanted: _Wanted) -> Cells | None:
@@ -339,7 +386,7 @@ def _parse_fast(sheet: Sheet, header: bool, wanted: _Wanted) -> Cells | None:
             convert_options=arrow.ConvertOptions(
                 column_types=types,
                 include_columns=included,
-                null_values=["", " "],
+                null_values=["", " ", *(sorted(NO_NUMBER) if wanted.gaps else ())],
                 strings_can_be_null=False,
             ),
         )
@@ -355,14 +402,21 @@ def _parse_fast(sheet: Sheet, header: bool, wanted: _Wanted) -> Cells | None:
             texts[name] = TextColumn(tuple(t.strip() for t in column.dictionary.to_pylist()), codes)
             continue
         if column.null_count:
-            if name not in wanted.blank_is_zero:
+            if name in wanted.gaps:
+                column = column.cast(pa.float64()).fill_null(float("nan"))
+            elif name not in wanted.blank_is_zero:
                 return None
-            column = column.cast(pa.int64()) if pa.types.is_null(column.type) else column
-            column = column.fill_null(0)
+            else:
+                column = column.cast(pa.int64()) if pa.types.is_null(column.type) else column
+                column = column.fill_null(0)
         if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
             return None
         values = column.to_numpy()
-        if values.dtype.kind == "f" and not _all_fit(values, name in wanted.whole):
+        if (
+            values.dtype.kind == "f"
+            and name not in wanted.gaps
+            and not _all_fit(values, name in wanted.whole)
+        ):
             return None
         numbers[name] = values
     return Cells(table.num_rows, numbers, texts)
@@ -374,6 +428,14 @@ def _all_fit(values: NDArray[np.float64], whole: bool) -> bool:
     if not whole:
         return largest < float("inf")
     return largest < LARGEST_WHOLE and bool((np.rint(values) == values).all())
+
+
+def _gap(cell: str) -> float | None:
+    """NaN or infinity, where a cell says so."""
+    if cell.lower() in _NO_NUMBER_LOWER:
+        return float("nan")
+    sign, rest = (-1, cell[1:]) if cell[:1] == "-" else (1, cell.removeprefix("+"))
+    return sign * float("inf") if rest.lower() in ("inf", "infinity") else None
 
 
 def _complaint(cell: str, whole: bool) -> str:
@@ -396,18 +458,23 @@ def _parse_carefully(sheet: Sheet, header: bool, wanted: _Wanted) -> Cells:
     for line, row in sheet.rows(header):
         if len(row) != len(wanted.names):
             raise DataError(
-                f"{sheet.name}, line {line}: {len(row)} cells, expected {len(wanted.names)}; "
-                "the line is cut short or has a stray separator"
+                f"{sheet.name}, {sheet.row} {line}: {len(row)} cells, "
+                f"expected {len(wanted.names)}; the line is cut short or has a stray separator"
             )
         for name, (i, values) in numbers.items():
             cell = row[i].strip()
             if not cell and name in wanted.blank_is_zero:
                 values.append(0.0)
                 continue
+            if name in wanted.gaps and (gap := _gap(cell)) is not None:
+                values.append(gap)
+                continue
             if expected := _complaint(cell, name in wanted.whole):
+                expected = "a number" if name in wanted.gaps else expected
                 got = f"got {printable(cell)!r}" if cell else "got a blank"
                 raise DataError(
-                    f"{sheet.name}, line {line}, column {name!r}: expected {expected}, {got}; "
+                    f"{sheet.name}, {sheet.row} {line}, column {name!r}: expected {expected}, "
+                    f"{got}; "
                     "correct the cell or remove the line"
                 )
             values.append(float(cell))

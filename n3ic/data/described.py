@@ -8,9 +8,11 @@ and a ``catalogue.toml``:
   lack; ``embedded``, the file beside the module that is the default.
 - ``[published]``: what a file with a SHA-256 is.
 - ``[reasons]``: sentences that several columns share.
-- ``[columns.NAME]``: see :func:`~n3ic.data.catalogue.feature_of`, and ``kind``: ``number``,
-  ``quotient`` (blank or infinite where its divisor is 0) or ``address``. Names are those of
-  :func:`canonical`. A file's further columns are ignored.
+- ``[columns.NAME]``: see :func:`~n3ic.data.catalogue.feature_of`, and how cells become integers,
+  see :class:`~n3ic.model.columns.ColumnRule`: ``kind`` (``quotient``, blank or infinite where its
+  divisor is 0, is a number whose blanks are the largest integer; a column of ``text`` is no
+  feature), ``blank``, ``negative``, ``values``. Names are those of :func:`canonical`. A file's
+  further columns are ignored.
 - ``[derived.NAME]``: features computed from the columns that ``needs`` lists.
 """
 
@@ -21,7 +23,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,15 +33,18 @@ from numpy.typing import NDArray
 
 from n3ic.data.catalogue import Column, Derived, feature_of, feature_table, with_derived
 from n3ic.data.dataset import DataSet, table_facts
-from n3ic.data.delimited import Sheet, TextColumn, check_header, glance, open_sheet, parse_sheet
-from n3ic.data.files import combined_sha256, find_tables, printable, read_contents
+from n3ic.data.delimited import Sheet, TextColumn, check_header, glance, parse_sheet
+from n3ic.data.files import combined_sha256, find_tables, printable
+from n3ic.data.sheets import open_sheets
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.errors import DataError, UsageError
-from n3ic.model.inputs import UINT32_MAX, to_integer
+from n3ic.model.columns import NEGATIVE_PART, ColumnRule
+from n3ic.model.inputs import to_integer
 
 MOST_CLASSES = 256
+TEXT = "text"  # the kind of a column that is no feature
+_VAST = 1e30  # more than any integer in any unit
 _OTHERS = re.compile(r"[^a-z0-9]+")
-_NO_DIVISOR = {"", "nan", "inf", "+inf", "infinity", "+infinity"}
 
 
 def canonical(name: str) -> str:
@@ -71,9 +76,13 @@ class DescribedDataSet(DataSet):
 
     Attributes:
         formulas: how derived features are computed, by name.
+        comma: whether cells must be separated by commas.
+        unpublished: what a file is that the catalogue does not know by its digest.
     """
 
     formulas: ClassVar[Mapping[str, Callable[..., Column]]] = {}
+    comma: ClassVar[bool] = True
+    unpublished: ClassVar[str] = "the same columns, not a published file"
 
     @cached_property
     def _toml(self) -> Mapping[str, Any]:
@@ -82,7 +91,16 @@ class DescribedDataSet(DataSet):
     @cached_property
     def _columns(self) -> Mapping[str, Feature]:
         entries, sentences = self._toml["columns"], self._toml.get("reasons", {})
-        return {name: feature_of(name, entry, sentences) for name, entry in entries.items()}
+        return {
+            name: feature_of(name, entry, sentences)
+            for name, entry in entries.items()
+            if entry.get("kind") != TEXT
+        }
+
+    @cached_property
+    def _rules(self) -> Mapping[str, ColumnRule]:
+        entries = self._toml["columns"]
+        return {name: rule_of(e) for name, e in entries.items() if e.get("kind") != TEXT}
 
     @cached_property
     def _derived(self) -> tuple[Derived, ...]:
@@ -99,7 +117,12 @@ class DescribedDataSet(DataSet):
     @property
     def catalogue(self) -> tuple[Feature, ...]:
         """Every feature that a table may have."""
-        return (*self._columns.values(), *(one.feature for one in self._derived))
+        below = (
+            replace(feature, name=name + NEGATIVE_PART, meaning=f"{feature.meaning}, below 0")
+            for name, feature in self._columns.items()
+            if self._rules[name].negative == "split"
+        )
+        return (*self._columns.values(), *below, *(one.feature for one in self._derived))
 
     @property
     def card(self) -> str:
@@ -130,22 +153,39 @@ class DescribedDataSet(DataSet):
         return any(self._heads(sheet) for sheet in sheets if sheet is not None)
 
     def _heads(self, sheet: Sheet) -> bool:
-        names = {canonical(c) for c in sheet.first}
+        names = {*self.names_of(sheet)}
         return self._required <= names and len(names & {*self._columns}) > len(names) / 2
 
-    def read_features(self, sheet: Sheet, wanted: Collection[str]) -> Mapping[str, Column]:
+    def read_features(
+        self, sheet: Sheet, wanted: Collection[str], changed: Counter[str] | None = None
+    ) -> Mapping[str, Column]:
         """Integer features of flows that may lack labels and columns, derived ones included.
+
+        Args:
+            sheet: the table, or a part of it.
+            wanted: names of the features.
+            changed: counts the cells that had to be changed, by column and reason.
 
         Raises:
             DataError: a column is missing or a cell is not what it should be.
         """
-        behind = {one.feature.name: one.needs for one in self._derived}
+        behind = {one.feature.name: one.needs for one in self._derived} | {
+            name + NEGATIVE_PART: (name,)
+            for name, rule in self._rules.items()
+            if rule.negative == "split"
+        }
         needed = {name for feature in wanted for name in behind.get(feature, (feature,))}
-        names = [canonical(c) for c in sheet.first]
-        check_header(sheet, names, sorted(needed))
-        columns = self._parse(sheet, names, needed, ())[0]
+        names = self.names_of(sheet)
+        check_header(sheet, names, sorted(needed), comma=self.comma)
+        columns, _, repairs, _ = self._parse(sheet, names, needed, ())
+        if changed is not None:
+            changed.update(repairs)
         features = with_derived(columns, self._derived)
         return {name: features[name] for name in wanted}
+
+    def names_of(self, sheet: Sheet) -> list[str]:
+        """Names of a sheet's columns."""
+        return [canonical(c) for c in sheet.first]
 
     def check(self, path: str | Path | Sequence[str | Path]) -> Mapping[str, Any]:
         """What files hold, and which of their cells had to be changed.
@@ -154,16 +194,13 @@ class DescribedDataSet(DataSet):
             DataError: a file is not what it should be; names file, line and column.
         """
         table, parts = self._read(path)
-        counts: Counter[str] = Counter()
-        for part in parts:
-            counts.update(part.repairs)
         return {
             **table_facts(table),
             "conversations": None
             if table.conversation is None
             else len(np.unique(table.conversation)),
             "rows_changed": sum(part.repaired for part in parts),
-            "problems": [f"{what}: {n:,} of {len(table):,} rows" for what, n in counts.items()],
+            "problems": [*changes(parts, len(table))],
         }
 
     @cached_property
@@ -182,17 +219,18 @@ class DescribedDataSet(DataSet):
         published: Mapping[str, str] = self._toml.get("published", {})
         sources, parts = [], []
         for file in find_tables(given):
-            for content in read_contents(file):
-                known = published.get(content.sha256)
+            for table in open_sheets(file):
+                known = published.get(table.sha256)
                 if path is None and known is None:
                     raise DataError(
                         f"{file}: the embedded file is not the published one; install n3ic anew"
                     )
-                part = self._part(open_sheet(content))
+                part = self._part(table.sheet)
                 parts.append(part)
-                name = file.name if path is None else content.name
-                identity = known or "the same columns, not a published file"
-                sources.append(SourceFile(name, content.sha256, len(part.label), identity))
+                name = file.name if path is None else table.sheet.name
+                sources.append(
+                    SourceFile(name, table.sha256, len(part.label), known or self.unpublished)
+                )
         return self._table(parts, sources), parts
 
     def _table(self, parts: Sequence[FlowPart], sources: Sequence[SourceFile]) -> FlowTable:
@@ -218,67 +256,134 @@ class DescribedDataSet(DataSet):
 
     def _part(self, sheet: Sheet) -> FlowPart:
         """The labelled flows of a file."""
-        names = [canonical(c) for c in sheet.first]
+        names = self.names_of(sheet)
         labels = self._toml["table"]["label"]
         label = next((name for name in labels if name in names), labels[0])
-        check_header(sheet, names, [*sorted(self._required), label])
+        check_header(sheet, names, [*sorted(self._required), label], comma=self.comma)
         wanted = [name for name in self._columns if name in names]
-        columns, texts, repairs, rows = self._parse(sheet, names, wanted, (label,))
-        classes = texts[label]
-        if "" in classes.texts:
-            row = int(np.argmax(classes.codes == classes.texts.index("")))
-            raise sheet.cell_error(True, row, label, "no class; fill the cell or remove the line")
-        if len(classes.texts) > MOST_CLASSES:
-            raise DataError(
-                f"{sheet.name}, column {label!r}: {len(classes.texts):,} classes, at most "
-                f"{MOST_CLASSES} expected; is this the label?"
-            )
-        key = None
-        if self._key and {*self._key} <= {*names}:
+        key = self._key if {*self._key} <= {*names} else ()
+        columns, texts, repairs, rows = self._parse(
+            sheet, names, wanted, (label, *(n for n in key if n not in wanted))
+        )
+        classes = self._classes(sheet, label, texts[label])
+        tuples = None
+        if key:
             source, sport, destination, dport, protocol = (
-                np.array(texts[n].texts)[texts[n].codes] if n in texts else columns[n]
-                for n in self._key
+                np.array(texts[n].texts)[texts[n].codes] if n in texts else columns[n].astype(str)
+                for n in key
             )
             ends = zip(source, sport, destination, dport, protocol, strict=True)
-            key = [(*sorted([(a, b), (c, d)]), p) for a, b, c, d, p in ends]
-        return FlowPart(columns, np.array(classes.texts)[classes.codes], key, repairs, rows)
+            tuples = [(*sorted([(a, b), (c, d)]), p) for a, b, c, d, p in ends]
+        return FlowPart(columns, classes, tuples, repairs, rows)
+
+    def _classes(self, sheet: Sheet, label: str, column: TextColumn) -> NDArray[np.str_]:
+        """Class of each row.
+
+        Raises:
+            DataError: a row has none, or there are too many.
+        """
+        if "" in column.texts:
+            row = int(np.argmax(column.codes == column.texts.index("")))
+            raise sheet.cell_error(True, row, label, "no class; fill the cell or remove the line")
+        if len(column.texts) > MOST_CLASSES:
+            raise DataError(
+                f"{sheet.name}, column {label!r}: {len(column.texts):,} classes, at most "
+                f"{MOST_CLASSES} expected; is this the label?"
+            )
+        return np.array(column.texts)[column.codes]
 
     def _parse(
         self, sheet: Sheet, names: Sequence[str], wanted: Collection[str], more: Sequence[str]
     ) -> tuple[dict[str, Column], Mapping[str, TextColumn], Mapping[str, int], int]:
         """Wanted columns in integer units, the text columns, repaired cells, rows with such."""
-        kinds = {n: self._toml["columns"][n].get("kind", "number") for n in wanted}
-        numeric = [n for n, kind in kinds.items() if kind == "number"]
+        rules = {n: self._rules[n] for n in wanted}
+        numeric = [n for n, rule in rules.items() if rule.kind == "number"]
         known = {*wanted, *more}
         cells = parse_sheet(
             sheet,
             [n if n in known else "" for n in names],
             header=True,
             numeric=numeric,
-            text=[*(n for n in kinds if n not in numeric), *more],
+            text=[*(n for n in rules if n not in numeric), *more],
+            gaps=[n for n in numeric if rules[n].blank != "refuse"],
         )
         columns: dict[str, Column] = {}
         repairs: dict[str, int] = {}
         repaired = np.zeros(cells.rows, dtype=np.bool_)
-        for name, kind in kinds.items():
-            feature = self._columns[name]
-            if kind == "address":
+
+        def repair(bad: NDArray[np.bool_], what: str) -> None:
+            nonlocal repaired
+            if bad.any():
+                repairs[what] = int(bad.sum())
+                repaired |= bad
+
+        for name, rule in rules.items():
+            if rule.kind == "address":
                 columns[name] = _by_text(sheet, name, cells.texts[name], _address, "an address")
-                continue
-            if kind == "quotient":
-                values = _by_text(sheet, name, cells.texts[name], _quotient, "a number")
+            elif rule.kind == "category":
+                columns[name] = _category(cells.texts[name], rule)
+                repair(columns[name] == len(rule.values), f"{name} of no known value")
             else:
-                values = cells.numbers[name].astype(np.float64)
-            for bad, what in (
-                (values < 0, "negative, set to 0"),
-                (np.isinf(values), "blank or infinite, set to the largest value"),
-            ):
-                if bad.any():
-                    repairs[f"{name} {what}"] = int(bad.sum())
-                    repaired |= bad
-            finite = np.clip(values, 0, UINT32_MAX * 1.0)
-            columns[name] = np.minimum(to_integer(finite, feature.scale), (1 << feature.bits) - 1)
+                columns |= _number(name, rule, cells.numbers[name].astype(np.float64), repair)
         return columns, cells.texts, repairs, int(repaired.sum())
+
+
+def changes(parts: Sequence[FlowPart], rows: int) -> tuple[str, ...]:
+    """Lines about the cells that had to be changed, by column and reason."""
+    counts: Counter[str] = Counter()
+    for part in parts:
+        counts.update(part.repairs)
+    return tuple(f"{what}: {n:,} of {rows:,} rows" for what, n in counts.items())
+
+
+def rule_of(entry: Mapping[str, Any]) -> ColumnRule:
+    """How the cells of a column become integers, by its entry in a catalogue.
+
+    Raises:
+        ModelError: the entry says what no rule can be.
+    """
+    known = {k: v for k, v in entry.items() if k in ColumnRule.__dataclass_fields__}
+    kind = known.get("kind", "number")
+    if kind == "quotient":
+        known = {"blank": "largest", **known, "kind": "number"}
+    return ColumnRule.from_dict(known)
+
+
+def _number(
+    name: str,
+    rule: ColumnRule,
+    values: NDArray[np.float64],
+    repair: Callable[[NDArray[np.bool_], str], None],
+) -> dict[str, Column]:
+    """The features of a column of numbers; what is changed is told to ``repair``."""
+    largest = (1 << rule.bits) - 1
+
+    def integers(of: NDArray[np.float64]) -> Column:
+        return np.minimum(to_integer(np.clip(of, 0, _VAST), rule.scale), largest)
+
+    blank, endless, below = np.isnan(values), np.isposinf(values), values < 0
+    if rule.blank == "zero":
+        repair(blank, f"{name} blank, set to 0")
+        repair(endless, f"{name} infinite, set to the largest value")
+    else:
+        repair(blank | endless, f"{name} blank or infinite, set to the largest value")
+    if rule.negative == "split":
+        repair(np.isneginf(values), f"{name} infinite, set to the largest value")
+    else:
+        repair(below, f"{name} negative, set to 0")
+    known = np.where(blank, 0.0, values)
+    above = np.isfinite(values) & (np.rint(np.abs(known) * rule.scale) > largest)
+    repair(above, f"{name} above the largest value, set to it")
+    out = {name: np.where(blank & (rule.blank == "largest"), largest, integers(known))}
+    if rule.negative == "split":
+        out[name + NEGATIVE_PART] = integers(-known)
+    return out
+
+
+def _category(column: TextColumn, rule: ColumnRule) -> Column:
+    place = {text: i for i, text in enumerate(rule.values)}
+    codes = np.array([place.get(t, len(place)) for t in column.texts], dtype=np.int64)
+    return codes[column.codes]
 
 
 def _numbered(keys: Iterable[tuple[Any, ...]]) -> NDArray[np.int64]:
@@ -310,14 +415,3 @@ def _address(text: str) -> int | None:
     except ValueError:
         return None
     return int(address) if address.version == 4 else 0
-
-
-def _quotient(text: str) -> float | None:
-    """A number; infinity where the divisor was 0."""
-    if text.lower() in _NO_DIVISOR:
-        return float("inf")
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if np.isfinite(value) else None

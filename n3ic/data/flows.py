@@ -11,6 +11,8 @@ from __future__ import annotations
 import csv
 import io
 import sys
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -29,8 +31,11 @@ from n3ic.data.delimited import (
     parse_sheet,
     stream_sheets,
 )
-from n3ic.data.files import Content, checked_text, decompress, printable, read_contents
-from n3ic.errors import DataError
+from n3ic.data.described import DescribedDataSet
+from n3ic.data.files import Content, checked_text, decompress, read_contents
+from n3ic.data.own import OWN, OwnTable
+from n3ic.data.parquet import UNITS_KEY, open_parquet, parquet_sheets, units_of
+from n3ic.errors import DataError, N3icWarning
 from n3ic.model.inputs import UINT32_MAX, Field, to_integer
 from n3ic.model.network import BinaryModel
 from n3ic.util.files import new_file
@@ -43,7 +48,6 @@ Columns = Mapping[str, NDArray[np.integer[Any]]]
 
 STANDARD_INPUT = STANDARD_OUTPUT = "-"
 CHUNK_ROWS = 1 << 16
-_KEY = b"n3ic-units"
 _FLOAT = float(np.finfo(np.float64).max)
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 
@@ -128,25 +132,49 @@ def _stream_text(
 ) -> Iterator[Columns]:
     parts = iter(pieces)
     begin = checked_text(name, next(parts, b""))
-    sheets = stream_sheets(name, chain([begin], parts))
+    yield from _read_sheets(stream_sheets(name, chain([begin], parts)), model, dataset, units)
+
+
+def _read_sheets(
+    sheets: Iterator[Sheet], model: BinaryModel, dataset: str | None, units: Units | None
+) -> Iterator[Columns]:
     first = next(sheets)
-    read = _reader(first, model, dataset, units)
+    changed: Counter[str] = Counter()
+    read = _reader(first, model, dataset, units, changed)
     for sheet in chain([first], sheets):
         yield read(sheet)
+    if changed:
+        cells = "; ".join(f"{what}: {n:,} cells" for what, n in sorted(changed.items()))
+        warnings.warn(f"{first.name}: {cells}", N3icWarning, stacklevel=2)
 
 
 def _reader(
-    sheet: Sheet, model: BinaryModel, dataset: str | None, units: Units | None
+    sheet: Sheet,
+    model: BinaryModel,
+    dataset: str | None,
+    units: Units | None,
+    changed: Counter[str],
 ) -> Callable[[Sheet], Columns]:
-    """How the features of a table are read, by its first rows."""
+    """How the features of a table are read, by its first rows.
+
+    What had to be changed in it is counted in ``changed``.
+    """
     features = model.input.features
     units = _agreed(sheet.name, units, sheet.units)
+
+    def read_as(owner: DataSet) -> Callable[[Sheet], Columns]:
+        if isinstance(owner, DescribedDataSet):
+            return lambda part: owner.read_features(part, features, changed)
+        return lambda part: owner.read_features(part, features)
+
+    if model.table is not None and units != "nic" and dataset in (None, OWN):
+        return read_as(OwnTable(model.table))
     if dataset is None and (units == "nic" or _is_plain(sheet, features)):
         if units is None and _scaled(model):
             own = _own_data_set(model)
             if own is None or not own.has_layout(sheet):
                 raise _undecided(sheet.name, model)
-            return lambda part: own.read_features(part, features)
+            return read_as(own)
         check_header(sheet, sheet.first, features)
         return lambda part: _read_plain(part, model, units)
     if units == "nic":
@@ -157,7 +185,7 @@ def _reader(
     if named is None:
         check_header(sheet, sheet.first, features)
         return lambda part: _read_plain(part, model, units)
-    return lambda part: named.read_features(part, features)
+    return read_as(named)
 
 
 def _agreed(name: str, asked: Units | None, said: Units | None) -> Units | None:
@@ -265,20 +293,15 @@ def _stream_parquet(
     chunk_rows: int,
 ) -> Iterator[Columns]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    try:
-        table = pq.ParquetFile(file)
-    except pa.ArrowException as error:
-        raise DataError(f"{name}: this Parquet file is damaged: {error}") from error
-    if dataset is not None:
-        raise DataError(f"{name}: a data set's own layout is CSV; leave out --dataset {dataset}")
+    table = open_parquet(name, file)
     schema = table.schema_arrow
-    said = (schema.metadata or {}).get(_KEY, b"").decode(errors="replace")
-    if said not in ("", "nic", "source"):
-        raise DataError(f"{name}: n3ic-units is nic or source, got {printable(said)!r}")
-    units = _agreed(name, units, cast(Units | None, said or None))
+    units = _agreed(name, units, units_of(name, schema))
     features = model.input.features
+    if dataset is not None or (model.table is not None and units != "nic"):
+        sheets = parquet_sheets(name, file, chunk_rows=chunk_rows)
+        yield from _read_sheets(sheets, model, dataset, units)
+        return
     missing = [f for f in features if f not in schema.names]
     if missing:
         listed = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
@@ -365,7 +388,7 @@ def _write_parquet(stream: IO[bytes], chunks: Iterator[Columns], units: Units) -
     import pyarrow.parquet as pq
 
     first = next(chunks)
-    said = pa.table(dict(first)).schema.with_metadata({_KEY: units})
+    said = pa.table(dict(first)).schema.with_metadata({UNITS_KEY: units})
     rows = 0
     with pq.ParquetWriter(stream, said) as writer:
         for chunk in chain([first], chunks):

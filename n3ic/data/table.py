@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import DataError
+from n3ic.model.columns import TableRules
 from n3ic.model.inputs import to_integer
 from n3ic.model.metering import MeterSpec
 
@@ -100,6 +101,8 @@ class FlowTable:
         notes: what was assumed when the files were read, and what was left out, as sentences.
         meter: computes features from packets, those that it names; a network that reads no others
             carries it. None where nobody knows.
+        rules: how the features were read from the user's columns; None where a data set that
+            is known by name reads them.
     """
 
     name: str
@@ -116,6 +119,7 @@ class FlowTable:
     sources: tuple[SourceFile, ...] = field(default=())
     notes: tuple[str, ...] = ()
     meter: MeterSpec | None = None
+    rules: TableRules | None = None
 
     def __post_init__(self) -> None:
         known = {f.name for f in self.catalogue}

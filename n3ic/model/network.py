@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
 from n3ic.model.bits import Bits, Words, unpack
+from n3ic.model.columns import TableRules
 from n3ic.model.file import (
     SHUNT_VERSION,
     VERSION,
@@ -95,6 +96,8 @@ class BinaryModel:
         shunt: the smallest margin with which the card decides a flow by itself; a flow of a
             smaller one is shunted to the host. 0 decides every flow; one more than
             :attr:`largest_margin` shunts every flow.
+        table: how the features are read from a table of the layout that it was trained on; None
+            where a data set reads it.
     """
 
     input: InputSpec
@@ -105,6 +108,7 @@ class BinaryModel:
     provenance: Mapping[str, str] = field(default_factory=dict)
     meter: MeterSpec | None = None
     shunt: int = 0
+    table: TableRules | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
@@ -129,6 +133,8 @@ class BinaryModel:
             raise ModelError("a class name has 1 to 256 characters")
         if self.meter is not None:
             _check_metered(self.input, self.meter)
+        if self.table is not None and (lacking := {*self.input.features} - {*self.table.features}):
+            raise ModelError(f"the input reads {min(lacking)!r}, which its table does not give")
         self._check_shunt()
 
     def _check_shunt(self) -> None:
@@ -366,7 +372,8 @@ class BinaryModel:
                 raise ModelError("names and provenance must be text")
             spec = InputSpec.from_dict(header["input"])
             meter = MeterSpec.from_dict(header["meter"]) if "meter" in header else None
-            model = cls(spec, hidden, output, tuple(classes), name, provenance, meter, shunt)
+            table = TableRules.from_dict(header["table"]) if "table" in header else None
+            model = cls(spec, hidden, output, tuple(classes), name, provenance, meter, shunt, table)
         except ModelError as error:
             raise ModelError(f"{source}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -396,6 +403,8 @@ def _serialise(model: BinaryModel) -> bytes:
         header["meter"] = model.meter.to_dict()
     if model.shunt:
         header["shunt"] = model.shunt
+    if model.table is not None:
+        header["table"] = model.table.to_dict()
     tensors = {
         f"layer.{i}.{name}": array
         for i, layer in enumerate(model.layers)

@@ -133,6 +133,8 @@ def _train(prepared: Prepared, progress: TrainingProgress) -> Result:
     meter = this.table.meter
     if meter is not None and set(model.input.features) <= set(meter.feature_names):
         model = replace(model, meter=meter)
+    if (rules := this.table.rules) is not None:
+        model = replace(model, table=rules.only(model.input.features))
     progress.stage("comparing the folded network with the trained one")
     check_fold(trained.network, model, prepared.bits)
     if training.polish:

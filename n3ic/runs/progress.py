@@ -25,9 +25,11 @@ class TrainingProgress:
         stage: called with a line about each step.
         begin: called with a line about a step of several tasks, and how many they are.
         task: called with the name of each of these tasks that is done.
+        note: called with lines about the data that stay to be read.
     """
 
     epoch: EpochCallback = _ignored
     stage: StageCallback = _ignored
     begin: Callable[[str, int], None] = _ignored
     task: Callable[[str], None] = _ignored
+    note: StageCallback = _ignored

@@ -46,6 +46,27 @@ class UseCase(Plugin):
     positive: ClassVar[str] = ""
     options: ClassVar[tuple[Option, ...]] = ()
 
+    def load(
+        self,
+        data: str | Path | None,
+        dataset: str | None,
+        options: Mapping[str, Any],
+        tell: Callable[[str], object],
+    ) -> FlowTable:
+        """The flows to train on: the user's files, or the embedded default.
+
+        Args:
+            data: files; an embedded sample where None.
+            dataset: name of another data set than the use case's own.
+            options: the use case's own options, checked.
+            tell: called with lines about what was read.
+
+        Raises:
+            DataError: the files are not what they should be.
+            UsageError: there is no such data set, or nothing is embedded in it.
+        """
+        return load_table(self, data, dataset)
+
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
         """The tables to train a network on, by name; one unnamed by default.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from n3ic import plugins
 from n3ic.data.dataset import data_set
+from n3ic.data.own import OWN, OwnTable
 from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
 from n3ic.evaluation.metrics import Evaluation, evaluate
@@ -40,13 +41,27 @@ def evaluate_flows(
     """
     networks = {task: BinaryModel.load(path) for task, path in models_of(model).items()}
     first = next(iter(networks.values()))
+    rules = first.table
+    if rules is not None and dataset in (None, OWN):
+        if data is None:
+            raise UsageError(f"{model}: was trained on a table of yours; name labelled flows")
+        table = OwnTable(rules).load(data)
+        return _of_tables(model, data, networks, table)
     name = dataset or first.provenance.get("data", "")
     if name not in plugins.names("n3ic.datasets"):
         raise UsageError(
             f"{model}: trained on {name or 'unknown data'}, which no data set here reads; "
             "name one with --dataset"
         )
-    table = data_set(name).load(data)
+    return _of_tables(model, data, networks, data_set(name).load(data))
+
+
+def _of_tables(
+    model: str | Path,
+    data: str | Path | None,
+    networks: Mapping[str, BinaryModel],
+    table: FlowTable,
+) -> dict[str, Evaluation]:
     case = _use_case(Path(model))
     tables = _tables(Path(model), case, table)
     absent = [task for task in networks if task not in tables]

@@ -17,7 +17,7 @@ from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
 from n3ic.runs.report import metrics_of, summary_markdown
 from n3ic.runs.schedule import schedule, train_jobs
-from n3ic.usecases.base import UseCase, load_table, use_case
+from n3ic.usecases.base import UseCase, use_case
 from n3ic.usecases.request import TrainRequest, command_words
 from n3ic.util.files import being_written, new_directory, write_atomic
 from n3ic.util.json_text import json_text
@@ -44,7 +44,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
     progress.stage("loading data")
     table = request.table
     if table is None:
-        table = load_table(case, request.data, request.dataset)
+        table = case.load(request.data, request.dataset, options, progress.note)
     tasks = case.tasks(table, options)
     if not tasks:
         raise UsageError(f"{case.name}: the options leave no network to train")

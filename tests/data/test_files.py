@@ -199,25 +199,38 @@ def test_good_cells():
     st.lists(
         st.tuples(
             st.integers(-(2**62), 2**62).map(str) | st.floats(allow_nan=False).map(repr),
-            st.sampled_from(["1", " 2", "+3", "1e3", ".5", "2.", "", "x", "1.5", '"4"', "9" * 30]),
+            st.sampled_from(
+                [
+                    *("1", " 2", "+3", "1e3", ".5", "2.", "", "x", "1.5", '"4"', "9" * 30),
+                    *("inf", "-Infinity", "+inf", " nan", "NaN", "nAn", "-", " -", "?", "N/A"),
+                    "-nan",
+                ]
+            ),
         ),
         min_size=1,
         max_size=6,
     ),
     st.booleans(),
+    st.booleans(),
 )
-def test_the_fast_parser_agrees_with_the_careful_one(rows, whole):
+def test_the_fast_parser_agrees_with_the_careful_one(rows, whole, gaps):
     """Where the fast one gives anything, the careful one gives the same."""
     body = "\n".join(["a,b", *map(",".join, rows), ""]).encode()
     sheet = open_sheet(Content("t.csv", body))
-    names = frozenset("ab") if whole else frozenset()
-    wanted = delimited._Wanted(("a", "b"), frozenset("ab"), frozenset(), names, frozenset("b"))
+    wanted = delimited._Wanted(
+        ("a", "b"),
+        numeric=frozenset("ab"),
+        text=frozenset(),
+        whole=frozenset("ab") if whole and not gaps else frozenset(),
+        blank_is_zero=frozenset() if gaps else frozenset("b"),
+        gaps=frozenset("b") if gaps else frozenset(),
+    )
     if b'"' in body or (fast := delimited._parse_fast(sheet, True, wanted)) is None:
         return
     careful = delimited._parse_carefully(sheet, True, wanted)
     assert fast.rows == careful.rows
     for name, column in careful.numbers.items():
-        assert np.array_equal(fast.numbers[name].astype(float), column)
+        assert np.array_equal(fast.numbers[name].astype(float), column, equal_nan=True)
 
 
 @pytest.mark.parametrize(

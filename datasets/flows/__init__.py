@@ -1,0 +1,138 @@
+"""Any table of flows: what its columns are is inferred, or said in a ``columns.toml``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from n3ic.data.dataset import DataSet
+from n3ic.data.metered import meter_of
+from n3ic.data.own import (
+    COLUMNS_FILE,
+    OWN,
+    OwnTable,
+    describe,
+    described_as,
+    description_text,
+    need_label,
+    summary_lines,
+    with_positive,
+)
+from n3ic.data.table import Feature, FlowTable
+from n3ic.datasets.flows.recipes import RECIPES
+from n3ic.errors import N3icError, UsageError
+from n3ic.meter.table import LABEL, load_flows
+from n3ic.options import Option
+from n3ic.usecases.base import UseCase
+from n3ic.util.files import write_atomic
+
+if TYPE_CHECKING:
+    from n3ic.runs.experiment import Result
+
+__all__ = ["DATASET", "USECASE"]
+
+
+class OwnFlows(DataSet):
+    """Tables of the user's own."""
+
+    name = OWN
+    summary = "any table of flows: columns are inferred, or said in columns.toml (bring your own)"
+
+    @property
+    def catalogue(self) -> tuple[Feature, ...]:
+        """None: each table has features of its own, see ``n3ic data describe``."""
+        return ()
+
+    def load(self, path: str | Path | Sequence[str | Path] | None = None) -> FlowTable:
+        """Read tables whose label a ``columns.toml`` beside them names.
+
+        Raises:
+            DataError: the tables cannot be read.
+            UsageError: ``path`` is None, or nothing says which column is the class.
+        """
+        return _described(path).load(_given(path))
+
+    def check(self, path: str | Path | Sequence[str | Path]) -> Mapping[str, Any]:
+        """What tables hold, and which of their cells have to be changed; see :meth:`load`."""
+        return _described(path).check(path)
+
+
+def _given(path: str | Path | Sequence[str | Path] | None) -> str | Path | Sequence[str | Path]:
+    if path is None:
+        raise UsageError(f"{OWN} has no sample: name a table with --data")
+    return path
+
+
+def _described(path: str | Path | Sequence[str | Path] | None) -> OwnTable:
+    own, facts = describe(_given(path))
+    need_label(own, facts, path)
+    return own
+
+
+class OwnUseCase(UseCase):
+    """A network for any table of flows: all of its classes, or one against the rest."""
+
+    name = OWN
+    summary = "any table of flows of your own: --data FILE --label COLUMN"
+    dataset = OWN
+    default = OWN
+    recipes = RECIPES
+    options = (
+        Option("label", "the column of the class", ""),
+        Option("positive", "a class to tell from all others; all apart if empty", ""),
+        Option("description", f"a {COLUMNS_FILE}; the one beside the data if empty", ""),
+    )
+
+    def load(
+        self,
+        data: str | Path | None,
+        dataset: str | None,
+        options: Mapping[str, Any],
+        tell: Callable[[str], object],
+    ) -> FlowTable:
+        """The user's table, as it is inferred or described; the meter's where it was metered.
+
+        Raises:
+            DataError: the table cannot be read.
+            UsageError: no table or no label is named.
+        """
+        if dataset not in (None, OWN):
+            return super().load(data, dataset, options, tell)
+        path = _given(data)
+        label, positive = str(options["label"]), str(options["positive"])
+        if _is_metered(path):
+            tell("n3ic data extract wrote this table: the network will carry its meter")
+            return with_positive(load_flows(str(path), label=label or LABEL), positive)
+        own, facts = describe(path, label, str(options["description"]) or None, positive=positive)
+        need_label(own, facts, path)
+        for line in summary_lines(own, facts):
+            tell(line)
+        table, changed = own.load_noting(path)
+        for line in changed:
+            tell(line)
+        return table
+
+    def finish(
+        self,
+        directory: Path,
+        table: FlowTable,
+        results: Mapping[str, Result],
+        options: Mapping[str, Any],
+        compared: Mapping[tuple[int, ...], Mapping[str, Result]],
+    ) -> Mapping[str, Any]:
+        """Write how the columns were read as ``columns.toml``."""
+        if table.rules is not None:
+            write_atomic(directory / COLUMNS_FILE, description_text(described_as(table)))
+        return {}
+
+
+def _is_metered(path: Any) -> bool:
+    try:
+        return Path(path).is_file() and meter_of(path) is not None
+    except (N3icError, TypeError):
+        return False
+
+
+DATASET = OwnFlows()
+USECASE = OwnUseCase()

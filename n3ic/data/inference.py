@@ -1,0 +1,270 @@
+"""What the columns of any flow table mean, inferred from their names and their cells.
+
+What comes out is a catalogue as :mod:`n3ic.data.described` reads it; ``columns.toml`` beside the
+data overrides it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from n3ic.data.described import TEXT
+from n3ic.data.survey import ColumnFacts
+from n3ic.model.columns import MOST_VALUES
+from n3ic.model.inputs import UINT32_MAX
+
+MOST_CATEGORIES = 64
+SPLIT_SHARE = 0.01  # of the rows below 0, from which on the magnitude is a feature of its own
+SAME = 0.99  # of the entropy, from which on one column is another form of the other
+_FORMS = 64  # most values of a number that may be another form of the label
+_MAC = re.compile(r"([0-9a-f]{2}[:-]){5}[0-9a-f]{2}", re.IGNORECASE)
+_WHEN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?", re.ASCII)
+
+_ADDRESS = re.compile(
+    r"(.*_)?(ip|ipv[46]|ip_?addr(ess)?|addr(ess)?|mac|host|hostname|id_(orig|resp)_h"
+    r"|([sd]|src|dst)_?(ip|addr|mac|host)|ip_?(src|dst)|eth_?(src|dst)|oui)(_\d+)?"
+)
+_PORT = re.compile(r"(.*_)?(port|sport|dport|dsport|id_(orig|resp)_p|(src|dst)_?port)(_\d+)?")
+_TIME = re.compile(
+    r"(.*_)?(timestamp|ts|stime|ltime|datetime|date|epoch|(start|end)_?time|time_?(start|end)"
+    r"|(first|last)_?(seen|time|switched)?(_(ns|us|ms|s|sec))?|flow_(start|end).*"
+    r"|(start|end)(_(ns|us|ms|s|sec))?|(first|last)_seen_ms)"
+)
+_IDENTIFIER = re.compile(
+    r"flow|(.*_)?(id|ids|uid|uuid|guid|flowid|pkseqid|index|row|rowid|[sd]tcpb"
+    r"|seq|seq_?(no|num|number)|ack_?(no|num|number)|session|cookie|capture|pcap|file|filename|vlan|column_\d+|unnamed_\d+)"
+)
+_TTL = re.compile(r"(.*_)?([sd]|src|dst|min|max)?ttl(_.*)?")
+_LABEL = re.compile(
+    r"(.*_)?(labels?|labell?ed|class|classes|category|cat|subcategory|subcat|attacks?|attack_type"
+    r"|target|malicious|malware|threat|anomaly|ground_truth|prediction|predicted|traffic_type"
+    r"|device_?name|application|app|app_?name|app_?proto|app_?protocol|ndpi_proto)(_.*)?"
+)
+_ROOT = re.compile(
+    r"(.*_)?(std|stdev|stddev|std_dev|standard_deviation|sd|var|variance|skew|skewness|kurtosis"
+    r"|entropy)(_.*)?"
+)
+_PROTOCOL = re.compile(
+    r"(ip_?)?(proto|protocol|prot|l4|l4_?proto(col)?|protocol_?(number|identifier))"
+)
+
+_WHY = {
+    "address": "an address tells the hosts of the capture apart",
+    "port": "a port tells the connections and services of the capture apart",
+    "time": "a time tells when the capture was made",
+    "identifier": "an identifier of the flow or of its row",
+    "row": "a number that counts the rows",
+    "ttl": "it tells a host and how far away it is",
+    "label": "by its name another form of the label",
+    "form": "it says the label, or the label says it: another form of it",
+    "root": "it needs squares and roots, or logarithms, which no target computes",
+    "constant": "the same in every row",
+    "empty": "no value in any row",
+}
+_UNITS: tuple[tuple[str, str], ...] = (  # by name; the first that matches
+    (r".*(byte|byt|octet)s?(_.*)?_(s|sec|second)", "byte/s"),
+    (r".*(pkt|packet)s?(_.*)?_(s|sec|second)", "packet/s"),
+    (r".*_(ns|nsec|nanoseconds?)", "ns"),
+    (r".*_(us|usec|microseconds?)", "us"),
+    (r".*_(ms|msec|milliseconds?)", "ms"),
+    (r".*_(s|sec|secs|seconds?)", "s"),
+    (r"(dur|duration|tcprtt|synack|ackdat)", "s"),
+    (r"(.*_)?(length|len|size|sz|pktlen|pktsz|payload)(_.*)?", "byte"),
+    (r"[sd](rc|st)?load", "bit/s"),
+    (r".*(bytes?|byts?|octets?)(_.*)?", "byte"),
+    (r"(.*_)?[a-z]{0,3}(pkts?|packets?)", "packet"),
+)
+_FINER = {"s": ("ms", "us", "ns"), "ms": ("us", "ns"), "us": ("ns",)}
+_CICFLOWMETER = {"flow_duration", "flow_iat_mean", "flow_iat_max"}  # times in microseconds
+_CIC_TIME = re.compile(r"flow_duration|((flow|fwd|bwd)_iat|active|idle)_(?!std).*")
+
+
+def infer(facts: Sequence[ColumnFacts], label: str = "") -> dict[str, Any]:
+    """A catalogue of a table's columns.
+
+    Args:
+        facts: of every column.
+        label: name of the column of the class; none where empty.
+
+    Returns:
+        ``table`` (``label``, ``conversation`` where the 5-tuple is there) and ``columns``: an
+        entry for each but the label, with ``use`` and ``reason``.
+    """
+    others = {f.name: f for f in facts if f.name != label}
+    table: dict[str, Any] = {"label": [label]} if label else {}
+    if key := _conversation(others):
+        table["conversation"] = key
+    cic = others.keys() >= _CICFLOWMETER
+    columns = {
+        name: _entry(f, "us" if cic and _CIC_TIME.fullmatch(name) else _unit(name))
+        for name, f in others.items()
+    }
+    return {"table": table, "columns": columns}
+
+
+def is_label_name(name: str) -> bool:
+    """Whether a column's name is one of those that labels have."""
+    return bool(_LABEL.fullmatch(name))
+
+
+def _unit(name: str) -> str:
+    """The unit that a column's name says; empty where it says none."""
+    return next((unit for pattern, unit in _UNITS if re.fullmatch(pattern, name)), "")
+
+
+def _entry(facts: ColumnFacts, unit: str) -> dict[str, Any]:
+    kind = _kind(facts)
+    why = _left_out(facts) or (_no_feature(facts) if kind == TEXT else "")
+    entry: dict[str, Any] = {
+        "use": not why,
+        "reason": why or _usable(facts, kind),
+        "meaning": facts.header,
+        "kind": kind,
+    }
+    if kind == "category":
+        values = sorted(facts.texts)
+        return entry | {"unit": "code", "bits": len(values).bit_length(), "values": values}
+    if kind == "number":
+        return entry | _number(facts, unit)
+    return entry | {"unit": "IPv4 number" if kind == "address" else "", "bits": 32}
+
+
+def _left_out(facts: ColumnFacts) -> str:
+    """Why a column is left out; nothing where it is used."""
+    name = facts.name
+    if facts.type == "empty":
+        return _WHY["empty"]
+    for what, pattern in (("address", _ADDRESS), ("port", _PORT), ("label", _LABEL)):
+        if pattern.fullmatch(name):
+            return _WHY[what]
+    if facts.type == "time" or _TIME.fullmatch(name) or _is_time(facts):
+        return _WHY["time"]
+    if _IDENTIFIER.fullmatch(name):
+        return _WHY["identifier"]
+    if facts.counts_up:
+        return _WHY["row"]
+    if _TTL.fullmatch(name):
+        return _WHY["ttl"]
+    if facts.distinct <= 1:
+        return _WHY["constant"]
+    if _all(facts.texts, _is_address):
+        return _WHY["address"]
+    if _says_label(facts):
+        return _WHY["form"]
+    return _WHY["root"] if _ROOT.fullmatch(name) else ""
+
+
+def _says_label(facts: ColumnFacts) -> bool:
+    """Whether the column determines the label, or is determined by it, and has few values."""
+    if facts.tells is None or facts.told is None:
+        return False
+    few = facts.rows // 20  # where nearly each row has its own value, it says everything
+    most = few if facts.type == "text" else min(few, _FORMS)
+    return facts.distinct <= most and max(facts.tells, facts.told) >= SAME
+
+
+def _is_time(facts: ColumnFacts) -> bool:
+    """Whether a column holds times of day and year, by its cells."""
+    if facts.type == "text":
+        return _all(facts.texts, lambda text: bool(_WHEN.fullmatch(text)))
+    # since 1970, from 1999 to 2040, in seconds or down to nanoseconds
+    units = (1, 1e3, 1e6, 1e9) if facts.type in ("integer", "real") else ()
+    return any(facts.lowest >= 9.2e8 * s and facts.highest <= 2.2e9 * s for s in units)
+
+
+def _is_address(text: str) -> bool:
+    return bool(_MAC.fullmatch(text)) or _is_ip(text)
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _all(texts: Iterable[str], what: Callable[[str], bool]) -> bool:
+    said = [text for text in texts if text]
+    return bool(said) and all(map(what, said))
+
+
+def _kind(facts: ColumnFacts) -> str:
+    if facts.type in ("integer", "real"):
+        return "number"
+    if facts.type != "text":
+        return TEXT
+    if _all(facts.texts, _is_ip) and "" not in facts.texts:
+        return "address"
+    most = MOST_VALUES if _PROTOCOL.fullmatch(facts.name) else MOST_CATEGORIES
+    few = facts.distinct <= min(most, max(2, facts.rows // 4))
+    return "category" if few and facts.numbers < 0.5 else TEXT
+
+
+def _no_feature(facts: ColumnFacts) -> str:
+    if facts.numbers >= 0.5 and facts.odd:
+        return f"numbers and text in one column, such as {facts.odd[:40]!r}"
+    return f"text of {facts.distinct:,} different values"
+
+
+def _usable(facts: ColumnFacts, kind: str) -> str:
+    if kind == "category":
+        return "a text of few values, each by its number in the list"
+    what = "integers" if facts.type == "integer" else f"numbers of {facts.decimals} decimal places"
+    return f"{what} from {facts.lowest:,.10g} to {facts.highest:,.10g}"
+
+
+def _number(facts: ColumnFacts, unit: str) -> dict[str, Any]:
+    """Unit, scale and what odd cells become.
+
+    A number with decimal places is kept with as many of them as leave 99.9 % of the column within
+    32 bits; a column of which a tenth is larger than 32 bits loses its last digits.
+    """
+    room = math.floor(math.log10(UINT32_MAX / max(facts.usual, 1.0)))
+    if room < 0:  # a few of the rows may be wild; they become the largest integer
+        room = min(0, math.floor(math.log10(UINT32_MAX / max(facts.common, 1.0))))
+    places = min(facts.decimals, room)
+    finer = _FINER.get(unit, ())
+    if finer and places > 0:
+        places = 3 * min(-(-places // 3), len(finer), room // 3) or places
+    out: dict[str, Any] = {"unit": unit, "bits": 32}
+    if places:
+        step = f"1/{10**places:,}" if places > 0 else f"{10**-places:,}"
+        named = finer[places // 3 - 1] if finer and places > 0 and places % 3 == 0 else ""
+        out |= {
+            "source_unit": unit,
+            "unit": named or f"{step} {unit}".rstrip(),
+            "scale": 10.0**places,
+        }
+    if facts.negative >= SPLIT_SHARE * facts.rows:
+        out["negative"] = "split"
+    return out | {"blank": "largest"}
+
+
+def _conversation(columns: Iterable[str]) -> list[str] | None:
+    """The columns of the 5-tuple, where there is one of each."""
+    found: dict[str, list[str]] = {}
+    for name in columns:
+        if _PROTOCOL.fullmatch(name):
+            found.setdefault("protocol", []).append(name)
+        elif _PORT.fullmatch(name):
+            found.setdefault(f"{_side(name)} port", []).append(name)
+        elif _ADDRESS.fullmatch(name) and "mac" not in name and "eth" not in name:
+            found.setdefault(f"{_side(name)} address", []).append(name)
+    key = ("source address", "source port", "destination address", "destination port", "protocol")
+    if all(len(found.get(part, ())) == 1 for part in key):
+        return [found[part][0] for part in key]
+    return None
+
+
+def _side(name: str) -> str:
+    """Which end of a flow an address or a port is of, by its name."""
+    if re.match(r"(.*_)?(dst|dest|destination|resp|server|d_?(ip|addr|port)|dsport)", name):
+        return "destination"
+    if re.match(r"(.*_)?(src|source|orig|client|s_?(ip|addr|port))", name):
+        return "source"
+    return ""

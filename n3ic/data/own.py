@@ -1,0 +1,427 @@
+"""Flow tables of the user's own: read by what is inferred of them, or by a ``columns.toml``.
+
+:func:`describe` infers a catalogue from a table's names and cells. A ``columns.toml`` beside the
+data, or one that is named, overrides what it mentions. A network that is trained on such a table
+carries the rules of the columns that it reads, :class:`~n3ic.model.columns.TableRules`, and reads
+the next table by them.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.delimited import Sheet, TextColumn
+from n3ic.data.described import (
+    MOST_CLASSES,
+    TEXT,
+    DescribedDataSet,
+    canonical,
+    changes,
+    rule_of,
+)
+from n3ic.data.files import find_tables, printable
+from n3ic.data.inference import infer, is_label_name
+from n3ic.data.sheets import open_sheets
+from n3ic.data.survey import ColumnFacts, column_names, survey
+from n3ic.data.table import FlowTable
+from n3ic.errors import DataError, ModelError, UsageError
+from n3ic.model.columns import TableRules
+
+OWN = "flows"  # the data set and the use case of any table, on the command line
+COLUMNS_FILE = "columns.toml"
+MOST_COLUMNS = 4096
+_MAX_BYTES = 4 << 20
+_CANDIDATES = 20
+_TABLE_KEYS = {
+    "label": (str, list),
+    "positive": (str,),
+    "blank_label": (str,),
+    "conversation": (list,),
+}
+_COLUMN_KEYS: Mapping[str, tuple[type, ...]] = {
+    "use": (bool,),
+    "reason": (str,),
+    "meaning": (str,),
+    "kind": (str,),
+    "unit": (str,),
+    "source_unit": (str,),
+    "scale": (int, float),
+    "bits": (int,),
+    "blank": (str,),
+    "negative": (str,),
+    "values": (list,),
+}
+_HARMLESS = ("0", "benign", "normal", "legitimate", "legit", "background", "clean", "false", "no")
+
+
+class OwnTable(DescribedDataSet):
+    """A table that a catalogue describes, whoever wrote it.
+
+    Args:
+        catalogue: as :mod:`n3ic.data.described` has it, or the rules that a network carries.
+    """
+
+    name: ClassVar[str] = OWN
+    summary: ClassVar[str] = "a table of flows that is described by its columns"
+    comma: ClassVar[bool] = False
+    unpublished: ClassVar[str] = "a table of the user's own"
+
+    def __init__(self, catalogue: Mapping[str, Any] | TableRules) -> None:
+        self._given = _catalogue_of(catalogue) if isinstance(catalogue, TableRules) else catalogue
+
+    @property
+    def _toml(self) -> Mapping[str, Any]:
+        return self._given
+
+    @property
+    def toml(self) -> Mapping[str, Any]:
+        """The catalogue as plain data."""
+        return self._given
+
+    @property
+    def rules(self) -> TableRules:
+        """How the table's columns and label are read."""
+        table = self._given["table"]
+        return TableRules(
+            self._rules,
+            next(iter(table.get("label", ())), ""),
+            table.get("positive", ""),
+            table.get("blank_label", ""),
+        )
+
+    def load_noting(
+        self, path: str | Path | Sequence[str | Path]
+    ) -> tuple[FlowTable, tuple[str, ...]]:
+        """The table, and lines about the cells that had to be changed.
+
+        Raises:
+            DataError: the files are not what they should be; names file, line and column.
+        """
+        table, parts = self._read(path)
+        return table, changes(parts, len(table))
+
+    def names_of(self, sheet: Sheet) -> list[str]:
+        """Names of a sheet's columns, each of its own."""
+        return column_names(sheet.first)
+
+    def _classes(self, sheet: Sheet, label: str, column: TextColumn) -> NDArray[np.str_]:
+        blank = self._given["table"].get("blank_label", "")
+        texts = [text or blank for text in _same_spelling(column.texts)]
+        if "" in texts and not blank:
+            row = int(np.argmax(column.codes == texts.index("")))
+            raise sheet.cell_error(
+                True,
+                row,
+                label,
+                f"no class; fill the cell, or say under [table] of {COLUMNS_FILE} what a blank "
+                'stands for: blank_label = "benign"',
+            )
+        if len({*texts}) > MOST_CLASSES:
+            raise DataError(
+                f"{sheet.name}, column {label!r}: {len({*texts}):,} classes, at most "
+                f"{MOST_CLASSES} expected; is this the label?"
+            )
+        return np.array(texts)[column.codes]
+
+    def _table(self, parts: Sequence[Any], sources: Sequence[Any]) -> FlowTable:
+        table = replace(super()._table(parts, sources), rules=self.rules)
+        if len(table.classes) < 2:
+            raise DataError(
+                f"the label {self.rules.label!r} has the one class {table.classes[0]!r} in every "
+                "row; two or more are needed"
+            )
+        return with_positive(table, self.rules.positive)
+
+
+def _catalogue_of(rules: TableRules) -> Mapping[str, Any]:
+    """The catalogue of the columns that a network reads."""
+    return {
+        "table": {
+            "label": [rules.label],
+            "positive": rules.positive,
+            "blank_label": rules.blank_label,
+        },
+        "columns": {
+            name: {**vars(rule), "meaning": name, "reason": ""}
+            for name, rule in rules.columns.items()
+        },
+    }
+
+
+def _same_spelling(texts: Sequence[str]) -> list[str]:
+    """Classes that are whole numbers, written as such: ``1.0`` is ``1``."""
+    try:
+        numbers = [float(t) for t in texts if t]
+    except ValueError:
+        return list(texts)
+    if not all(n.is_integer() for n in numbers):
+        return list(texts)
+    return [str(int(float(t))) if t else "" for t in texts]
+
+
+def with_positive(table: FlowTable, positive: str) -> FlowTable:
+    """A table whose second class is the one that is looked for, where it has two or is given two.
+
+    Args:
+        table: the flows.
+        positive: the class that is told from all others; where empty, all are told apart, and of
+            two the one that is not called benign, normal or the like is looked for.
+
+    Raises:
+        DataError: there is no such class.
+    """
+    if positive and len(table.classes) > 2:
+        return table.against_rest(positive)
+    if len(table.classes) > 2:
+        return table
+    if positive and positive not in table.classes:
+        table.against_rest(positive)  # says which classes there are
+    first, second = table.classes
+    turn = first == positive if positive else second.lower() in _HARMLESS
+    if not turn:
+        return table
+    return replace(table, classes=(second, first), label=1 - table.label)
+
+
+def describe(
+    paths: str | Path | Sequence[str | Path],
+    label: str = "",
+    description: str | Path | None = None,
+    *,
+    positive: str = "",
+    beside: bool = True,
+) -> tuple[OwnTable, list[ColumnFacts]]:
+    """Infer how tables of one layout are read, and apply what the user says of them.
+
+    Args:
+        paths: files or folders; CSV with any separator, Zeek logs, Parquet, packed or not.
+        label: the column of the class; what ``columns.toml`` says where empty.
+        description: a ``columns.toml``; the one beside the data where None and ``beside``.
+        positive: the class that is told from all others.
+        beside: whether a ``columns.toml`` beside the data counts.
+
+    Returns:
+        The table to read, and the facts of every column.
+
+    Raises:
+        DataError: the tables cannot be read, differ in their columns, or what is said of them is
+            not so.
+        UsageError: there is no such label.
+    """
+    files = find_tables(paths)
+    folder = files[0].parent
+    if description is None and beside and (folder / COLUMNS_FILE).is_file():
+        description = folder / COLUMNS_FILE
+    said = read_description(description) if description else {"table": {}, "columns": {}}
+    sheets = [table.sheet for file in files for table in open_sheets(file)]
+    header = sheets[0].first
+    names = column_names(header)
+    if len(names) > MOST_COLUMNS:
+        raise DataError(f"{sheets[0].name}: {len(names):,} columns, at most {MOST_COLUMNS:,}")
+    wanted = label or next(iter(said["table"].get("label", ())), "")
+    named = _label(wanted, header, names, sheets[0].name) if wanted else ""
+    facts = survey(sheets, named)
+    found = infer(facts, named)
+    unknown = [name for name in said["columns"] if name not in {*names} - {named}]
+    if unknown:
+        raise DataError(
+            f"{description}: describes the column {unknown[0]!r}, which {sheets[0].name} "
+            f"{'has as its label' if unknown[0] == named else 'lacks'}"
+        )
+    columns = {
+        name: _overridden(f"{description}: [columns.{name}]", entry, said["columns"].get(name, {}))
+        for name, entry in found["columns"].items()
+    }
+    table = {**found["table"], **said["table"]}
+    if named:
+        table["label"] = [named]
+    if positive:
+        table["positive"] = positive
+    own = OwnTable({"table": table, "columns": columns})
+    try:
+        own.rules  # noqa: B018 - checks every entry
+    except ModelError as error:
+        raise DataError(f"{description}: {error}") from error
+    return own, facts
+
+
+def described_as(table: FlowTable) -> OwnTable:
+    """How the features of a table were read, to be written as a ``columns.toml``."""
+    rules = table.rules or TableRules({})
+    known = {f.name: f for f in table.catalogue}
+    columns = {
+        name: {
+            "use": known[name].usable,
+            "reason": known[name].nic_reason,
+            "meaning": known[name].meaning,
+            **rule.to_dict(),
+            "unit": rule.unit,
+            "bits": rule.bits,
+        }
+        for name, rule in rules.columns.items()
+    }
+    said = {"positive": rules.positive, "blank_label": rules.blank_label}
+    return OwnTable({"table": {"label": [rules.label], **said}, "columns": columns})
+
+
+def summary_lines(own: OwnTable, facts: Sequence[ColumnFacts]) -> list[str]:
+    """Which columns are used in which units, and which are left out and why."""
+    used: list[str] = []
+    left: dict[str, list[str]] = {}
+    for name, entry in own.toml["columns"].items():
+        if entry["use"]:
+            unit = entry.get("unit", "")
+            used.append(f"{name} ({unit})" if unit else name)
+        else:
+            left.setdefault(entry["reason"], []).append(name)
+    rows = facts[0].rows if facts else 0
+    return [
+        f"{rows:,} rows, label {own.rules.label!r}, {len(used)} columns: {', '.join(used)}",
+        *(f"left out: {', '.join(names)}: {reason}" for reason, names in left.items()),
+        f"n3ic data describe writes a {COLUMNS_FILE} to change that; --columns names features",
+    ]
+
+
+def _overridden(where: str, inferred: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry of a column: what is inferred, but for what is said.
+
+    Raises:
+        DataError: a column of text is to be used.
+    """
+    entry = {**inferred, **said}
+    if entry["kind"] != "category":
+        entry.pop("values", None)
+    if entry["kind"] == TEXT and said.get("use"):
+        raise DataError(
+            f"{where}: a column of text ({inferred['reason']}) is used as a category: say "
+            'kind = "category" and values = ["one", "other"]'
+        )
+    return entry
+
+
+def labels_of(facts: Sequence[ColumnFacts]) -> list[str]:
+    """Columns that could be a label, with how many classes each, best first."""
+    few = [f for f in facts if 1 < f.distinct <= MOST_CLASSES]
+    ordered = sorted(few, key=lambda f: (not is_label_name(f.name), f.distinct))
+    return [f"{f.header} ({f.distinct} values)" for f in ordered[:_CANDIDATES]]
+
+
+def need_label(own: OwnTable, facts: Sequence[ColumnFacts], source: object) -> None:
+    """Check that a table's label is known.
+
+    Raises:
+        UsageError: it is not; the text lists columns that could be it.
+    """
+    if not own.rules.label:
+        could = ", ".join(labels_of(facts)) or "none has few enough values"
+        raise UsageError(
+            f"{source}: which column is the class? Say --label COLUMN; these could be: {could}"
+        )
+
+
+def _label(wanted: str, header: Sequence[str], names: Sequence[str], source: str) -> str:
+    """Name of the label's column, which the user may spell as the file or as n3ic does.
+
+    Raises:
+        UsageError: no column, or more than one, is called so.
+    """
+    found = [i for i, text in enumerate(header) if text == wanted.strip()]
+    found = found or [i for i, text in enumerate(header) if canonical(text) == canonical(wanted)]
+    found = found or [i for i, name in enumerate(names) if name == wanted]
+    if len(found) == 1:
+        return names[found[0]]
+    if found:
+        raise UsageError(f"{source}: {len(found)} columns are called {wanted!r}; rename one")
+    listed = ", ".join(printable(h) for h in header[:60])
+    raise UsageError(f"{source}: no column {wanted!r}; its columns are {listed}")
+
+
+def read_description(path: str | Path) -> dict[str, Any]:
+    """What a ``columns.toml`` says: ``table`` and ``columns``.
+
+    Raises:
+        DataError: it cannot be read, or says what is not known; names the key.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            data = tomllib.loads(stream.read(_MAX_BYTES).decode())
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: this is no TOML: {error}") from error
+    unknown = data.keys() - {"table", "columns"}
+    if unknown:
+        raise DataError(f"{path}: unknown entry {min(unknown)!r}; expected [table], [columns.NAME]")
+    table, columns = data.get("table", {}), data.get("columns", {})
+    if not isinstance(table, dict) or not isinstance(columns, dict):
+        raise DataError(f"{path}: expected [table] and [columns.NAME]")
+    _check(path, "table", table, _TABLE_KEYS)
+    if isinstance(table.get("label"), str):
+        table["label"] = [table["label"]]
+    for key in ("label", "conversation"):
+        if any(not isinstance(name, str) for name in table.get(key, ())):
+            raise DataError(f"{path}: {key} of [table] names columns")
+    if len(table.get("conversation", ())) not in (0, 5):
+        raise DataError(
+            f"{path}: conversation of [table] names five columns: source address and port, "
+            "destination address and port, protocol"
+        )
+    for name, entry in columns.items():
+        if not isinstance(entry, dict):
+            raise DataError(f"{path}: expected [columns.{name}]")
+        _check(path, f"columns.{name}", entry, _COLUMN_KEYS)
+        if entry.get("kind") not in (None, TEXT):
+            try:
+                rule_of(({"values": ["?"]} if entry["kind"] == "category" else {}) | entry)
+            except ModelError as error:
+                raise DataError(f"{path}: [columns.{name}]: {error}") from error
+    return {"table": table, "columns": columns}
+
+
+def _check(
+    path: object, where: str, entry: Mapping[str, Any], known: Mapping[str, tuple[type, ...]]
+) -> None:
+    for key, value in entry.items():
+        if key not in known:
+            raise DataError(f"{path}: [{where}] has no {key!r}; it has {', '.join(known)}")
+        if not isinstance(value, known[key]) or (
+            isinstance(value, bool) and bool not in known[key]
+        ):
+            kinds = " or ".join(kind.__name__ for kind in known[key])
+            raise DataError(f"{path}: {key!r} of [{where}] must be {kinds}, got {value!r}"[:300])
+
+
+def description_text(own: OwnTable) -> str:
+    """A ``columns.toml`` that says all that is known of a table; the same bytes each time."""
+    out = [
+        "# How the columns of the tables beside this file are read; n3ic data describe wrote it.",
+        "# What stands here overrides what n3ic infers; an entry that is left out is inferred.",
+        "",
+        "[table]",
+        *_entries({**own.toml["table"], "label": own.rules.label}),
+    ]
+    for name, entry in own.toml["columns"].items():
+        out += ["", f"[columns.{name}]", *_entries(entry)]
+    return "\n".join(out) + "\n"
+
+
+def _entries(entry: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {_toml_value(value)}" for key, value in entry.items() if value != ""]
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)

@@ -1,0 +1,167 @@
+"""How columns of a user's table become integer features: kept with a network that read one.
+
+A network that was trained on a table of somebody's flow exporter reads the next table by the same
+rules: the same columns, units and values for blanks. :class:`TableRules` is data, a part of the
+model file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from n3ic.errors import ModelError
+
+ColumnKind = Literal["number", "address", "category"]
+Blank = Literal["refuse", "largest", "zero"]
+Negative = Literal["zero", "split"]
+NEGATIVE_PART = "_negative"  # behind a column's name: what it is below 0, with the sign turned
+MOST_VALUES = 256
+_LONGEST = 1024
+
+
+@dataclass(frozen=True)
+class ColumnRule:
+    """How the cells of a column become integers.
+
+    Attributes:
+        kind: ``number``; ``address``, an IPv4 address as its integer, 0 for IPv6; ``category``,
+            a text as its place in ``values``.
+        unit: the integer unit.
+        source_unit: the unit in the table.
+        scale: integer units in one source unit.
+        bits: bits that hold the integer, 1 to 32; what is larger is the largest.
+        blank: what a cell without a number (blank, NaN) is: refused, the largest integer or zero.
+            Infinity is the largest integer where blanks are not refused.
+        negative: what a number below 0 is: ``zero``, or zero with its magnitude in a feature of
+            its own, ``NAME_negative`` (``split``).
+        values: texts of a category; any other text is their number.
+    """
+
+    kind: ColumnKind = "number"
+    unit: str = ""
+    source_unit: str = ""
+    scale: float = 1.0
+    bits: int = 32
+    blank: Blank = "refuse"
+    negative: Negative = "zero"
+    values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        def require(good: bool, name: str, rule: str) -> None:
+            if not good:
+                raise ModelError(f"{name}: expected {rule}, got {getattr(self, name)!r}"[:200])
+
+        number = isinstance(self.scale, int | float) and not isinstance(self.scale, bool)
+        require(number, "scale", "a positive number")
+        object.__setattr__(self, "scale", float(self.scale))
+        object.__setattr__(self, "values", tuple(self.values))
+        require(self.kind in get_args(ColumnKind), "kind", " or ".join(get_args(ColumnKind)))
+        require(self.blank in get_args(Blank), "blank", " or ".join(get_args(Blank)))
+        require(self.negative in get_args(Negative), "negative", " or ".join(get_args(Negative)))
+        require(math.isfinite(self.scale) and self.scale > 0, "scale", "a positive number")
+        require(
+            isinstance(self.bits, int) and not isinstance(self.bits, bool) and 1 <= self.bits <= 32,
+            "bits",
+            "an integer from 1 to 32",
+        )
+        for name in ("unit", "source_unit"):
+            text = getattr(self, name)
+            require(isinstance(text, str) and len(text) < _LONGEST, name, "a short text")
+        texts = all(isinstance(v, str) and len(v) < _LONGEST for v in self.values)
+        distinct = texts and len({*self.values}) == len(self.values) <= MOST_VALUES
+        require(distinct, "values", f"at most {MOST_VALUES} different texts")
+        require(bool(self.values) == (self.kind == "category"), "values", "texts, of a category")
+
+    def features(self, name: str) -> tuple[str, ...]:
+        """Names of the features that a column of that name gives."""
+        return (name, name + NEGATIVE_PART) if self.negative == "split" else (name,)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; what is as it is without saying so is left out."""
+        plain = {**vars(self), "values": list(self.values)}
+        usual = {**vars(_USUAL), "values": []}
+        return {"kind": self.kind} | {k: v for k, v in plain.items() if v != usual[k]}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> ColumnRule:
+        """Read what :meth:`to_dict` wrote.
+
+        Raises:
+            ModelError: the data is no rule.
+        """
+        if not isinstance(data, Mapping) or not data.keys() <= vars(_USUAL).keys():
+            raise ModelError(f"no rule of a column: {data!r}"[:200])
+        try:
+            return cls(**data)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ModelError(f"no rule of a column: {error}"[:200]) from error
+
+
+_USUAL = ColumnRule()
+
+
+@dataclass(frozen=True)
+class TableRules:
+    """How a table of flows is read: its columns and its label.
+
+    Attributes:
+        columns: rules by column, whose names are in lower case with ``_`` for all but letters
+            and digits.
+        label: the column of the class.
+        positive: the class that is told from all others; empty where all are told apart.
+        blank_label: the class of flows whose label is blank; empty where such are refused.
+    """
+
+    columns: Mapping[str, ColumnRule]
+    label: str = ""
+    positive: str = ""
+    blank_label: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("label", "positive", "blank_label"):
+            text = getattr(self, name)
+            if not isinstance(text, str) or len(text) >= _LONGEST:
+                raise ModelError(f"{name}: expected a short text, got {text!r}"[:200])
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features that the columns give."""
+        return tuple(f for name, rule in self.columns.items() for f in rule.features(name))
+
+    def only(self, features: Collection[str]) -> TableRules:
+        """The rules of the columns that some features need."""
+        kept = {
+            name: rule
+            for name, rule in self.columns.items()
+            if not {*rule.features(name)}.isdisjoint(features)
+        }
+        return TableRules(kept, self.label, self.positive, self.blank_label)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        columns = {name: rule.to_dict() for name, rule in self.columns.items()}
+        return {**vars(self), "columns": columns}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> TableRules:
+        """Read what :meth:`to_dict` wrote.
+
+        Raises:
+            ModelError: the data is no such rules.
+        """
+        try:
+            columns = {
+                _name(name): ColumnRule.from_dict(rule) for name, rule in data["columns"].items()
+            }
+            return cls(columns, data["label"], data["positive"], data["blank_label"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ModelError(f"no rules of a table: {error!r}"[:200]) from error
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= 256:
+        raise ModelError(f"a column's name has 1 to 256 characters, got {name!r}"[:200])
+    return name

@@ -1,0 +1,216 @@
+"""A network for a table of the user's own, from ``n3ic train`` to verdicts on the next table."""
+
+import json
+import lzma
+import random
+import shutil
+from importlib.resources import files
+
+import numpy as np
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import n3ic
+from n3ic.cli.main import command_line
+from n3ic.data.own import describe
+from n3ic.datasets.cic_ids2017 import DATASET as CIC
+from n3ic.datasets.iscx_tor2016 import DATASET as TOR
+from n3ic.errors import DataError, N3icError, N3icWarning, UsageError
+from n3ic.model.network import BinaryModel
+from n3ic.usecases.base import use_case
+from n3ic.usecases.request import TrainRequest
+from n3ic.usecases.training import train_use_case
+
+QUICK = {"hidden": (16,), "epochs": 3, "bits": 64, "polish": 0, "encoding": "boosted"}
+
+
+def flows(count, seed, label=True):
+    rng = random.Random(seed)
+    yield "Src IP,Duration,Bytes,Delta,Proto" + (",Class" if label else "")
+    for _ in range(count):
+        kind = rng.choice(["web", "mail", "scan"])
+        size = {"web": 9000, "mail": 900, "scan": 60}[kind] * rng.uniform(0.8, 1.3)
+        cells = [f"10.0.0.{rng.randrange(200)}", f"{rng.expovariate(1):.6f}", f"{size:.0f}"]
+        cells += [f"{rng.gauss(kind == 'web', 1):.3f}", "udp" if rng.random() < 0.3 else "tcp"]
+        yield ",".join([*cells, kind] if label else cells)
+
+
+def written(path, lines):
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own")
+    data = written(folder / "flows.csv", flows(600, 1))
+    lines = []
+    request = TrainRequest(
+        "flows", data=data, options={"label": "Class"}, overrides=QUICK, out=folder / "run"
+    )
+    from n3ic.runs.progress import TrainingProgress
+
+    found = train_use_case(request, TrainingProgress(note=lines.append))
+    return found, data, lines
+
+
+def test_what_was_inferred_is_shown_and_kept_in_the_run(run):
+    found, data, lines = run
+    assert lines[0].startswith("600 rows, label 'class', 4 columns: duration (us), bytes")
+    assert "left out: src_ip: an address" in lines[1]
+    assert found.metrics["test"]["accuracy"] > 0.8
+    again, _ = describe(data, description=found.path / "columns.toml")
+    assert again.rules == describe(data, "Class")[0].rules
+    command = json.loads((found.path / "options.json").read_bytes())["command"]
+    assert "--label=Class" in command
+
+
+def test_the_next_table_is_read_by_the_same_rules(run, tmp_path):
+    found, data, _ = run
+    model = BinaryModel.load(found.models[""])
+    assert model.table is not None
+    table = describe(data, "Class")[0].load(data)
+    expected = n3ic.predict(model, table).scores
+    lines = [line.split(",") for line in data.read_text().splitlines()]
+    turned = written(tmp_path / "new.csv", (";".join(reversed(c[:-1])) for c in lines))
+    assert np.array_equal(n3ic.predict(model, turned).scores, expected)
+    parquet = tmp_path / "new.parquet"
+    pq.write_table(arrow_csv.read_csv(data), parquet)
+    assert np.array_equal(n3ic.predict(model, parquet).scores, expected)
+    by_run = n3ic.evaluate(found.path, parquet)[""]
+    assert by_run.accuracy == n3ic.evaluate(found.models[""], data)[""].accuracy
+    assert BinaryModel.from_bytes(model.to_bytes()).table == model.table
+
+
+def test_another_table_is_refused_and_odd_cells_are_told(run, tmp_path):
+    found, data, _ = run
+    other = written(tmp_path / "other.csv", ["Duration,Octets", "1.0,5"])
+    with pytest.raises(DataError, match=r"other.csv, line 1: .* missing: bytes"):
+        n3ic.predict(found.path, other)
+    text = data.read_text().splitlines()[:4]
+    seconds = written(tmp_path / "t.csv", [text[0], text[1], "a,?,-5,1,gre,w"])
+    with pytest.warns(N3icWarning, match="bytes negative, set to 0: 1 cells; duration blank"):
+        n3ic.predict(found.path, seconds)
+    with pytest.raises(DataError, match="line 2, column 'bytes': expected a number, got 'many'"):
+        n3ic.predict(found.path, written(tmp_path / "m.csv", [text[0], "a,1,many,1,tcp,web"]))
+    with pytest.raises(UsageError, match="name labelled flows"):
+        n3ic.evaluate(found.path)
+
+
+def test_it_is_exported_and_verified(run, tmp_path, compiler):
+    found, data, _ = run
+    n3ic.export(found.path, "host", tmp_path / "host")
+    rows = describe(data, "Class")[0].load(data).features
+    assert n3ic.verify(tmp_path / "host", rows=rows, vectors=500).ok
+
+
+def test_without_a_name_the_command_line_trains_the_table(tmp_path, monkeypatch):
+    data = written(tmp_path / "flows.csv", flows(300, 2))
+    monkeypatch.chdir(tmp_path)
+    app = command_line(["train"])
+    words = ["train", "--data", str(data), "--label", "Class", "--positive", "scan", "--json"]
+    words += ["--hidden", "8", "--epochs", "1", "--bits", "32", "--polish", "0"]
+    done = CliRunner().invoke(app, [*words, "--encoding", "boosted"], catch_exceptions=False)
+    metrics = json.loads(done.stdout)
+    assert metrics["use_case"] == "flows"
+    assert metrics["positive"] == "scan"
+    with pytest.raises(UsageError, match=r"--label COLUMN; these could be: Class \(3 values\)"):
+        CliRunner().invoke(app, ["train", "--data", str(data)], catch_exceptions=False)
+
+
+def test_data_describe_writes_what_check_and_show_read(tmp_path):
+    data = written(tmp_path / "flows.csv", flows(120, 3))
+    app = command_line(["data"])
+    run = CliRunner()
+    done = run.invoke(app, ["data", "describe", str(data), "--label", "Class"])
+    assert done.exit_code == 0, done.output
+    assert "an address tells the hosts" in done.stdout
+    assert (tmp_path / "columns.toml").is_file()
+    checked = run.invoke(app, ["data", "check", str(data)]).stdout
+    assert "rows: 120" in checked
+    assert "note: " not in checked
+    shown = json.loads(run.invoke(app, ["data", "show", str(data), "--json"]).stdout)
+    assert shown["table"]["label"] == ["class"]
+    with pytest.raises(N3icError, match="exists"):
+        run.invoke(app, ["data", "describe", str(data)], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("known", "label", "more", "less"),
+    [
+        (TOR, "label", set(), set()),
+        (
+            CIC,
+            "attack_cat",
+            {  # repeat other columns, hold only what the capture's hosts had set, or are wrong
+                *("avg_bwd_segment_size", "avg_fwd_segment_size", "fwd_header_length_1"),
+                *("init_win_bytes_backward", "init_win_bytes_forward", "min_seg_size_forward"),
+                *(
+                    f"subflow_{way}_{what}"
+                    for way in ("fwd", "bwd")
+                    for what in ("bytes", "packets")
+                ),
+            },
+            {"bwd_psh_flags", "bwd_urg_flags", "cwe_flag_count", "fwd_urg_flags"},  # constant
+        ),
+    ],
+)
+def test_inference_agrees_with_the_catalogues_of_known_data(known, label, more, less):
+    path = known.embedded
+    own, _ = describe(path, label)
+    found, expected = own.load(path), known.load()
+    used = {n for n, entry in own.toml["columns"].items() if entry["use"]}
+    usable = {n for n in expected.usable if n in own.toml["columns"]}
+    assert (used - usable, usable - used) == (more, less)
+    assert found.classes == expected.classes
+    assert np.array_equal(found.label, expected.label)
+    assert np.array_equal(found.conversation, expected.conversation)
+    for n in used & usable:
+        rule, entry = own.rules.columns[n], expected.feature(n)
+        mine, theirs = found.features[n] / rule.scale, expected.features[n] / entry.scale
+        near = np.isclose(mine, theirs, rtol=1e-3, atol=2 / min(entry.scale, 1))
+        assert near.mean() > 0.999, n
+
+
+def test_any_data_set_may_still_be_named(tmp_path):
+    case = use_case("flows")
+    options = {"label": "", "positive": "", "description": ""}
+    table = case.load(None, "iscx-tor2016", options, print)
+    assert table.name == "iscx-tor2016"
+    with pytest.raises(UsageError, match="name a table with --data"):
+        case.load(None, None, options, print)
+
+
+def test_a_metered_table_keeps_its_meter(tmp_path):
+    from n3ic.data.metered import meter_file
+    from n3ic.meter.specification import write_spec
+    from n3ic.meter.standard import standard_spec
+
+    spec = standard_spec()
+    header = ",".join([*spec.feature_names, "label"])
+    rows = [",".join([*["1"] * len(spec.feature_names), "ab"[i % 2]]) for i in range(60)]
+    path = written(tmp_path / "m.csv", ["# n3ic-units: nic", header, *rows])
+    write_spec(spec, meter_file(path))
+    options = {"label": "", "positive": "a", "description": ""}
+    told = []
+    table = use_case("flows").load(path, None, options, told.append)
+    assert table.meter == spec
+    assert table.classes == ("b", "a")
+    assert "carry its meter" in told[0]
+
+
+def test_parquet_in_a_known_data_sets_layout_is_read(tmp_path):
+    """What a data set reads as CSV, it reads as Parquet: labelled rows and flows to classify."""
+    plain = tmp_path / "tor.csv"
+    with lzma.open(TOR.embedded) as packed, plain.open("wb") as out:
+        shutil.copyfileobj(packed, out)
+    table = arrow_csv.read_csv(plain)
+    parquet = tmp_path / "tor.parquet"
+    pq.write_table(table, parquet)
+    expected, found = TOR.load(plain), TOR.load(parquet)
+    assert found.sha256 != expected.sha256
+    for name, column in expected.features.items():
+        assert np.array_equal(found.features[name], column), name
+    assert files("n3ic.datasets.flows").joinpath("card.md").is_file()
