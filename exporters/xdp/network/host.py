@@ -97,10 +97,10 @@ class HostNetwork:
             np.empty(rows, np.int32),
             np.empty((rows, len(self.structure.selectors)), np.uint8),
         )
-        numbers = np.frombuffer(value, dtype=np.uint64)  # aligned as the C needs it
+        numbers = np.frombuffer(value, dtype=np.uint64).copy()  # aligned as the C needs it
         arrays = (out.scores, out.classes, out.margins, out.verdicts, out.selected)
         self.handle.network_run_batch(
-            ctypes.c_void_p(numbers.copy().ctypes.data if numbers.size else None),
+            ctypes.c_void_p(numbers.ctypes.data),
             ctypes.c_void_p(x.ctypes.data),
             ctypes.c_size_t(rows),
             *(ctypes.c_void_p(a.ctypes.data) for a in arrays),

@@ -37,12 +37,13 @@ class KernelNetwork:
     inputs: int
 
     @classmethod
-    def load(cls, structure: Structure, inputs: int = INPUTS) -> Self:
+    def load(cls, structure: Structure, inputs: int = INPUTS, *, keep_rows: bool = True) -> Self:
         """Compile the network and load it; close it when done.
 
         Args:
             structure: what is compiled.
             inputs: inputs of a batch, a power of two.
+            keep_rows: whether the program tells which rows it selected.
 
         Raises:
             MissingDependencyError: clang or libbpf is missing.
@@ -50,7 +51,7 @@ class KernelNetwork:
             BpfError: the kernel refuses the program or the caller.
         """
         harness = {PROGRAM: (FOLDER / PROGRAM).read_text(encoding="utf-8")}
-        options = ("-DNETWORK_KEEP_ROWS", f"-DINPUTS={inputs}")
+        options = [f"-DINPUTS={inputs}", *(["-DNETWORK_KEEP_ROWS"] if keep_rows else [])]
         image = compile_bpf(network_source(structure) | harness, PROGRAM, options)
         return cls(structure, Object(image, "network.o"), inputs)
 
@@ -86,7 +87,10 @@ class KernelNetwork:
         done = self.program.test_run(_FRAME, repeat=self.inputs)
         if done.result != _PASS:
             raise VerifyError(f"the program ended with {done.result}, {_PASS} expected")
+        read = [self.loaded.maps["results"].lookup(i) or b"" for i in range(self.inputs)]
         classes, selectors = self.structure.classes, len(self.structure.selectors)
+        if len(read[0]) < 4 * classes + 12 + selectors:
+            selectors = 0  # the program does not keep them
         record = np.dtype(
             [
                 ("scores", "<i4", (classes,)),
@@ -96,7 +100,6 @@ class KernelNetwork:
                 ("selected", "u1", (selectors,)),
             ]
         )
-        read = (self.loaded.maps["results"].lookup(i) or b"" for i in range(self.inputs))
         out = np.array([np.frombuffer(row, record, 1)[0] for row in read])
         return Verdicts(out["scores"], out["class"], out["margin"], out["verdict"], out["selected"])
 

@@ -182,15 +182,18 @@ static __always_inline void network_narrow(const struct network_wide *wide, stru
 }
 
 /*
- * The bits of a block of neurons as nibbles, one in the low half of each byte: bit w of byte i is
- * the neuron of byte i of word w. Of one or two words, columns are folded onto the first ones.
+ * The bits of a block of neurons as nibbles: bit w of byte i is the neuron of byte i of word w. Of
+ * four words they are the high halves of the bytes; of fewer, the low ones, and the columns of one
+ * or two words are folded onto the first ones.
  */
 static __always_inline __u64 network_fired(const struct network_sum *s, int words) {
     __u64 fired = 0;
 
-#define NETWORK_DO(i) fired |= s->w##i >> (7 - i) & NETWORK_EVERY_BYTE << i
+#define NETWORK_DO(i) fired = fired >> 1 | (s->w##i & NETWORK_EVERY_BYTE << 7)
     NETWORK_EACH(words, NETWORK_DO);
 #undef NETWORK_DO
+    if (words < 4)
+        fired >>= 8 - words;
     if (words == 1)
         fired |= fired >> 15;
     if (words <= 2)

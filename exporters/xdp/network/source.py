@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.exporters.xdp.network.groups import fired_groups
-from n3ic.exporters.xdp.network.structure import LayerPlan, Selector, Structure
+from n3ic.exporters.xdp.network.structure import BLOCK, LayerPlan, Selector, Structure
 from n3ic.exporters.xdp.network.values import layout
 from n3ic.model.network import shape_text
 from n3ic.util.templates import render
@@ -130,5 +130,7 @@ def _fired_steps(before: LayerPlan, plan: LayerPlan) -> Iterator[Step]:
     for block, words in enumerate(before.blocks):
         for column, nibble in enumerate(fired_groups(words)):
             i += 1
-            yield Step(row, i in ends, block=block, shift=8 * column)
+            # The nibbles of a full block are the high halves of its bytes.
+            shift = 8 * column + (4 if words == BLOCK else 0)
+            yield Step(row, i in ends, block=block, shift=shift)
             row += 8 * plan.words << len(nibble)

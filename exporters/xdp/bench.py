@@ -1,0 +1,196 @@
+"""``n3ic bench xdp``: nanoseconds that the network adds to a packet, in this machine's kernel.
+
+Every program must give the model's scores on all its inputs before it is timed. What is timed is
+``BPF_PROG_TEST_RUN``: no driver, no DMA, the packet in the cache. The inputs vary (1,024 in turn,
+on the cuts and beside them), and each figure is a difference to a program that parses the packet
+and reads the features, which takes turns with the measured one.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.host.machine import cpu_name
+from n3ic.exporters.xdp.network.kernel import INPUTS, KernelNetwork
+from n3ic.exporters.xdp.network.structure import as_bits, structure_of
+from n3ic.exporters.xdp.network.values import layout, value_bytes
+from n3ic.model.boundary import boundary_features, verification_vectors
+from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.targets.figures import Bench
+
+ROUNDS = 31
+REPEAT = 50_000
+CUTS, FEATURES = 256, 50
+HIDDEN = (32, 16, 2)
+
+
+@dataclass(frozen=True)
+class NetworkTiming:
+    """What a network costs a packet.
+
+    Attributes:
+        name: what goes in.
+        shape: the network's shape.
+        aim: nanoseconds that are aimed at; None where there is no aim.
+        least: smallest difference of a round, in nanoseconds.
+        median: median difference.
+        instructions: of the program, its few for parsing included.
+        verified: instructions that the verifier followed.
+        value_bytes: size of the map value.
+    """
+
+    name: str
+    shape: str
+    aim: float | None
+    least: int
+    median: float
+    instructions: int
+    verified: int
+    value_bytes: int
+
+
+@dataclass(frozen=True)
+class XdpBench:
+    """What :func:`bench_xdp` measured, all in one run on one CPU.
+
+    Attributes:
+        cpu: the CPU's name.
+        kernel: the kernel's release.
+        base: median nanoseconds of the program that only parses and reads, the kernel's own loop
+            around it included.
+        timings: one entry a network.
+    """
+
+    cpu: str
+    kernel: str
+    base: float
+    timings: tuple[NetworkTiming, ...]
+
+
+def bench_xdp(model: BinaryModel, *, rounds: int = ROUNDS, repeat: int = REPEAT) -> XdpBench:
+    """Measure a network from its bits and from its features, beside networks of known make.
+
+    Args:
+        model: the network.
+        rounds: how often each program is timed.
+        repeat: packets of a round.
+
+    Raises:
+        MissingDependencyError: clang or libbpf is missing.
+        VerifyError: a program does not give the model's scores.
+        BpfError: the kernel refuses a program or the caller.
+    """
+    rng = np.random.default_rng(0)
+    wanted: list[tuple[str, BinaryModel, bool, float | None]] = [
+        ("bits", model, True, 45.0 if model.shape == (CUTS, *HIDDEN) else None)
+    ]
+    if any(field.cuts for field in model.input.fields):
+        wanted.append(("its features", model, False, None))
+    tops = (1 << 8, 1 << 15, 1 << 31)
+    wanted += [
+        (f"{CUTS} cuts of {FEATURES} features", spread_model(FEATURES, tops, rng), False, 75.0),
+        ("the same, all below 2^8", spread_model(FEATURES, tops[:1], rng), False, 65.0),
+        (f"{CUTS} cuts of 16 features", spread_model(16, tops, rng), False, None),
+    ]
+    timings, bases = [], []
+    for name, network, bits, aim in wanted:
+        timing, bare = _measure(name, network, bits, aim, rounds, repeat)
+        timings.append(timing)
+        bases += bare
+    return XdpBench(cpu_name(), platform.release(), statistics.median(bases), tuple(timings))
+
+
+def spread_model(features: int, tops: tuple[int, ...], rng: np.random.Generator) -> BinaryModel:
+    """A random 256-32-16-2 network over thermometers of different sizes.
+
+    Args:
+        features: how many there are; they have 256 cuts in all.
+        tops: bounds of the cuts, taken in turn.
+        rng: the source of randomness.
+    """
+    counts = 1 + rng.multinomial(CUTS - features, np.full(features, 1 / features))
+    fields = []
+    for i, count in enumerate(counts):
+        top = tops[i % len(tops)]
+        grid = rng.choice(np.arange(1, 256), int(count), replace=False) * (top // 256)
+        fields.append(Field.thermometer(f"f{i}", sorted(int(cut) for cut in grid)))
+    model = random_model((CUTS, *HIDDEN), rng, extremes=False)
+    return replace(model, input=InputSpec(tuple(fields)))
+
+
+def _measure(
+    name: str, model: BinaryModel, bits: bool, aim: float | None, rounds: int, repeat: int
+) -> tuple[NetworkTiming, list[int]]:
+    structure = structure_of([model], bits=bits)
+    source = as_bits(model) if bits else model
+    features = _bit_inputs(model) if bits else _inputs(source.input)
+    value = value_bytes(structure, model)
+    with KernelNetwork.load(structure, keep_rows=False) as loaded:
+        got = loaded.run(value, features)
+        want = source.infer(source.encode(features))
+        if not np.array_equal(got.scores, want.scores):
+            raise VerifyError(f"{name}: the program does not give the model's scores")
+        loaded.differences(1, repeat)  # warms up
+        differences, base = loaded.differences(rounds, repeat)
+        timing = NetworkTiming(
+            name,
+            model.shape_text,
+            aim,
+            min(differences),
+            statistics.median(differences),
+            loaded.program.instructions,
+            loaded.program.verified,
+            layout(structure).bytes,
+        )
+    return timing, base
+
+
+def _inputs(spec: InputSpec) -> dict[str, NDArray[np.int64]]:
+    """Inputs on the cuts and one to each side, without the ends of the range."""
+    rng = np.random.default_rng(1)
+    return {
+        name: rng.choice(values[(values > 0) & (values < UINT32_MAX)], INPUTS)
+        for name, values in boundary_features(spec).items()
+    }
+
+
+def _bit_inputs(model: BinaryModel) -> dict[str, NDArray[np.uint32]]:
+    words = verification_vectors(model, INPUTS)
+    words = words[np.random.default_rng(1).permutation(len(words))[:INPUTS]]
+    return {f"x{i}": column for i, column in enumerate(words.T)}
+
+
+def render(result: XdpBench) -> Bench:
+    """The measurements as a table, and as plain data."""
+    columns = ("input", "network", "least", "median", "aim", "instructions", "verified", "bytes")
+    rows = tuple(
+        (
+            t.name,
+            t.shape,
+            f"{t.least:,}",
+            f"{t.median:,.0f}",
+            "" if t.aim is None else f"{t.aim:,.0f}",
+            f"{t.instructions:,}",
+            f"{t.verified:,}",
+            f"{t.value_bytes:,}",
+        )
+        for t in result.timings
+    )
+    title = f"from input to verdict on {result.cpu}: ns more than a program that parses, measured"
+    notes = (
+        f"Kernel {result.kernel}, BPF_PROG_TEST_RUN, {INPUTS:,} inputs in turn, on the cuts and "
+        "beside them; each program gave the model's scores on them before it was timed.",
+        f"The program that only parses and reads the input took {result.base:,.0f} ns, the "
+        "kernel's loop around it included. No driver and no DMA is in these figures.",
+        "Other work on the machine makes the median larger; the least is of the quietest round.",
+    )
+    data = asdict(result) | {"kind": "measured", "unit": "ns"}
+    return Bench(((title, columns, rows),), notes, data)
