@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from n3ic.targets.verification import Verification
 
 ModelLike = BinaryModel | str | Path
+METER = "meter"
 
 
 def load(path: str | Path, task: str = "") -> BinaryModel:
@@ -193,28 +195,60 @@ def verify(directory: str | Path, **arguments: Any) -> Verification:
     return verify_directory(directory, **arguments)
 
 
-def bench(target: str, model: ModelLike | None = None, **options: OptionValue) -> Bench:
-    """Measure a target beside its alternatives, after checking that all agree.
+def bench(
+    target: str,
+    model: ModelLike | None = None,
+    *,
+    capture: str | Path | None = None,
+    **options: OptionValue,
+) -> Bench:
+    """Measure a target, or the meter, beside its alternatives, after checking that all agree.
 
     Args:
-        target: what to measure, such as ``host``.
-        model: a model, its file, or a run; random weights of shape 256-32-16-2 where None.
+        target: what to measure, such as ``host``, or ``meter``.
+        model: a model, its file, or a run, whose first network it is; random weights of shape
+            256-32-16-2 where None. The meter has none.
+        capture: packets for the meter to count; generated ones where None.
         **options: the benchmark's own, with underscores for dashes.
 
     Raises:
-        UsageError: the target has no benchmark.
+        UsageError: the target has no benchmark, or an argument is not for it.
     """
     import numpy as np
 
     from n3ic.model.random_models import random_model
+    from n3ic.runs.folder import models_of
     from n3ic.targets.base import exporter
 
+    if target == METER:
+        if model is not None or options:
+            raise UsageError("the meter's benchmark has one option, the capture")
+        return _bench_meter(capture)
+    if capture is not None:
+        raise UsageError(f"a capture is for the benchmark of the meter, not of {target}")
     tool = exporter(target)
     if model is None:
         network = random_model((256, 32, 16, 2), np.random.default_rng(0))
+    elif isinstance(model, BinaryModel):
+        network = model
     else:
-        network = _model(model)
+        network = BinaryModel.load(next(iter(models_of(model).values())))
     return tool.bench(network, {name.replace("_", "-"): v for name, v in options.items()})
+
+
+def _bench_meter(capture: str | Path | None) -> Bench:
+    from n3ic.meter.bench import bench_meter
+    from n3ic.targets.figures import Bench
+
+    found = bench_meter(capture)
+    fastest = next(iter(found.rates.values()))
+    rows = tuple(
+        (name, f"{rate:,.0f}", f"{1e9 / rate:,.0f}", f"{rate / fastest:.4f}")
+        for name, rate in found.rates.items()
+    )
+    title = f"meters on one core: {found.packets:,} packets, {found.flows:,} flows"
+    columns = ("meter", "packets/s", "ns a packet", "ratio")
+    return Bench(((title, columns, rows),), found.notes, asdict(found))
 
 
 def _model(model: ModelLike) -> BinaryModel:

@@ -273,52 +273,18 @@ def bench(
     given: Given = None,
 ) -> None:
     """Measure a target, or the meter, beside its alternatives, in one run."""
-    if target == "meter":
-        if model is not None or given:
-            raise UsageError("the meter's benchmark has one option, --capture")
-        _bench_meter(capture, json)
-        return
-    if capture is not None:
-        raise UsageError("--capture is for n3ic bench meter")
-    from n3ic.model.network import BinaryModel
-    from n3ic.model.random_models import random_model
-    from n3ic.runs.folder import models_of
-    from n3ic.targets.base import exporter
+    from n3ic import api
 
-    tool = exporter(target)
-    if model is None:
-        import numpy as np
-
-        loaded = random_model((256, 32, 16, 2), np.random.default_rng(0))
+    if model is None and target != api.METER:
         note("model: random weights of shape 256-32-16-2 (speed does not depend on them)")
-    else:
-        loaded = BinaryModel.load(next(iter(models_of(model).values())))
-    result = tool.bench(loaded, given or {})
+    with working(f"measuring {target}"):
+        result = api.bench(target, model, capture=capture, **(given or {}))
     if json:
         print_json(result.data)
         return
     for title, columns, rows in result.tables:
         table(title, list(columns), [list(row) for row in rows])
     for line in result.notes:
-        say(line)
-
-
-def _bench_meter(capture: Path | None, json: bool) -> None:
-    from n3ic.meter.bench import bench_meter
-
-    with working("metering"):
-        found = bench_meter(capture)
-    if json:
-        print_json(asdict(found))
-        return
-    fastest = next(iter(found.rates.values()))
-    rows = [
-        [name, f"{rate:,.0f}", f"{1e9 / rate:,.0f}", f"{rate / fastest:.4f}"]
-        for name, rate in found.rates.items()
-    ]
-    title = f"meters on one core: {found.packets:,} packets, {found.flows:,} flows"
-    table(title, ["meter", "packets/s", "ns a packet", "ratio"], rows)
-    for line in found.notes:
         say(line)
 
 

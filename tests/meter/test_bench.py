@@ -1,12 +1,15 @@
 """The meters' benchmark: who is there is measured on the same packets, who is not is named."""
 
 import importlib.util
+import json
 import shutil
 
 import numpy as np
 import pytest
 from traffic import labelled_capture
 
+import n3ic
+from n3ic.cli import deploy
 from n3ic.errors import DataError, MissingDependencyError, N3icError, UsageError
 from n3ic.meter import bench
 from n3ic.meter.capture import Capture, libpcap
@@ -94,9 +97,18 @@ def test_an_argus_that_fails_is_named(tmp_path, monkeypatch, alone):
 
 
 def test_its_options_are_its_own(tmp_path):
-    from n3ic.cli import deploy
+    with pytest.raises(UsageError, match="has one option, the capture"):
+        n3ic.bench("meter", tmp_path)
+    with pytest.raises(UsageError, match="for the benchmark of the meter, not of host"):
+        n3ic.bench("host", capture=tmp_path)
 
-    with pytest.raises(UsageError, match="has one option, --capture"):
-        deploy.bench("meter", model=tmp_path)
-    with pytest.raises(UsageError, match="is for n3ic bench meter"):
-        deploy.bench("host", capture=tmp_path)
+
+def test_the_meter_is_measured_from_python_and_the_command_line_alike(tmp_path, alone, capsys):
+    (tmp_path / "c.pcap").write_bytes(labelled_capture(20)[0])
+    found = n3ic.bench("meter", capture=tmp_path / "c.pcap")
+    assert list(found.data["rates"]) == OURS
+    ((title, _, rows),) = found.tables
+    assert title.endswith("20 flows")
+    assert [row[0] for row in rows] == OURS
+    deploy.bench("meter", capture=tmp_path / "c.pcap", json=True)
+    assert json.loads(capsys.readouterr().out).keys() == found.data.keys()
