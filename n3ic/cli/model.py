@@ -251,7 +251,7 @@ def _tell_of_another_meter(network: BinaryModel, source: str) -> None:
     if network.meter is None or not Path(source).is_file():
         return
     own = meter_of(source)
-    if own is not None and own != network.meter:
+    if own is not None and not network.meter.agrees(own, network.input.features):
         note(f"{source} was metered otherwise than the model's flows: {own}; not {network.meter}")
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -314,6 +314,23 @@ class MeterSpec:
     def index(self) -> Mapping[str, int]:
         """Number of each register, by name."""
         return {register.name: i for i, register in enumerate(self.registers)}
+
+    def only(self, names: Collection[str]) -> MeterSpec:
+        """The same flows with these features alone, and the registers that they read."""
+        features = tuple(f for f in self.features if f.name in names)
+        read = {f.register for f in features}
+        read |= {name for f in features for s in f.program for name in (s.left, s.right)}
+        return replace(
+            self,
+            features=features,
+            windows=tuple(w for w in self.windows if w.name in names),
+            registers=tuple(r for r in self.registers if r.name in read),
+        )
+
+    def agrees(self, other: MeterSpec, names: Collection[str]) -> bool:
+        """Whether another meter computes these features alike, of the same flows."""
+        both = {*self.feature_names} & {*other.feature_names}
+        return {*names} <= both and self.only(names) == other.only(names)
 
     def largest(self, feature: MeteredFeature) -> int:
         """The largest value of a feature before it is clamped to ``2^32 - 1``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from n3ic import plugins
 from n3ic.data.dataset import data_set
 from n3ic.data.own import OWN, OwnTable
 from n3ic.data.table import FlowTable
-from n3ic.errors import DataError, UsageError
+from n3ic.errors import DataError, N3icWarning, UsageError
 from n3ic.evaluation.metrics import Evaluation, evaluate
 from n3ic.kernel.prediction import predict
 from n3ic.model.network import BinaryModel
@@ -38,6 +39,9 @@ def evaluate_flows(
         UsageError: the data set is not known, or the flows have no table for a network.
         DataError: the flows cannot be read, or their classes are not the network's.
         ModelError: a model is damaged, or a feature is missing.
+
+    Warns:
+        N3icWarning: the flows were metered otherwise than those that a network was trained on.
     """
     networks = {task: BinaryModel.load(path) for task, path in models_of(model).items()}
     first = next(iter(networks.values()))
@@ -99,6 +103,14 @@ def _evaluate(network: BinaryModel, table: FlowTable, positive: str) -> Evaluati
             f"{', '.join(network.classes)}"
         )
     label = np.array([network.classes.index(c) for c in table.classes])[table.label]
+    meter = table.meter
+    if meter and network.meter and not network.meter.agrees(meter, network.input.features):
+        warnings.warn(
+            f"{table.name} was metered otherwise than the model's flows: {meter}; "
+            f"not {network.meter}",
+            N3icWarning,
+            stacklevel=3,
+        )
     found = predict(network, network.encode(table.features))
     index = network.classes.index(positive) if positive in network.classes else None
     return evaluate(

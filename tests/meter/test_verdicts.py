@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +22,7 @@ from n3ic.data.flows import read_features
 from n3ic.data.metered import meter_file, meter_of
 from n3ic.data.streaming import predict_stream
 from n3ic.datasets.unsw_nb15.meter import one_tap
-from n3ic.errors import DataError, MissingDependencyError, UsageError
+from n3ic.errors import DataError, MissingDependencyError, N3icWarning, UsageError
 from n3ic.meter.capture import Capture, is_capture, libpcap
 from n3ic.meter.extract import extract
 from n3ic.meter.labels import read_labels
@@ -189,6 +190,17 @@ def labelled_table(folder, name, flows=120):
     found = extract([folder / "c.pcap"], folder / name, standard_spec(packets=8), labels=said)
     assert found.labels == {"matched": found.flows}
     return folder / name
+
+
+@pytest.mark.parametrize("packets", [8, 3])
+def test_evaluation_says_where_meters_differ(tmp_path, packets):
+    path = labelled_table(tmp_path, "flows.csv")
+    model = replace(network(standard_spec(packets=packets)), classes=("bulk", "question", "x"))
+    model.save(tmp_path / "m.n3ic")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", N3icWarning)
+        n3ic.evaluate(tmp_path / "m.n3ic", path, dataset="metered")
+    assert ["was metered otherwise" in str(w.message) for w in said] == [True] * (packets == 3)
 
 
 @pytest.mark.parametrize("name", ["flows.csv", "flows.parquet"])

@@ -38,6 +38,23 @@ def test_it_survives_json():
     assert MeterSpec.from_dict(json.loads(json.dumps(SPEC.to_dict()))) == SPEC
 
 
+def test_meters_agree_where_they_compute_the_features_that_count_alike():
+    alone = SPEC.only(["mean"])
+    assert alone.feature_names == ["mean"]
+    assert [r.name for r in alone.registers] == ["packets", "octets"]
+    wider = tuple(
+        replace(r, width=r.width + 1) if r.name == "octets" else r for r in SPEC.registers
+    )
+    for other, agreed in (
+        (SPEC.only(["packets", "mean"]), {"packets", "mean"}),
+        (replace(SPEC, windows=()), {"packets", "mean", "mix"}),
+        (replace(SPEC, registers=wider), {"packets", "same_source"}),
+        (replace(SPEC, idle_timeout=7), set()),
+    ):
+        assert {n for n in SPEC.feature_names if SPEC.agrees(other, [n])} == agreed
+        assert {n for n in SPEC.feature_names if other.agrees(SPEC, [n])} == agreed
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
