@@ -139,14 +139,20 @@ def _features(side: str) -> list[MeteredFeature]:
 
 
 def _tcp_registers() -> list[Register]:
-    """Times of the handshake: the last SYN, the first SYN-ACK, the first ACK, and constants."""
+    """Times of the handshake: the last SYN, the first SYN-ACK, the first ACK, and constants.
+
+    The earliest SYN and SYN-ACK are kept, too, since they tell whether there was one: where none
+    was seen they are the largest value, and a difference to them is 0.
+    """
     tcp = (TCP,)
     syn = Guard("forward", tcp, flags_set=SYN, flags_clear=ACK)
     syn_ack = Guard("reverse", tcp, flags_set=SYN | ACK)
     ack = Guard("forward", tcp, flags_set=ACK, flags_clear=SYN | FIN | RST)
     return [
         Register("t_syn", "last", "time", syn, 32),
+        Register("t_syn_least", "min", "time", syn, 32),
         Register("t_synack", "first", "time", syn_ack, 32),
+        Register("t_synack_least", "min", "time", syn_ack, 32),
         Register("t_ack", "first", "time", ack, 32),
         Register("one", "count", width=1),
         Register("dur32", "last", "time", width=32),
@@ -154,13 +160,16 @@ def _tcp_registers() -> list[Register]:
 
 
 def _tcp_features() -> list[MeteredFeature]:
-    def difference(name: str, later: str, earlier: str) -> MeteredFeature:
-        return MeteredFeature(name, program=(Step("sub", later, earlier),), unit="us")
-
+    """From the SYN to its SYN-ACK, on to the ACK, and both; 0 for a part that was not seen."""
+    synack = (
+        Step("max", "t_syn", "t_syn_least"),
+        Step("sub", "t_synack", "$0"),
+    )
+    ackdat = Step("sub", "t_ack", "t_synack_least")
     return [
-        difference("synack", "t_synack", "t_syn"),
-        difference("ackdat", "t_ack", "t_synack"),
-        difference("tcprtt", "t_ack", "t_syn"),
+        MeteredFeature("synack", program=synack, unit="us"),
+        MeteredFeature("ackdat", program=(ackdat,), unit="us"),
+        MeteredFeature("tcprtt", program=(*synack, ackdat, Step("add", "$1", "$2")), unit="us"),
     ]
 
 

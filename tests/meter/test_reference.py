@@ -6,6 +6,7 @@ import pytest
 
 from n3ic.meter.packet import ACK, FIN, LINK_ETHERNET, RST, SYN, TCP, UDP, Packet, parse
 from n3ic.meter.reference import ReferenceMeter
+from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import (
     Decision,
     Guard,
@@ -180,6 +181,29 @@ def test_windows_count_decided_flows_with_the_same_parts_and_forget():
     packets = [packet(t, source, sport=t + 1) for t, source in enumerate(sources)]
     records, _ = run(spec(*N, windows=windows, decision=Decision(packets=1)), packets)
     assert [r.features["src"] for r in records] == [1, 2, 1, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("packets", "times"),
+    [
+        # synack, ackdat, tcprtt of what was seen of a handshake, and of what follows it
+        ([(0, SYN), (-30, SYN | ACK), (37, ACK), (90, ACK)], (30, 7, 37)),
+        ([(0, SYN), (1000, SYN), (-1030, SYN | ACK), (1037, ACK)], (30, 7, 37)),  # SYN again
+        ([(0, SYN), (-30, SYN | ACK), (-40, SYN | ACK), (50, ACK)], (30, 20, 50)),
+        ([(0, SYN), (-30, SYN | ACK)], (30, 0, 30)),
+        ([(0, SYN), (-30, SYN | ACK), (35, ACK | FIN)], (30, 0, 30)),
+        ([(0, SYN), (37, ACK), (90, ACK)], (0, 0, 0)),  # one direction is seen
+        ([(0, SYN), (1000, SYN)], (0, 0, 0)),
+        ([(0, FIN), (37, ACK)], (0, 0, 0)),  # joined in the middle
+        ([(0, ACK), (-30, ACK), (37, ACK)], (0, 0, 0)),
+        ([(0, SYN | ACK), (-30, ACK), (37, ACK)], (0, 0, 0)),  # its first packet was missed
+        ([(0, FIN), (-30, SYN | ACK), (37, ACK)], (0, 7, 7)),
+    ],
+)
+def test_the_standard_meter_times_what_it_saw_of_a_handshake(packets, times):
+    seen = [(back if time < 0 else packet)(abs(time), tcp_flags=flags) for time, flags in packets]
+    (record,), _ = run(standard_spec(), seen)
+    assert tuple(record.features[name] for name in ("synack", "ackdat", "tcprtt")) == times
 
 
 def test_the_clock_does_not_run_backwards():
