@@ -36,7 +36,10 @@ class HostExporter(Exporter):
     name: ClassVar[str] = "host"
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, NEON, portable), with bnn-exec"
     shunts: ClassVar[bool] = True
-    products: ClassVar[tuple[str, ...]] = ("bnn-exec", "libbnn.a", "bnn.o", "bnn_exec.o")
+    products: ClassVar[tuple[str, ...]] = (
+        *("bnn-exec", "flow-exec", "libbnn.a"),
+        *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "capture", "live", "meter")),
+    )
     verify_options: ClassVar[tuple[Option, ...]] = (
         Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),
     )
@@ -81,7 +84,7 @@ class HostExporter(Exporter):
         return colocate(members, way, sum, memory={memory: total}, problems=problems)
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
-        """Write ``bnn.h``, ``bnn.c``, ``bnn_exec.c``, ``Makefile``, ``weights.bin``, README.
+        """Write the C and what builds it, ``weights.bin`` and the README.
 
         Raises:
             ExportError: the model is beyond the kernel's limits, or ``out`` cannot be written.
@@ -90,7 +93,7 @@ class HostExporter(Exporter):
         try:
             (out / "weights.bin").write_bytes(weights)
             (out / "bnn.c").write_text(kernel_source() + weights_section(model, weights), "utf-8")
-            copy_sources(out)
+            copy_sources(model, out)
             (out / "README.md").write_text(readme(model, weights), "utf-8")
         except OSError as error:
             raise ExportError(f"cannot write {out}: {error.strerror or error}") from error

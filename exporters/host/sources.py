@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 
 from n3ic.kernel import build
+from n3ic.meter.source import meter_source
+from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.targets.identifiers import c_string
 from n3ic.util.templates import render
@@ -34,11 +36,29 @@ def weights_section(model: BinaryModel, weights: bytes) -> str:
     return render(TEMPLATES, "bnn_weights.c.j2", values)
 
 
-def copy_sources(out: Path) -> None:
-    """Copy the files that are the same for every model."""
+def copy_sources(model: BinaryModel, out: Path) -> None:
+    """Write the programs and what builds them; ``flow-exec`` where the model has a meter."""
     shutil.copyfile(build.HEADER, out / "bnn.h")
-    for name in ("bnn_exec.c", "Makefile"):
-        shutil.copyfile(TEMPLATES / name, out / name)
+    shutil.copyfile(TEMPLATES / "bnn_exec.c", out / "bnn_exec.c")
+    makefile = render(TEMPLATES, "Makefile.j2", {"metered": model.meter is not None})
+    (out / "Makefile").write_text(makefile, "utf-8")
+    if model.meter is not None:
+        for name, text in flow_sources(model.meter).items():
+            (out / name).write_text(text, "utf-8")
+
+
+def flow_sources(spec: MeterSpec) -> dict[str, str]:
+    """Files of ``flow-exec``, by name: the meter's, and those that bring it packets."""
+    names = {
+        "registers": [c_string(register.name) for register in spec.registers],
+        "features": [c_string(name) for name in spec.feature_names],
+    }
+    same = ("flow_exec.c", "capture.c", "capture.h", "live.c", "live.h")
+    return {
+        **meter_source(spec),
+        **{name: (TEMPLATES / "flow" / name).read_text("utf-8") for name in same},
+        "flow_names.h": render(TEMPLATES / "flow", "flow_names.h.j2", names),
+    }
 
 
 def readme(model: BinaryModel, weights: bytes) -> str:
@@ -50,6 +70,7 @@ def readme(model: BinaryModel, weights: bytes) -> str:
         "classes": [_code(name) for name in model.classes],
         "n_words": model.input.n_words,
         "shunt": model.shunt,
+        "meter": str(model.meter) if model.meter else "",
     }
     return render(TEMPLATES, "README.md.j2", values)
 

@@ -19,6 +19,7 @@ from n3ic.errors import DataError, MissingDependencyError, N3icWarning
 
 _NANOSECONDS = 1  # PCAP_TSTAMP_PRECISION_NANO
 _ERROR_BYTES = 256
+_LAST = 2**63 - 1
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _PACKED = (_ZSTD, b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 
@@ -101,14 +102,18 @@ class Capture:
         self._stack.close()
 
     def packets(self) -> Iterator[tuple[bytes, int, int]]:
-        """Captured bytes, length on the wire, and time in nanoseconds of each packet."""
+        """Captured bytes, length on the wire, and time of each packet.
+
+        Times are nanoseconds since 1970. What is earlier is 0, what does not fit 63 bits (the
+        year 2262) is the last that does.
+        """
         header = ctypes.POINTER(PacketHeader)()
         data = ctypes.POINTER(ctypes.c_ubyte)()
         while self._goes_on(
             self._c.pcap_next_ex(self._pcap, ctypes.byref(header), ctypes.byref(data))
         ):
             h = header.contents
-            time = h.seconds * 10**9 + h.nanoseconds
+            time = min(max(0, h.seconds * 10**9 + h.nanoseconds), _LAST)
             yield ctypes.string_at(data, h.captured), int(h.length), time
 
     def dispatch(self, function: Any, argument: ctypes.c_void_p, packets: int) -> bool:

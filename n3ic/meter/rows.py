@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from socket import AF_INET, AF_INET6, inet_ntop
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,11 +77,16 @@ def _named(index: Any, names: Sequence[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(index, pa.array(names, pa.string())).cast(pa.string())
 
 
+def address_text(packed: bytes) -> str:
+    """An address as text, as the C library writes it: alike in every program."""
+    return inet_ntop(AF_INET if len(packed) == 4 else AF_INET6, packed)
+
+
 def _addresses(records: Records, side: str) -> pa.Array:
     """The addresses of one side of each flow as text; each different one is written once."""
     raw = np.column_stack([records[side], records["address_bytes"]])
     packed, index = np.unique(raw.view("V17").reshape(-1), return_inverse=True)
-    texts = [str(ip_address(p[: p[16]])) for p in map(bytes, packed)]
+    texts = [address_text(p[: p[16]]) for p in map(bytes, packed)]
     return _named(index.astype(np.int32), texts)
 
 

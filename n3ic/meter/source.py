@@ -11,9 +11,9 @@ FOLDER = Path(__file__).resolve().parent / "c"
 
 
 def meter_source(spec: MeterSpec) -> dict[str, str]:
-    """Files of a metering process for the host, by name: ``meter.c`` includes the other two."""
+    """Files of a metering process for the host, by name: ``meter.h`` is its interface."""
     return {
-        "packet.h": (FOLDER / "packet.h").read_text(encoding="utf-8"),
+        **{name: (FOLDER / name).read_text(encoding="utf-8") for name in ("packet.h", "meter.h")},
         "flow.h": _render("flow.h.j2", spec),
         "meter.c": _render("meter.c.j2", spec),
     }

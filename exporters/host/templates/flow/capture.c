@@ -1,0 +1,476 @@
+/* See capture.h. Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "capture.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SECOND 1000000000u
+
+enum { PIECE = 1 << 18, MAX_BLOCK = 1 << 24, MAX_SNAPSHOT = 1 << 18, MAX_INTERFACES = 1 << 16 };
+enum { BLOCK_INTERFACE = 1, BLOCK_OLD_PACKET = 2, BLOCK_SIMPLE = 3, BLOCK_PACKET = 6 };
+enum { LINK_RAW_OLD = 12, LINK_RAW = 101 };
+enum { OPTION_END = 0, OPTION_RESOLUTION = 9, OPTION_OFFSET = 14 };
+
+static const uint32_t magic_us = 0xa1b2c3d4;
+static const uint32_t magic_ns = 0xa1b23c4d;
+static const uint32_t magic_section = 0x0a0d0d0a;
+static const uint32_t magic_order = 0x1a2b3c4d;
+
+static const char damaged[] = "a block or packet is damaged";
+static const char no_capture[] = "no capture: pcap (version 2) or pcapng is expected";
+
+/* Where stamps of an interface come from: units a second, and seconds to be added. */
+struct interface {
+    uint64_t resolution, offset;
+    int binary;
+};
+
+struct capture {
+    int fd;
+    const volatile sig_atomic_t *stop;
+    uint8_t *data; /* read and not yet used: [at, end) */
+    size_t at, end;
+    const char *wrong;
+    int swapped, blocks, nanoseconds, has_link;
+    uint32_t minor, link, snapshot;
+    struct interface *interfaces;
+    uint32_t n_interfaces, room;
+};
+
+static uint32_t number32(const struct capture *c, const uint8_t *p) {
+    uint32_t x;
+    memcpy(&x, p, sizeof x);
+    if (c->swapped) {
+        x = x >> 24 | (x >> 8 & 0xff00) | (x << 8 & 0xff0000) | x << 24;
+    }
+    return x;
+}
+
+static uint32_t number16(const struct capture *c, const uint8_t *p) {
+    uint16_t x;
+    memcpy(&x, p, sizeof x);
+    return c->swapped ? (uint16_t)(x >> 8 | x << 8) : x;
+}
+
+static uint64_t number64(const struct capture *c, const uint8_t *p) {
+    uint64_t x;
+    memcpy(&x, p, sizeof x);
+    if (c->swapped) {
+        return (uint64_t)number32(c, p) << 32 | number32(c, p + 4);
+    }
+    return x;
+}
+
+/* Reads a piece more; 0 at the end of the input. */
+static int fill(struct capture *c) {
+    memmove(c->data, c->data + c->at, c->end - c->at);
+    c->end -= c->at;
+    c->at = 0;
+    while (!*c->stop) {
+        struct pollfd ready = {.fd = c->fd, .events = POLLIN};
+        if (poll(&ready, 1, 1000) > 0) {
+            const ssize_t got = read(c->fd, c->data + c->end, PIECE);
+            if (got >= 0) {
+                c->end += (size_t)got;
+                return got > 0;
+            }
+            if (errno != EINTR && errno != EAGAIN) {
+                c->wrong = strerror(errno);
+                return 0;
+            }
+        }
+    }
+    return 0;
+}
+
+/* The next n bytes, at most MAX_BLOCK; NULL where there are fewer. */
+static const uint8_t *take(struct capture *c, size_t n) {
+    while (c->end - c->at < n) {
+        if (!fill(c)) {
+            return NULL;
+        }
+    }
+    c->at += n;
+    return c->data + c->at - n;
+}
+
+static int refuse(struct capture *c, const char *wrong) {
+    c->wrong = wrong;
+    return -1;
+}
+
+/* Why take() gave nothing inside of something: -1, or 0 where the program is to stop. */
+static int cut(struct capture *c) {
+    return *c->stop ? 0 : refuse(c, c->wrong ? c->wrong : "it is cut short");
+}
+
+/* The same between two packets or blocks, where the input may end. */
+static int ended(struct capture *c) {
+    return c->at == c->end && !c->wrong ? 0 : cut(c);
+}
+
+/* Link types of one meaning to the meter. */
+static uint32_t link_of(uint32_t type) {
+    switch (type) {
+    case LINK_RAW_OLD:
+    case 14:  /* the same on other systems */
+    case 228: /* IPv4 alone */
+    case 229: /* IPv6 alone */
+        return LINK_RAW;
+    case 108: /* loopback of OpenBSD */
+        return 0;
+    default:
+        return type;
+    }
+}
+
+static uint32_t snapshot_of(uint32_t said) {
+    return said && said <= INT_MAX ? said : MAX_SNAPSHOT;
+}
+
+/* --- pcap ------------------------------------------------------------------------------ */
+
+static int open_pcap(struct capture *c) {
+    const uint8_t *head = take(c, 20);
+    if (!head) {
+        return cut(c);
+    }
+    c->minor = number16(c, head + 2);
+    if (number16(c, head) != 2 || c->minor > 4) {
+        return refuse(c, no_capture);
+    }
+    c->snapshot = snapshot_of(number32(c, head + 12));
+    c->link = number32(c, head + 16) & 0x03ffffff; /* other bits: the check sequence */
+    return 1;
+}
+
+/* As libpcap has them: signed, unless the file is of the other byte order. */
+static int64_t stamp32(const struct capture *c, const uint8_t *p) {
+    return c->swapped ? (int64_t)number32(c, p) : (int32_t)number32(c, p);
+}
+
+static int next_pcap(struct capture *c, struct captured *f) {
+    const uint8_t *head = take(c, 16);
+    if (!head) {
+        return ended(c);
+    }
+    f->seconds = stamp32(c, head);
+    f->nanoseconds = stamp32(c, head + 4) * (c->nanoseconds ? 1 : 1000);
+    f->captured = number32(c, head + 8);
+    f->length = number32(c, head + 12);
+    /* version 2.2 wrote the lengths in the other order, and 2.3 did now and then */
+    if (c->minor < 3 || (c->minor == 3 && f->captured > f->length)) {
+        const uint32_t captured = f->length;
+        f->length = f->captured;
+        f->captured = captured;
+    }
+    if (f->captured > MAX_SNAPSHOT) {
+        return refuse(c, damaged);
+    }
+    f->bytes = take(c, f->captured);
+    if (!f->bytes) {
+        return cut(c);
+    }
+    if (f->captured > c->snapshot) {
+        f->captured = c->snapshot;
+    }
+    return 1;
+}
+
+/* --- pcapng ---------------------------------------------------------------------------- */
+
+struct block {
+    uint32_t type, size;
+    const uint8_t *body; /* of `size` bytes */
+};
+
+/* Whether a block's length, header and trailer included, can be one. */
+static int sound(uint32_t total, uint32_t least) {
+    return total >= least && total <= MAX_BLOCK && total % 4 == 0;
+}
+
+/* A section begins: its byte order, and no interfaces yet. */
+static int section(struct capture *c, int first) {
+    const uint8_t *head = take(c, 8);
+    if (!head) {
+        return cut(c);
+    }
+    const int before = c->swapped;
+    c->swapped = 0;
+    if (number32(c, head + 4) != magic_order) {
+        c->swapped = 1;
+        if (number32(c, head + 4) != magic_order) {
+            return refuse(c, first ? no_capture : damaged);
+        }
+    }
+    if (!first && c->swapped != before) {
+        return refuse(c, "its sections have different byte orders");
+    }
+    const uint32_t total = number32(c, head);
+    if (!sound(total, 28)) {
+        return refuse(c, damaged);
+    }
+    const uint8_t *rest = take(c, total - 12);
+    if (!rest) {
+        return cut(c);
+    }
+    const uint32_t minor = number16(c, rest + 2);
+    if (number16(c, rest) != 1 || (first && minor != 0 && minor != 2)) {
+        return refuse(c, first ? no_capture : "a section has another version");
+    }
+    if (!first && number32(c, rest + total - 16) != total) {
+        return refuse(c, damaged); /* libpcap takes the first one at its word */
+    }
+    c->n_interfaces = 0;
+    return 1;
+}
+
+static int next_block(struct capture *c, struct block *b) {
+    for (;;) {
+        const uint8_t *head = take(c, 4);
+        if (!head) {
+            return ended(c);
+        }
+        b->type = number32(c, head);
+        if (b->type != magic_section) { /* the same in both byte orders */
+            break;
+        }
+        if (section(c, 0) < 0) {
+            return -1;
+        }
+    }
+    const uint8_t *length = take(c, 4);
+    if (!length) {
+        return cut(c);
+    }
+    const uint32_t total = number32(c, length);
+    if (!sound(total, 12)) {
+        return refuse(c, damaged);
+    }
+    b->body = take(c, total - 8);
+    if (!b->body) {
+        return cut(c);
+    }
+    b->size = total - 12;
+    return number32(c, b->body + b->size) == total ? 1 : refuse(c, damaged);
+}
+
+static int resolution(struct interface *i, uint32_t said) {
+    const uint32_t exponent = said & 0x7f;
+    i->binary = said >> 7 != 0;
+    i->resolution = 1;
+    if (exponent > (i->binary ? 63u : 19u)) {
+        return 0;
+    }
+    for (uint32_t n = 0; n < exponent; n++) {
+        i->resolution *= i->binary ? 2 : 10;
+    }
+    return 1;
+}
+
+/* An interface's options; 0 where they are damaged. */
+static int options(const struct capture *c, const uint8_t *p, uint32_t n, struct interface *i) {
+    int seen_resolution = 0, seen_offset = 0;
+    while (n) {
+        if (n < 4) {
+            return 0;
+        }
+        const uint32_t code = number16(c, p);
+        const uint32_t size = number16(c, p + 2);
+        const uint32_t padded = (size + 3) / 4 * 4;
+        p += 4;
+        n -= 4;
+        if (padded > n) {
+            return 0;
+        }
+        if (code == OPTION_END) {
+            return size == 0;
+        }
+        if (code == OPTION_RESOLUTION && (size != 1 || seen_resolution++ || !resolution(i, *p))) {
+            return 0;
+        }
+        if (code == OPTION_OFFSET) {
+            if (size != 8 || seen_offset++) {
+                return 0;
+            }
+            i->offset = number64(c, p);
+        }
+        p += padded;
+        n -= padded;
+    }
+    return 1;
+}
+
+/* 0, or -1. */
+static int add_interface(struct capture *c, const struct block *b) {
+    struct interface i = {.resolution = 1000000};
+    if (b->size < 8 || !options(c, b->body + 8, b->size - 8, &i)) {
+        return refuse(c, damaged);
+    }
+    const uint32_t type = number16(c, b->body);
+    const uint32_t link = type == LINK_RAW_OLD ? LINK_RAW : type;
+    const uint32_t snapshot = snapshot_of(number32(c, b->body + 4));
+    if (c->has_link && (link != c->link || snapshot != c->snapshot)) {
+        return refuse(c, "its interfaces have different link types or snapshot lengths");
+    }
+    if (c->n_interfaces == c->room) {
+        const uint32_t room = c->room ? 2 * c->room : 16;
+        struct interface *more =
+            room > MAX_INTERFACES ? NULL : realloc(c->interfaces, room * sizeof *more);
+        if (!more) {
+            return refuse(c, "it has too many interfaces");
+        }
+        c->interfaces = more;
+        c->room = room;
+    }
+    c->interfaces[c->n_interfaces++] = i;
+    c->link = link;
+    c->snapshot = snapshot;
+    c->has_link = 1;
+    return 0;
+}
+
+static int open_blocks(struct capture *c) {
+    struct block b;
+    int got;
+    c->blocks = 1;
+    if (section(c, 1) < 0) {
+        return -1;
+    }
+    do {
+        got = next_block(c, &b);
+        if (got <= 0) {
+            return got < 0 || *c->stop ? got : refuse(c, "it names no interface");
+        }
+        if (b.type == BLOCK_OLD_PACKET || b.type == BLOCK_SIMPLE || b.type == BLOCK_PACKET) {
+            return refuse(c, "a packet comes before its interface");
+        }
+    } while (b.type != BLOCK_INTERFACE);
+    return add_interface(c, &b);
+}
+
+static void stamp(struct captured *f, const struct interface *i, uint64_t units) {
+    uint64_t part = units % i->resolution;
+    if (i->binary) {
+        part = part * SECOND / i->resolution;
+    } else if (i->resolution < SECOND) {
+        part *= SECOND / i->resolution;
+    } else {
+        part /= i->resolution / SECOND;
+    }
+    f->seconds = (int64_t)(units / i->resolution + i->offset);
+    f->nanoseconds = (int64_t)part;
+}
+
+/* A packet of a block that holds one: 1; 0 for other blocks. */
+static int packet(struct capture *c, const struct block *b, struct captured *f) {
+    uint32_t interface = 0, at = 4;
+    uint64_t units = 0;
+    if (b->type == BLOCK_PACKET || b->type == BLOCK_OLD_PACKET) {
+        at = 20;
+        if (b->size < at) {
+            return refuse(c, damaged);
+        }
+        interface = b->type == BLOCK_PACKET ? number32(c, b->body) : number16(c, b->body);
+        units = (uint64_t)number32(c, b->body + 4) << 32 | number32(c, b->body + 8);
+        f->captured = number32(c, b->body + 12);
+        f->length = number32(c, b->body + 16);
+    } else if (b->type == BLOCK_SIMPLE) {
+        if (b->size < at) {
+            return refuse(c, damaged);
+        }
+        f->length = number32(c, b->body);
+        f->captured = f->length < c->snapshot ? f->length : c->snapshot;
+    } else {
+        return 0;
+    }
+    if (interface >= c->n_interfaces || f->captured > c->snapshot || f->captured > b->size - at) {
+        return refuse(c, damaged);
+    }
+    f->bytes = b->body + at;
+    stamp(f, &c->interfaces[interface], units);
+    return 1;
+}
+
+static int next_packet(struct capture *c, struct captured *f) {
+    int got;
+    do {
+        struct block b;
+        got = next_block(c, &b);
+        if (got <= 0) {
+            return got;
+        }
+        got = b.type == BLOCK_INTERFACE ? add_interface(c, &b) : packet(c, &b, f);
+    } while (!got);
+    return got;
+}
+
+/* --- both ------------------------------------------------------------------------------ */
+
+static int start(struct capture *c) {
+    const uint8_t *head = take(c, 4);
+    if (!head) {
+        return *c->stop ? 0 : refuse(c, c->wrong ? c->wrong : no_capture);
+    }
+    for (c->swapped = 0; c->swapped < 2; c->swapped++) {
+        const uint32_t magic = number32(c, head);
+        if (magic == magic_section) {
+            return open_blocks(c);
+        }
+        if (magic == magic_us || magic == magic_ns) {
+            c->nanoseconds = magic == magic_ns;
+            return open_pcap(c);
+        }
+    }
+    if ((head[0] == 0x1f && head[1] == 0x8b) || memcmp(head, "BZh", 3) == 0 ||
+        memcmp(head, "\xfd\x37zX", 4) == 0 || memcmp(head, "\x28\xb5\x2f\xfd", 4) == 0) {
+        return refuse(c, "it is packed: unpack it into standard input (zcat, bzcat, xzcat, zstdcat)");
+    }
+    return refuse(c, no_capture);
+}
+
+struct capture *capture_open(int fd, const volatile sig_atomic_t *stop, const char **wrong) {
+    struct capture *c = calloc(1, sizeof *c);
+    if (c) {
+        c->data = malloc((size_t)MAX_BLOCK + PIECE); /* touched where a block is large */
+    }
+    if (!c || !c->data) {
+        *wrong = "out of memory";
+        free(c);
+        return NULL;
+    }
+    c->fd = fd;
+    c->stop = stop;
+    if (start(c) < 0) {
+        *wrong = c->wrong;
+        capture_close(c);
+        return NULL;
+    }
+    return c;
+}
+
+void capture_close(struct capture *c) {
+    free(c->interfaces);
+    free(c->data);
+    free(c);
+}
+
+uint32_t capture_link(const struct capture *c) {
+    return link_of(c->link);
+}
+
+int capture_waits(const struct capture *c) {
+    return c->at == c->end;
+}
+
+int capture_next(struct capture *c, struct captured *f, const char **wrong) {
+    const int got = *c->stop ? 0 : c->blocks ? next_packet(c, f) : next_pcap(c, f);
+    *wrong = c->wrong;
+    return got;
+}

@@ -1,0 +1,423 @@
+/*
+ * flow-exec: packets in, verdicts out. Meters the packets of a capture or of an interface, and
+ * classifies each flow when it is decided.
+ *
+ * Writes CSV, a line a flow: its key, its times, why it was decided then, the class, the margin
+ * and the scores; the same bytes as n3ic predict CAPTURE gives.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include "bnn.h"
+#include "capture.h"
+#include "flow_names.h"
+#include "live.h"
+#include "meter.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EXIT_INPUT = 1, EXIT_USAGE = 2 };
+enum { BATCH = 256, PACKETS_A_BATCH = 4096 };
+enum { GRACE_S = 1 }; /* a packet of an interface is fetched within that time */
+
+static const char *const program = "flow-exec";
+
+static const char usage[] =
+    "usage: flow-exec [options] [FILE]\n"
+    "Meter the packets of the capture FILE (pcap or pcapng), or of standard input where FILE is -\n"
+    "or missing, and classify each flow when it is decided.\n"
+    "\n"
+    "  -i IFACE   the packets of this network interface, until interrupted (Linux, as root)\n"
+    "  -p         do not put the interface into promiscuous mode\n"
+    "  -c COUNT   end after so many packets\n"
+    "  -r         write the registers as well\n"
+    "  -f         write the features as well\n"
+    "  -b         write the network's input bits as well, bit 0 first\n"
+    "  -h         this text\n";
+
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int number) {
+    (void)number;
+    stopped = 1;
+}
+
+/* What is to be written, and where it comes from. */
+struct output {
+    const struct bnn *net;
+    struct meter *meter;
+    int registers, features, bits;
+    uint32_t *column; /* of each feature of the network, among the meter's */
+    uint32_t *values, *words, *classes;
+    int32_t *margins, *scores;
+    uint64_t flows;
+};
+
+/* --- errors ---------------------------------------------------------------------------- */
+
+static void fail(const char *what, const char *why) {
+    fprintf(stderr, "%s: %s: %s\n", program, what, why);
+    exit(EXIT_INPUT);
+}
+
+static void *allocate(size_t count, size_t size) {
+    void *memory = calloc(count ? count : 1, size);
+    if (!memory) {
+        fail("memory", "there is not enough");
+    }
+    return memory;
+}
+
+/* A reader that stopped reading (head, less) is no error. */
+static void flush(void) {
+    if (fflush(stdout) || ferror(stdout)) {
+        if (errno == EPIPE) {
+            _exit(0);
+        }
+        fail("cannot write", strerror(errno));
+    }
+}
+
+/* --- lines ----------------------------------------------------------------------------- */
+
+/* A cell of CSV; an apostrophe stands before what a spreadsheet would take for a formula. */
+static void put_cell(const char *prefix, const char *text) {
+    const int quoted = text[strcspn(text, ",\"\r\n")] != '\0';
+    if (quoted) {
+        putchar('"');
+    }
+    if (!*prefix && *text && strchr("=+-@\t\r", *text)) {
+        putchar('\'');
+    }
+    fputs(prefix, stdout);
+    for (; *text; text++) {
+        if (*text == '"') {
+            putchar('"');
+        }
+        putchar(*text);
+    }
+    if (quoted) {
+        putchar('"');
+    }
+}
+
+static void write_header(const struct output *o) {
+    fputs("row,source,source_port,destination,destination_port,protocol,first_us,last_us,packets,"
+          "decided,class,margin",
+          stdout);
+    for (uint32_t c = 0; c < bnn_classes(o->net); c++) {
+        putchar(',');
+        put_cell("score_", bnn_class_name(o->net, c));
+    }
+    for (uint32_t i = 0; o->registers && i < METER_REGISTERS; i++) {
+        putchar(',');
+        put_cell("register_", register_names[i]);
+    }
+    for (uint32_t i = 0; o->features && i < METER_VALUES; i++) {
+        putchar(',');
+        put_cell("feature_", feature_names[i]);
+    }
+    puts(o->bits ? ",bits" : "");
+}
+
+static void put_address(const struct key *k, const uint8_t *address) {
+    char text[INET6_ADDRSTRLEN] = "";
+    inet_ntop(k->address_bytes == 4 ? AF_INET : AF_INET6, address, text, sizeof text);
+    fputs(text, stdout);
+}
+
+static uint64_t microseconds(uint64_t time) {
+    return time * METER_TICK_NS / 1000;
+}
+
+static void put_flow(uint64_t row, const struct record *r) {
+    printf("%" PRIu64 ",", row);
+    put_address(&r->key, r->key.source);
+    printf(",%u,", r->key.source_port);
+#ifndef METER_KEY_SOURCE_HOST
+    put_address(&r->key, r->key.destination);
+#endif
+    printf(",%u,%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%s,", r->key.destination_port,
+           r->key.protocol, microseconds(r->first), microseconds(r->last), r->packets,
+           meter_end_name(r->why));
+}
+
+/* The rest of a line: verdict of row i of the batch, and what was asked for besides. */
+static void put_verdict(const struct output *o, const struct record *r, size_t i) {
+    const uint32_t n_classes = bnn_classes(o->net);
+    const uint32_t *words = o->words + i * bnn_words(o->net);
+    put_cell("", bnn_class_name(o->net, o->classes[i]));
+    printf(",%" PRId32, o->margins[i]);
+    for (uint32_t c = 0; c < n_classes; c++) {
+        printf(",%" PRId32, o->scores[i * n_classes + c]);
+    }
+    for (uint32_t j = 0; o->registers && j < METER_REGISTERS; j++) {
+        printf(",%" PRIu64, r->registers[j]);
+    }
+    for (uint32_t j = 0; o->features && j < METER_VALUES; j++) {
+        printf(",%" PRIu32, r->features[j]);
+    }
+    if (o->bits) {
+        putchar(',');
+        for (uint32_t j = 0; j < bnn_inputs(o->net); j++) {
+            putchar('0' + (int)(words[j / 32] >> j % 32 & 1));
+        }
+    }
+    putchar('\n');
+}
+
+/* Classifies the flows that were decided since the last call. */
+static void write_flows(struct output *o) {
+    const uint32_t n_features = bnn_features(o->net);
+    size_t n;
+    const struct record *r = meter_records(o->meter, &n);
+    while (n) {
+        const size_t rows = n < BATCH ? n : BATCH;
+        for (size_t i = 0; i < rows; i++) {
+            for (uint32_t j = 0; j < n_features; j++) {
+                o->values[i * n_features + j] = r[i].features[o->column[j]];
+            }
+        }
+        bnn_encode_batch(o->net, o->values, rows, o->words);
+        bnn_infer_batch(o->net, o->words, rows, o->classes, o->margins, o->scores);
+        for (size_t i = 0; i < rows; i++) {
+            put_flow(o->flows++, &r[i]);
+            put_verdict(o, &r[i], i);
+        }
+        r += rows;
+        n -= rows;
+    }
+}
+
+/* Counters of what was metered, and of what belongs to no flow. */
+static void write_counters(const struct output *o, uint64_t lost) {
+    uint64_t counters[METER_COUNTERS];
+    meter_counters(o->meter, counters);
+    if (counters[COUNT_FAILED]) {
+        fail("memory", "there was not enough, and flows are missing");
+    }
+    fprintf(stderr, "%s: %" PRIu64 " packets, %" PRIu64 " flows decided\n", program,
+            counters[COUNT_PACKETS], o->flows);
+    for (uint32_t i = 0; i < ASIDE_REASONS; i++) {
+        if (counters[COUNT_ASIDE + i]) {
+            fprintf(stderr, "%s: put aside: %" PRIu64 " packets (%s)\n", program,
+                    counters[COUNT_ASIDE + i], meter_aside_name(i));
+        }
+    }
+    if (counters[COUNT_LATE]) {
+        fprintf(stderr, "%s: after the end of their flow: %" PRIu64 " packets\n", program,
+                counters[COUNT_LATE]);
+    }
+    if (counters[COUNT_EVICTED]) {
+        fprintf(stderr, "%s: evicted: %" PRIu64 " flows, whose cache was full\n", program,
+                counters[COUNT_EVICTED]);
+    }
+    if (lost) {
+        fprintf(stderr, "%s: lost: %" PRIu64 " packets, which came too fast\n", program, lost);
+    }
+}
+
+/* --- packets --------------------------------------------------------------------------- */
+
+static uint64_t random_seed(void) {
+    uint64_t seed = (uint64_t)time(NULL) << 32 ^ (uint64_t)getpid();
+    const int fd = open("/dev/urandom", O_RDONLY);
+    if (fd >= 0) {
+        if (read(fd, &seed, sizeof seed) < 0) {
+            seed++;
+        }
+        close(fd);
+    }
+    return seed;
+}
+
+static void open_output(struct output *o, uint32_t link) {
+    const uint32_t n_features = bnn_features(o->net);
+    o->meter = meter_open(link, random_seed());
+    if (!o->meter) {
+        fail("memory", "there is not enough for the flow cache");
+    }
+    o->column = allocate(n_features, sizeof *o->column);
+    for (uint32_t i = 0; i < n_features; i++) {
+        const char *name = bnn_feature_name(o->net, i);
+        while (o->column[i] < METER_VALUES && strcmp(feature_names[o->column[i]], name) != 0) {
+            o->column[i]++;
+        }
+        if (o->column[i] == METER_VALUES) {
+            fail("the network", "it reads a feature that the meter does not compute");
+        }
+    }
+    o->values = allocate(BATCH, n_features * sizeof *o->values);
+    o->words = allocate(BATCH, bnn_words(o->net) * sizeof *o->words);
+    o->classes = allocate(BATCH, sizeof *o->classes);
+    o->margins = allocate(BATCH, sizeof *o->margins);
+    o->scores = allocate(BATCH, bnn_classes(o->net) * sizeof *o->scores);
+    write_header(o);
+}
+
+static void close_output(struct output *o, uint64_t lost) {
+    meter_finish(o->meter);
+    write_flows(o);
+    flush();
+    write_counters(o, lost);
+    meter_close(o->meter);
+    free(o->column);
+    free(o->values);
+    free(o->words);
+    free(o->classes);
+    free(o->margins);
+    free(o->scores);
+}
+
+static void count(struct output *o, const struct captured *f) {
+    meter_frame(o->meter, f->bytes, f->captured, f->length, meter_time(f->seconds, f->nanoseconds));
+}
+
+static void meter_capture(struct output *o, const char *path, uint64_t limit) {
+    const int is_file = strcmp(path, "-") != 0;
+    const char *name = is_file ? path : "standard input";
+    const char *wrong = NULL;
+    const int fd = is_file ? open(path, O_RDONLY) : STDIN_FILENO;
+    struct capture *c = fd < 0 ? NULL : capture_open(fd, &stopped, &wrong);
+    struct captured f;
+    int got = 1;
+    if (!c) {
+        fail(name, wrong ? wrong : strerror(errno));
+    }
+    open_output(o, capture_link(c));
+    for (uint64_t n = 1; n <= limit && (got = capture_next(c, &f, &wrong)) > 0; n++) {
+        count(o, &f);
+        if (n % PACKETS_A_BATCH == 0 || capture_waits(c)) {
+            write_flows(o);
+            flush();
+        }
+    }
+    if (got < 0) {
+        fprintf(stderr, "%s: %s: the capture ends early: %s; what came before it counts\n",
+                program, name, wrong);
+    }
+    close_output(o, 0);
+    capture_close(c);
+    if (is_file) {
+        close(fd);
+    }
+}
+
+static void meter_interface(struct output *o, const char *name, int promiscuous, uint64_t limit) {
+    struct live *l = live_open(name, promiscuous);
+    uint64_t n = 0;
+    int got = 0;
+    if (!l) {
+        const int forbidden = errno == EPERM || errno == EACCES;
+        fail(name, forbidden ? "not permitted: run as root, or with CAP_NET_RAW" : strerror(errno));
+    }
+    open_output(o, live_link(l));
+    flush();
+    while (!stopped && n < limit) {
+        struct captured f;
+        struct timespec now;
+        got = live_next(l, &f);
+        if (got < 0) {
+            fprintf(stderr, "%s: %s: %s; what came before it counts\n", program, name,
+                    strerror(errno));
+            break;
+        }
+        if (got) {
+            count(o, &f);
+            if (++n % PACKETS_A_BATCH == 0) {
+                write_flows(o);
+            }
+            continue;
+        }
+        clock_gettime(CLOCK_REALTIME, &now);
+        meter_expire(o->meter, meter_time(now.tv_sec - GRACE_S, now.tv_nsec));
+        write_flows(o);
+        flush();
+        live_wait(l);
+    }
+    close_output(o, live_lost(l));
+    live_close(l);
+}
+
+/* --- program --------------------------------------------------------------------------- */
+
+static uint64_t parse_count(const char *text) {
+    char *end = NULL;
+    errno = 0;
+    const unsigned long long n = strtoull(text, &end, 10);
+    if (errno || !n || *end || !strchr("0123456789", *text)) {
+        fprintf(stderr, "%s: -c %s: a number of packets, 1 at least\n", program, text);
+        exit(EXIT_USAGE);
+    }
+    return n;
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal}; /* calls that wait are not restarted */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+int main(int argc, char **argv) {
+    struct output o = {0};
+    const char *interface = NULL;
+    uint64_t limit = UINT64_MAX;
+    int promiscuous = 1;
+    int option;
+    while ((option = getopt(argc, argv, "i:pc:rfbh")) != -1) {
+        switch (option) {
+        case 'i':
+            interface = optarg;
+            break;
+        case 'p':
+            promiscuous = 0;
+            break;
+        case 'c':
+            limit = parse_count(optarg);
+            break;
+        case 'r':
+            o.registers = 1;
+            break;
+        case 'f':
+            o.features = 1;
+            break;
+        case 'b':
+            o.bits = 1;
+            break;
+        case 'h':
+            fputs(usage, stdout);
+            return 0;
+        default:
+            fputs(usage, stderr);
+            return EXIT_USAGE;
+        }
+    }
+    if (argc - optind > (interface ? 0 : 1)) {
+        fputs(usage, stderr);
+        return EXIT_USAGE;
+    }
+    catch_signals();
+    setvbuf(stdout, NULL, _IOFBF, 1 << 16);
+    struct bnn *net = NULL;
+    const int status = bnn_init(&net);
+    if (status != BNN_OK) {
+        fail("the weights", bnn_strerror(status));
+    }
+    o.net = net;
+    if (interface) {
+        meter_interface(&o, interface, promiscuous, limit);
+    } else {
+        meter_capture(&o, optind < argc ? argv[optind] : "-", limit);
+    }
+    bnn_free(net);
+    return 0;
+}

@@ -1,0 +1,96 @@
+/*
+ * A metering process (RFC 7011): frames in, flow records out. See docs/reference/meter.md.
+ *
+ * Memory is that of the flow cache, and of the records until they are fetched. A meter is used by
+ * one thread at a time.
+ */
+#ifndef N3IC_METER_H
+#define N3IC_METER_H
+
+#include <stddef.h>
+
+#include "flow.h"
+
+/* Why a flow was decided; the order is that of ENDS in compiled.py. */
+enum end { BY_PACKETS, BY_AFTER, BY_FIN, BY_RST, BY_IDLE, BY_ACTIVE, BY_EVICTION, BY_CAPTURE };
+
+/* What meter_counters() tells: packets put aside stand behind the others, by reason. */
+enum { COUNT_PACKETS, COUNT_LATE, COUNT_EVICTED, COUNT_FAILED, COUNT_ASIDE };
+enum { METER_COUNTERS = COUNT_ASIDE + ASIDE_REASONS };
+
+struct key {
+    uint8_t source[16], destination[16]; /* the first address_bytes of them */
+    uint16_t source_port, destination_port;
+    uint8_t protocol, address_bytes;
+    uint8_t pad[2];
+};
+
+/* A flow when it was decided; times in units of METER_TICK_NS. */
+struct record {
+    struct key key; /* in the direction of the first packet */
+    uint32_t why;
+    uint64_t number, first, last, packets;
+    uint64_t registers[METER_REGISTERS ? METER_REGISTERS : 1];
+    uint32_t features[METER_VALUES]; /* those of windows last */
+};
+
+struct meter;
+
+/*
+ * Units of METER_TICK_NS since 1970. What is earlier is 0, what does not fit 63 bits of
+ * nanoseconds (the year 2262) is the last that does.
+ */
+static inline uint64_t meter_time(int64_t seconds, int64_t nanoseconds) {
+    const int64_t second = 1000000000, far = INT64_MAX / 2;
+    uint64_t ns;
+
+    seconds = seconds > far ? far : seconds < -far ? -far : seconds;
+    seconds += nanoseconds / second;
+    nanoseconds %= second;
+    if (nanoseconds < 0) {
+        nanoseconds += second;
+        seconds--;
+    }
+    if (seconds < 0)
+        return 0;
+    if (seconds > INT64_MAX / second)
+        return INT64_MAX / METER_TICK_NS;
+    ns = (uint64_t)(seconds * second) + (uint64_t)nanoseconds;
+    return (ns > INT64_MAX ? INT64_MAX : ns) / METER_TICK_NS;
+}
+
+/*
+ * A meter with an empty cache, for frames of that link type (LINKTYPE_ numbers). `seed` of its
+ * hash tables: of no influence on the records. NULL where there is no memory.
+ */
+struct meter *meter_open(uint32_t link, uint64_t seed);
+void meter_close(struct meter *m);
+
+/* Counts a frame of `captured` bytes that had `length` on the wire. */
+void meter_frame(struct meter *m, const uint8_t *frame, uint32_t captured, uint32_t length,
+                 uint64_t time);
+
+/* Counts frames: frame i is at data + offset[i]. */
+void meter_count(struct meter *m, size_t frames, const uint8_t *data, const uint64_t *offset,
+                 const uint32_t *captured, const uint32_t *length, const uint64_t *time);
+
+/*
+ * Ends flows that have been idle for too long at `time`, though no packet came. It makes no
+ * difference to the records where no packet comes that was seen before it.
+ */
+void meter_expire(struct meter *m, uint64_t time);
+
+/* Ends the flows that are left, the one seen longest ago first. */
+void meter_finish(struct meter *m);
+
+/* The records since the last call, *n of them; they are the caller's to read until the next. */
+const struct record *meter_records(struct meter *m, size_t *n);
+
+/* Writes METER_COUNTERS counters. COUNT_FAILED: records were lost, for want of memory. */
+void meter_counters(const struct meter *m, uint64_t *out);
+
+/* An end, or why a packet was put aside, in words. */
+const char *meter_end_name(uint32_t end);
+const char *meter_aside_name(uint32_t reason);
+
+#endif
