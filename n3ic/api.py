@@ -185,7 +185,7 @@ def verify(directory: str | Path, **arguments: Any) -> Verification:
     Args:
         directory: an export directory.
         **arguments: those of :func:`~n3ic.targets.verification.verify_directory`: ``vectors``,
-            ``rows``, ``options``, ``seed``, ``record``, ``run_changed``.
+            ``rows``, ``captures``, ``options``, ``seed``, ``record``, ``run_changed``.
 
     Raises:
         ExportError: the directory is not an export directory.

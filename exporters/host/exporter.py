@@ -14,6 +14,7 @@ import numpy as np
 from n3ic.errors import ExportError, MissingDependencyError, VerifyError
 from n3ic.exporters.host.decode import decode_directory
 from n3ic.exporters.host.estimate import estimate, memory_of
+from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.exporters.host.machine import cpu_name
 from n3ic.exporters.host.sources import copy_sources, kernel_source, readme, weights_section
 from n3ic.kernel import blob, build
@@ -21,7 +22,7 @@ from n3ic.kernel.library import KernelError, KernelNetwork, Library
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import Option, Options, OptionValue, parse_options
-from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.base import Execution, Exporter, Metered
 from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, summed_memory
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
@@ -166,6 +167,17 @@ class HostExporter(Exporter):
                 row, word = (int(i) for i in np.argwhere(words != other)[0])
                 raise VerifyError(f"bnn_encode: kernel {kernel} differs, row {row} word {word}")
         return words
+
+    def meter(
+        self, directory: Path, model: BinaryModel, options: Options, capture: Path
+    ) -> Metered | None:
+        """What ``flow-exec`` makes of a capture; None where the model has no meter.
+
+        Raises:
+            MissingDependencyError: there is no C compiler.
+            VerifyError: the C does not compile, or the program does not run.
+        """
+        return None if model.meter is None else run_flow_exec(directory, model, capture)
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Bytes, operations, and estimated time; ``verify`` measures the time on this machine."""

@@ -169,6 +169,9 @@ def verify(
         int | None, typer.Option(help="Boundary and random vectors to run.", min=1)
     ] = None,
     rows: Annotated[Path | None, typer.Option(help="A table of flows to run besides.")] = None,
+    capture: Annotated[
+        list[Path] | None, typer.Option(help="A capture for the export's own meter; repeatable.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random vectors.", min=0)] = 0,
     record: Annotated[
         bool, typer.Option("--record/--no-record", help="Write verification.json there.")
@@ -205,6 +208,7 @@ def verify(
                     folder,
                     vectors=vectors,
                     rows=features,
+                    captures=capture or (),
                     options=given or {},
                     seed=seed,
                     record=record,

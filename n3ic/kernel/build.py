@@ -77,9 +77,23 @@ def compile_shared(
     Raises:
         BuildError: the compiler failed; the text holds its words.
     """
+    _compile(compiler, (*FLAGS, str(source.resolve()), *extra), out)
+
+
+def compile_program(compiler: CCompiler, sources: Sequence[Path], out: Path) -> None:
+    """Compile C files to a program, with those of ``FLAGS`` that are not for libraries.
+
+    Raises:
+        BuildError: the compiler failed; the text holds its words.
+    """
+    flags = (flag for flag in FLAGS if flag not in ("-fPIC", "-shared"))
+    _compile(compiler, (*flags, *(str(path.resolve()) for path in sources)), out)
+
+
+def _compile(compiler: CCompiler, words: Sequence[str], out: Path) -> None:
     try:
         done = run_tool(
-            [*compiler.command, *FLAGS, str(source.resolve()), *extra, "-o", str(out.resolve())],
+            [*compiler.command, *words, "-o", str(out.resolve())],
             seconds=TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

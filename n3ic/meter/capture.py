@@ -6,6 +6,7 @@ import ctypes
 import ctypes.util
 import os
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -182,6 +183,24 @@ def _plain(name: str, stream: IO[bytes]) -> Iterator[bytes]:
     with pa.CompressedInputStream(pa.PythonFile(stream), "zstd") as plain:
         while piece := plain.read(1 << 20):
             yield piece
+
+
+def plain_capture(path: str | Path, scratch: Path) -> Path:
+    """A capture's file where it is plain, otherwise one in the folder ``scratch`` that is.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            if not _is_packed(stream):
+                return Path(path).absolute()
+            with tempfile.NamedTemporaryFile(dir=scratch, delete=False) as out:
+                for piece in _plain(str(path), stream):
+                    out.write(piece)
+                return Path(out.name)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 @cache

@@ -41,6 +41,24 @@ class Execution:
     figures: tuple[Figure, ...] = field(default=())
 
 
+@dataclass(frozen=True)
+class Metered:
+    """What a target's own meter and network made of a capture.
+
+    Attributes:
+        flows: a row for each flow in the order of decision, its values as text: ``row``,
+            ``source``, ``source_port``, ``destination``, ``destination_port``, ``protocol``,
+            ``first_us``, ``last_us``, ``packets``, ``decided``, ``class`` (the name of the
+            verdict), ``margin``, a score a class, each register, each feature, and ``bits``: the
+            network's input, bit 0 first.
+        counters: ``packets``, ``late``, ``evicted``, and those put aside by reason; what is not
+            there is 0.
+    """
+
+    flows: tuple[tuple[str, ...], ...]
+    counters: Mapping[str, int]
+
+
 class Exporter(Plugin, ABC):
     """A target: how a BinaryModel becomes a program, and how that program is run here.
 
@@ -154,6 +172,17 @@ class Exporter(Plugin, ABC):
         features: Mapping[str, Any],
     ) -> Words | None:
         """Run the artefacts' input stage on integer features; None where it has none."""
+        return None
+
+    def meter(
+        self, directory: Path, model: BinaryModel, options: Options, capture: Path
+    ) -> Metered | None:
+        """Run the artefacts' meter and network on a plain capture; None where they have no meter.
+
+        Raises:
+            MissingDependencyError: a tool that this needs is not installed; names it.
+            VerifyError: the artefacts do not build or run.
+        """
         return None
 
     def colocate(self, members: Sequence[Member]) -> CoLocation:

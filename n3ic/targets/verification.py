@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from n3ic.targets.custody import write_again
 from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.figures import Figure
 from n3ic.targets.manifest import VERIFICATION, exported_network, read_manifest
+from n3ic.targets.metering import check_metering
 from n3ic.util.files import write_atomic
 from n3ic.util.json_text import json_text
 
@@ -58,6 +59,8 @@ class Verification:
         shunt: the model's shunting threshold, by which verdicts were compared; 0 for none.
         at_shunt: how many of all inputs have exactly that margin.
         below_shunt: how many have one less.
+        packets: packets of captures that the target's own meter counted; 0 where it has none.
+        flows: flows of them, each compared in registers, bits, scores and verdict.
     """
 
     target: str
@@ -78,6 +81,8 @@ class Verification:
     shunt: int = 0
     at_shunt: int = 0
     below_shunt: int = 0
+    packets: int = 0
+    flows: int = 0
 
     @property
     def ok(self) -> bool:
@@ -105,9 +110,14 @@ class Verification:
             if self.shunt
             else ""
         )
+        metered = (
+            f", and on {self.flows:,} flows that it metered from {self.packets:,} packets"
+            if self.packets
+            else ""
+        )
         return (
             f"{self.target}: equal {compared} on {self.vectors:,} vectors{bits}{rows}{edges}"
-            f"{stage} ({self.executor}){note}"
+            f"{stage}{metered} ({self.executor}){note}"
         )
 
 
@@ -116,6 +126,7 @@ def verify_directory(
     *,
     vectors: int | None = None,
     rows: Mapping[str, ArrayLike] | None = None,
+    captures: Sequence[Path] = (),
     options: Mapping[str, OptionValue] | None = None,
     seed: int = 0,
     record: bool = True,
@@ -126,13 +137,15 @@ def verify_directory(
     First the export is written again, from the directory's model and the manifest's options, and
     every file is compared byte for byte. A directory in which a file or a field of the manifest
     differs fails and is not run. Else the files just written are run: boundary vectors, random
-    vectors and the given rows; scores, classes, margins and hidden bits are compared.
+    vectors and the given rows; scores, classes, margins and hidden bits are compared. Where the
+    target meters packets, it meters generated traffic and the given captures, too.
 
     Args:
         directory: an export directory.
         vectors: how many boundary and random vectors; the target's default where None.
         rows: integer features to run besides, through the target's input stage where it has
             one.
+        captures: captures to run besides, through the target's own meter.
         options: the target's verification options.
         seed: of the random vectors.
         record: write the outcome to ``verification.json`` in the directory.
@@ -141,7 +154,8 @@ def verify_directory(
 
     Raises:
         ExportError: the directory is not an export directory.
-        UsageError: an unknown target or option.
+        UsageError: an unknown target or option, or captures for an export that has no meter.
+        DataError: a capture cannot be read.
         ModelError: its model is damaged, or the rows lack a feature.
 
     Warns:
@@ -169,7 +183,9 @@ def verify_directory(
                 )
             count = tool.vectors if vectors is None else vectors
             place = path if custody.changed else fresh
-            result = verify_artefacts(place, tool, network, parsed, count, rows=rows, seed=seed)
+            result = verify_artefacts(
+                place, tool, network, parsed, count, rows=rows, captures=captures, seed=seed
+            )
     result = replace(
         result,
         failures=(*custody.changed, *custody.added, *result.failures),
@@ -193,6 +209,7 @@ def verify_artefacts(
     vectors: int,
     *,
     rows: Mapping[str, ArrayLike] | None = None,
+    captures: Sequence[Path] = (),
     seed: int = 0,
 ) -> Verification:
     """Read a target's artefacts back and run them; as :func:`verify_directory`, which see.
@@ -204,6 +221,7 @@ def verify_artefacts(
         options: the export's and the verification's.
         vectors: how many boundary and random vectors.
         rows: integer features to run besides.
+        captures: captures to run besides.
         seed: of the random vectors.
     """
     source, model = network.source, network.model
@@ -226,6 +244,9 @@ def verify_artefacts(
         if failure:
             failures.append(failure)
         outcome = tool.run(directory, model, options, inputs)
+        metering = check_metering(
+            tool, directory, network, options, packets=vectors, seed=seed, captures=captures
+        )
     except VerifyError as error:
         return Verification(tool.name, "", 0, failures=(*failures, str(error)))
     except MissingDependencyError as error:
@@ -236,6 +257,7 @@ def verify_artefacts(
         difference = first_difference(source, replace(outcome.inference, hidden=()), words)
     if difference is not None:
         failures.append(str(difference))
+    failures += metering.failures
     hidden = len(outcome.inference.hidden) == len(model.hidden)
     margins = margins_of(source.scores(words)) if source.shunt else np.empty(0, dtype=np.int32)
     known = coverage(model, inputs, hidden=hidden) if hidden or not _is_large(model) else None
@@ -255,6 +277,8 @@ def verify_artefacts(
         shunt=source.shunt,
         at_shunt=int((margins == source.shunt).sum()),
         below_shunt=int((margins == source.shunt - 1).sum()),
+        packets=metering.packets,
+        flows=metering.flows,
     )
 
 

@@ -1,7 +1,6 @@
 """Random specifications and random traffic for them, the hostile kind included."""
 
-import struct
-
+from n3ic.meter.hostile import hostile_frames
 from n3ic.model.metering import Decision, Guard, MeteredFeature, MeterSpec, Register, Step, Window
 
 FIELDS = (
@@ -81,62 +80,6 @@ def random_spec(r):
     )
 
 
-def random_frame(r):
-    """Captured bytes and length on the wire of an Ethernet frame: cut, damaged, or sound."""
-    version_6 = r.random() < 0.3
-
-    def address():
-        return (bytes(15) if version_6 else bytes([10, 0, 0])) + bytes([r.randint(1, 4)])
-
-    protocol = r.choice([6, 6, 6, 17, 17, 1, 50])
-    data = bytes(r.choice([0, 0, 1, 20, 300]))
-    ports = r.randint(1, 3), r.randint(1, 3)
-    if protocol == 6:
-        offset, flags = (
-            r.choice([0x50, 0x50, 0x80, 0x10]),
-            r.choice([2, 18, 16, 16, 16, 24, 17, 20]),
-        )
-        rest = (0, 0, offset, flags, r.randint(0, 65535), 0, 0)
-        transport = struct.pack(">HHIIBBHHH", *ports, *rest) + data
-    elif protocol == 17:
-        transport = struct.pack(">HHHH", *ports, 8 + len(data), 0) + data
-    else:
-        transport = data
-    if version_6:
-        following, extension = protocol, b""
-        if r.random() < 0.2:
-            offset = r.choice([1, 8, 9, 0])
-            extension = struct.pack(">BBHI", protocol, 0, offset, r.randint(0, 2))
-            following = 44
-        length = r.choice([len(extension) + len(transport)] * 8 + [0, 65535])
-        following = r.choice([following] * 9 + [0])
-        header = struct.pack(">IHBB", 6 << 28, length, following, r.randint(1, 255))
-        packet = header + address() + address() + extension + transport
-    else:
-        total = r.choice([20 + len(transport)] * 8 + [0, 10, 65535])
-        fragment = r.choice([0] * 8 + [0x2000, 2, 0x4000])
-        ttl = r.randint(1, 255)
-        header = struct.pack(
-            ">BBHHHBBH", 0x45, 0, total, r.randint(0, 2), fragment, ttl, protocol, 0
-        )
-        packet = header + address() + address() + transport
-    tags = r.choice([b""] * 6 + [b"\x81\0\0\1", b"\x88\xa8\0\1\x81\0\0\1", b"\x81\0\0\1" * 3])
-    frame = bytes(12) + tags + (b"\x86\xdd" if version_6 else b"\x08\x00") + packet
-    length = r.choice([len(frame)] * 20 + [1, 2**32 - 1])
-    if r.random() < 0.1:
-        frame = frame[: r.randint(0, len(frame))]
-    if frame and r.random() < 0.05:
-        damaged = bytearray(frame)
-        for _ in range(3):
-            damaged[r.randrange(len(damaged))] = r.randrange(256)
-        frame = bytes(damaged)
-    return frame, length
-
-
 def random_frames(r, count):
     """Frames with their lengths and times, which go back now and then."""
-    time, out = 0, []
-    for _ in range(count):
-        time = max(0, time + r.choice([0, 0, 1, 1, 2, 7, 60, -3]))
-        out.append((*random_frame(r), time))
-    return out
+    return list(hostile_frames(r, count, [0, 0, 1, 1, 2, 7, 60, -3]))

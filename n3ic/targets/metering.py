@@ -1,0 +1,204 @@
+"""A target's own meter against the reference meter and the network, flow by flow."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from socket import AF_INET, AF_INET6, inet_ntop
+
+import numpy as np
+
+from n3ic.errors import UsageError
+from n3ic.meter.capture import Capture, plain_capture
+from n3ic.meter.hostile import Frame, hostile_captures
+from n3ic.meter.packet import parse
+from n3ic.meter.reference import FlowRecord, ReferenceMeter
+from n3ic.model.bits import unpack
+from n3ic.model.metering import MeterSpec
+from n3ic.model.network import BinaryModel
+from n3ic.model.passes import Simplified
+from n3ic.options import Options
+from n3ic.targets.base import Exporter, Metered
+
+_MAX_PACKETS = 2000  # of a capture that is made: the reference meter is slow
+
+
+@dataclass(frozen=True)
+class Metering:
+    """What came of comparing a target's own meter.
+
+    Attributes:
+        packets: packets of all captures; 0 where the target or the model has no meter.
+        flows: flows that were decided.
+        failures: where they differ, in words.
+    """
+
+    packets: int = 0
+    flows: int = 0
+    failures: tuple[str, ...] = ()
+
+
+def check_metering(
+    tool: Exporter,
+    directory: Path,
+    network: Simplified,
+    options: Options,
+    *,
+    packets: int,
+    seed: int,
+    captures: Sequence[Path] = (),
+) -> Metering:
+    """Run a target's meter on captures that are made by seed, and on given ones.
+
+    Args:
+        tool: the target.
+        directory: its artefacts.
+        network: the network that they hold, and the trained one that it comes from.
+        options: the export's and the verification's.
+        packets: how many in each capture that is made, 2,000 at most.
+        seed: of what is made.
+        captures: captures to run besides, plain or packed.
+
+    Raises:
+        UsageError: captures are given, and the target or the model has no meter.
+        DataError: a capture cannot be read.
+        VerifyError: the artefacts do not build or run.
+        MissingDependencyError: a tool or library is missing.
+    """
+    spec = network.source.meter
+    found = Metering()
+    with tempfile.TemporaryDirectory(prefix="n3ic-captures-") as name:
+        for title, path, link, frames in _captures(spec, Path(name), packets, seed, captures):
+            got = tool.meter(directory, network.model, options, path)
+            if got is None:
+                break
+            want = reference_flows(network, link, frames)
+            wrong = _difference(network, got, want)
+            found = Metering(
+                found.packets + want.counters["packets"],
+                found.flows + len(want.flows),
+                (*found.failures, *([f"{title}: {wrong}"] if wrong else [])),
+            )
+    if captures and not found.packets:
+        raise UsageError(f"{directory}: this export meters no packets, and takes no captures")
+    return found
+
+
+def _captures(
+    spec: MeterSpec | None, scratch: Path, packets: int, seed: int, given: Sequence[Path]
+) -> Iterator[tuple[str, Path, int, Iterable[Frame]]]:
+    """Name, plain file, link type and packets of each capture."""
+    if spec is None:
+        return
+    for made in hostile_captures(spec, seed, min(packets, _MAX_PACKETS)):
+        path = scratch / made.name
+        path.write_bytes(made.data)
+        yield f"generated traffic {seed}, {made.name}", path, made.link, made.frames
+    for capture in given:
+        with Capture(capture) as opened:
+            frames = ((data, n, time // spec.tick_ns) for data, n, time in opened.packets())
+            yield str(capture), plain_capture(capture, scratch), opened.link, frames
+
+
+def flow_columns(model: BinaryModel) -> list[str]:
+    """Names of what is compared of a flow: see :class:`~n3ic.targets.base.Metered`."""
+    spec = model.meter
+    registers, features = (
+        ([r.name for r in spec.registers], spec.feature_names) if spec else ([], [])
+    )
+    return [
+        *("row", "source", "source_port", "destination", "destination_port", "protocol"),
+        *("first_us", "last_us", "packets", "decided", "class", "margin"),
+        *(f"score_{name}" for name in model.classes),
+        *(f"register_{name}" for name in registers),
+        *(f"feature_{name}" for name in features),
+        "bits",
+    ]
+
+
+def reference_flows(network: Simplified, link: int, frames: Iterable[Frame]) -> Metered:
+    """What the reference meter and the trained network make of frames.
+
+    Args:
+        network: the trained network, which carries its meter, and the exported one, whose input
+            bits are shown.
+        link: link type of the frames.
+        frames: captured bytes, length on the wire, and time in units of the specification.
+    """
+    source = network.source
+    spec = source.meter
+    if spec is None:
+        raise UsageError("the model has no meter")
+    meter = ReferenceMeter(spec)
+    total = Counter[str]()
+
+    def parsed() -> Iterator[object]:
+        for frame in frames:
+            total["packets"] += 1
+            yield parse(link, *frame)
+
+    flows = list(meter.run(parsed()))  # type: ignore[arg-type]
+    columns = {
+        name: np.array([flow.features[name] for flow in flows], dtype=np.int64)
+        for name in spec.feature_names
+    }
+    words = source.encode(columns)
+    found = source.infer(words)
+    bits = unpack(network.inputs(words), network.model.input.n_bits).astype(int)
+    verdicts = source.verdicts(found.scores)
+    rows = tuple(
+        (
+            str(i),
+            *_key(flow),
+            *(str(time * spec.tick_ns // 1000) for time in (flow.first, flow.last)),
+            str(flow.packets),
+            flow.decided,
+            source.verdict_names[verdicts[i]],
+            str(found.margins[i]),
+            *map(str, found.scores[i].tolist()),
+            *map(str, flow.registers),
+            *map(str, flow.features.values()),
+            "".join(map(str, bits[i].tolist())),
+        )
+        for i, flow in enumerate(flows)
+    )
+    counters = {**total, "late": meter.late, "evicted": meter.evicted, **meter.aside}
+    return Metered(rows, {name: n for name, n in counters.items() if n or name == "packets"})
+
+
+def _key(flow: FlowRecord) -> tuple[str, ...]:
+    key = flow.key
+    source, destination = (_text(address) for address in (key.source, key.destination))
+    return source, str(key.source_port), destination, str(key.destination_port), str(key.protocol)
+
+
+def _text(address: bytes) -> str:
+    if not address:
+        return ""
+    return inet_ntop(AF_INET if len(address) == 4 else AF_INET6, address)
+
+
+def _difference(network: Simplified, got: Metered, want: Metered) -> str:
+    """The first flow, column or counter that differs, in words; empty where all are equal."""
+    names = flow_columns(network.source)
+    for i, (mine, theirs) in enumerate(zip(got.flows, want.flows, strict=False)):
+        if mine == theirs:
+            continue
+        if len(mine) != len(names):
+            return f"flow {i}: {len(names)} columns expected, got {len(mine)}"
+        name, x, y = next((n, x, y) for n, x, y in zip(names, mine, theirs, strict=True) if x != y)
+        ends = f"{theirs[1]}:{theirs[2]} to {theirs[3]}:{theirs[4]}"
+        return f"flow {i} ({ends}), {name}: expected {y}, got {x}"
+    if len(got.flows) != len(want.flows):
+        return f"{len(want.flows):,} flows expected, got {len(got.flows):,}"
+    for name in sorted({*got.counters, *want.counters}):
+        counts: Mapping[str, int] = want.counters
+        if got.counters.get(name, 0) != counts.get(name, 0):
+            return (
+                f"packets counted as {name!r}: {counts.get(name, 0):,} expected, "
+                f"got {got.counters.get(name, 0):,}"
+            )
+    return ""
