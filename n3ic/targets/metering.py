@@ -181,6 +181,11 @@ def _text(address: bytes) -> str:
     return inet_ntop(AF_INET if len(address) == 4 else AF_INET6, address)
 
 
+def _rank(column: str) -> int:
+    """What a column follows from stands before it: the meter's, the bits, the network's."""
+    return 1 if column == "bits" else 2 * column.startswith(("class", "margin", "score_"))
+
+
 def _difference(network: Simplified, got: Metered, want: Metered) -> str:
     """The first flow, column or counter that differs, in words; empty where all are equal."""
     names = flow_columns(network.source)
@@ -189,7 +194,9 @@ def _difference(network: Simplified, got: Metered, want: Metered) -> str:
             continue
         if len(mine) != len(names):
             return f"flow {i}: {len(names)} columns expected, got {len(mine)}"
-        name, x, y = next((n, x, y) for n, x, y in zip(names, mine, theirs, strict=True) if x != y)
+        wrong = [n for n, x, y in zip(names, mine, theirs, strict=True) if x != y]
+        name = min(wrong, key=_rank)
+        x, y = (row[names.index(name)] for row in (mine, theirs))
         ends = f"{theirs[1]}:{theirs[2]} to {theirs[3]}:{theirs[4]}"
         return f"flow {i} ({ends}), {name}: expected {y}, got {x}"
     if len(got.flows) != len(want.flows):

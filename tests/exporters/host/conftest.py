@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from n3ic.kernel import build
+
+sys.path.insert(0, str(Path(__file__).parent))  # modules that tests share
 
 SANITIZE = (
     "-std=c11",
@@ -17,6 +20,12 @@ SANITIZE = (
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
 )
+
+
+@pytest.fixture(scope="session")
+def sanitize() -> tuple[str, ...]:
+    """Flags of the compiler for programs with sanitizers."""
+    return SANITIZE
 
 
 @pytest.fixture(scope="session")

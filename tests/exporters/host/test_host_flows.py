@@ -1,0 +1,489 @@
+"""flow-exec: packets in, verdicts out, the same as by every other way."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import random
+import shutil
+import signal
+import subprocess
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from damaged_captures import damaged_capture
+
+import n3ic
+from n3ic.errors import (
+    DataError,
+    MissingDependencyError,
+    N3icWarning,
+    UsageError,
+    VerifyError,
+)
+from n3ic.exporters.host import EXPORTER
+from n3ic.exporters.host.sources import TEMPLATES
+from n3ic.kernel import build
+from n3ic.meter.capture import Capture, libpcap
+from n3ic.meter.hostile import hostile_captures, hostile_frames, pcap
+from n3ic.meter.standard import standard_spec
+from n3ic.meter.verdicts import predict_capture
+from n3ic.model import passes
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Window
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.targets.metering import check_metering, flow_columns, reference_flows
+
+try:
+    libpcap()
+except MissingDependencyError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+C = ("flow_exec.c", "capture.c", "live.c", "meter.c", "bnn.c")
+OPTIONS = EXPORTER.parse_options({}, verify=True)
+ETHERNET = 1
+TIMEOUT_S = 60
+
+
+def cuts_of(rng: np.random.Generator) -> list[int]:
+    return sorted({*(1 << rng.integers(0, 32, 6)).tolist()})
+
+
+def network(spec: MeterSpec, seed: int = 0) -> BinaryModel:
+    """A random network that reads every feature of a specification, with cuts of all sizes."""
+    rng = np.random.default_rng(seed)
+    fields = [
+        Field.thermometer(name, cuts_of(rng), unit=spec.units[name]) for name in spec.feature_names
+    ]
+    inputs = InputSpec(tuple(fields))
+    model = random_model((inputs.n_bits, 16, 3), rng)
+    return replace(model, input=inputs, meter=spec, classes=("=a", 'b,"c', "d"))
+
+
+def small_spec(**changes: object) -> MeterSpec:
+    """A specification that runs into all its limits within a few packets."""
+    registers = (
+        Register("packets", "count", width=3),
+        Register("bytes", "sum", "wire_length", width=20),
+        Register("least", "min", "gap"),
+        Register("flags", "or", "tcp_flags", width=8),
+        Register("first", "first", "payload_length", width=16),
+    )
+    features = tuple(MeteredFeature(f"f {r.name}", r.name) for r in registers)
+    spec = MeterSpec(
+        registers,
+        features,
+        windows=(Window("same", 7, ("source", "destination_port")),),
+        idle_timeout=500,
+        active_timeout=3000,
+        cache_flows=30,
+        decision=Decision(3, 900, repeat=True),
+    )
+    return replace(spec, **changes)
+
+
+STANDARD = network(standard_spec(packets=6))
+SMALL = network(small_spec())
+
+
+def export(model: BinaryModel, out: Path) -> Path:
+    out.mkdir()
+    EXPORTER.write(model, EXPORTER.parse_options({}), out)
+    return out
+
+
+def compiled(compiler: build.CCompiler, directory: Path, *flags: str) -> Path:
+    done = subprocess.run(
+        [*compiler.command, *flags, *C, "-o", "flow-exec"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    if done.returncode and "cannot find" in done.stderr:
+        pytest.skip("needs the compiler's sanitizer libraries (libasan, libubsan)")
+    assert done.returncode == 0, done.stderr
+    return directory / "flow-exec"
+
+
+@pytest.fixture(scope="session")
+def standard(
+    compiler: build.CCompiler,
+    sanitize: tuple[str, ...],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """The program of the standard meter, with the sanitizers."""
+    return compiled(compiler, export(STANDARD, tmp_path_factory.mktemp("flows") / "a"), *sanitize)
+
+
+@pytest.fixture(scope="session")
+def small(
+    compiler: build.CCompiler,
+    sanitize: tuple[str, ...],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """The program of the small meter, with the sanitizers."""
+    return compiled(compiler, export(SMALL, tmp_path_factory.mktemp("flows") / "b"), *sanitize)
+
+
+def run(program: Path, *arguments: object, given: bytes = b"") -> tuple[int, bytes, str]:
+    done = subprocess.run(
+        [program, *map(str, arguments)], input=given, capture_output=True, timeout=TIMEOUT_S
+    )
+    assert b"Sanitizer" not in done.stderr, done.stderr.decode()
+    assert b"runtime error" not in done.stderr, done.stderr.decode()
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+def predicted(model: BinaryModel, capture: Path, out: Path) -> bytes:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", N3icWarning)  # that it ends early
+        predict_capture(model, capture, out)
+    return out.read_bytes()
+
+
+def rows_of(text: bytes) -> list[list[str]]:
+    """Cells of the program's table, without the mark before what looks like a formula."""
+    table = csv.reader(io.StringIO(text.decode(), newline=""))
+    return [[cell.removeprefix("'") for cell in row] for row in table]
+
+
+# --- the same as by every other way ----------------------------------------------------------
+
+
+def check_capture(program: Path, model: BinaryModel, capture: Path, scratch: Path) -> int:
+    """Compare flow-exec with n3ic predict, byte by byte, and with the reference meter."""
+    code, out, said = run(program, capture)
+    assert (code, out) == (0, predicted(model, capture, scratch / "v.csv")), said
+    code, out, said = run(program, "-r", "-f", "-b", capture)
+    with Capture(capture) as opened, warnings.catch_warnings():
+        warnings.simplefilter("ignore", N3icWarning)
+        frames = [(d, n, t // model.meter.tick_ns) for d, n, t in opened.packets()]
+        want = reference_flows(passes.unchanged(model), opened.link, frames)
+    header, *rows = rows_of(out)
+    assert header == flow_columns(model)
+    assert [tuple(row) for row in rows] == list(want.flows)
+    assert f"{len(frames)} packets, {len(rows)} flows decided" in said
+    for reason, count in want.counters.items():
+        assert reason in ("packets", "late", "evicted") or f"{count} packets ({reason})" in said
+    return len(rows)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_hostile_traffic_gets_the_same_verdicts_by_every_way(
+    small: Path, tmp_path: Path, seed: int
+) -> None:
+    ends = 0
+    for made in hostile_captures(SMALL.meter, seed, 600):
+        (tmp_path / made.name).write_bytes(made.data)
+        ends += check_capture(small, SMALL, tmp_path / made.name, tmp_path)
+    assert ends > 300
+
+
+@pytest.mark.parametrize("link", [0, 1, 101, 113, 276, 7])
+def test_every_link_type(small: Path, tmp_path: Path, link: int) -> None:
+    r = random.Random(link)
+    frames = list(hostile_frames(r, 200, [0, 1, 100]))
+    (tmp_path / "c.pcap").write_bytes(pcap(link, frames, 1000, "<"))
+    check_capture(small, SMALL, tmp_path / "c.pcap", tmp_path)
+    bare = [(f[14:], max(0, n - 14), t) for f, n, t in frames]
+    (tmp_path / "c.pcap").write_bytes(pcap(link, bare, 1000, ">"))
+    check_capture(small, SMALL, tmp_path / "c.pcap", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["host-pair", "source-host"])
+def test_other_keys_and_rules(
+    compiler: build.CCompiler, sanitize: tuple[str, ...], tmp_path: Path, key: str
+) -> None:
+    windows = (Window("same", 7, ("source",)),)
+    changes = {"key": key, "windows": windows, "ends": (), "fragments": "aside"}
+    spec = small_spec(when_full="drop-new", tick_ns=7, decision=Decision(), **changes)
+    model = network(spec)
+    program = compiled(compiler, export(model, tmp_path / "out"), *sanitize)
+    for made in hostile_captures(spec, 1, 600):
+        (tmp_path / made.name).write_bytes(made.data)
+        check_capture(program, model, tmp_path / made.name, tmp_path)
+
+
+@pytest.mark.slow
+def test_all_real_captures(real_data: Path, standard: Path, tmp_path: Path) -> None:
+    folder = real_data / "pcaps"
+    captures = sorted(p for p in folder.iterdir() if p.suffix in (".pcap", ".pcapng"))
+    if not captures:
+        pytest.skip(f"no captures in {folder}")
+    flows = sum(check_capture(standard, STANDARD, path, tmp_path) for path in captures)
+    assert flows > 4000
+
+
+def test_margins_below_the_threshold_are_shunted(compiler: build.CCompiler, tmp_path: Path) -> None:
+    model = SMALL.with_shunt(4)
+    directory = export(model, tmp_path / "out")
+    program = compiled(compiler, directory, "-std=c11", "-O0")
+    (made, *_) = hostile_captures(model.meter, 5, 600)
+    (tmp_path / "c.pcap").write_bytes(made.data)
+    check_capture(program, model, tmp_path / "c.pcap", tmp_path)
+    assert {row[10] for row in rows_of(run(program, tmp_path / "c.pcap")[1])} > {"shunt"}
+
+
+# --- captures that are damaged ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def dump(
+    compiler: build.CCompiler, sanitize: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A program that lists the packets of captures by the reader of flow-exec."""
+    out = tmp_path_factory.mktemp("dump") / "dump"
+    sources = [Path(__file__).with_name("dump_capture.c"), TEMPLATES / "flow" / "capture.c"]
+    done = subprocess.run(
+        [*compiler.command, *sanitize, f"-I{TEMPLATES / 'flow'}", *sources, "-o", out],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    if done.returncode and "cannot find" in done.stderr:
+        pytest.skip("needs the compiler's sanitizer libraries (libasan, libubsan)")
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def listed(capture: Path) -> list[str]:
+    """The same list from libpcap."""
+    out = []
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            with Capture(capture) as opened:
+                out.append(f"link {opened.link}")
+                for data, length, stamp in opened.packets():
+                    total = 0
+                    for byte in data:
+                        total = (total * 31 + byte) & 0xFFFFFFFF
+                    out.append(f"{len(data)} {length} {total} {stamp}")
+        except DataError:
+            return ["refused"]
+    return [*out, "early" if warned else "end"]
+
+
+def test_the_reader_is_libpcaps_equal_on_damaged_files(dump: Path, tmp_path: Path) -> None:
+    paths = []
+    for seed in range(600):
+        paths.append(tmp_path / f"{seed}.pcap")
+        paths[-1].write_bytes(damaged_capture(random.Random(seed)))
+    code, out, said = run(dump, *paths)
+    assert code == 0, said
+    found: list[list[str]] = []
+    for line in out.decode().splitlines():
+        if line == "refused" or line.startswith("link"):
+            found.append([])
+        numbers = line.split()
+        if len(numbers) == 5:
+            stamp = int(numbers[3]) * 10**9 + int(numbers[4])
+            line = " ".join([*numbers[:3], str(min(max(0, stamp), 2**63 - 1))])
+        found[-1].append(line)
+    for path, got in zip(paths, found, strict=True):
+        assert got == listed(path), path
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "no capture: pcap (version 2) or pcapng is expected"),
+        (b"a,b\n1,2\n", "no capture: pcap (version 2) or pcapng is expected"),
+        (gzip.compress(b"x", mtime=0), "it is packed: unpack it into standard input"),
+        (pcap(1, [], 1, "<")[:20], "it is cut short"),
+        (b"\x0a\x0d\x0d\x0a" + bytes(30), "no capture"),
+    ],
+)
+def test_what_is_no_capture_is_one_line(
+    small: Path, tmp_path: Path, data: bytes, message: str
+) -> None:
+    (tmp_path / "c").write_bytes(data)
+    code, out, said = run(small, tmp_path / "c")
+    assert (code, out) == (1, b"")
+    assert said.startswith(f"flow-exec: {tmp_path / 'c'}: {message}")
+    assert said.count("\n") == 1
+
+
+def test_a_capture_that_ends_early_counts_up_to_there(small: Path, tmp_path: Path) -> None:
+    *_, cut = hostile_captures(SMALL.meter, 0, 50)
+    code, out, said = run(small, given=cut.data)
+    assert code == 0
+    assert "standard input: the capture ends early: it is cut short; what came" in said
+    assert "49 packets" in said
+    (tmp_path / "c.pcap").write_bytes(cut.data)
+    assert run(small, tmp_path / "c.pcap")[1] == out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["/nowhere/x.pcap"], 1, "/nowhere/x.pcap: No such file"),
+        (["-c", "0", "x"], 2, "-c 0: a number of packets"),
+        (["-c", "-1", "x"], 2, "-c -1: a number of packets"),
+        (["-z"], 2, "usage: flow-exec"),
+        (["a", "b"], 2, "usage: flow-exec"),
+        (["-i", "none-such", "file"], 2, "usage: flow-exec"),
+        (["-i", "none-such0"], 1, "none-such0: "),
+        (["-i", "x" * 40], 1, "x" * 40),
+    ],
+)
+def test_mistakes_are_one_error(small: Path, arguments: list[str], code: int, message: str) -> None:
+    found, out, said = run(small, *arguments)
+    assert (found, out) == (code, b"")
+    assert message in said
+
+
+def test_a_count_of_packets_ends_it(small: Path, tmp_path: Path) -> None:
+    frames = [(f, n, t) for f, n, t in hostile_frames(random.Random(1), 30, [0, 1])]
+    code, out, said = run(small, "-c", 20, "-", given=pcap(ETHERNET, frames, 1000, "<"))
+    assert (code, "20 packets" in said) == (0, True)
+    assert out == run(small, given=pcap(ETHERNET, frames[:20], 1000, "<"))[1]
+
+
+def test_a_stream_is_answered_as_it_comes_and_ends_cleanly(small: Path) -> None:
+    frames = list(hostile_frames(random.Random(2), 200, [0, 1, 600]))
+    data = pcap(ETHERNET, frames, 1000, "<")
+    with subprocess.Popen(
+        [small], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdin.write(data)
+        process.stdin.flush()
+        first = process.stdout.readline(), process.stdout.readline()
+        assert first[0].startswith(b"row,")
+        assert first[1].startswith(b"0,")  # while the stream goes on
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == 0
+        rest, said = process.stdout.read(), process.stderr.read()
+    assert b"200 packets" in said
+    assert b"".join(first) + rest == run(small, given=data)[1]
+
+
+def test_a_reader_that_stops_is_no_error(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.pcap").write_bytes(
+        pcap(ETHERNET, list(hostile_frames(random.Random(2), 5000, [0, 600])), 1000, "<")
+    )
+    with subprocess.Popen(
+        [small, tmp_path / "c.pcap"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.wait(TIMEOUT_S) == 0
+        assert b"Sanitizer" not in process.stderr.read()
+
+
+# --- verification ----------------------------------------------------------------------------
+
+
+def metered(directory: Path, model: BinaryModel, **arguments: object) -> tuple[str, ...]:
+    network_of = passes.unchanged(model)
+    given = {"packets": 600, "seed": 3} | arguments
+    return check_metering(EXPORTER, directory, network_of, OPTIONS, **given).failures
+
+
+@pytest.fixture
+def artefacts(compiler: object, quick_build: None, tmp_path: Path) -> Path:
+    return export(SMALL, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("flow.h", "v |= x;", "v ^= x;", "register_flags: expected"),
+        ("meter.c", "f->decided_packets = f->packets;", "", "flow"),
+        ("meter.c", "m->evicted += ", "(void)", "packets counted as 'evicted'"),
+        ("flow_exec.c", "putchar('0' + (int)", "putchar('1' - (int)", "bits: expected"),
+        ("flow_exec.c", "o->margins[i]);", "o->margins[0]);", "margin: expected"),
+    ],
+)
+def test_a_change_of_any_source_is_found(
+    artefacts: Path, file: str, old: str, new: str, message: str
+) -> None:
+    text = (artefacts / file).read_text()
+    assert old in text
+    (artefacts / file).write_text(text.replace(old, new))
+    failures = metered(artefacts, SMALL)
+    assert failures[0].startswith("generated traffic 3, ")
+    assert message in failures[0]
+
+
+def test_a_reader_that_takes_no_units_from_blocks_is_found(artefacts: Path) -> None:
+    text = (artefacts / "capture.c").read_text()
+    assert "code == OPTION_RESOLUTION &&" in text
+    (artefacts / "capture.c").write_text(text.replace("code == OPTION_RESOLUTION &&", "0 &&"))
+    (failure,) = metered(artefacts, SMALL)
+    assert failure.startswith("generated traffic 3, raw.pcapng: flow")
+
+
+def test_what_does_not_compile_is_an_error(artefacts: Path) -> None:
+    assert metered(artefacts, SMALL) == ()
+    (artefacts / "meter.c").write_text("#error no")
+    with pytest.raises(VerifyError, match="flow-exec does not compile"):
+        metered(artefacts, SMALL)
+
+
+def test_verify_meters_generated_traffic_and_captures(
+    compiler: object, quick_build: None, tmp_path: Path
+) -> None:
+    n3ic.export(SMALL, "host", tmp_path / "out", verify=False)
+    (made, *_) = hostile_captures(SMALL.meter, 9, 100)
+    (tmp_path / "c.pcap.gz").write_bytes(gzip.compress(made.data))
+    alone = n3ic.verify(tmp_path / "out", vectors=300)
+    found = n3ic.verify(tmp_path / "out", vectors=300, captures=[tmp_path / "c.pcap.gz"])
+    assert alone.ok
+    assert found.ok
+    assert found.packets == alone.packets + 100 == 899 + 100
+    assert found.flows > alone.flows > 100
+    assert f"on {found.flows:,} flows that it metered from {found.packets:,} packets" in str(found)
+    with pytest.raises(DataError, match="not a capture"):
+        (tmp_path / "none").write_bytes(b"nothing")
+        n3ic.verify(tmp_path / "out", vectors=300, captures=[tmp_path / "none"])
+    text = (tmp_path / "out" / "meter.c").read_text()
+    (tmp_path / "out" / "meter.c").write_text(text + "\n")
+    changed = n3ic.verify(tmp_path / "out", vectors=300)
+    assert "meter.c is not what n3ic writes" in str(changed)
+    assert not changed.packets
+
+
+def test_an_export_without_a_meter_takes_no_capture(
+    compiler: object, quick_build: None, tmp_path: Path
+) -> None:
+    n3ic.export(replace(SMALL, meter=None), "host", tmp_path / "out", verify=False)
+    assert not list((tmp_path / "out").glob("*flow*"))
+    assert "flow-exec" not in (tmp_path / "out" / "Makefile").read_text()
+    assert n3ic.verify(tmp_path / "out", vectors=300).packets == 0
+    with pytest.raises(UsageError, match="meters no packets, and takes no captures"):
+        n3ic.verify(tmp_path / "out", vectors=300, captures=[tmp_path / "c.pcap"])
+
+
+def test_a_simplified_network_reads_the_features_that_it_keeps(
+    compiler: object, quick_build: None, tmp_path: Path
+) -> None:
+    first = SMALL.hidden[0]
+    mask = np.zeros_like(first.weights)
+    mask[:, 8:12] = True
+    masked = replace(first, mask=mask, thresholds=np.full(first.n_outputs, 2))
+    model = replace(SMALL, hidden=(masked,))
+    assert 0 < len(passes.simplify(model).model.input.features) < len(model.input.features)
+    n3ic.export(model, "host", tmp_path / "out", verify=False)
+    assert n3ic.verify(tmp_path / "out", vectors=300).ok
+
+
+def test_the_makefile_builds_it(compiler: object, artefacts: Path) -> None:
+    if not shutil.which("make"):
+        pytest.skip("needs make")
+    before = {path.name for path in artefacts.iterdir()}
+    flags = "CFLAGS=-O0 -Werror"
+    done = subprocess.run(["make", flags], cwd=artefacts, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    made = {path.name for path in artefacts.iterdir()} - before
+    assert {"flow-exec", "bnn-exec"} < made
+    assert all(EXPORTER.is_product(name) for name in made)
+    subprocess.run(["make", "clean"], cwd=artefacts, check=True, capture_output=True)
+    assert {path.name for path in artefacts.iterdir()} == before
