@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from socket import AF_INET, AF_INET6, inet_ntop
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from n3ic.meter.capture import Capture, plain_capture
 from n3ic.meter.hostile import Frame, hostile_captures
 from n3ic.meter.packet import parse
 from n3ic.meter.reference import FlowRecord, ReferenceMeter
+from n3ic.meter.rows import address_text
 from n3ic.model.bits import unpack
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel
@@ -171,14 +171,8 @@ def reference_flows(network: Simplified, link: int, frames: Iterable[Frame]) -> 
 
 def _key(flow: FlowRecord) -> tuple[str, ...]:
     key = flow.key
-    source, destination = (_text(address) for address in (key.source, key.destination))
+    source, destination = (address_text(a) if a else "" for a in (key.source, key.destination))
     return source, str(key.source_port), destination, str(key.destination_port), str(key.protocol)
-
-
-def _text(address: bytes) -> str:
-    if not address:
-        return ""
-    return inet_ntop(AF_INET if len(address) == 4 else AF_INET6, address)
 
 
 def _rank(column: str) -> int:
