@@ -1,9 +1,10 @@
-"""What the tests of the XDP target need of the machine, and namespaces that they clean up."""
+"""What the tests of the XDP target need of the machine, and links that they clean up."""
 
 import os
 import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,11 +18,20 @@ def run(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "meter"))
+
+
 @pytest.fixture(scope="session")
-def compile_bpf() -> Callable[..., bytes]:
-    """A function that compiles restricted C; the test is skipped where there is no clang."""
+def clang() -> None:
+    """Skips where there is no clang, or no libbpf for it."""
     if not shutil.which("clang") or not Path("/usr/include/bpf/bpf_helpers.h").exists():
         pytest.skip("needs clang and libbpf's headers (apt-get install clang libbpf-dev)")
+
+
+@pytest.fixture(scope="session")
+def compile_bpf(clang: None) -> Callable[..., bytes]:
+    """A function that compiles restricted C."""
     # The headers of linux/ want asm/, which Debian keeps by architecture.
     include = f"-I/usr/include/{platform.machine()}-linux-gnu"
 

@@ -1,0 +1,102 @@
+/* Maps of the metering programs. */
+#ifndef N3IC_MAPS_H
+#define N3IC_MAPS_H
+
+#include "model.h"
+
+#define ONE(NAME, TYPE, VALUE)                                                                     \
+    struct {                                                                                       \
+        __uint(type, TYPE);                                                                        \
+        __uint(max_entries, 1);                                                                    \
+        __type(key, __u32);                                                                        \
+        __type(value, VALUE);                                                                      \
+    } NAME SEC(".maps")
+
+/* Where the cache may not forget flows, those that find no room are put aside. */
+struct {
+    __uint(type, METER_DROP_NEW ? BPF_MAP_TYPE_HASH : BPF_MAP_TYPE_LRU_HASH);
+    __uint(max_entries, METER_CACHE_FLOWS);
+    __type(key, struct key);
+    __type(value, struct flow);
+} flows SEC(".maps");
+
+struct fragment {
+    uint8_t source[16], destination[16];
+    uint32_t identification;
+    uint8_t protocol, address_bytes;
+    uint8_t pad[2];
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_LRU_HASH);
+    __uint(max_entries, 4096);
+    __type(key, struct fragment);
+    __type(value, __u32); /* ports: source, then destination */
+} fragments SEC(".maps");
+
+struct model {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1);
+    __uint(key_size, sizeof(__u32));
+    __uint(value_size, sizeof(struct network)); /* by number: no type information reaches it */
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+    __uint(max_entries, SLOTS);
+    __type(key, __u32);
+    __array(values, struct model);
+} models SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, POLICIES);
+    __type(key, __u32);
+    __type(value, struct policy);
+} policies SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_DEVMAP);
+    __uint(max_entries, 64);
+    __type(key, __u32);
+    __type(value, __u32);
+} interfaces SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_XSKMAP);
+    __uint(max_entries, 64);
+    __type(key, __u32);
+    __type(value, __u32);
+} sockets SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_CPUMAP);
+    __uint(max_entries, 64);
+    __type(key, __u32);
+    __type(value, __u32);
+} cpus SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, SLOTS);
+    __type(key, __u32);
+    __type(value, struct tally);
+} tallies SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, 1 << 22);
+} events SEC(".maps");
+
+/* Too large for the stack. A program is not interrupted by another one on its CPU. */
+struct scratch {
+    struct flow flow;
+    struct event event;
+    uint32_t inputs[NETWORK_FEATURES];
+    struct network_result result;
+};
+
+ONE(scratches, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch);
+ONE(counted, BPF_MAP_TYPE_PERCPU_ARRAY, struct counters);
+
+#endif

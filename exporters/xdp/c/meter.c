@@ -1,0 +1,399 @@
+/*
+ * Meter, network and verdict as XDP programs.
+ *
+ * A packet is counted to its flow by the same C that the host's meter is made of; at the flow's
+ * decision the network runs, and the packets of a decided flow are treated by its verdict.
+ */
+#include <linux/bpf.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define inline inline __attribute__((always_inline)) /* pointers into packets cannot be passed on  \
+                                                      */
+#define NETWORK_KEEP_ROWS
+
+#include "maps.h"
+
+enum clock { CLOCK_KERNEL, CLOCK_COARSE, CLOCK_TRAILER };
+
+/* Chosen when the program is loaded. */
+struct options {
+    uint32_t clock;
+    uint32_t events; /* whether decided flows are told to user space */
+};
+const volatile struct options options SEC(".rodata.options");
+
+/* Behind the frames of a replayed capture, so that its clock and lengths hold. */
+struct trailer {
+    uint64_t time;
+    uint32_t length; /* of the frame on the wire */
+    uint32_t captured;
+};
+
+uint64_t replayed; /* the latest time of a trailer: a clock that never runs backwards */
+uint64_t touches;  /* packets of flows in replay */
+uint64_t numbers;  /* flows that were started, on all CPUs */
+
+static const uint32_t zeroth = 0;
+
+/* --- keys ------------------------------------------------------------------------------------ */
+
+static inline void turn(struct key *k) {
+    uint64_t *source = (uint64_t *)k->source, *destination = (uint64_t *)k->destination;
+    uint16_t port = k->source_port;
+
+    for (int i = 0; i < 2; i++) {
+        uint64_t word = source[i];
+
+        source[i] = destination[i];
+        destination[i] = word;
+    }
+    k->source_port = k->destination_port;
+    k->destination_port = port;
+}
+
+/* The key of both directions of a packet's flow; 1 where the packet goes against it. */
+static inline int canonical_key(const struct packet *p, struct key *k) {
+    memset(k, 0, sizeof *k);
+    k->address_bytes = p->address_bytes;
+    memcpy(k->source, p->source, 16);
+#ifdef METER_KEY_SOURCE_HOST
+    return 0;
+#else
+    const uint64_t *a = (const uint64_t *)k->source, *b = (const uint64_t *)k->destination;
+    int turned;
+
+    memcpy(k->destination, p->destination, 16);
+#ifdef METER_KEY_FIVE_TUPLE
+    k->protocol = p->protocol;
+    k->source_port = p->source_port;
+    k->destination_port = p->destination_port;
+#endif
+    /* Any order does; this one compares words. */
+    turned = a[0] != b[0]   ? a[0] > b[0]
+             : a[1] != b[1] ? a[1] > b[1]
+                            : k->source_port > k->destination_port;
+    if (turned)
+        turn(k);
+    return turned;
+#endif
+}
+
+/* --- fragments ------------------------------------------------------------------------------- */
+
+/* Gives a fragment its datagram's ports; 0 where it is put aside. */
+static inline int join_fragment(struct packet *p) {
+    struct fragment name = {
+        .identification = p->identification,
+        .protocol = p->protocol,
+        .address_bytes = p->address_bytes,
+    };
+    uint32_t ports = (uint32_t)p->source_port << 16 | p->destination_port, *known;
+
+    if (METER_FRAGMENTS_ASIDE)
+        return !p->later;
+    memcpy(name.source, p->source, 16);
+    memcpy(name.destination, p->destination, 16);
+    if (!p->later) {
+        bpf_map_update_elem(&fragments, &name, &ports, BPF_ANY);
+        return 1;
+    }
+    known = bpf_map_lookup_elem(&fragments, &name);
+    if (!known)
+        return 0;
+    p->source_port = *known >> 16;
+    p->destination_port = (uint16_t)*known;
+    return 1;
+}
+
+/* --- verdicts -------------------------------------------------------------------------------- */
+
+static inline void tell(struct tally *t, const struct network_result *r) {
+    if (r->verdict < 0)
+        t->shunted++;
+    else if (r->class < NETWORK_CLASSES)
+        t->class[r->class]++;
+    t->margin[r->margin < MARGINS ? r->margin : MARGINS - 1]++;
+    count_rows(t, r);
+}
+
+/* Runs the network on the features of an event. */
+static inline void classify(struct scratch *s, struct flow *f, struct event *e) {
+    uint32_t slot = e->slot = slot_of(f->interface, f->vlan, &e->key);
+    void *model = bpf_map_lookup_elem(&models, &slot);
+    const struct network *network = model ? bpf_map_lookup_elem(model, &zeroth) : NULL;
+    struct tally *tally = bpf_map_lookup_elem(&tallies, &slot);
+
+    f->slot = slot;
+    f->verdict = e->verdict = NO_MODEL;
+    if (!network || !tally)
+        return;
+    network_inputs(e->features, s->inputs);
+    network_run(network, s->inputs, &s->result);
+    f->verdict = e->verdict = s->result.verdict;
+    e->class = s->result.class;
+    f->margin = e->margin = s->result.margin;
+    memcpy(e->score, s->result.score, sizeof e->score);
+    memcpy(e->model, network->model, sizeof e->model);
+    tell(tally, &s->result);
+}
+
+/*
+ * Decides a flow: its record, its verdict, the counters, and an event for user space. A global
+ * function, so that the verifier follows it once. `k` is the canonical key.
+ */
+__attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32_t why,
+                                     uint64_t now) {
+    struct scratch *s = bpf_map_lookup_elem(&scratches, &zeroth);
+    struct counters *c = bpf_map_lookup_elem(&counted, &zeroth);
+    struct event *e;
+
+    if (!f || !k || !s || !c || (f->decided && !METER_DECIDE_AGAIN))
+        return 0;
+    f->decided = 1;
+    f->decided_packets = f->packets;
+    f->decided_time = now;
+    e = &s->event;
+    memset(e, 0, sizeof *e);
+    e->key = *k;
+    if (f->turned)
+        turn(&e->key);
+    e->why = why;
+    e->number = f->number;
+    e->first = f->first;
+    e->last = f->last;
+    e->packets = f->packets;
+    for (int i = 0; i < METER_REGISTERS; i++)
+        e->registers[i] = f->state.value[i];
+    flow_features(&f->state, e->features);
+#if METER_WINDOWS
+    struct ring *ring = bpf_map_lookup_elem(&recent, &zeroth);
+
+    if (ring)
+        count_windows(ring, &e->key, e->features + METER_FEATURES);
+#endif
+    classify(s, f, e);
+    if (why < ENDS)
+        c->decided[why]++;
+    c->no_model += e->verdict == NO_MODEL;
+    if (options.events && bpf_ringbuf_output(&events, e, sizeof *e, 0))
+        c->events_lost++;
+    return 0;
+}
+
+static inline int apply(struct xdp_md *ctx, struct counters *c, uint32_t index) {
+    struct policy *p = bpf_map_lookup_elem(&policies, &index);
+    uint32_t *mark;
+
+    if (!p)
+        return XDP_PASS;
+    switch (p->action) {
+    case ACT_DROP:
+        return XDP_DROP;
+    case ACT_INTERFACE:
+        return bpf_redirect_map(&interfaces, p->argument, XDP_PASS);
+    case ACT_SOCKET: /* a socket is bound to a queue, and takes its packets alone */
+        return bpf_redirect_map(&sockets, p->argument + ctx->rx_queue_index, XDP_PASS);
+    case ACT_CPU:
+        return bpf_redirect_map(&cpus, p->argument, XDP_PASS);
+    case ACT_MARK: /* metadata before the packet, for a program of the stack behind */
+        if (bpf_xdp_adjust_meta(ctx, -(int)sizeof *mark) == 0) {
+            mark = (void *)(long)ctx->data_meta;
+            if ((void *)(mark + 1) <= (void *)(long)ctx->data) {
+                *mark = p->argument;
+                return XDP_PASS;
+            }
+        }
+        c->not_marked++;
+    }
+    return XDP_PASS;
+}
+
+static inline int treat(struct xdp_md *ctx, struct counters *c, const struct flow *f) {
+    uint32_t index = POLICY_UNDECIDED;
+
+    if (f->decided && f->verdict != NO_MODEL)
+        index = f->verdict < 0 ? POLICY_SHUNTED : (uint32_t)f->verdict;
+    return apply(ctx, c, index);
+}
+
+/* --- counting -------------------------------------------------------------------------------- */
+
+/* Whether a value has come to its limit; 0 is no limit. */
+static inline int reached(uint64_t value, uint64_t limit) {
+    return limit && value >= limit;
+}
+
+static inline void decide(struct flow *f, const struct key *k, const struct packet *p, int forward,
+                          uint64_t now) {
+    uint32_t why;
+
+    if (METER_ENDS_FIN && p->tcp_flags & FLAG_FIN)
+        f->fins |= forward ? 1 : 2;
+    if (METER_ENDS_RST && p->tcp_flags & FLAG_RST) {
+        f->closed = 1;
+        why = BY_RST;
+    } else if (f->fins == 3) {
+        f->closed = 1;
+        why = BY_FIN;
+    } else if (f->decided && !METER_DECIDE_AGAIN) {
+        return;
+    } else if (reached(f->packets - f->decided_packets, METER_DECIDE_PACKETS)) {
+        why = BY_PACKETS;
+    } else if (reached(now - f->decided_time, METER_DECIDE_AFTER)) {
+        why = BY_AFTER;
+    } else {
+        return;
+    }
+    report(f, k, why, now);
+}
+
+static inline void begin(struct flow *f, struct xdp_md *ctx, struct counters *c, uint16_t vlan,
+                         int turned, uint64_t now) {
+    memset(f, 0, sizeof *f);
+    flow_start(&f->state);
+    f->number = __sync_fetch_and_add(&numbers, 1);
+    f->first = f->last = f->decided_time = now;
+    f->interface = ctx->ingress_ifindex;
+    f->vlan = vlan;
+    f->turned = turned;
+    c->started++;
+}
+
+/* The flow that a packet belongs to; NULL where it is late, or the table is full. */
+static inline struct flow *flow_of(struct xdp_md *ctx, struct scratch *s, struct counters *c,
+                                   const struct key *k, const struct packet *p, uint16_t vlan,
+                                   int turned, uint64_t now) {
+    struct flow *f = bpf_map_lookup_elem(&flows, k);
+    int opens = p->tcp_flags & FLAG_SYN && !(p->tcp_flags & FLAG_ACK);
+
+    if (!f) {
+        begin(&s->flow, ctx, c, vlan, turned, now);
+        if (bpf_map_update_elem(&flows, k, &s->flow, BPF_NOEXIST))
+            c->started--;
+        f = bpf_map_lookup_elem(&flows, k);
+        if (!f)
+            c->aside[ASIDE_CACHE_FULL]++;
+        return f;
+    }
+    if (now < f->last) /* another CPU was ahead */
+        now = f->last;
+    if (now - f->last > METER_IDLE_TIMEOUT) {
+        if (!f->closed)
+            report(f, k, BY_IDLE, f->last);
+    } else if (f->closed) {
+        if (!opens)
+            return f;
+    } else if (reached(now - f->first, METER_ACTIVE_TIMEOUT)) {
+        report(f, k, BY_ACTIVE, f->last);
+    } else {
+        return f;
+    }
+    begin(f, ctx, c, vlan, turned, now);
+    return f;
+}
+
+static inline int count(struct xdp_md *ctx, uint32_t length, uint64_t now) {
+    struct frame frame = {(void *)(long)ctx->data, (void *)(long)ctx->data_end};
+    struct scratch *s = bpf_map_lookup_elem(&scratches, &zeroth);
+    struct counters *c = bpf_map_lookup_elem(&counted, &zeroth);
+    struct packet p;
+    struct flow *f;
+    struct key k;
+    enum aside reason;
+    int turned;
+
+    if (!s || !c)
+        return XDP_PASS;
+    c->packets++;
+    c->bytes += length;
+    reason = parse_frame(LINK_ETHERNET, frame, length, &p);
+    if (options.clock == CLOCK_TRAILER && reason == PACKET_OK)
+        replayed = now = now > replayed ? now : replayed;
+    if (reason == PACKET_OK && p.fragmented && !join_fragment(&p))
+        reason = ASIDE_FRAGMENT;
+    if (reason != PACKET_OK) {
+        if (reason < ASIDE_REASONS)
+            c->aside[reason]++;
+        return apply(ctx, c, POLICY_ASIDE);
+    }
+    turned = canonical_key(&p, &k);
+    f = flow_of(ctx, s, c, &k, &p, vlan_of(frame), turned, now);
+    if (!f)
+        return apply(ctx, c, POLICY_ASIDE);
+    if (now < f->last)
+        now = f->last;
+    f->last = now;
+    if (options.clock == CLOCK_TRAILER)
+        f->touched = ++touches;
+    if (f->closed) {
+        c->late++;
+    } else {
+        int forward = turned == f->turned;
+
+        flow_update(&f->state, &p, forward, now - f->first, now);
+        f->packets++;
+        decide(f, &k, &p, forward, now);
+    }
+    return treat(ctx, c, f);
+}
+
+/* Takes the trailer off a frame; 0 where there is none. */
+static inline int read_trailer(struct xdp_md *ctx, struct trailer *t) {
+    uint32_t size = ctx->data_end - ctx->data;
+
+    if (size < sizeof *t || bpf_xdp_load_bytes(ctx, size - sizeof *t, t, sizeof *t) ||
+        t->captured > size - sizeof *t || bpf_xdp_adjust_tail(ctx, (int)t->captured - (int)size))
+        return 0;
+    return 1;
+}
+
+SEC("xdp")
+int n3ic_meter(struct xdp_md *ctx) {
+    struct trailer t;
+
+    if (options.clock == CLOCK_TRAILER)
+        return read_trailer(ctx, &t) ? count(ctx, t.length, t.time) : XDP_ABORTED;
+    t.time = options.clock == CLOCK_COARSE ? bpf_ktime_get_coarse_ns() : bpf_ktime_get_ns();
+    return count(ctx, ctx->data_end - ctx->data, t.time / METER_TICK_NS);
+}
+
+/* --- ends ------------------------------------------------------------------------------------ */
+
+#define ENDS_AT_ONCE 32
+
+/* What user space asks by a test run: to end flows. Their keys follow. */
+struct ends {
+    uint64_t now;
+    uint32_t why; /* BY_IDLE ends only what has been idle for too long */
+    uint32_t count;
+};
+
+SEC("xdp")
+int n3ic_end(struct xdp_md *ctx) {
+    struct ends head;
+    uint32_t ended = 0;
+
+    if (bpf_xdp_load_bytes(ctx, 0, &head, sizeof head))
+        return 0;
+#pragma clang loop unroll(disable)
+    for (uint32_t i = 0; i < ENDS_AT_ONCE; i++) {
+        struct flow *f;
+        struct key k;
+
+        if (i >= head.count || bpf_xdp_load_bytes(ctx, sizeof head + i * sizeof k, &k, sizeof k))
+            break;
+        f = bpf_map_lookup_elem(&flows, &k);
+        if (!f || (head.why == BY_IDLE &&
+                   (head.now < f->last || head.now - f->last <= METER_IDLE_TIMEOUT)))
+            continue;
+        if (!f->closed)
+            report(f, &k, head.why, f->last);
+        bpf_map_delete_elem(&flows, &k);
+        ended++;
+    }
+    return ended;
+}
+
+char n3ic_license[] SEC("license") = "Apache-2.0";

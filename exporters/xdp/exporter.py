@@ -1,0 +1,334 @@
+"""The target ``xdp``: meter, network and verdict as programs of the Linux kernel."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
+from n3ic.exporters.p4.run.packets import PacketLayout
+from n3ic.exporters.xdp import source
+from n3ic.exporters.xdp.answers import AnswerProgram
+from n3ic.exporters.xdp.clang import compile_bpf
+from n3ic.exporters.xdp.decode import decode_directory
+from n3ic.exporters.xdp.layout import KEY, flow_type
+from n3ic.exporters.xdp.libbpf import BpfError, Object, Program, VerifierError
+from n3ic.exporters.xdp.network.host import HostNetwork, Verdicts
+from n3ic.exporters.xdp.network.kernel import PROGRAM as HARNESS
+from n3ic.exporters.xdp.network.kernel import KernelNetwork
+from n3ic.exporters.xdp.network.rows import bits_of
+from n3ic.exporters.xdp.network.source import FOLDER as NETWORK
+from n3ic.exporters.xdp.network.structure import Structure, structure_of
+from n3ic.exporters.xdp.network.values import layout, value_bytes
+from n3ic.exporters.xdp.program import MeterPrograms
+from n3ic.exporters.xdp.replay import counter_difference, difference, replay, traffic
+from n3ic.model.bits import Words, pack
+from n3ic.model.network import BinaryModel, Inference
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.decoding import Decoded
+from n3ic.targets.device import Fit, Placement, Problem
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.identifiers import comment
+from n3ic.util.templates import render
+
+VALUE = "network.bin"
+PACKETS = 1000  # that verification replays
+_TAKEN = (0x0800, 0x86DD, 0x8100, 0x88A8, 0x9100)
+_BATCH = 1024
+
+
+class XdpExporter(Exporter):
+    """C for the kernel: a metering program, and one that answers inference packets."""
+
+    name: ClassVar[str] = "xdp"
+    summary: ClassVar[str] = "meter, network and verdict in the Linux kernel (XDP, restricted C)"
+    products: ClassVar[tuple[str, ...]] = ("*/*.o",)
+    shunts: ClassVar[bool] = True
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "windows",
+            "windows over recent flows: one ring of all CPUs under a lock, or a ring a CPU",
+            "shared",
+            choices=("shared", "per-cpu"),
+        ),
+        Option(
+            "ethertype", "EtherType of inference packets", 0x2323, minimum=0x600, maximum=0xFFFF
+        ),
+    )
+
+    def check(self, model: BinaryModel, options: Options) -> Fit:
+        """Whether network and windows are within the verifier's bounds; see the base class."""
+        problems, placements = [], []
+        for folder, structure, failure in _structures(model):
+            if structure is None:
+                problems.append(Problem(f"{folder}: {failure}"))
+            else:
+                size = layout(structure).bytes
+                placements.append(Placement(f"{folder} network", "map", size))
+        limit = int(self.device.limits["input_bits"])
+        if model.input.n_bits > limit:
+            text = f"{model.input.n_bits:,} input bits, an inference packet has room for {limit:,}"
+            problems.append(Problem(text, layer=0))
+        room = int(self.device.limits["window_flows"])
+        for window in model.meter.windows if model.meter else ():
+            if window.flows > room:
+                text = f"window {window.name!r} is over {window.flows:,} flows, at most {room:,}"
+                problems.append(Problem(text))
+        memory = self.device.memory("map")
+        for placed in placements:
+            if placed.bytes > memory.bytes:
+                missing = placed.bytes - memory.bytes
+                text = f"{placed.part}: {placed.bytes:,} bytes, a map's value has {memory.bytes:,}"
+                problems.append(Problem(text, memory="map", missing_bytes=missing))
+        return Fit(tuple(placements), tuple(problems))
+
+    def write(self, model: BinaryModel, options: Options, out: Path) -> None:
+        """Write the programs' sources, the networks' map values, ``Makefile`` and README."""
+        packets = packet_layout(model, options)
+        if packets.ethertype in _TAKEN:
+            raise UsageError(f"--ethertype {packets.ethertype:#06x} is taken: choose another one")
+        structure = structure_of([model], bits=True)
+        files = source.answer_program(structure, packets)
+        _write_program(out / "answer", files, value_bytes(structure, model))
+        shared = options["windows"] == "shared"
+        if model.meter is not None:
+            structure = structure_of([model])
+            files = source.meter_program(model.meter, structure, per_cpu=not shared)
+            _write_program(out / "meter", files, value_bytes(structure, model))
+        templates = self.folder / "templates"
+        (out / "Makefile").write_bytes((templates / "Makefile").read_bytes())
+        values = {
+            "shape": model.shape_text,
+            "digest": model.digest,
+            "meter": model.meter and comment(str(model.meter)),
+            "windows": "the flows of all CPUs" if shared else "the flows that a CPU decided itself",
+            "packets": packets,
+            "classes": [comment(c).replace("`", "'").replace("|", "/") for c in model.classes],
+        }
+        text = render(templates, "README.md.j2", values)
+        (out / "README.md").write_text(text, encoding="ascii", newline="\n")
+
+    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
+        """Ask the answering program about the inputs, and replay traffic through the meter.
+
+        Where the kernel does not run programs for this process, ``network.h`` runs as it compiles
+        for this host, and the result says so.
+
+        Raises:
+            MissingDependencyError: there is neither clang and libbpf nor a C compiler.
+            VerifyError: the C does not compile, the kernel's verifier refuses it, or the metering
+                program differs from the reference meter.
+        """
+        try:
+            return _run_in_kernel(directory, model, packet_layout(model, options), words)
+        except VerifierError as error:
+            raise VerifyError(str(error)) from error
+        except (MissingDependencyError, BpfError) as error:
+            verdicts = _on_host(directory / "answer", model, _columns(model, words))
+            inference = Inference(
+                verdicts.scores,
+                verdicts.classes.astype(np.int64),
+                verdicts.margins.astype(np.int32),
+                verdicts=verdicts.verdicts.astype(np.int64),
+            )
+            text = f"network.h compiled for this host; the kernel ran nothing: {error}"
+            return Execution(inference, text)
+
+    def encode(
+        self,
+        directory: Path,
+        model: BinaryModel,
+        options: Options,
+        features: Mapping[str, Any],
+    ) -> Words | None:
+        """Bits of the rows that the metering program's network selects; None without a meter.
+
+        Raises:
+            MissingDependencyError: there is neither clang and libbpf nor a C compiler.
+            VerifyError: its scores are not those of the answering program for these bits.
+        """
+        if model.meter is None:
+            return None
+        place = directory / "meter"
+        found = _in_kernel(place, model, features) or _on_host(place, model, features)
+        words = pack(bits_of(structure_of([model]), model, found.selected))
+        other = _on_host(directory / "answer", model, _columns(model, words))
+        wrong = np.flatnonzero((found.scores != other.scores).any(axis=1))
+        if len(wrong):
+            i = int(wrong[0])
+            raise VerifyError(
+                f"row {i}: scores {found.scores[i].tolist()} from features, "
+                f"{other.scores[i].tolist()} from its bits"
+            )
+        return words
+
+    def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
+        """What the map values hold; see the base class."""
+        return decode_directory(directory, model)
+
+    def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
+        """Map bytes and instructions; ``verify`` measures what the kernel makes of them."""
+        figures = []
+        for folder, bits in (("answer", True), ("meter", False)):
+            if not (directory / folder).is_dir():
+                continue
+            structure = structure_of([model], bits=bits)
+            size = (directory / folder / VALUE).stat().st_size
+            told = f"size of {folder}/{VALUE}"
+            figures += [
+                Figure(f"memory.{folder}.network", size, "byte", "measured", told),
+                Figure(
+                    f"instructions.{folder}.network",
+                    structure.instructions,
+                    "instruction",
+                    "estimated",
+                    "counted by the C's steps; `n3ic verify` measures the program",
+                ),
+            ]
+        if model.meter is not None:
+            flow = KEY.itemsize + flow_type(model.meter).itemsize
+            table = flow * model.meter.cache_flows
+            told = f"{flow} bytes of key and value for each of {model.meter.cache_flows:,} flows"
+            figures.append(Figure("memory.flows", table, "byte", "measured", told))
+        notes = (
+            "Speed is measured by `n3ic bench xdp`, as differences to a program that only parses.",
+        )
+        return Report(tuple(figures), notes)
+
+
+def packet_layout(model: BinaryModel, options: Options) -> PacketLayout:
+    """The inference packets that a model's program answers."""
+    ethertype = int(options["ethertype"])
+    return PacketLayout(model.input.n_bits, len(model.classes), "both", "", ethertype, 0)
+
+
+def read_program(place: Path) -> dict[str, str]:
+    """A program's sources by name, from its folder in an export.
+
+    Raises:
+        VerifyError: they cannot be read.
+    """
+    try:
+        return {
+            path.name: path.read_text(encoding="utf-8")
+            for path in sorted(place.iterdir())
+            if path.suffix in (".c", ".h")
+        }
+    except (OSError, UnicodeDecodeError) as error:
+        raise VerifyError(f"{place}: cannot be read: {error}") from error
+
+
+def read_value(place: Path) -> bytes:
+    """The value of the network's map, from a program's folder in an export.
+
+    Raises:
+        VerifyError: it cannot be read.
+    """
+    try:
+        return (place / VALUE).read_bytes()
+    except OSError as error:
+        raise VerifyError(f"{place / VALUE}: {error.strerror or error}") from error
+
+
+def _write_program(place: Path, files: Mapping[str, str], value: bytes) -> None:
+    place.mkdir()
+    for name, text in files.items():
+        (place / name).write_text(text, encoding="utf-8", newline="\n")
+    (place / VALUE).write_bytes(value)
+
+
+def _structures(model: BinaryModel) -> Iterator[tuple[str, Structure | None, str]]:
+    """Each program's name with the structure of its network, or why there is none."""
+    for folder, bits in (("answer", True), *((("meter", False),) if model.meter else ())):
+        try:
+            yield folder, structure_of([model], bits=bits), ""
+        except ExportError as error:
+            yield folder, None, str(error)
+
+
+def _columns(model: BinaryModel, words: Words) -> dict[str, Words]:
+    """Packed inputs as the features of the structure over bits."""
+    names = structure_of([model], bits=True).features
+    return {name: words[:, i] for i, name in enumerate(names)}
+
+
+def _run_in_kernel(
+    directory: Path, model: BinaryModel, packets: PacketLayout, words: Words
+) -> Execution:
+    place = directory / "answer"
+    image = source.compiled(read_program(place), source.ANSWER)
+    figures = []
+    with AnswerProgram(image, "answer.o", packets) as program:
+        program.set_model(0, read_value(place))
+        inference = program.ask(words)
+        figures += _program_figures("answer", program.program)
+    text = f"BPF_PROG_TEST_RUN on Linux {platform.release()}"
+    if model.meter is not None:
+        count, measured = _replay(directory / "meter", model)
+        figures += measured
+        text += f", {count:,} packets through the meter"
+    return Execution(inference, text, tuple(figures))
+
+
+def _replay(place: Path, model: BinaryModel) -> tuple[int, list[Figure]]:
+    """Traffic through the metering program, compared with the reference meter.
+
+    Raises:
+        VerifyError: they differ.
+    """
+    spec = model.meter
+    assert spec is not None  # noqa: S101 - the caller looked
+    frames = traffic(spec, PACKETS, seed=0)
+    image = source.compiled(read_program(place), source.METER)
+    # Nothing is evicted: which flows a full table forgets is the kernel's choice.
+    with MeterPrograms(
+        image, "meter.o", spec, structure_of([model]), clock="trailer", flows=2 * PACKETS
+    ) as programs:
+        programs.set_model(0, read_value(place))
+        events = replay(programs, frames)
+        found = difference(model, replace(spec, cache_flows=2 * PACKETS), frames, events)
+        found = found or counter_difference(spec, frames, programs.counters())
+        if found:
+            raise VerifyError(f"meter.c: {found}")
+        return len(frames), _program_figures("meter", programs.program)
+
+
+def _program_figures(name: str, program: Program) -> list[Figure]:
+    told = f"verifier of Linux {platform.release()}"
+    numbers = (("instructions", program.instructions), ("verified", program.verified))
+    return [
+        Figure(f"{figure}.{name}", value, "instruction", "measured", told)
+        for figure, value in numbers
+    ]
+
+
+def _in_kernel(place: Path, model: BinaryModel, features: Mapping[str, Any]) -> Verdicts | None:
+    """The network of a program's folder in the kernel; None where the kernel does not run it."""
+    structure = structure_of([model])
+    files = read_program(place) | {HARNESS: (NETWORK / HARNESS).read_text(encoding="utf-8")}
+    try:
+        options = ("-DNETWORK_KEEP_ROWS", f"-DINPUTS={_BATCH}")
+        loaded = Object(compile_bpf(files, HARNESS, options), HARNESS)
+    except (MissingDependencyError, BpfError):
+        return None
+    columns = {name: np.asarray(features[name]) for name in structure.features}
+    rows = len(next(iter(columns.values())))
+    parts = []
+    with KernelNetwork(structure, loaded, _BATCH) as network:
+        for start in range(0, rows, _BATCH):
+            part = {n: np.resize(c[start : start + _BATCH], _BATCH) for n, c in columns.items()}
+            parts.append(network.run(read_value(place), part))
+    names = ("scores", "classes", "margins", "verdicts", "selected")
+    return Verdicts(*(np.concatenate([getattr(p, n) for p in parts])[:rows] for n in names))
+
+
+def _on_host(place: Path, model: BinaryModel, features: Mapping[str, Any]) -> Verdicts:
+    """The network of a program's folder, compiled for this host."""
+    structure = structure_of([model], bits=place.name == "answer")
+    return HostNetwork.build(structure, read_program(place)).run(read_value(place), features)

@@ -1,0 +1,110 @@
+"""What the programs keep in maps, as numpy reads it: the structures of ``c/state.h``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from n3ic.exporters.xdp.network.structure import Structure
+from n3ic.meter.compiled import ASIDE, ENDS, record_type
+from n3ic.model.metering import MeterSpec
+
+SLOTS = 64
+RULES = 64
+MARGINS = 256
+SHUNTED, NO_MODEL = -1, -2
+
+KEY = np.dtype(
+    [
+        ("source", np.uint8, 16),
+        ("destination", np.uint8, 16),
+        ("source_port", np.uint16),
+        ("destination_port", np.uint16),
+        ("protocol", np.uint8),
+        ("address_bytes", np.uint8),
+        ("pad", np.uint8, 2),
+    ],
+    align=True,
+)
+RULE = np.dtype(
+    [
+        ("address", np.uint8, 16),
+        ("mask", np.uint8, 16),
+        ("interface", np.uint32),
+        ("vlan", np.uint16),
+        ("udp_port", np.uint16),
+        ("address_bytes", np.uint8),
+        ("slot", np.uint8),
+        ("pad", np.uint8, 6),
+    ],
+    align=True,
+)
+RULE_TABLE = np.dtype([("count", np.uint32), ("otherwise", np.uint32), ("rule", RULE, RULES)])
+POLICY = np.dtype([("action", np.uint32), ("argument", np.uint32)])
+OPTIONS = np.dtype([("clock", np.uint32), ("events", np.uint32)])
+TRAILER = np.dtype([("time", np.uint64), ("length", np.uint32), ("captured", np.uint32)])
+COUNTERS = np.dtype(
+    [
+        ("packets", np.uint64),
+        ("bytes", np.uint64),
+        ("aside", np.uint64, len(ASIDE)),
+        ("late", np.uint64),
+        ("started", np.uint64),
+        ("decided", np.uint64, len(ENDS)),
+        ("events_lost", np.uint64),
+        ("no_model", np.uint64),
+        ("not_marked", np.uint64),
+    ]
+)
+
+
+def flow_type(spec: MeterSpec) -> np.dtype[np.void]:
+    """A flow in the table: ``struct flow``."""
+    gaps = sum(r.field == "gap" for r in spec.registers)
+    u64, u8 = np.uint64, np.uint8
+    return np.dtype(
+        [
+            ("registers", u64, max(1, len(spec.registers))),
+            ("before", u64, max(1, gaps)),
+            *((name, u64) for name in ("seen", "passed", "number", "first", "last", "packets")),
+            *((name, u64) for name in ("decided_packets", "decided_time", "touched")),
+            ("interface", np.uint32),
+            ("verdict", np.int32),
+            ("margin", np.uint32),
+            ("vlan", np.uint16),
+            *((name, u8) for name in ("turned", "fins", "closed", "decided", "slot", "pad")),
+        ],
+        align=True,
+    )
+
+
+def event_type(spec: MeterSpec, structure: Structure) -> np.dtype[np.void]:
+    """A decided flow: ``struct event``, whose beginning is a record of the host's meter."""
+    return np.dtype(
+        [
+            *_fields(record_type(spec)),
+            ("verdict", np.int32),
+            ("class", np.uint32),
+            ("margin", np.uint32),
+            ("slot", np.uint32),
+            ("scores", np.int32, structure.classes),
+            ("model", np.uint8, 8),
+        ],
+        align=True,
+    )
+
+
+def tally_type(structure: Structure) -> np.dtype[np.void]:
+    """Decisions of a model: ``struct tally``."""
+    rows = sum(selector.rows for selector in structure.selectors)
+    return np.dtype(
+        [
+            ("class", np.uint64, structure.classes),
+            ("shunted", np.uint64),
+            ("margin", np.uint64, MARGINS),
+            ("row", np.uint64, rows),
+        ]
+    )
+
+
+def _fields(kind: np.dtype[np.void]) -> list[tuple[str, np.dtype[np.generic]]]:
+    return [(name, kind[name]) for name in kind.names or ()]

@@ -1,0 +1,197 @@
+"""The metering programs in the kernel: models, rules and policies put in, flows taken out."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.exporters.xdp import layout, libbpf
+from n3ic.exporters.xdp.network.structure import Structure
+from n3ic.exporters.xdp.resident import Rule, check_slot, rule_table, swap
+from n3ic.meter.compiled import ASIDE, ENDS
+from n3ic.meter.reference import End
+from n3ic.model.metering import MeterSpec
+
+Clock = Literal["kernel", "coarse", "trailer"]
+Action = Literal["pass", "drop", "interface", "socket", "cpu", "mark"]
+CLOCKS: tuple[Clock, ...] = ("kernel", "coarse", "trailer")
+ACTIONS: tuple[Action, ...] = ("pass", "drop", "interface", "socket", "cpu", "mark")
+METER, END = "n3ic_meter", "n3ic_end"
+_AT_ONCE = 32  # keys that one run of the ending program takes
+SHORTEST = 14  # bytes of a frame, and of a test run's input
+
+Verdict = int | Literal["shunted", "undecided", "aside"]
+
+
+class MeterPrograms:
+    """The programs of an object file, loaded; closed, they are gone from the kernel.
+
+    Args:
+        image: the object file's bytes.
+        name: what to call it in messages.
+        spec: the meter that it was compiled for.
+        structure: the networks that it was compiled for.
+        clock: ``kernel`` (nanoseconds since boot), ``coarse`` (the same at the last timer tick)
+            or ``trailer``: frames bring their time and length, see :meth:`replayed`.
+        events: whether decided flows are written to the ring of events.
+        flows: entries of the flow table; those of the specification where None.
+
+    Raises:
+        MissingDependencyError: libbpf is not installed.
+        BpfError: the kernel refuses the programs.
+    """
+
+    def __init__(
+        self,
+        image: bytes,
+        name: str,
+        spec: MeterSpec,
+        structure: Structure,
+        *,
+        clock: Clock = "kernel",
+        events: bool = True,
+        flows: int | None = None,
+    ) -> None:
+        self.spec, self.structure = spec, structure
+        options = np.array([(CLOCKS.index(clock), events)], dtype=layout.OPTIONS)
+        self.object = libbpf.Object(
+            image,
+            name,
+            entries={} if flows is None else {"flows": flows},
+            values={".rodata.options": options.tobytes()},
+        )
+        self.maps = self.object.maps
+        self.program = self.object.programs[METER]
+        self._flow = layout.flow_type(spec)
+        self._event = layout.event_type(spec, structure)
+        self._ring = libbpf.RingBuffer(self.maps["events"])
+        self.set_rules(())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the maps and programs back; what is attached or pinned stays."""
+        self._ring.close()
+        self.object.close()
+
+    # --- what user space says ------------------------------------------------------------------
+
+    def set_model(self, slot: int, value: bytes) -> None:
+        """Put a model into a slot; packets see the old one or the new one, whole.
+
+        When this returns, no packet sees the old one any more.
+
+        Args:
+            slot: 0 to 63.
+            value: as :func:`~n3ic.exporters.xdp.network.values.value_bytes` gives it.
+        """
+        check_slot(slot)
+        swap(self.maps["models"], slot, value)
+
+    def set_rules(self, rules: Sequence[Rule], otherwise: int = 0) -> None:
+        """Say which flows are decided by the model of which slot; all rules change at once.
+
+        Args:
+            rules: the first that a flow agrees with counts.
+            otherwise: the slot of all other flows.
+        """
+        swap(self.maps["dispatch"], 0, rule_table(rules, otherwise))
+
+    def set_policy(self, verdict: Verdict, action: Action, argument: int = 0) -> None:
+        """Say what is done with the packets of flows of a verdict.
+
+        Args:
+            verdict: a class, ``shunted`` (margin below the model's threshold), ``undecided`` or
+                ``aside`` (packets of no flow).
+            action: ``pass`` to the stack, ``drop``, redirect to an ``interface``, an AF_XDP
+                ``socket`` or a ``cpu``, or ``mark``: 4 bytes of metadata for the stack's programs.
+            argument: index in the map of interfaces, sockets (that of queue 0) or CPUs; the mark.
+        """
+        classes = self.structure.classes
+        others = {"shunted": classes, "undecided": classes + 1, "aside": classes + 2}
+        index = verdict if isinstance(verdict, int) else others[verdict]
+        value = np.array([(ACTIONS.index(action), argument)], dtype=layout.POLICY)
+        self.maps["policies"].update(index, value.tobytes())
+
+    # --- flows ---------------------------------------------------------------------------------
+
+    def replayed(self, frame: bytes, length: int, time: int) -> bytes:
+        """A frame with the trailer that the ``trailer`` clock reads.
+
+        Args:
+            frame: its captured bytes.
+            length: bytes of the frame on the wire.
+            time: in units of the specification.
+        """
+        trailer = np.array([(time, length, len(frame))], dtype=layout.TRAILER)
+        return frame + trailer.tobytes()
+
+    def flows(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
+        """The table's keys, as both directions of a flow have them, and its flows."""
+        items = list(self.maps["flows"].items())
+        keys = np.frombuffer(b"".join(k for k, _ in items), dtype=layout.KEY)
+        return keys, np.frombuffer(b"".join(v for _, v in items), dtype=self._flow)
+
+    def end_idle(self, now: int) -> int:
+        """End flows that have been idle for too long, the one idle for longest first.
+
+        Returns:
+            The time of the last packet of the flow that is idle for longest now; ``now`` where
+            there is none.
+        """
+        keys, flows = self.flows()
+        last = flows["last"].astype(np.int64)
+        idle = now - last > self.spec.idle_timeout
+        self._end(keys[idle], flows[idle], "idle", now)
+        return int(last[~idle].min(initial=now))
+
+    def end_all(self) -> None:
+        """End the flows that are left, the one seen longest ago first."""
+        keys, flows = self.flows()
+        self._end(keys, flows, "capture", 0)
+
+    def _end(self, keys: NDArray[np.void], flows: NDArray[np.void], why: End, now: int) -> None:
+        order = np.lexsort((flows["touched"], flows["last"]))
+        program = self.object.programs[END]
+        for start in range(0, len(order), _AT_ONCE):
+            some = keys[order[start : start + _AT_ONCE]]
+            head = struct.pack("=QII", now, ENDS.index(why), len(some))
+            program.test_run(head + some.tobytes())
+
+    def events(self, milliseconds: int = 0) -> NDArray[np.void]:
+        """Flows decided since the last call: array of :func:`~.layout.event_type`."""
+        return np.frombuffer(b"".join(self._records(milliseconds)), dtype=self._event)
+
+    def _records(self, milliseconds: int) -> Iterator[bytes]:
+        size = self._event.itemsize
+        return (record[:size] for record in self._ring.poll(milliseconds))
+
+    # --- counters ------------------------------------------------------------------------------
+
+    def counters(self) -> dict[str, int]:
+        """Counters of all CPUs, those of packets put aside by reason, of decisions by reason."""
+        of_cpus = self.maps["counted"].each_cpu(0)
+        total = np.frombuffer(b"".join(of_cpus), dtype=layout.COUNTERS)
+        out: dict[str, int] = {}
+        for name in layout.COUNTERS.names or ():
+            value = total[name].sum(axis=0)
+            if name in ("aside", "decided"):
+                names = ASIDE if name == "aside" else (f"decided: {why}" for why in ENDS)
+                out |= dict(zip(names, value.tolist(), strict=True))
+            else:
+                out[name] = int(value)
+        return out
+
+    def tally(self, slot: int) -> dict[str, NDArray[np.uint64]]:
+        """Decisions of a slot's models: by ``class``, ``shunted``, ``margin`` and ``row``."""
+        kind = layout.tally_type(self.structure)
+        of_cpus = np.frombuffer(b"".join(self.maps["tallies"].each_cpu(slot)), dtype=kind)
+        return {name: of_cpus[name].sum(axis=0) for name in kind.names or ()}

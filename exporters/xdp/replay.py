@@ -1,0 +1,184 @@
+"""Frames through the metering program, and what it says against the reference meter and the model.
+
+In replay a frame brings its time, so that the program's clock is the capture's.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.exporters.xdp.program import SHORTEST, MeterPrograms
+from n3ic.meter.compiled import ASIDE, ENDS
+from n3ic.meter.packet import LINK_ETHERNET, parse
+from n3ic.meter.reference import FlowRecord, ReferenceMeter
+from n3ic.model.metering import MeterSpec
+from n3ic.model.network import BinaryModel
+
+Frame = tuple[bytes, int, int]  # captured bytes, bytes on the wire, time in the meter's units
+HELD = 2048  # bytes of a frame that are replayed; headers lie within
+
+
+def replayable(frames: Iterable[Frame]) -> list[Frame]:
+    """Frames as an interface can bring them: no shorter than Ethernet's header, and cut."""
+    return [(f[:HELD], length, time) for f, length, time in frames if len(f) >= SHORTEST]
+
+
+def replay(programs: MeterPrograms, frames: Iterable[Frame]) -> NDArray[np.void]:
+    """Count frames by test runs; before each, flows end that have been idle for too long.
+
+    Args:
+        programs: with the clock ``trailer``.
+        frames: as :func:`replayable` gives them.
+
+    Returns:
+        Flows in the order of their decisions, those left at the end included.
+    """
+    events = []
+    clock = seen = 0  # no flow was idle for longer than since `seen`
+    for frame, length, time in frames:
+        if not isinstance(parse(LINK_ETHERNET, frame, length, time), str):
+            clock = max(clock, time)
+            if clock - seen > programs.spec.idle_timeout:
+                seen = programs.end_idle(clock)
+        programs.program.test_run(programs.replayed(frame, length, time))
+        events.append(programs.events())
+    programs.end_all()
+    return np.concatenate([*events, programs.events()])
+
+
+def difference(
+    model: BinaryModel, spec: MeterSpec, frames: Sequence[Frame], events: NDArray[np.void]
+) -> str:
+    """Where flows differ from the reference meter's, or verdicts from the model's; empty: nowhere.
+
+    Args:
+        model: the network.
+        spec: its meter.
+        frames: as they were replayed.
+        events: what the program said of them.
+    """
+    meter = ReferenceMeter(spec)
+    wanted = list(meter.run(parse(LINK_ETHERNET, *frame) for frame in frames))
+    for i, (got, record) in enumerate(zip(events, wanted, strict=False)):
+        found, want = _told(spec, got), _record(record)
+        for name, value in want.items():
+            if found[name] != value:
+                return f"flow {i}: {name} is {found[name]}, the reference meter's is {value}"
+    if len(events) != len(wanted):
+        return f"{len(events)} flows were decided, the reference meter decides {len(wanted)}"
+    if not wanted:
+        return ""
+    columns = {n: events["features"][:, i] for i, n in enumerate(spec.feature_names)}
+    inference = model.infer(model.encode(columns))
+    verdicts = model.verdicts(inference.scores)
+    for name, values in (
+        ("scores", inference.scores),
+        ("class", inference.classes),
+        ("margin", inference.margins),
+        ("verdict", verdicts),
+    ):
+        wrong = np.flatnonzero((events[name] != values).reshape(len(events), -1).any(axis=1))
+        if len(wrong):
+            i = int(wrong[0])
+            return f"flow {i}: {name} {events[name][i]}, the model's is {values[i]}"
+    return ""
+
+
+def counter_difference(spec: MeterSpec, frames: Sequence[Frame], counters: dict[str, int]) -> str:
+    """Where counters differ from those of the reference meter; empty: nowhere."""
+    meter = ReferenceMeter(spec)
+    for _ in meter.run(parse(LINK_ETHERNET, *frame) for frame in frames):
+        pass
+    wanted = {reason: meter.aside[reason] for reason in ASIDE}
+    wanted |= {"packets": len(frames), "late": meter.late}
+    wrong = (name for name, value in wanted.items() if counters[name] != value)
+    return next((f"{n}: {counters[n]:,} packets, expected {wanted[n]:,}" for n in wrong), "")
+
+
+def _told(spec: MeterSpec, event: np.void) -> dict[str, object]:
+    size = int(event["address_bytes"])
+    numbers = ("protocol", "source_port", "destination_port", "number", "first", "last", "packets")
+    one_sided = spec.key == "source-host"
+    return {
+        "source": bytes(event["source"][:size]),
+        "destination": b"" if one_sided else bytes(event["destination"][:size]),
+        **{name: int(event[name]) for name in numbers},
+        "decided": ENDS[int(event["why"])],
+        "registers": tuple(event["registers"].tolist())[: len(spec.registers)],
+        "features": tuple(event["features"].tolist()),
+    }
+
+
+def _record(record: FlowRecord) -> dict[str, object]:
+    key = record.key
+    return {
+        "source": key.source,
+        "destination": key.destination,
+        "protocol": key.protocol,
+        "source_port": key.source_port,
+        "destination_port": key.destination_port,
+        "number": record.number,
+        "first": record.first,
+        "last": record.last,
+        "packets": record.packets,
+        "decided": record.decided,
+        "registers": record.registers,
+        "features": tuple(record.features.values()),
+    }
+
+
+# --- traffic for verification ------------------------------------------------------------------
+
+
+def traffic(spec: MeterSpec, packets: int, seed: int) -> list[Frame]:
+    """Frames of a few hosts that use every branch of the parser: sound, cut, and damaged ones."""
+    r = random.Random(seed)  # noqa: S311 - no secrets
+    step = max(1, spec.idle_timeout // 50)
+    time, out = 0, []
+    for _ in range(packets):
+        time += r.choice([0, 1, step // 7, step, *([2 * spec.idle_timeout] * (r.random() < 0.01))])
+        frame = bytearray(_frame(r))
+        length = len(frame)
+        if r.random() < 0.05:
+            frame[r.randrange(SHORTEST, length)] = r.randrange(256)
+        if r.random() < 0.05:
+            del frame[r.randint(SHORTEST, length) :]
+        out.append((bytes(frame), length, time))
+    return out
+
+
+def _frame(r: random.Random) -> bytes:
+    protocol = r.choice([6, 6, 6, 17, 17, 1])
+    ports = r.randint(1, 4), r.choice([53, 443])
+    ports = ports if r.random() < 0.6 else ports[::-1]
+    body = bytes(r.choice([0, 0, 5, 300]))
+    if protocol == 6:
+        flags = r.choice([2, 18, 16, 16, 16, 16, 24, 17, 20])
+        body = struct.pack(">HHIIBBHI", *ports, 0, 0, 0x50, flags, r.randrange(65536), 0) + body
+    elif protocol == 17:
+        body = struct.pack(">HHI", *ports, 0) + body
+    ends = [bytes([10, 0, 0, r.randint(1, 3)]) for _ in range(2)]
+    if r.random() < 0.3:
+        ends = [e.rjust(16, b"\0") for e in ends]
+        options = b"".join(
+            bytes([0 if i else protocol, 0]) + bytes(6) for i in range(r.choice([0, 0, 1]))
+        )
+        kind = b"\x86\xdd"
+        following = 60 if options else protocol
+        head = struct.pack(">IHBB", 6 << 28, len(options) + len(body), following, r.randrange(256))
+        packet = head + ends[0] + ends[1] + options + body
+    else:
+        kind = b"\x08\x00"
+        options = bytes(r.choice([0, 0, 0, 4, 40]))
+        fragment = r.choice([0, 0, 0, 0, 0, 0x2000, 3])
+        words, total = 5 + len(options) // 4, 20 + len(options) + len(body)
+        numbers = (total, r.randrange(3), fragment, r.randrange(256), protocol, 0)
+        head = struct.pack(">BBHHHBBH", 0x40 | words, 0, *numbers)
+        packet = head + ends[0] + ends[1] + options + body
+    tags = r.choice([b""] * 4 + [b"\x81\x00\x00\x05", b"\x88\xa8\x00\x07\x81\x00\x00\x05"])
+    return bytes(12) + tags + kind + packet

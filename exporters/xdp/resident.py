@@ -1,0 +1,88 @@
+"""Models that are resident in a program, and the rules by which one is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from n3ic.errors import UsageError
+from n3ic.exporters.xdp import layout, libbpf
+
+NO_VLAN = 4096
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which flows a slot's model decides: all that is given must agree with their first packet.
+
+    Attributes:
+        slot: 0 to 63.
+        interface: index of the interface that it came in by; 0 for any.
+        vlan: its outer VLAN; :data:`NO_VLAN` for none, 0 for any.
+        udp_port: a port of either end, of UDP alone; 0 for any.
+        address: of either end, 4 or 16 bytes; empty for any.
+        prefix: how many bits of the address must agree.
+    """
+
+    slot: int
+    interface: int = 0
+    vlan: int = 0
+    udp_port: int = 0
+    address: bytes = b""
+    prefix: int = 0
+
+    def __post_init__(self) -> None:
+        check_slot(self.slot)
+        if not 0 <= self.vlan <= NO_VLAN or not 0 <= self.udp_port < 1 << 16:
+            raise UsageError(f"a rule's VLAN is 1 to 4095, its port below 65,536: {self}")
+        if len(self.address) not in (0, 4, 16) or not 0 <= self.prefix <= 8 * len(self.address):
+            raise UsageError(f"a rule's prefix is of an IPv4 or IPv6 address: {self}")
+
+
+def check_slot(slot: int) -> None:
+    """Refuse a slot that is none.
+
+    Raises:
+        UsageError: it is not one of :data:`~.layout.SLOTS`.
+    """
+    if not 0 <= slot < layout.SLOTS:
+        raise UsageError(f"slots are 0 to {layout.SLOTS - 1}, got {slot}")
+
+
+def rule_table(rules: Sequence[Rule], otherwise: int) -> bytes:
+    """The rules as the program reads them.
+
+    Args:
+        rules: the first that agrees counts.
+        otherwise: the slot of what no rule names.
+
+    Raises:
+        UsageError: there are too many.
+    """
+    check_slot(otherwise)
+    if len(rules) > layout.RULES:
+        raise UsageError(f"at most {layout.RULES} rules choose a model, got {len(rules)}")
+    table = np.zeros(1, dtype=layout.RULE_TABLE)
+    table["count"], table["otherwise"] = len(rules), otherwise
+    for place, rule in zip(table["rule"][0], rules, strict=False):
+        mask = ((1 << rule.prefix) - 1) << (8 * len(rule.address) - rule.prefix)
+        octets = mask.to_bytes(len(rule.address), "big")
+        kept = bytes(a & m for a, m in zip(rule.address, octets, strict=True))
+        for name, value in (("address", kept), ("mask", octets)):
+            place[name] = np.frombuffer(value.ljust(16, b"\0"), dtype=np.uint8)
+        place["address_bytes"] = len(rule.address)
+        for name in ("slot", "interface", "vlan", "udp_port"):
+            place[name] = getattr(rule, name)
+    return table.tobytes()
+
+
+def swap(outer: libbpf.Map, slot: int, value: bytes) -> None:
+    """Put a value into a slot of a map of maps: a packet sees the old one or the new one, whole.
+
+    When this returns, no packet sees the old one any more: the kernel waits for those that may.
+    """
+    with libbpf.create_map(libbpf.ARRAY, outer.name, 4, len(value), 1) as inner:
+        inner.update(0, value)
+        outer.update(slot, inner.fd)

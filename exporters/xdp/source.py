@@ -1,0 +1,83 @@
+"""C of the XDP programs: what is the same for every model, and what its meter and network vary."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from n3ic.exporters.p4.run.packets import PacketLayout
+from n3ic.exporters.xdp.clang import compile_bpf
+from n3ic.exporters.xdp.network.source import network_source
+from n3ic.exporters.xdp.network.structure import Structure
+from n3ic.meter.source import FOLDER as METER_FOLDER
+from n3ic.meter.source import meter_source
+from n3ic.model.metering import MeterSpec
+from n3ic.util.templates import render
+
+FOLDER = Path(__file__).resolve().parent / "c"
+METER, ANSWER = "meter.c", "answer.c"
+PACKET = METER_FOLDER / "packet.h"
+OPTIONS = ("-ffreestanding",)  # the C library's headers are for other machines
+
+
+def meter_program(spec: MeterSpec, structure: Structure, *, per_cpu: bool) -> dict[str, str]:
+    """Files of the metering program, by name; clang compiles :data:`METER`.
+
+    Args:
+        spec: the meter.
+        structure: what of the networks is compiled in.
+        per_cpu: whether windows are over the flows of one CPU.
+    """
+    meter = meter_source(spec)
+    return {
+        **_plain(METER, "maps.h", "state.h", "dispatch.h"),
+        **{name: meter[name] for name in ("packet.h", "flow.h")},
+        **network_source(structure),
+        "model.h": render(FOLDER, "model.h.j2", _values(spec, structure, per_cpu)),
+    }
+
+
+def answer_program(structure: Structure, packets: PacketLayout) -> dict[str, str]:
+    """Files of the program that answers packets, by name; clang compiles :data:`ANSWER`.
+
+    Args:
+        structure: of the networks over packed input bits.
+        packets: how inputs and results lie in packets.
+    """
+    values = {
+        "ethertype": packets.ethertype,
+        "result_bytes": packets.result_bytes,
+        "input_bytes": packets.input_bytes,
+    }
+    return {
+        **_plain("dispatch.h"),
+        PACKET.name: PACKET.read_text(encoding="utf-8"),
+        **network_source(structure),
+        ANSWER: render(FOLDER, "answer.c.j2", values),
+    }
+
+
+def compiled(files: dict[str, str], program: str) -> bytes:
+    """The object file of a program; see :func:`~n3ic.exporters.xdp.clang.compile_bpf`."""
+    return compile_bpf(files, program, OPTIONS)
+
+
+def _plain(*names: str) -> dict[str, str]:
+    return {name: (FOLDER / name).read_text(encoding="utf-8") for name in names}
+
+
+def _values(spec: MeterSpec, structure: Structure, per_cpu: bool) -> dict[str, Any]:
+    rows = [selector.rows for selector in structure.selectors]
+    names = spec.feature_names
+    ring = max((w.flows for w in spec.windows), default=0)
+    return {
+        "inputs": [names.index(name) for name in structure.features],
+        "selectors": list(zip(rows, accumulate([0, *rows]), strict=False)),
+        "rows": sum(rows),
+        "ring": ring,
+        "smaller": any(w.flows < ring for w in spec.windows),
+        "windows": [{"flows": w.flows, "same": w.same} for w in spec.windows],
+        "parts": {part for w in spec.windows for part in w.same},
+        "per_cpu": per_cpu,
+    }

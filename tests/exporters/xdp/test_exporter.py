@@ -1,0 +1,123 @@
+"""The export directory: built, verified in the kernel, and what a change in it does."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from metering import network
+
+from n3ic.errors import MissingDependencyError, N3icWarning
+from n3ic.exporters.p4.run.packets import PacketLayout
+from n3ic.exporters.xdp import exporter, source
+from n3ic.exporters.xdp.answers import AnswerProgram
+from n3ic.exporters.xdp.exporter import read_program, read_value
+from n3ic.meter.standard import standard_spec
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.metering import Window
+from n3ic.model.random_models import random_model
+from n3ic.targets.base import exporter as target
+from n3ic.targets.directory import export
+from n3ic.targets.verification import verify_directory
+
+SPEC = standard_spec(packets=8)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    place = tmp_path_factory.mktemp("xdp") / "out"
+    return export(network(SPEC, shunt=2), "xdp", place, verify=False).path
+
+
+def test_an_export_is_verified_from_packets_to_verdicts(clang, kernel, exported):
+    result = verify_directory(exported, vectors=300, record=False)
+    assert result.ok, str(result)
+    assert "BPF_PROG_TEST_RUN on Linux" in result.executor
+    assert "1,000 packets through the meter" in result.executor
+    assert result.edges > 10
+    assert result.decided_bits > 0
+    figures = {f.name: f.value for f in result.figures}
+    assert 1000 < figures["instructions.meter"] < figures["verified.meter"] < 1_000_000
+
+
+def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch):
+    def refused(*_):
+        raise MissingDependencyError("no clang")
+
+    monkeypatch.setattr(source, "compile_bpf", refused)
+    monkeypatch.setattr(exporter, "compile_bpf", refused)
+    result = verify_directory(exported, vectors=300, record=False)
+    if result.missing:
+        pytest.skip(result.missing)
+    assert result.ok, str(result)
+    assert "compiled for this host; the kernel ran nothing: no clang" in result.executor
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("flow.h", "v = x < v ? x : v;", "v = x <= v + 1 ? x : v;", r"registers is|features is"),
+        ("packet.h", "ip[0] & 15", "5", r"meter\.c: "),
+        ("meter.c", "f->fins == 3", "f->fins == 1", r"meter\.c: flow"),
+        ("model.h", "ring->at = at + 1;", "ring->at = at + 2;", "features is"),
+    ],
+)
+def test_a_change_of_the_meter_is_found(clang, kernel, tmp_path, file, old, new, said):
+    path = export(network(SPEC), "xdp", tmp_path / "out", verify=False).path
+    place = path / "meter" / file
+    text = place.read_text()
+    assert old in text
+    place.write_text(text.replace(old, new))
+    with pytest.warns(N3icWarning, match="your rights"):
+        result = verify_directory(path, vectors=50, record=False, run_changed=True)
+    assert not result.ok
+    assert len(result.failures) == 2
+    assert re.search(said, result.failures[1]), result.failures
+
+
+def test_cuts_are_verified_where_they_lie(clang, tmp_path):
+    """One cut of the metering program's network changed, by one."""
+    path = export(network(SPEC), "xdp", tmp_path / "out", verify=False).path
+    place = path / "meter" / "network.bin"
+    value = bytearray(place.read_bytes())
+    value[40] ^= 1
+    place.write_bytes(value)
+    with pytest.warns(N3icWarning, match="your rights"):
+        result = verify_directory(path, vectors=50, record=False, run_changed=True)
+    assert not result.ok
+
+
+def test_requests_are_answered_and_nothing_else(clang, kernel, tmp_path):
+    model = random_model((37, 9, 3), np.random.default_rng(2), extremes=False).with_shunt(2)
+    path = export(model, "xdp", tmp_path / "out", verify=False).path / "answer"
+    packets = PacketLayout(37, 3, "both", "", 0x2323, 0)
+    words = verification_vectors(model, 400, 0)
+    with AnswerProgram(
+        source.compiled(read_program(path), source.ANSWER), "answer.o", packets
+    ) as program:
+        request = packets.request(5)
+        assert program.program.test_run(request).result == 1  # no model yet: dropped
+        program.set_model(0, read_value(path))
+        got, want = program.ask(words), model.infer(words)
+        assert (got.scores == want.scores).all()
+        assert (got.verdicts == model.verdicts(want.scores)).all()
+        assert set(got.verdicts) >= {-1, 0, 1, 2}
+        other = bytes(12) + b"\x08\x00" + bytes(60)
+        run = program.program.test_run(other, output=True)
+        assert (run.result, run.data) == (2, other)
+        assert program.program.test_run(request[:-1]).result == 1  # cut short: dropped
+        assert program.counters() == {"answered": 400, "short": 1, "no_model": 1, "other": 1}
+
+
+def test_objects_are_the_same_from_any_folder(clang, exported):
+    files = read_program(exported / "meter")
+    assert source.compiled(files, source.METER) == source.compiled(files, source.METER)
+
+
+def test_what_does_not_fit_is_said(tmp_path):
+    spec = standard_spec()
+    wide = Window("ct_all", 5000, ("protocol",))
+    model = network(replace(spec, windows=(*spec.windows, wide)))
+    tool = target("xdp")
+    fit = tool.check(model, tool.parse_options({}))
+    assert [str(p) for p in fit.problems] == ["window 'ct_all' is over 5,000 flows, at most 1,024"]
