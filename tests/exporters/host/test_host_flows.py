@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from damaged_captures import damaged_capture
+from metered_models import compiled_flows, exported, metered_network
 
 import n3ic
 from n3ic.errors import (
@@ -33,10 +34,8 @@ from n3ic.meter.hostile import hostile_captures, hostile_frames, pcap
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import predict_capture
 from n3ic.model import passes
-from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Window
 from n3ic.model.network import BinaryModel
-from n3ic.model.random_models import random_model
 from n3ic.targets.metering import check_metering, flow_columns, reference_flows
 
 try:
@@ -44,25 +43,9 @@ try:
 except MissingDependencyError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-C = ("flow_exec.c", "capture.c", "live.c", "meter.c", "bnn.c")
 OPTIONS = EXPORTER.parse_options({}, verify=True)
 ETHERNET = 1
 TIMEOUT_S = 60
-
-
-def cuts_of(rng: np.random.Generator) -> list[int]:
-    return sorted({*(1 << rng.integers(0, 32, 6)).tolist()})
-
-
-def network(spec: MeterSpec, seed: int = 0) -> BinaryModel:
-    """A random network that reads every feature of a specification, with cuts of all sizes."""
-    rng = np.random.default_rng(seed)
-    fields = [
-        Field.thermometer(name, cuts_of(rng), unit=spec.units[name]) for name in spec.feature_names
-    ]
-    inputs = InputSpec(tuple(fields))
-    model = random_model((inputs.n_bits, 16, 3), rng)
-    return replace(model, input=inputs, meter=spec, classes=("=a", 'b,"c', "d"))
 
 
 def small_spec(**changes: object) -> MeterSpec:
@@ -87,28 +70,8 @@ def small_spec(**changes: object) -> MeterSpec:
     return replace(spec, **changes)
 
 
-STANDARD = network(standard_spec(packets=6))
-SMALL = network(small_spec())
-
-
-def export(model: BinaryModel, out: Path) -> Path:
-    out.mkdir()
-    EXPORTER.write(model, EXPORTER.parse_options({}), out)
-    return out
-
-
-def compiled(compiler: build.CCompiler, directory: Path, *flags: str) -> Path:
-    done = subprocess.run(
-        [*compiler.command, *flags, *C, "-o", "flow-exec"],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    if done.returncode and "cannot find" in done.stderr:
-        pytest.skip("needs the compiler's sanitizer libraries (libasan, libubsan)")
-    assert done.returncode == 0, done.stderr
-    return directory / "flow-exec"
+STANDARD = metered_network(standard_spec(packets=6))
+SMALL = metered_network(small_spec())
 
 
 @pytest.fixture(scope="session")
@@ -118,7 +81,7 @@ def standard(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """The program of the standard meter, with the sanitizers."""
-    return compiled(compiler, export(STANDARD, tmp_path_factory.mktemp("flows") / "a"), *sanitize)
+    return compiled_flows(compiler, STANDARD, tmp_path_factory.mktemp("flows") / "a", *sanitize)
 
 
 @pytest.fixture(scope="session")
@@ -128,7 +91,7 @@ def small(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """The program of the small meter, with the sanitizers."""
-    return compiled(compiler, export(SMALL, tmp_path_factory.mktemp("flows") / "b"), *sanitize)
+    return compiled_flows(compiler, SMALL, tmp_path_factory.mktemp("flows") / "b", *sanitize)
 
 
 def run(program: Path, *arguments: object, given: bytes = b"") -> tuple[int, bytes, str]:
@@ -204,8 +167,8 @@ def test_other_keys_and_rules(
     windows = (Window("same", 7, ("source",)),)
     changes = {"key": key, "windows": windows, "ends": (), "fragments": "aside"}
     spec = small_spec(when_full="drop-new", tick_ns=7, decision=Decision(), **changes)
-    model = network(spec)
-    program = compiled(compiler, export(model, tmp_path / "out"), *sanitize)
+    model = metered_network(spec)
+    program = compiled_flows(compiler, model, tmp_path / "out", *sanitize)
     for made in hostile_captures(spec, 1, 600):
         (tmp_path / made.name).write_bytes(made.data)
         check_capture(program, model, tmp_path / made.name, tmp_path)
@@ -223,8 +186,7 @@ def test_all_real_captures(real_data: Path, standard: Path, tmp_path: Path) -> N
 
 def test_margins_below_the_threshold_are_shunted(compiler: build.CCompiler, tmp_path: Path) -> None:
     model = SMALL.with_shunt(4)
-    directory = export(model, tmp_path / "out")
-    program = compiled(compiler, directory, "-std=c11", "-O0")
+    program = compiled_flows(compiler, model, tmp_path / "out", "-std=c11", "-O0")
     (made, *_) = hostile_captures(model.meter, 5, 600)
     (tmp_path / "c.pcap").write_bytes(made.data)
     check_capture(program, model, tmp_path / "c.pcap", tmp_path)
@@ -389,7 +351,7 @@ def metered(directory: Path, model: BinaryModel, **arguments: object) -> tuple[s
 
 @pytest.fixture
 def artefacts(compiler: object, quick_build: None, tmp_path: Path) -> Path:
-    return export(SMALL, tmp_path / "out")
+    return exported(SMALL, tmp_path / "out")
 
 
 @pytest.mark.parametrize(
