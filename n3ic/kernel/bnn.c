@@ -45,6 +45,13 @@ struct layer {
     const uint64_t *rows;      /* inverted weights, [outputs][words64] */
     const uint64_t *row_mask;
     const int32_t *limit; /* thresholds (INT32_MAX in the padding) or biases, [groups * LANES] */
+    /*
+     * Hidden layers of the AVX2 kernel: what each pattern of four inputs adds to 32 neurons, in
+     * bytes, [outputs / 32][words * 8][16][32]; NULL where bytes cannot hold the thresholds.
+     */
+    const uint8_t *sums;
+    const uint8_t *start;  /* where the sums of each neuron begin; 255 is its threshold */
+    const uint32_t *flips; /* neurons that count what disagrees, and fire below the threshold */
 };
 
 /* Up to 16 bits of a thermometer field, or a whole binary field. */
@@ -92,7 +99,30 @@ struct kernel {
     void (*infer)(const struct bnn *net, const uint32_t *words, size_t rows,
                   const struct sink *out);
     void (*encode)(const struct bnn *net, const uint32_t *features, uint32_t *words);
+    void (*prepare)(struct bnn *net); /* tables of its own; may be NULL */
 };
+
+/* --- memory ----------------------------------------------------------------------------- */
+
+struct block {
+    struct block *next;
+};
+
+/* Zeroed memory that bnn_free() releases; NULL when there is none or the size is absurd. */
+static void *grab(struct bnn *net, uint64_t count, uint64_t size) {
+    if (count > MAX_BLOCK / size) {
+        return NULL;
+    }
+    const size_t bytes = ((size_t)(count * size) + 127u) / 64u * 64u;
+    struct block *block = aligned_alloc(64, bytes);
+    if (!block) {
+        return NULL;
+    }
+    memset(block, 0, bytes);
+    block->next = net->allocated;
+    net->allocated = block;
+    return (char *)block + 64;
+}
 
 /* --- arg max and margin ---------------------------------------------------------------- */
 
@@ -125,6 +155,19 @@ BNN_INLINE void sink_put(const struct sink *out, size_t row, const struct best *
     }
     if (out->margins) {
         out->margins[row] = best->first - best->second;
+    }
+}
+
+BNN_INLINE void sink_two(const struct sink *out, size_t row, int32_t s0, int32_t s1) {
+    if (out->scores) {
+        out->scores[2 * row] = s0;
+        out->scores[2 * row + 1] = s1;
+    }
+    if (out->classes) {
+        out->classes[row] = s1 > s0;
+    }
+    if (out->margins) {
+        out->margins[row] = s1 > s0 ? s1 - s0 : s0 - s1;
     }
 }
 
@@ -349,7 +392,15 @@ TARGET_POPCNT static void infer_popcnt(const struct bnn *net, const uint32_t *wo
     drive(net, words, rows, out, fire_popcnt, score_popcnt);
 }
 
-/* AVX2: 16 neurons in two registers, popcounts of bytes by a table of nibbles. */
+/*
+ * AVX2: sums of four inputs at a time from tables, for 32 neurons in a register. Layers that are
+ * too large for that: 16 neurons in two registers, popcounts of bytes by a table of nibbles.
+ */
+
+#define SUM_NEURONS 32u
+#define SUM_ROWS 16u
+#define MAX_SUMS (1u << 18) /* bytes of a layer's tables; larger ones fall out of the cache */
+#define FEW_POPCOUNTS 8u    /* of an output layer, up to which they are faster one by one */
 
 TARGET_AVX2 BNN_INLINE __m256i byte_counts(__m256i v) {
     const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1,
@@ -402,7 +453,43 @@ TARGET_AVX2 BNN_INLINE uint32_t at_least_avx2(__m256i sums, const int32_t *limit
     return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(below)) ^ 0xffu;
 }
 
+/*
+ * The outputs of 32 neurons. Additions saturate, so a sum that reaches 255 stays there, in
+ * whatever order and in however many parts the rows are added.
+ */
+TARGET_AVX2 BNN_INLINE uint32_t fire_sums(const struct layer *layer, uint32_t group,
+                                          const uint32_t *x, const uint32_t n_words) {
+    const size_t size = (size_t)SUM_ROWS * SUM_NEURONS;
+    const uint8_t *rows = layer->sums + group * n_words * 8 * size;
+    __m256i even = _mm256_load_si256((const __m256i *)(layer->start + group * SUM_NEURONS));
+    __m256i odd = _mm256_setzero_si256();
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < n_words; i++, rows += 8 * size) {
+        const uint64_t v = (uint64_t)x[i] << 5; /* times the bytes of a row */
+#define ADD(sum, k)                                                                                \
+    sum = _mm256_adds_epu8(                                                                        \
+        sum, _mm256_load_si256((const __m256i *)(rows + (k) * size + (v >> 4 * (k) & 0x1e0))))
+        ADD(even, 0);
+        ADD(odd, 1);
+        ADD(even, 2);
+        ADD(odd, 3);
+        ADD(even, 4);
+        ADD(odd, 5);
+        ADD(even, 6);
+        ADD(odd, 7);
+#undef ADD
+    }
+    const __m256i full = _mm256_cmpeq_epi8(_mm256_adds_epu8(even, odd), _mm256_set1_epi8(-1));
+    return (uint32_t)_mm256_movemask_epi8(full) ^ layer->flips[group];
+}
+
 TARGET_AVX2 static void fire_avx2(const struct layer *layer, const uint32_t *x, uint32_t *y) {
+    if (layer->sums) {
+        for (uint32_t g = 0; g * SUM_NEURONS < layer->outputs; g++) {
+            y[g] = fire_sums(layer, g, x, layer->words);
+        }
+        return;
+    }
     for (uint32_t g = 0; g < layer->groups; g++) {
         __m256i sums[2];
         group_avx2(layer, g, x, sums);
@@ -413,6 +500,10 @@ TARGET_AVX2 static void fire_avx2(const struct layer *layer, const uint32_t *x, 
 
 TARGET_AVX2 static void score_avx2(const struct layer *layer, const uint32_t *x, struct best *best,
                                    int32_t *scores) {
+    if (layer->outputs * layer->words64 <= FEW_POPCOUNTS) {
+        score_rows(layer, x, best, scores, popcount_cpu);
+        return;
+    }
     for (uint32_t g = 0; g < layer->groups; g++) {
         __m256i sums[2];
         int32_t stored[LANES];
@@ -423,9 +514,121 @@ TARGET_AVX2 static void score_avx2(const struct layer *layer, const uint32_t *x,
     }
 }
 
+/* What a bit of a neuron's inputs adds: 1 where it is counted and agrees, or else disagrees. */
+static uint32_t bit_sum(const struct layer *layer, uint32_t j, uint32_t bit, uint32_t value,
+                        uint32_t flips) {
+    const size_t at = (size_t)j * layer->words64 + bit / 64;
+    if (bit >= layer->inputs || (layer->row_mask && !(layer->row_mask[at] >> bit % 64 & 1u))) {
+        return 0;
+    }
+    return (uint32_t)(layer->rows[at] >> bit % 64 & 1u) ^ value ^ flips;
+}
+
+/* The tables of a hidden layer; without memory, or where bytes do not do, it has none. */
+static void prepare_sums(struct bnn *net, struct layer *layer) {
+    const uint32_t groups = (layer->outputs + SUM_NEURONS - 1) / SUM_NEURONS;
+    const uint64_t nibbles = (uint64_t)layer->words * 8;
+    if (groups * nibbles * SUM_ROWS * SUM_NEURONS > MAX_SUMS) {
+        return;
+    }
+    uint8_t *sums = grab(net, groups * nibbles, SUM_ROWS * SUM_NEURONS);
+    uint8_t *start = grab(net, groups, SUM_NEURONS);
+    uint32_t *flips = grab(net, groups, sizeof *flips);
+    if (!sums || !start || !flips) {
+        return;
+    }
+    for (uint32_t j = 0; j < layer->outputs; j++) {
+        const uint32_t group = j / SUM_NEURONS;
+        int64_t needed = layer->limit[j]; /* of what agrees */
+        uint32_t flip = 0;
+        if (needed > 255) {
+            uint32_t counted = 0;
+            for (uint32_t bit = 0; bit < layer->inputs; bit++) {
+                counted += bit_sum(layer, j, bit, 0, 0) + bit_sum(layer, j, bit, 1, 0);
+            }
+            flip = 1;
+            needed = (int64_t)counted - needed + 1; /* of what disagrees, for it not to fire */
+            needed = needed < 0 ? 0 : needed;
+        }
+        if (needed > 255) {
+            return;
+        }
+        start[j] = (uint8_t)(255 - needed);
+        flips[group] |= flip << j % SUM_NEURONS;
+        for (uint64_t n = 0; n < nibbles; n++) {
+            uint8_t *rows = sums + (group * nibbles + n) * SUM_ROWS * SUM_NEURONS;
+            for (uint32_t v = 0; v < SUM_ROWS; v++) {
+                uint32_t sum = 0;
+                for (uint32_t k = 0; k < 4; k++) {
+                    sum += bit_sum(layer, j, (uint32_t)n * 4 + k, v >> k & 1u, flip);
+                }
+                rows[v * SUM_NEURONS + j % SUM_NEURONS] = (uint8_t)sum;
+            }
+        }
+    }
+    layer->start = start;
+    layer->flips = flips;
+    layer->sums = sums;
+}
+
+static void prepare_avx2(struct bnn *net) {
+    for (uint32_t l = 0; l + 1 < net->n_layers; l++) {
+        if (!net->layer[l].sums) {
+            prepare_sums(net, &net->layer[l]);
+        }
+    }
+}
+
+/* The common small network; see small_avx512(). */
+TARGET_AVX2 BNN_INLINE void small_avx2(const struct bnn *net, const uint32_t *words, size_t rows,
+                                       const struct sink *out, const uint32_t n_words) {
+    const struct layer *first = &net->layer[0];
+    const struct layer *output = &net->layer[net->n_layers - 1];
+    for (size_t r = 0; r < rows; r++) {
+        uint32_t h = fire_sums(first, 0, words + r * n_words, n_words);
+        for (const struct layer *layer = first + 1; layer < output; layer++) {
+            h = fire_sums(layer, 0, &h, 1);
+        }
+        sink_two(out, r, (int32_t)popcount_cpu(h ^ output->rows[0]) + output->limit[0],
+                 (int32_t)popcount_cpu(h ^ output->rows[1]) + output->limit[1]);
+    }
+}
+
+/* Apart, so that the small network's path has no large frame. */
+TARGET_AVX2 static __attribute__((noinline)) void infer_large_avx2(const struct bnn *net,
+                                                                   const uint32_t *words,
+                                                                   size_t rows,
+                                                                   const struct sink *out) {
+    drive(net, words, rows, out, fire_avx2, score_avx2);
+}
+
+static int all_sums(const struct bnn *net) {
+    uint32_t l = 0;
+    while (l + 1 < net->n_layers && net->layer[l].sums) {
+        l++;
+    }
+    return l + 1 == net->n_layers;
+}
+
 TARGET_AVX2 static void infer_avx2(const struct bnn *net, const uint32_t *words, size_t rows,
                                    const struct sink *out) {
-    drive(net, words, rows, out, fire_avx2, score_avx2);
+    switch (out->hidden || !net->small || !all_sums(net) ? 0 : net->n_words) {
+#define SMALL(N)                                                                                   \
+    case N:                                                                                        \
+        small_avx2(net, words, rows, out, N);                                                      \
+        break
+        SMALL(1);
+        SMALL(2);
+        SMALL(3);
+        SMALL(4);
+        SMALL(5);
+        SMALL(6);
+        SMALL(7);
+        SMALL(8);
+#undef SMALL
+    default:
+        infer_large_avx2(net, words, rows, out);
+    }
 }
 
 TARGET_AVX2 BNN_INLINE uint32_t passed_avx2(const uint32_t *cuts, uint32_t value) {
@@ -534,16 +737,7 @@ TARGET_AVX512 BNN_INLINE void small_avx512(const struct bnn *net, const uint32_t
         }
         const int32_t s0 = (int32_t)__builtin_popcount(h ^ w0) + b0;
         const int32_t s1 = (int32_t)__builtin_popcount(h ^ w1) + b1;
-        if (out->scores) {
-            out->scores[2 * r] = s0;
-            out->scores[2 * r + 1] = s1;
-        }
-        if (out->classes) {
-            out->classes[r] = s1 > s0;
-        }
-        if (out->margins) {
-            out->margins[r] = s1 > s0 ? s1 - s0 : s0 - s1;
-        }
+        sink_two(out, r, s0, s1);
     }
 }
 
@@ -663,14 +857,14 @@ static void infer_neon(const struct bnn *net, const uint32_t *words, size_t rows
 
 /* The fastest last. */
 static const struct kernel kernels[] = {
-    {"portable", always, infer_portable, encode_portable},
+    {"portable", always, infer_portable, encode_portable, NULL},
 #if BNN_X86
-    {"popcnt", has_popcnt, infer_popcnt, encode_portable},
-    {"avx2", has_avx2, infer_avx2, encode_avx2},
-    {"avx512", has_avx512, infer_avx512, encode_avx512},
+    {"popcnt", has_popcnt, infer_popcnt, encode_portable, NULL},
+    {"avx2", has_avx2, infer_avx2, encode_avx2, prepare_avx2},
+    {"avx512", has_avx512, infer_avx512, encode_avx512, NULL},
 #endif
 #if BNN_NEON
-    {"neon", always, infer_neon, encode_portable},
+    {"neon", always, infer_neon, encode_portable, NULL},
 #endif
 };
 
@@ -688,18 +882,27 @@ const char *bnn_kernel(const struct bnn *net) {
     return net->kernel->name;
 }
 
+static void take_kernel(struct bnn *net, const struct kernel *kernel) {
+    net->kernel = kernel;
+    if (kernel->prepare) {
+        kernel->prepare(net);
+    }
+}
+
 static void choose_kernel(struct bnn *net) {
-    for (size_t i = 0; i < N_KERNELS; i++) {
+    const struct kernel *fastest = &kernels[0];
+    for (size_t i = 1; i < N_KERNELS; i++) {
         if (kernels[i].supported()) {
-            net->kernel = &kernels[i];
+            fastest = &kernels[i];
         }
     }
+    take_kernel(net, fastest);
 }
 
 int bnn_use_kernel(struct bnn *net, const char *name) {
     for (size_t i = 0; i < N_KERNELS; i++) {
         if (strcmp(kernels[i].name, name) == 0 && kernels[i].supported()) {
-            net->kernel = &kernels[i];
+            take_kernel(net, &kernels[i]);
             return BNN_OK;
         }
     }
@@ -840,26 +1043,6 @@ void bnn_classify_batch(const struct bnn *net, const uint32_t *features, size_t 
 #define MAX_NAME 1024u
 #define MAX_BIAS (1 << 24)
 #define MAX_SHUNT (1u << 26) /* no two scores are as far apart */
-
-struct block {
-    struct block *next;
-};
-
-/* Zeroed memory that bnn_free() releases; NULL when there is none or the size is absurd. */
-static void *grab(struct bnn *net, uint64_t count, uint64_t size) {
-    if (count > MAX_BLOCK / size) {
-        return NULL;
-    }
-    const size_t bytes = ((size_t)(count * size) + 127u) / 64u * 64u;
-    struct block *block = aligned_alloc(64, bytes);
-    if (!block) {
-        return NULL;
-    }
-    memset(block, 0, bytes);
-    block->next = net->allocated;
-    net->allocated = block;
-    return (char *)block + 64;
-}
 
 /* Words of the blob, each read within its bounds. */
 struct reader {

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,6 +66,20 @@ def test_small_networks_of_every_first_layer(library: Library, inputs: int, outp
 def test_large_layers(library: Library, shape: tuple[int, ...], density: float | None) -> None:
     # Beyond 31 words the byte counters of AVX2 and NEON are emptied on the way.
     check_all_kernels(library, random_model(shape, np.random.default_rng(1), density=density), 30)
+
+
+@pytest.mark.parametrize("inputs", [250, 256, 508, 509, 510, 700])
+@pytest.mark.parametrize("density", [None, 0.9])
+def test_thresholds_where_bytes_end(library: Library, inputs: int, density: float | None) -> None:
+    """Sums of bytes saturate: every threshold, up to never firing, is met and just missed."""
+    model = random_model((inputs, 40, 20, 2), np.random.default_rng(inputs), density=density)
+    hidden = model.hidden[0]
+    wanted = [0, 1, 2, 126, 127, 128, 129, 253, 254, 255, 256, 257, 258, inputs - 1, inputs]
+    for fixed in ((), (257,), (300,)):  # neurons that all count what agrees, and what disagrees
+        thresholds = np.resize(fixed or wanted, hidden.n_outputs)
+        thresholds[0] = inputs + 1
+        layer = replace(hidden, thresholds=np.minimum(thresholds, hidden.fan_in + 1))
+        check_all_kernels(library, replace(model, hidden=(layer, model.hidden[1])), 200)
 
 
 def test_the_lowest_class_wins_a_tie_and_the_margin_is_zero(library: Library) -> None:
