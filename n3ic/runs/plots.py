@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from n3ic.data.table import FlowTable
     from n3ic.runs.experiment import Result
 
-_DPI = 120
+DPI = 120
 _ROC_POINTS = 400
 
 
@@ -32,7 +32,7 @@ def write_plots(directory: Path, result: Result, table: FlowTable) -> None:
 
 def save(figure: Figure, directory: Path, name: str) -> None:
     """Write a figure as a PNG whose bytes depend on the picture alone."""
-    figure.savefig(directory / f"{name}.png", dpi=_DPI, metadata={"Software": None})
+    figure.savefig(directory / f"{name}.png", dpi=DPI, metadata={"Software": None})
 
 
 def new_figure(width: float = 6.0, height: float = 4.5) -> tuple[Figure, Axes]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from n3ic import plugins
 from n3ic.data.dataset import data_set
@@ -43,6 +46,47 @@ def evaluate_flows(
     Warns:
         N3icWarning: the flows were metered otherwise than those that a network was trained on.
     """
+    return {task: _evaluate(found) for task, found in labelled_flows(model, data, dataset).items()}
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledFlows:
+    """A network and labelled flows for it.
+
+    Attributes:
+        model: the network.
+        table: the flows.
+        label: the network's class index of each flow, int64, shape ``(rows,)``.
+        positive: index of the class whose detection is counted; None where the use case names none.
+        columns: the features that the recipe of the run chose from, or patterns; empty for all
+            that a NIC can compute.
+    """
+
+    model: BinaryModel
+    table: FlowTable
+    label: NDArray[np.int64]
+    positive: int | None
+    columns: tuple[str, ...]
+
+
+def labelled_flows(
+    model: str | Path, data: str | Path | None, dataset: str | None = None
+) -> dict[str, LabelledFlows]:
+    """The networks of a run, or a model file, each with its labelled flows; by task.
+
+    Args:
+        model: a run folder or a model file.
+        data: files of labelled flows; the data set's embedded sample where None.
+        dataset: the data set that reads them; the one that the network was trained on where None.
+
+    Raises:
+        UsageError: the data set is not known, or the flows have no table for a network.
+        DataError: the flows cannot be read, or their classes are not the network's.
+        ModelError: a model is damaged.
+
+    Warns:
+        N3icWarning: the flows were metered otherwise than those that a network was trained on.
+    """
     networks = {task: BinaryModel.load(path) for task, path in models_of(model).items()}
     first = next(iter(networks.values()))
     rules = first.table
@@ -65,14 +109,25 @@ def _of_tables(
     data: str | Path | None,
     networks: Mapping[str, BinaryModel],
     table: FlowTable,
-) -> dict[str, Evaluation]:
+) -> dict[str, LabelledFlows]:
     case = _use_case(Path(model))
-    tables = _tables(Path(model), case, table)
+    recorded = _recorded(Path(model)) if case else {}
+    tables: Mapping[str, FlowTable] = {"": table}
+    if case:
+        tables = case.tasks(table, parse_options(case.options, recorded["options"], case.name))
     absent = [task for task in networks if task not in tables]
     if absent:
         raise UsageError(f"{data}: no rows for the network {absent[0]!r} in these flows")
+    positive = case.positive if case else ""
+    columns = tuple(map(str, recorded.get("recipe", {}).get("columns", ())))
     return {
-        task: _evaluate(network, tables[task], case.positive if case else "")
+        task: LabelledFlows(
+            network,
+            tables[task],
+            _labels(network, tables[task]),
+            network.classes.index(positive) if positive in network.classes else None,
+            columns,
+        )
         for task, network in networks.items()
     }
 
@@ -85,24 +140,25 @@ def _use_case(source: Path) -> UseCase | None:
     return use_case(name) if name in plugins.names("n3ic.usecases") else None
 
 
-def _tables(source: Path, case: UseCase | None, table: FlowTable) -> Mapping[str, FlowTable]:
-    if case is None:
-        return {"": table}
+def _recorded(source: Path) -> dict[str, Any]:
+    """What a run's ``options.json`` holds."""
+    path = source / OPTIONS
     try:
-        recorded = json.loads((source / OPTIONS).read_bytes())["options"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UsageError(f"{source / OPTIONS} does not say the run's options: {error}") from error
-    return case.tasks(table, parse_options(case.options, recorded, case.name))
+        recorded = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} does not say the run's options: {error}") from error
+    if not isinstance(recorded, dict) or not isinstance(recorded.get("options"), dict):
+        raise UsageError(f"{path} does not say the run's options")
+    return recorded
 
 
-def _evaluate(network: BinaryModel, table: FlowTable, positive: str) -> Evaluation:
+def _labels(network: BinaryModel, table: FlowTable) -> NDArray[np.int64]:
     unknown = [c for c in table.classes if c not in network.classes]
     if unknown:
         raise DataError(
             f"{table.name}: class {unknown[0]!r} is none of the network's: "
             f"{', '.join(network.classes)}"
         )
-    label = np.array([network.classes.index(c) for c in table.classes])[table.label]
     meter = table.meter
     if meter and network.meter and not network.meter.agrees(meter, network.input.features):
         warnings.warn(
@@ -111,12 +167,17 @@ def _evaluate(network: BinaryModel, table: FlowTable, positive: str) -> Evaluati
             N3icWarning,
             stacklevel=3,
         )
-    found = predict(network, network.encode(table.features))
-    index = network.classes.index(positive) if positive in network.classes else None
+    index = np.array([network.classes.index(c) for c in table.classes], dtype=np.int64)
+    return index[table.label]
+
+
+def _evaluate(flows: LabelledFlows) -> Evaluation:
+    network = flows.model
+    found = predict(network, network.encode(flows.table.features))
     return evaluate(
-        label.astype(np.int64),
+        flows.label,
         found.classes,
         found.scores.astype(np.float64),
         len(network.classes),
-        positive=index,
+        positive=flows.positive,
     )

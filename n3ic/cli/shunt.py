@@ -1,0 +1,190 @@
+"""``n3ic shunt``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from n3ic.cli.console import note, print_json, say, table, working
+from n3ic.errors import UsageError
+from n3ic.util.files import free_path, write_atomic
+from n3ic.util.markdown import percent
+
+if TYPE_CHECKING:
+    from n3ic.evaluation.shunting import ShuntPoint
+    from n3ic.usecases.shunting import ShuntStudy
+
+_SHOWN = 24  # thresholds in a table; the CSV and the JSON have all
+_STAGES = {
+    "card": "card alone",
+    "host": "boosted trees alone",
+    "decided": "decided on the card",
+    "shunted_card": "shunted, had the card decided",
+    "shunted_host": "shunted, by boosted trees",
+    "end_to_end": "end to end",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("shunt")(shunt)
+
+
+def shunt(
+    model: Annotated[
+        Path | None, typer.Option(help="Model file or run; the newest run without it.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Labelled flows; the embedded sample without it.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Data set that reads the flows; the network's own.")
+    ] = None,
+    task: Annotated[str, typer.Option(help="Which network of a run of several; all.")] = "",
+    accuracy: Annotated[
+        float | None,
+        typer.Option(
+            help="Choose the threshold: share that the card gets right of what it decides."
+        ),
+    ] = None,
+    host_load: Annotated[
+        float | None,
+        typer.Option(help="Choose the threshold: largest share of the flows that the host gets."),
+    ] = None,
+    margin: Annotated[
+        int | None,
+        typer.Option(help="The threshold itself: smallest margin that is decided.", min=0),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the model with the threshold: a new file, or with --replace one that is "
+            "there; several networks into a new folder."
+        ),
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write every threshold as CSV.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw accuracy over share (.png).")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace existing files.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Show what the card decides by itself, what the host gets, and choose the threshold.
+
+    It is chosen on validation rows, and reported on test rows.
+    """
+    from n3ic.runs.folder import models_of, newest_run
+    from n3ic.usecases.shunting import Aim, study_shunting
+    from n3ic.usecases.shunting_report import check_place, points_csv, write_figure
+
+    aim = Aim(accuracy, host_load, margin)
+    if model is None:
+        model = newest_run()
+        note(f"model: {model}")
+    count = 1 if task else len(models_of(model))
+    if write is not None:
+        if not str(aim):
+            raise UsageError("--write needs a threshold: add --accuracy, --host-load or --margin")
+        check_place(write, count, replace=replace)
+    if plot is not None and count > 1:
+        raise UsageError(f"{model} holds {count} networks: draw one of them with --task")
+    for path in (csv, plot):
+        if path is not None:
+            free_path(path, replace)
+    with working("splitting rows and training boosted trees"):
+        studies = study_shunting(model, data, dataset=dataset, task=task, aim=aim)
+    if json:
+        print_json({name: study.to_dict() for name, study in studies.items()})
+    else:
+        for name, study in studies.items():
+            _show(study, f"{model}{f' ({name})' if name else ''}")
+    if csv is not None:
+        write_atomic(csv, points_csv(studies))
+        note(f"wrote {csv}")
+    if plot is not None:
+        write_figure(next(iter(studies.values())), f"{model}", plot)
+        note(f"wrote {plot}")
+    if write is not None:
+        _write(studies, write, replace)
+
+
+def _write(studies: Mapping[str, ShuntStudy], path: Path, replace: bool) -> None:
+    from n3ic.usecases.shunting_report import write_models
+
+    there = path.exists()
+    write_models(studies, path, replace=replace)
+    chosen = ", ".join(
+        f"{f'{name}: ' if name else ''}margins below {study.chosen} are shunted"
+        for name, study in studies.items()
+    )
+    note(f"{'replaced' if there else 'wrote'} {path}: {chosen}")
+
+
+def _show(study: ShuntStudy, where: str) -> None:
+    rows = study.rows
+    origin = "the split of its training" if study.trained_rows else "rows it was not trained on"
+    title = (
+        f"{where}: {study.protocol} split, {rows['validation']:,} validation rows and "
+        f"{rows['test']:,} test rows ({origin})"
+    )
+    pairs = list(zip(study.validation, study.test, strict=True))
+    table(
+        title,
+        [
+            "threshold",
+            "validation: on card",
+            "accuracy",
+            "test: on card",
+            "accuracy",
+            "without twins",
+            "host, on the rest",
+            "end to end",
+            "without twins",
+        ],
+        [_row(*pair, chosen=pair[0].threshold == study.chosen) for pair in _thinned(pairs, study)],
+    )
+    if study.chosen is None:
+        say("choose a threshold with --accuracy, --host-load or --margin, and keep it with --write")
+        return
+    table(
+        f"threshold {study.chosen}, for {study.aim}; test rows",
+        ["", "rows", "share", "accuracy", "without twins", "macro F1"],
+        [
+            [
+                _STAGES[name],
+                f"{e.rows:,}",
+                percent(e.rows / rows["test"]),
+                percent(e.accuracy),
+                percent(e.accuracy_unseen),
+                percent(e.macro_f1),
+            ]
+            for name, e in study.figures.items()
+        ],
+    )
+
+
+def _row(validation: ShuntPoint, test: ShuntPoint, *, chosen: bool) -> list[str]:
+    return [
+        f"{'* ' if chosen else ''}{test.threshold}",
+        percent(validation.share),
+        percent(validation.accuracy),
+        percent(test.share),
+        percent(test.accuracy),
+        percent(test.accuracy_unseen),
+        percent(test.shunted_accuracy),
+        percent(test.end_to_end),
+        percent(test.end_to_end_unseen),
+    ]
+
+
+def _thinned(
+    pairs: Sequence[tuple[ShuntPoint, ShuntPoint]], study: ShuntStudy
+) -> list[tuple[ShuntPoint, ShuntPoint]]:
+    """As many points as a screen shows, the chosen one among them."""
+    step = -(-len(pairs) // _SHOWN)
+    return [
+        pair
+        for i, pair in enumerate(pairs)
+        if i % step == 0 or i == len(pairs) - 1 or pair[0].threshold == study.chosen
+    ]

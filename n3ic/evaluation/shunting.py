@@ -1,0 +1,160 @@
+"""Shunting: the card decides what it is sure of, a second stage on the host decides the rest.
+
+A flow whose margin (best score less second best) reaches the threshold is decided on the card, all
+others are shunted to the host (paper, Section 2). What that gives is a function of the margins, the
+two stages' answers and the labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.evaluation.metrics import Evaluation, evaluate
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """Labelled rows and what the two stages say of them.
+
+    Attributes:
+        label: true class indices, shape ``(rows,)``.
+        card: class indices by the network, shape ``(rows,)``.
+        margins: the network's margins, shape ``(rows,)``.
+        host: class indices by the second stage, shape ``(rows,)``.
+        unseen: rows without a twin among the training rows, bool of shape ``(rows,)``.
+    """
+
+    label: NDArray[np.int64]
+    card: NDArray[np.int64]
+    margins: NDArray[np.int32]
+    host: NDArray[np.int64]
+    unseen: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ShuntPoint:
+    """What one threshold makes of some rows. An accuracy of no rows is None.
+
+    Attributes:
+        threshold: the smallest margin that is decided on the card.
+        decided: rows that are.
+        share: their share of all rows.
+        accuracy: share of them that the card gets right.
+        accuracy_unseen: the same on those without a twin among the training rows.
+        share_unseen: share of the rows without a twin that are decided on the card.
+        shunted_accuracy: share of the shunted rows that the second stage gets right.
+        end_to_end: share of all rows that whoever decides them gets right.
+        end_to_end_unseen: the same on the rows without a twin.
+    """
+
+    threshold: int
+    decided: int
+    share: float
+    accuracy: float | None
+    accuracy_unseen: float | None
+    share_unseen: float | None
+    shunted_accuracy: float | None
+    end_to_end: float
+    end_to_end_unseen: float | None
+
+    @property
+    def host_load(self) -> float:
+        """Share of all rows that the host gets."""
+        return 1 - self.share
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def thresholds_of(margins: NDArray[np.int32]) -> list[int]:
+    """The thresholds that tell rows of these margins apart.
+
+    They are 0, which decides every row, each margin that a row has, and one more than the largest,
+    which decides none.
+    """
+    return sorted({0, *np.unique(margins).tolist(), int(margins.max(initial=0)) + 1})
+
+
+def shunt_points(stages: Stages, thresholds: Sequence[int]) -> tuple[ShuntPoint, ...]:
+    """What each threshold makes of some rows.
+
+    Args:
+        stages: the rows; one at least.
+        thresholds: as :func:`thresholds_of` gives them, or others.
+    """
+    return tuple(_point(stages, threshold) for threshold in thresholds)
+
+
+def _point(stages: Stages, threshold: int) -> ShuntPoint:
+    decided = stages.margins >= threshold
+    unseen = stages.unseen
+    card, host = stages.card == stages.label, stages.host == stages.label
+    either = np.where(decided, card, host)
+    share = _mean(decided)
+    assert share is not None  # noqa: S101 - there are rows
+    return ShuntPoint(
+        threshold=int(threshold),
+        decided=int(decided.sum()),
+        share=share,
+        accuracy=_mean(card[decided]),
+        accuracy_unseen=_mean(card[decided & unseen]),
+        share_unseen=_mean(decided[unseen]),
+        shunted_accuracy=_mean(host[~decided]),
+        end_to_end=float(either.mean()),
+        end_to_end_unseen=_mean(either[unseen]),
+    )
+
+
+def for_accuracy(points: Sequence[ShuntPoint], wanted: float) -> ShuntPoint | None:
+    """The point that decides most rows on the card with that accuracy at least; None without."""
+    able = [p for p in points if p.accuracy is not None and p.accuracy >= wanted]
+    return min(able, key=lambda p: p.threshold, default=None)
+
+
+def for_host_load(points: Sequence[ShuntPoint], allowed: float) -> ShuntPoint:
+    """The point of the highest threshold that shunts at most that share of the rows."""
+    return max((p for p in points if p.host_load <= allowed), key=lambda p: p.threshold)
+
+
+def stage_figures(
+    stages: Stages, threshold: int, n_classes: int, positive: int | None = None
+) -> dict[str, Evaluation]:
+    """Figures of each stage, alone and together, at one threshold.
+
+    Returns:
+        Figures by name: ``card`` and ``host`` (each alone, on all rows), ``decided`` (the card on
+        what it decides), ``shunted_card`` and ``shunted_host`` (both on what it does not), and
+        ``end_to_end``. A name of no rows is left out.
+    """
+    decided = stages.margins >= threshold
+    every = np.ones(len(decided), dtype=np.bool_)
+    parts = {
+        "card": (stages.card, every),
+        "host": (stages.host, every),
+        "decided": (stages.card, decided),
+        "shunted_card": (stages.card, ~decided),
+        "shunted_host": (stages.host, ~decided),
+        "end_to_end": (np.where(decided, stages.card, stages.host), every),
+    }
+    return {
+        name: evaluate(
+            stages.label[rows],
+            predicted[rows],
+            None,
+            n_classes,
+            unseen=stages.unseen[rows],
+            positive=positive,
+        )
+        for name, (predicted, rows) in parts.items()
+        if rows.any()
+    }
+
+
+def _mean(right: NDArray[np.bool_]) -> float | None:
+    return float(right.mean()) if len(right) else None
