@@ -1,0 +1,127 @@
+"""``n3ic decide``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from n3ic.cli.console import print_json, say, table, watching
+from n3ic.cli.plugin_options import with_options
+from n3ic.cli.recipe_options import recipe_options, recipe_overrides
+from n3ic.errors import UsageError
+from n3ic.options import OptionValue
+
+
+def register(app: typer.Typer, plugin_options: bool) -> None:
+    """Add the command.
+
+    Args:
+        app: the command line.
+        plugin_options: whether the options of recipes are needed, too.
+    """
+    owners = [("the recipe", recipe_options())] if plugin_options else []
+    app.command("decide")(with_options(decide, owners))
+
+
+def decide(
+    captures: Annotated[
+        list[str], typer.Argument(help="pcap or pcapng files, plain or packed, and folders.")
+    ],
+    labels: Annotated[Path, typer.Option(help="Labels to join by key and time.")],
+    labels_format: Annotated[
+        Literal["table", "ndpi", "zeek", "upc-aau"], typer.Option(help="Who wrote the labels.")
+    ] = "table",
+    label_column: Annotated[
+        str, typer.Option(help="Column of the label; the format's own without.")
+    ] = "",
+    packets: Annotated[
+        str, typer.Option(help="Packets to decide at; 'end' for the end of the flow.")
+    ] = "1,2,4,8,16,end",
+    idle_timeout: Annotated[
+        float, typer.Option(help="Seconds without a packet that end a flow.", min=0.001)
+    ] = 60.0,
+    cache_flows: Annotated[
+        int, typer.Option(help="Flows that the flow cache holds.", min=1, max=1 << 24)
+    ] = 1 << 16,
+    positive: Annotated[str, typer.Option(help="A class to tell from all others.")] = "",
+    least: Annotated[int, typer.Option(help="Leave out classes of fewer flows.", min=1)] = 50,
+    recipe: Annotated[str, typer.Option(help="A recipe: default or large.")] = "default",
+    protocol: Annotated[
+        Literal["random", "conversation"], typer.Option(help="How flows are split.")
+    ] = "random",
+    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    seeds: Annotated[int, typer.Option(help="Mean and deviation over so many.", min=1)] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(help="Captures that are metered at once; all cores.", min=1)
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("runs/decide"),
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing folder.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    given: Mapping[str, OptionValue] | None = None,
+) -> None:
+    """Compare accuracy by the packet at which flows are decided.
+
+    Labelled captures are metered and a network is trained for each number of packets, on the same
+    flows, with the same recipe and seeds, beside baselines that see the same.
+    """
+    from n3ic.data.own import OWN
+    from n3ic.meter.labels import read_labels
+    from n3ic.meter.standard import standard_spec
+    from n3ic.usecases.base import use_case
+    from n3ic.usecases.decision import FIGURES, DecisionRequest, compare_decisions
+    from n3ic.usecases.request import TrainRequest
+    from n3ic.util.files import free_path
+
+    free_path(out, replace)
+    asked = TrainRequest(OWN, recipe=recipe, overrides=recipe_overrides(given or {}))
+    request = DecisionRequest(
+        captures=captures,
+        labels=read_labels(labels, labels_format, label_column),
+        spec=standard_spec(idle_timeout_us=round(idle_timeout * 1e6), cache_flows=cache_flows),
+        packets=_packets(packets),
+        recipe=asked.chosen_recipe(use_case(OWN)),
+        out=out,
+        positive=positive,
+        least=least,
+        protocol=protocol,
+        seed=seed,
+        seeds=seeds,
+        replace=replace,
+        jobs=jobs,
+    )
+    with watching(quiet=json) as progress:
+        found = compare_decisions(request, progress)
+    if json:
+        print_json({**_figures(out / FIGURES), "path": str(out)})
+        return
+    title = f"{found.flows:,} flows of {len(found.classes)} classes, {protocol} split"
+    table(title, found.head, found.rows(), left=0)
+    for reason, count in found.left_out.items():
+        say(f"left out: {count:,} flows: {reason}")
+    say(f"{out}: decision.md, decision.png, {FIGURES}, a model for each line")
+
+
+def _packets(text: str) -> tuple[int, ...]:
+    """Numbers of packets from what was typed.
+
+    Raises:
+        UsageError: a part is neither a number from 1 nor ``end``.
+    """
+    from n3ic.usecases.decision import AT_END
+
+    out = []
+    for part in (p.strip() for p in text.split(",")):
+        if part != "end" and not (part.isascii() and part.isdecimal() and 0 < int(part) < 1 << 24):
+            raise UsageError(f"--packets: numbers from 1 and 'end' expected, got {part!r}")
+        out.append(AT_END if part == "end" else int(part))
+    return tuple(out)
+
+
+def _figures(path: Path) -> dict[str, object]:
+    import json
+
+    found: dict[str, object] = json.loads(path.read_bytes())
+    return found

@@ -1,0 +1,361 @@
+"""When to decide: accuracy as a function of the packet at which a flow is decided.
+
+Captures are metered once for each N, and a network is trained on the same flows, split alike, with
+the same recipe and seeds. What differs is what the meter had seen of each flow.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from n3ic.data.own import with_positive
+from n3ic.data.split import SplitProtocol
+from n3ic.data.table import FlowTable
+from n3ic.errors import DataError, UsageError
+from n3ic.evaluation.metrics import Evaluation
+from n3ic.meter.extract import extract
+from n3ic.meter.labels import Labels
+from n3ic.meter.table import LABEL, load_flows
+from n3ic.model.metering import MeterSpec
+from n3ic.runs.experiment import Result, train
+from n3ic.runs.plots import new_figure, save
+from n3ic.runs.preparation import Experiment
+from n3ic.runs.progress import TrainingProgress
+from n3ic.training.recipe import Recipe
+from n3ic.util.files import new_directory, write_atomic
+from n3ic.util.json_text import json_text
+from n3ic.util.markdown import percent
+from n3ic.util.markdown import table as markdown_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT, VERSION = "n3ic-decision", 1
+FIGURES, REPORT, PLOT = "decision.json", "decision.md", "decision"
+AT_END = 0  # the number of packets that stands for the flow's end
+_FLOW = ("capture", "source", "source_port", "destination", "destination_port", "protocol")
+_KEY = (*_FLOW, "first_us", LABEL)
+_BASELINES = ("majority", "tree_depth_9", "float_mlp", "hist_gradient_boosting")
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionRequest:
+    """What is asked of :func:`compare_decisions`.
+
+    Attributes:
+        captures: pcap and pcapng files, and folders of them.
+        labels: of the flows.
+        spec: the meter; when it decides is set by ``packets``.
+        packets: the numbers of packets to compare, :data:`AT_END` for the flow's end.
+        recipe: how each network is trained.
+        out: the folder to write.
+        positive: a class to tell from all others; all are told apart where empty.
+        least: classes with fewer flows are left out.
+        protocol: how the flows are split.
+        seed: the first seed, of the split, the input bits and the training.
+        seeds: how many.
+        replace: whether a folder that was written so may be replaced.
+        jobs: captures that are metered at once; all cores if None.
+    """
+
+    captures: Sequence[str | Path]
+    labels: Labels
+    spec: MeterSpec
+    packets: tuple[int, ...]
+    recipe: Recipe
+    out: Path
+    positive: str = ""
+    least: int = 50
+    protocol: SplitProtocol = "random"
+    seed: int = 0
+    seeds: int = 1
+    replace: bool = False
+    jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.packets or min(self.packets) < 0 or len({*self.packets}) < len(self.packets):
+            raise UsageError(f"different numbers of packets from 1 expected, got {self.packets}")
+        if self.seeds < 1 or self.least < 1:
+            raise UsageError("at least one seed, and classes of at least one flow")
+
+
+@dataclass(frozen=True)
+class DecisionPoint:
+    """Figures of the networks that decide at one packet.
+
+    Attributes:
+        packets: the packet; :data:`AT_END` for the flow's end.
+        reached: share of the flows that had so many packets; the others were decided at their end.
+        wait_us: median time from a flow's first packet to its decision.
+        test: figures of the network of each seed on its test flows.
+        baselines: figures of each baseline, by name, of each seed.
+    """
+
+    packets: int
+    reached: float
+    wait_us: float
+    test: tuple[Evaluation, ...]
+    baselines: Mapping[str, tuple[Evaluation, ...]]
+
+    @property
+    def name(self) -> str:
+        """The packet, or the end."""
+        return str(self.packets) if self.packets != AT_END else "end"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "packets": self.packets,
+            "reached": self.reached,
+            "wait_us": self.wait_us,
+            "test": [e.to_dict() for e in self.test],
+            "baselines": {
+                name: [e.to_dict() for e in figures] for name, figures in self.baselines.items()
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What came of a comparison.
+
+    Attributes:
+        points: in the order of their packets, the end last.
+        classes: class names.
+        flows: how many flows each network was trained, chosen and tested on.
+        left_out: flows that are in no table, by reason.
+        path: the folder, with a model of the first seed for each point.
+    """
+
+    points: tuple[DecisionPoint, ...]
+    classes: tuple[str, ...]
+    flows: int
+    left_out: Mapping[str, int]
+    path: Path
+
+    @property
+    def head(self) -> list[str]:
+        """Names of the columns of :meth:`rows`."""
+        return [
+            *("decided at packet", "flows that reach it", "median wait", "accuracy", "macro F1"),
+            *(f"{name.replace('_', ' ')}: accuracy / F1" for name in _BASELINES),
+        ]
+
+    def rows(self) -> list[list[str]]:
+        """A line a point: means over the seeds, with the deviation of the networks'."""
+        return [
+            [
+                point.name,
+                percent(point.reached),
+                _time(point.wait_us),
+                _spread([e.accuracy for e in point.test]),
+                _spread([e.macro_f1 for e in point.test]),
+                *(_both(point.baselines.get(name, ())) for name in _BASELINES),
+            ]
+            for point in self.points
+        ]
+
+
+def compare_decisions(
+    request: DecisionRequest, progress: TrainingProgress | None = None
+) -> Decisions:
+    """Meter, train and evaluate for each number of packets; write a folder, whole or not at all.
+
+    Args:
+        request: captures, labels, packets and how to train.
+        progress: what is told while it goes on.
+
+    Raises:
+        DataError: a capture cannot be read, or too few flows are labelled.
+        UsageError: the recipe does not fit, or ``request.out`` exists.
+        MissingDependencyError: libpcap, a C compiler or a training library is missing.
+    """
+    progress = progress or TrainingProgress()
+    written = [FIGURES, REPORT, f"{PLOT}.png", *(_model_name(n) for n in request.packets)]
+    with new_directory(request.out, replace=request.replace, written=written) as directory:
+        with tempfile.TemporaryDirectory(prefix="n3ic-decision-") as scratch:
+            tables, left_out = _metered(request, Path(scratch), progress)
+            points = []
+            for n, (table, reached, wait) in tables.items():
+                points.append(_point(request, n, table, reached, wait, directory, progress))
+        first = next(iter(tables.values()))[0]
+        found = Decisions(tuple(points), first.classes, len(first), left_out, request.out)
+        _write(found, request, directory)
+    return found
+
+
+def _metered(
+    request: DecisionRequest, scratch: Path, progress: TrainingProgress
+) -> tuple[dict[int, tuple[FlowTable, float, float]], dict[str, int]]:
+    """A table for each N, of the same flows in the same order, and what was left out."""
+    import pyarrow.parquet as pq
+
+    read: dict[int, pa.Table] = {}
+    for n in sorted(request.packets, key=lambda n: (n == AT_END, n)):
+        progress.stage(f"metering, decided at {'its end' if n == AT_END else f'packet {n}'}")
+        spec = replace(request.spec, decision=replace(request.spec.decision, packets=n))
+        path = scratch / f"{n}.parquet"
+        extract(request.captures, path, spec, labels=request.labels, jobs=request.jobs)
+        read[n] = pq.read_table(path)
+    kept, left_out = _same_flows(read, request.least)
+    out = {}
+    for n, table in kept.items():
+        path = scratch / f"{n}.parquet"
+        pq.write_table(table, path)
+        flows = with_positive(load_flows(path), request.positive)
+        packets = table["packets"].to_numpy()
+        waits = table["last_us"].to_numpy() - table["first_us"].to_numpy()
+        reached = 1.0 if n == AT_END else float((packets >= n).mean())
+        out[n] = (flows, reached, float(np.median(waits)))
+    return out, left_out
+
+
+def _same_flows(
+    tables: Mapping[int, pa.Table], least: int
+) -> tuple[dict[int, pa.Table], dict[str, int]]:
+    """The labelled flows that are in every table, in one order; how many are not, and why.
+
+    Raises:
+        DataError: fewer than two classes are left.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    first = next(iter(tables.values()))
+    labelled = first.filter(pc.not_equal(first[LABEL].fill_null(""), ""))
+    counts = labelled.group_by(list(_KEY)).aggregate([([], "count_all")])
+    keys = counts.filter(pc.equal(counts["count_all"], 1)).select(list(_KEY))
+    once = len(keys)
+    for table in tables.values():
+        keys = keys.join(table.select(list(_KEY)), list(_KEY), join_type="left semi")
+    common = len(keys)
+    sizes = keys.group_by(LABEL).aggregate([([], "count_all")])
+    classes = sizes.filter(pc.greater_equal(sizes["count_all"], least))[LABEL]
+    keys = keys.filter(pc.is_in(keys[LABEL], classes.combine_chunks()))
+    if len(classes) < 2:
+        raise DataError(
+            f"{len(classes)} classes with {least} flows or more among {common:,} labelled flows, "
+            "two or more expected; name other labels, or a smaller --least"
+        )
+    left_out = {
+        "no label": len(first) - len(labelled),
+        "the same key and time as another": len(labelled) - once,
+        "another flow or label at another packet": once - common,
+        f"a class of fewer than {least}": common - len(keys),
+    }
+    number = keys.sort_by([(name, "ascending") for name in _KEY])
+    number = number.append_column("n3ic_row", pa.array(np.arange(len(number))))
+    kept = {}
+    for n, table in tables.items():
+        joined = table.join(number, list(_KEY), join_type="inner").sort_by("n3ic_row")
+        kept[n] = joined.drop_columns("n3ic_row").replace_schema_metadata(table.schema.metadata)
+    return kept, {reason: count for reason, count in left_out.items() if count}
+
+
+def _point(
+    request: DecisionRequest,
+    packets: int,
+    table: FlowTable,
+    reached: float,
+    wait_us: float,
+    directory: Path,
+    progress: TrainingProgress,
+) -> DecisionPoint:
+    """Networks that decide at one packet, one a seed; the first is written."""
+    results: list[Result] = []
+    for seed in range(request.seed, request.seed + request.seeds):
+        experiment = Experiment(table, request.recipe, request.protocol, seed, "decision")
+        result = train(experiment, progress)
+        if not results:
+            result.model.save(directory / _model_name(packets))
+        results.append(result)
+    names = results[0].baselines
+    return DecisionPoint(
+        packets,
+        reached,
+        wait_us,
+        tuple(r.test for r in results),
+        {name: tuple(r.baselines[name] for r in results) for name in names},
+    )
+
+
+def _model_name(packets: int) -> str:
+    return "packet-end.n3ic" if packets == AT_END else f"packet-{packets}.n3ic"
+
+
+def _write(found: Decisions, request: DecisionRequest, directory: Path) -> None:
+    figures = {
+        "format": FORMAT,
+        "version": VERSION,
+        "flows": found.flows,
+        "classes": list(found.classes),
+        "left_out": dict(found.left_out),
+        "recipe": request.recipe.to_dict(),
+        "protocol": request.protocol,
+        "seeds": list(range(request.seed, request.seed + request.seeds)),
+        "points": [point.to_dict() for point in found.points],
+    }
+    write_atomic(directory / FIGURES, json_text(figures))
+    lines = [
+        "# Accuracy by the packet at which a flow is decided",
+        "",
+        f"{found.flows:,} flows of {len(found.classes)} classes, the same for every line, split by "
+        f"the protocol `{request.protocol}`; recipe `{request.recipe.name}`; means over "
+        f"{request.seeds} seeds.",
+        "",
+        *markdown_table(found.head, found.rows(), "r"),
+        "",
+        *(f"- left out: {count:,} flows, {reason}" for reason, count in found.left_out.items()),
+        "",
+        f"![accuracy]({PLOT}.png)",
+    ]
+    write_atomic(directory / REPORT, "\n".join(lines) + "\n")
+    _draw(found, directory)
+
+
+def _draw(found: Decisions, directory: Path) -> None:
+    figure, axes = new_figure(7.0, 4.5)
+    places = np.arange(len(found.points))
+    named: list[tuple[str, Callable[[DecisionPoint], Sequence[Evaluation]]]] = [
+        ("binary network", lambda point: point.test),
+        *((b.replace("_", " "), lambda p, b=b: p.baselines.get(b, ())) for b in _BASELINES),
+    ]
+    for i, (name, of) in enumerate(named):
+        accuracy = [np.array([e.accuracy for e in of(point)]) for point in found.points]
+        if not all(len(a) for a in accuracy):
+            continue
+        mean, deviation = ([float(f(a)) for a in accuracy] for f in (np.mean, np.std))
+        style = {"linewidth": 2.2, "marker": "o"} if not i else {"linestyle": "--", "marker": "."}
+        axes.errorbar(places, mean, deviation, label=name, capsize=3, **style)
+    axes.set_xticks(places, [point.name for point in found.points])
+    axes.set_xlabel("packet at which a flow is decided")
+    axes.set_ylabel("accuracy on test flows")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    axes.set_title(f"{found.flows:,} flows of {len(found.classes)} classes")
+    save(figure, directory, PLOT)
+
+
+def _spread(values: Sequence[float]) -> str:
+    mean, deviation = 100 * np.mean(values), 100 * np.std(values)
+    return f"{mean:.1f} +- {deviation:.1f} %" if len(values) > 1 else f"{mean:.1f} %"
+
+
+def _both(figures: Sequence[Evaluation]) -> str:
+    if not figures:
+        return ""
+    means = (np.mean([getattr(e, key) for e in figures]) for key in ("accuracy", "macro_f1"))
+    return " / ".join(f"{100 * mean:.1f}" for mean in means)
+
+
+def _time(us: float) -> str:
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if us >= size:
+            return f"{us / size:.2f} {unit}"
+    return f"{us:.0f} us"
