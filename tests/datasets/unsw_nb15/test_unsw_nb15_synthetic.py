@@ -9,7 +9,13 @@ import pytest
 from n3ic.data.dataset import DataSet
 from n3ic.datasets.unsw_nb15 import DATASET, SYNTHETIC, USECASE
 from n3ic.datasets.unsw_nb15.behaviours import BEHAVIOURS
-from n3ic.datasets.unsw_nb15.catalogue import CATALOGUE, COLUMNS, DERIVED, HEADER_COLUMNS
+from n3ic.datasets.unsw_nb15.catalogue import (
+    CATALOGUE,
+    COLUMNS,
+    DERIVED,
+    HEADER_COLUMNS,
+    WINDOWS,
+)
 from n3ic.datasets.unsw_nb15.columns import ATTACKS, NORMAL, PROTOCOLS, SERVICES
 from n3ic.datasets.unsw_nb15.report import report
 from n3ic.datasets.unsw_nb15.synthetic import generate, generate_columns, to_csv, write_csv
@@ -159,7 +165,7 @@ def test_catalogue_is_complete():
     assert isinstance(USECASE, UseCase)
     assert (USECASE.dataset, USECASE.default) == (DATASET.name, SYNTHETIC.name)
     names = [f.name for f in CATALOGUE]
-    assert len(set(names)) == len(names) == len(COLUMNS) + len(DERIVED)
+    assert len(set(names)) == len(names) == len(COLUMNS) + len(DERIVED) + len(WINDOWS)
     for f in CATALOGUE:
         assert f.meaning
         assert f.unit
