@@ -234,7 +234,8 @@ def _extract_parts(
             tell(Progress(len(done), len(wanted), share, packets, flows))
 
     report()
-    calls = [(wanted[file].path, wanted[file].name, spec, file) for file in missing]
+    absolute = os.path.abspath if dask else str  # a worker stands in a folder of its own
+    calls = [(absolute(wanted[f].path), wanted[f].name, spec, Path(absolute(f))) for f in missing]
     for number, problem in each(_meter_part, calls, jobs=jobs, dask=dask):
         file = missing[number]
         part = find_part(file)

@@ -47,7 +47,9 @@ def key_table(records: Records, spec: MeterSpec, capture: str) -> pa.Table:
         "capture": _named(np.zeros(n, dtype=np.int32), [capture]),
         "source": _addresses(records, "source"),
         "source_port": records["source_port"],
-        "destination": _addresses(records, "destination") if either else pa.array([""] * n),
+        "destination": _addresses(records, "destination")
+        if either
+        else pa.array([""] * n, pa.string()),
         "destination_port": records["destination_port"],
         "protocol": records["protocol"],
         **{

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pyarrow.ipc
 import pyarrow.parquet
@@ -215,6 +216,28 @@ def test_a_damaged_part_is_named(tmp_path, monkeypatch, how):
         extract(captures, tmp_path / "f.csv", SPEC)
     part.unlink()
     assert extract(captures, tmp_path / "f.csv", SPEC).kept == 1
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::n3ic.errors.N3icWarning")
+def test_a_dask_cluster_makes_the_same_table(folder, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.chdir(tmp_path)
+    extract(["day"], "here.parquet", standard_spec())
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=tmp_path / "w"
+    ) as cluster:
+        extract(["day"], "far.parquet", standard_spec(), dask=cluster.scheduler_address)
+    assert (tmp_path / "far.parquet").read_bytes() == (tmp_path / "here.parquet").read_bytes()
+    assert not (tmp_path / "far.parquet.parts").exists()
+
+
+def test_flows_of_one_host_have_no_destination_even_where_there_are_none(tmp_path):
+    spec = replace(SPEC, key="source-host", ends=())
+    (tmp_path / "none.pcap").write_bytes(pcap([]))
+    (tmp_path / "some.pcap").write_bytes(questions(0))
+    extract([tmp_path / "none.pcap", tmp_path / "some.pcap"], tmp_path / "f.parquet", spec)
+    assert [r["destination"] for r in rows(tmp_path / "f.parquet")] == [""]
 
 
 @pytest.mark.slow
