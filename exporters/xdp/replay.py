@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic, sleep
 
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.errors import N3icError
 from n3ic.exporters.xdp.program import SHORTEST, MeterPrograms
 from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.meter.packet import LINK_ETHERNET, parse
@@ -20,6 +22,8 @@ from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel
 
 Frame = tuple[bytes, int, int]  # captured bytes, bytes on the wire, time in the meter's units
+_IN_FLIGHT = 64  # frames that are sent before it is looked whether they came
+_PATIENCE_S = 10
 HELD = 2048  # bytes of a frame that are replayed; headers lie within
 
 
@@ -28,27 +32,54 @@ def replayable(frames: Iterable[Frame]) -> list[Frame]:
     return [(f[:HELD], length, time) for f, length, time in frames if len(f) >= SHORTEST]
 
 
-def replay(programs: MeterPrograms, frames: Iterable[Frame]) -> NDArray[np.void]:
-    """Count frames by test runs; before each, flows end that have been idle for too long.
+def replay(
+    programs: MeterPrograms,
+    frames: Iterable[Frame],
+    send: Callable[[bytes], object] | None = None,
+) -> NDArray[np.void]:
+    """Count frames; before each, flows end that have been idle for too long.
 
     Args:
         programs: with the clock ``trailer``.
         frames: as :func:`replayable` gives them.
+        send: puts a frame on a wire at whose other end the program is attached; test runs where
+            None.
 
     Returns:
         Flows in the order of their decisions, those left at the end included.
+
+    Raises:
+        N3icError: a frame that was sent did not come.
     """
     events = []
-    clock = seen = 0  # no flow was idle for longer than since `seen`
+    clock = seen = sent = 0  # no flow was idle for longer than since `seen`
     for frame, length, time in frames:
         if not isinstance(parse(LINK_ETHERNET, frame, length, time), str):
             clock = max(clock, time)
             if clock - seen > programs.spec.idle_timeout:
+                _arrived(programs, sent)
                 seen = programs.end_idle(clock)
-        programs.program.test_run(programs.replayed(frame, length, time))
-        events.append(programs.events())
+        with_trailer = programs.replayed(frame, length, time)
+        if send is None:
+            programs.program.test_run(with_trailer)
+        else:
+            send(with_trailer)
+        sent += 1
+        if send is None or sent % _IN_FLIGHT == 0:
+            _arrived(programs, sent if send else 0)
+            events.append(programs.events())
+    _arrived(programs, sent)
     programs.end_all()
     return np.concatenate([*events, programs.events()])
+
+
+def _arrived(programs: MeterPrograms, sent: int) -> None:
+    """Wait until so many packets were counted."""
+    limit = monotonic() + _PATIENCE_S
+    while sent and (counted := programs.counters()["packets"]) < sent:
+        if monotonic() > limit:
+            raise N3icError(f"{sent:,} frames were sent, {counted:,} came to the program")
+        sleep(0.001)
 
 
 def difference(

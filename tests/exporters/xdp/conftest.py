@@ -1,11 +1,13 @@
 """What the tests of the XDP target need of the machine, and links that they clean up."""
 
+import ctypes
 import os
 import platform
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from n3ic.exporters.xdp import libbpf
 def run(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
+
+CLONE_NEWNET = 0x40000000
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "meter"))
@@ -68,3 +72,22 @@ def veth(kernel: None) -> Iterator[tuple[str, str]]:
         yield one, other
     finally:
         run("ip", "link", "del", one)
+
+
+@pytest.fixture
+def in_namespace(kernel: None) -> Callable[[Callable[[], object]], object]:
+    """A function that runs another one in a network namespace, which ends with all that is in it.
+
+    Threads have namespaces of their own, and what a thread starts has its.
+    """
+    if not shutil.which("ip"):
+        pytest.skip("needs ip (apt-get install iproute2)")
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def call(function: Callable[[], object]) -> object:
+        with ThreadPoolExecutor(1) as pool:
+            if pool.submit(libc.unshare, CLONE_NEWNET).result():
+                pytest.skip("needs the right to make network namespaces")
+            return pool.submit(function).result()
+
+    return call

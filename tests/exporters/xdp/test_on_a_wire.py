@@ -1,0 +1,184 @@
+"""Captures over veth pairs, through the program in the driver and in the stack."""
+
+import random
+import socket
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from metering import load, network
+
+from n3ic.exporters.p4.run.packets import PacketLayout, inputs_of
+from n3ic.exporters.xdp import libbpf, source
+from n3ic.exporters.xdp.answers import AnswerProgram
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.network.values import value_bytes
+from n3ic.exporters.xdp.replay import counter_difference, difference, replay, replayable, traffic
+from n3ic.meter.capture import Capture
+from n3ic.meter.standard import standard_spec
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.random_models import random_model
+
+SPEC = standard_spec(packets=8)
+CAPTURES = ("443-git.pcap", "6in4tunnel.pcap", "fuzz-2006-09-29-28586.pcap", "dnscrypt-v2-doh.pcap")
+
+pytestmark = pytest.mark.usefixtures("clang", "kernel")
+
+
+@pytest.fixture(scope="module")
+def image(clang, kernel):
+    files = source.meter_program(SPEC, structure_of([network(SPEC)]), per_cpu=False)
+    return source.compiled(files, source.METER)
+
+
+def link(one: str, other: str) -> None:
+    """A veth pair that nothing but the test sends on, for frames of up to 3,000 bytes."""
+    ip("add", one, "mtu", "3000", "type", "veth", "peer", "name", other, "mtu", "3000")
+    for name in (one, other):
+        command = ["sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1"]
+        subprocess.run(command, check=True)
+        ip("set", name, "arp", "off", "up")
+
+
+def ip(*words):
+    subprocess.run(["ip", "link", *words], check=True)
+
+
+def wire(interface):
+    """A socket that sends and takes whole frames."""
+    found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    found.bind((interface, 0))
+    found.settimeout(5)
+    return found
+
+
+def frames_of(path):
+    with Capture(path) as capture:
+        return replayable((f, n, t // SPEC.tick_ns) for f, n, t in capture.packets())
+
+
+def check_on_the_wire(image, frames, mode):
+    model = network(SPEC)
+    link("n3a", "n3b")
+    with load(model, image=image, flows=1 << 14) as programs, wire("n3a") as sender:
+        libbpf.attach(socket.if_nametoindex("n3b"), programs.program, mode)
+        events = replay(programs, frames, sender.send)
+        assert difference(model, SPEC, frames, events) == ""
+        assert counter_difference(SPEC, frames, programs.counters()) == ""
+        assert programs.counters()["events_lost"] == 0
+    return len(events)
+
+
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_traffic_on_a_wire_is_exact(image, in_namespace, mode):
+    frames = replayable(traffic(SPEC, 1500, seed=8))
+    assert in_namespace(lambda: check_on_the_wire(image, frames, mode)) > 50
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_captures_on_a_wire_are_exact(image, in_namespace, real_data, name):
+    frames = frames_of(real_data / "pcaps" / name)[:4000]
+    in_namespace(lambda: check_on_the_wire(image, frames, "native"))
+
+
+def test_noise_is_taken_and_counted(image, in_namespace):
+    """Noise of every length is taken, and what comes behind it is counted."""
+
+    def check():
+        link("n3a", "n3b")
+        r = random.Random(1)
+        with load(network(SPEC), image=image, clock="kernel") as programs, wire("n3a") as sender:
+            libbpf.attach(socket.if_nametoindex("n3b"), programs.program, "native")
+            for i in range(2000):
+                noise = r.randbytes(r.randint(14, 2000))
+                kind = r.choice([b"\x08\x00\x45", b"\x86\xdd\x60", b"\x81\x00", noise[12:14]])
+                sender.send((noise[:12] + kind + noise[14:])[: max(14, len(noise))])
+                if i % 64 == 0:
+                    time.sleep(0.002)
+            limit = time.monotonic() + 5
+            while programs.counters()["packets"] < 2000 and time.monotonic() < limit:
+                time.sleep(0.01)
+            counters = programs.counters()
+            assert counters["packets"] == 2000
+            aside = sum(counters[name] for name in ("not IP", "IP header damaged"))
+            assert aside > 500
+
+    in_namespace(check)
+
+
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_verdicts_decide_where_packets_go(image, in_namespace, mode):
+    """Undecided flows pass, decided ones leave by another interface, or not at all."""
+    body = b"\x13\x88\x00\x35" + bytes(40)
+    head = bytes([0x45, 0, 0, 64, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2])
+    frame = b"\xff" * 6 + bytes(6) + b"\x08\x00" + head + body
+
+    def came(receiver):
+        got = 0
+        receiver.settimeout(0.3)
+        try:
+            while receiver.recv(4096) != b"end":
+                got += 1
+        except TimeoutError:
+            return got
+
+    def check():
+        link("n3a", "n3b")
+        link("n3c", "n3d")
+        # A veth end takes redirected frames in the driver where its peer runs a program, too.
+        with (
+            load(network(SPEC), image=image, clock="kernel") as programs,
+            wire("n3a") as sender, wire("n3b") as passed, wire("n3d") as redirected,
+        ):  # fmt: skip
+            if mode == "native":
+                libbpf.attach(
+                    socket.if_nametoindex("n3d"), programs.object.programs["n3ic_pass"], mode
+                )
+            libbpf.attach(socket.if_nametoindex("n3b"), programs.program, mode)
+            programs.maps["interfaces"].update(0, socket.if_nametoindex("n3c"))
+            for verdict in (0, 1, 2):
+                programs.set_policy(verdict, "interface", 0)
+            for _ in range(20):
+                sender.send(frame)
+            assert (came(passed), came(redirected)) == (7, 13)
+            for verdict in (0, 1, 2):
+                programs.set_policy(verdict, "drop")
+            for _ in range(20):
+                sender.send(frame)
+            assert (came(passed), came(redirected)) == (0, 0)
+
+    in_namespace(check)
+
+
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_requests_are_answered_on_a_wire(clang, in_namespace, mode):
+    model = random_model((40, 8, 3), np.random.default_rng(1), extremes=False)
+    structure = structure_of([model], bits=True)
+    packets = PacketLayout(40, 3, "both", "", 0x2323, 0)
+    image = source.compiled(source.answer_program(structure, packets), source.ANSWER)
+    words = verification_vectors(model, 100, 0)
+
+    def check():
+        link("n3a", "n3b")
+        with (
+            AnswerProgram(image, "answer.o", packets) as program,
+            load(network(SPEC), clock="kernel") as other,
+            wire("n3a") as client,
+        ):
+            program.set_model(0, value_bytes(structure, model))
+            if mode == "native":
+                peer = other.object.programs["n3ic_pass"]
+                libbpf.attach(socket.if_nametoindex("n3a"), peer, mode)
+            libbpf.attach(socket.if_nametoindex("n3b"), program.program, mode)
+            scores = []
+            for x in inputs_of(words):
+                request = packets.request(x, b"n3ic")
+                client.send(request)
+                answer = client.recv(4096)
+                assert answer[:12] == request[6:12] + request[:6]
+                scores.append(packets.result(answer).scores)
+            assert np.array_equal(scores, model.infer(words).scores)
+            assert program.counters()["answered"] == 100
+
+    in_namespace(check)
