@@ -1,4 +1,4 @@
-"""Data sets, use cases and targets, found through entry points."""
+"""Data sets, use cases, targets and their own commands, found through entry points."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any, ClassVar, Literal
 
 from n3ic.errors import MissingDependencyError, UsageError
 
-Group = Literal["n3ic.datasets", "n3ic.usecases", "n3ic.exporters"]
+Group = Literal["n3ic.datasets", "n3ic.usecases", "n3ic.exporters", "n3ic.commands"]
 
 _NOUNS: dict[str, str] = {
     "n3ic.datasets": "data set",
     "n3ic.usecases": "use case",
     "n3ic.exporters": "target",
+    "n3ic.commands": "command",
 }
 
 

@@ -49,6 +49,8 @@ COUNTERS = np.dtype(
         ("aside", np.uint64, len(ASIDE)),
         ("late", np.uint64),
         ("started", np.uint64),
+        ("inserted", np.uint64),
+        ("removed", np.uint64),
         ("decided", np.uint64, len(ENDS)),
         ("events_lost", np.uint64),
         ("no_model", np.uint64),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from typing import Literal, Self
 
 import numpy as np
@@ -39,6 +40,8 @@ class MeterPrograms:
             or ``trailer``: frames bring their time and length, see :meth:`replayed`.
         events: whether decided flows are written to the ring of events.
         flows: entries of the flow table; those of the specification where None.
+        attached: the metering program of that object file, in the kernel already: its maps are
+            used, and what else was chosen when it was loaded holds.
 
     Raises:
         MissingDependencyError: libbpf is not installed.
@@ -55,21 +58,29 @@ class MeterPrograms:
         clock: Clock = "kernel",
         events: bool = True,
         flows: int | None = None,
+        attached: libbpf.Program | None = None,
     ) -> None:
         self.spec, self.structure = spec, structure
-        options = np.array([(CLOCKS.index(clock), events)], dtype=layout.OPTIONS)
-        self.object = libbpf.Object(
-            image,
-            name,
-            entries={} if flows is None else {"flows": flows},
-            values={".rodata.options": options.tobytes()},
-        )
+        if attached is None:
+            options = np.array([(CLOCKS.index(clock), events)], dtype=layout.OPTIONS)
+            self.object = libbpf.Object(
+                image,
+                name,
+                entries={} if flows is None else {"flows": flows},
+                values={".rodata.options": options.tobytes()},
+            )
+            self.program = self.object.programs[METER]
+        else:
+            with ExitStack() as stack:
+                shares = [stack.enter_context(m) for m in attached.maps()]
+                self.object = libbpf.Object(image, name, shares=shares, without=(METER,))
+            self.program = attached
         self.maps = self.object.maps
-        self.program = self.object.programs[METER]
         self._flow = layout.flow_type(spec)
         self._event = layout.event_type(spec, structure)
         self._ring = libbpf.RingBuffer(self.maps["events"])
-        self.set_rules(())
+        if attached is None:
+            self.set_rules(())
 
     def __enter__(self) -> Self:
         return self
@@ -195,3 +206,8 @@ class MeterPrograms:
         kind = layout.tally_type(self.structure)
         of_cpus = np.frombuffer(b"".join(self.maps["tallies"].each_cpu(slot)), dtype=kind)
         return {name: of_cpus[name].sum(axis=0) for name in kind.names or ()}
+
+    def clear_tally(self, slot: int) -> None:
+        """Begin a slot's counters anew; what is decided meanwhile may be missing in them."""
+        tallies = self.maps["tallies"]
+        tallies.update(slot, bytes(tallies.value_bytes))

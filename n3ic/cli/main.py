@@ -58,7 +58,29 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     shunt.register(app)
     deploy.register(app, not {"export", "verify", "bench", "simulate"}.isdisjoint(words))
     data.register(app, {"data", "generate"} <= set(words))
+    _add_groups(app, words)
     return app
+
+
+def _add_groups(app: typer.Typer, words: Sequence[str]) -> None:
+    """Add the groups of commands that plug-ins bring, such as those that run a target's device.
+
+    An entry point of ``n3ic.commands`` names a :class:`typer.Typer`, in a module that is quickly
+    imported. One that cannot be loaded is left out of the help, and says why when it is called.
+    """
+    from n3ic import plugins
+
+    called = words[0] if words else "--help"
+    for name in plugins.names("n3ic.commands"):
+        if name != called and not called.startswith("-"):
+            continue
+        try:
+            group = plugins.load("n3ic.commands", name)
+        except N3icError:
+            if name == called:
+                raise
+            continue
+        app.add_typer(group, name=name)
 
 
 def main() -> None:

@@ -272,6 +272,8 @@ static inline struct flow *flow_of(struct xdp_md *ctx, struct scratch *s, struct
         begin(&s->flow, ctx, c, vlan, turned, now);
         if (bpf_map_update_elem(&flows, k, &s->flow, BPF_NOEXIST))
             c->started--;
+        else
+            c->inserted++;
         f = bpf_map_lookup_elem(&flows, k);
         if (!f)
             c->aside[ASIDE_CACHE_FULL]++;
@@ -372,10 +374,11 @@ struct ends {
 
 SEC("xdp")
 int n3ic_end(struct xdp_md *ctx) {
+    struct counters *c = bpf_map_lookup_elem(&counted, &zeroth);
     struct ends head;
     uint32_t ended = 0;
 
-    if (bpf_xdp_load_bytes(ctx, 0, &head, sizeof head))
+    if (!c || bpf_xdp_load_bytes(ctx, 0, &head, sizeof head))
         return 0;
 #pragma clang loop unroll(disable)
     for (uint32_t i = 0; i < ENDS_AT_ONCE; i++) {
@@ -390,7 +393,8 @@ int n3ic_end(struct xdp_md *ctx) {
             continue;
         if (!f->closed)
             report(f, &k, head.why, f->last);
-        bpf_map_delete_elem(&flows, &k);
+        if (bpf_map_delete_elem(&flows, &k) == 0)
+            c->removed++;
         ended++;
     }
     return ended;

@@ -125,6 +125,10 @@ class Map:
             key = following.raw
             yield key
 
+    def count(self) -> int:
+        """How many keys there are; of a map that changes meanwhile, about."""
+        return sum(1 for _ in self.keys())
+
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """All keys with their values, thousands in one call where the kernel knows how."""
         batch, count = self._batch(), ctypes.c_uint32()

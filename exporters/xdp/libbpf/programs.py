@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +23,14 @@ from n3ic.exporters.xdp.libbpf.library import (
     refused,
     said,
 )
-from n3ic.exporters.xdp.libbpf.maps import Map
+from n3ic.exporters.xdp.libbpf.maps import Map, map_by_id
 
 _LOG_TRACE, _LOG_STATISTICS = 1, 4  # BPF_LOG_LEVEL1, BPF_LOG_STATS
 _LOG_BYTES = 1 << 16
 _TRACE_BYTES = 1 << 24
 _LOG_LINES = 12
+_NAME = 15  # letters of a name that the kernel keeps
+_MAPS = 64  # that a program may have, as this asks for them
 
 
 class _OpenOptions(ctypes.Structure):
@@ -120,6 +122,12 @@ class Program:
             os.close(self.fd)
             self.fd = -1
 
+    def maps(self) -> list[Map]:
+        """The maps that it uses; close them when they are no longer needed."""
+        ids = (ctypes.c_uint32 * _MAPS)()
+        info = ProgramInfo(nr_map_ids=_MAPS, map_ids=ctypes.addressof(ids))
+        return [map_by_id(n) for n in ids[: information(self.fd, info).nr_map_ids]]
+
     def test_run(
         self, data: bytes, *, repeat: int = 1, output: bool = False, context: bytes = b""
     ) -> TestRun:
@@ -161,6 +169,8 @@ class Object:
         name: what to call it in messages.
         entries: how many entries a map holds, by its name, where not as the file says.
         values: what maps of global data (``.rodata``) hold, by their names.
+        shares: maps in the kernel that take the place of its own ones of their names.
+        without: programs that are not loaded.
 
     Attributes:
         maps: by name.
@@ -179,13 +189,16 @@ class Object:
         *,
         entries: Mapping[str, int] | None = None,
         values: Mapping[str, bytes] | None = None,
+        shares: Sequence[Map] = (),
+        without: Sequence[str] = (),
     ) -> None:
         self.name = name
+        given = (entries or {}, values or {}, shares, without)
         try:
-            loaded = _load(image, name, entries or {}, values or {}, _LOG_STATISTICS)
+            loaded = _load(image, name, *given, _LOG_STATISTICS)
         except VerifierError:
             # Once more for the trace, which slows the verifier down.
-            loaded = _load(image, name, entries or {}, values or {}, _LOG_TRACE)
+            loaded = _load(image, name, *given, _LOG_TRACE)
         self._pointer: Any = loaded[0]
         self.maps: dict[str, Map] = loaded[1]
         self.programs: dict[str, Program] = loaded[2]
@@ -235,7 +248,13 @@ def pin(found: Map | Program, path: str | Path) -> None:
 
 
 def _load(
-    image: bytes, name: str, entries: Mapping[str, int], values: Mapping[str, bytes], level: int
+    image: bytes,
+    name: str,
+    entries: Mapping[str, int],
+    values: Mapping[str, bytes],
+    shares: Sequence[Map],
+    without: Sequence[str],
+    level: int,
 ) -> tuple[Any, dict[str, Map], dict[str, Program]]:
     """An object in the kernel, its maps and its programs."""
     c = libbpf()
@@ -253,9 +272,18 @@ def _load(
             place = _find_map(pointer, name, wanted)
             result = c.bpf_map__set_initial_value(place, value, len(value))
             check(result, f"{name}: global data {wanted}, {len(value)} bytes")
+        for _, place in _each(c.bpf_object__next_map, pointer):
+            own = c.bpf_map__name(place).decode()
+            # The kernel puts the object's name before that of unnamed global data.
+            shared = [m for m in shares if m.name in (own[:_NAME], f"n3ic{own}"[:_NAME])]
+            if shared:
+                check(c.bpf_map__reuse_fd(place, shared[0].fd), f"{name}: sharing the map {own}")
         bytes_ = _LOG_BYTES if level == _LOG_STATISTICS else _TRACE_BYTES
         logs: dict[str, Any] = {}
         for number, program in _each(c.bpf_object__next_program, pointer):
+            if c.bpf_program__name(program).decode() in without:
+                check(c.bpf_program__set_autoload(program, False), name)
+                continue
             log = logs[number] = ctypes.create_string_buffer(bytes_)
             c.bpf_program__set_log_level(program, level)
             c.bpf_program__set_log_buf(program, log, bytes_)
@@ -270,6 +298,7 @@ def _load(
         programs = {
             c.bpf_program__name(p).decode(): Program(c.bpf_program__fd(p), told[number])
             for number, p in _each(c.bpf_object__next_program, pointer)
+            if number in logs
         }
         stack.pop_all()
     return pointer, maps, programs

@@ -1,0 +1,162 @@
+"""``n3ic xdp``: the programs on a machine's interfaces.
+
+Quickly imported: what a command needs is imported when it runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+COMMANDS = typer.Typer(
+    help="Meter, network and verdict in the Linux kernel: load, watch, update, unload.",
+    no_args_is_help=True,
+)
+InterfaceName = Annotated[str, typer.Argument(metavar="INTERFACE", help="A network interface.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+
+
+@COMMANDS.command()
+def load(
+    interface: InterfaceName,
+    export: Annotated[Path, typer.Argument(help="Written by `n3ic export --target xdp`.")],
+    mode: Annotated[
+        str, typer.Option(help="auto, native (in the driver), generic (in the stack) or offload.")
+    ] = "auto",
+    clock: Annotated[
+        str, typer.Option(help="kernel, or coarse: timer ticks, and some 20 ns a packet less.")
+    ] = "kernel",
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What is done by verdict (a class, shunt, undecided, aside): VERDICT=pass, drop, "
+            "interface:NAME, socket:QUEUE, cpu:N or mark:N."
+        ),
+    ] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Which slot's model decides: KEY=VALUE,...=slot:N of interface, vlan, udp-port, "
+            "prefix."
+        ),
+    ] = None,
+    slot: Annotated[int, typer.Option(help="Slot of this model, and of what no rule names.")] = 0,
+    json: JsonFlag = False,
+) -> None:
+    """Attach the program of an export to an interface."""
+    from dataclasses import asdict
+    from typing import get_args
+
+    from n3ic.cli.console import note, print_json, say
+    from n3ic.errors import UsageError
+    from n3ic.exporters.xdp.libbpf import AttachMode
+    from n3ic.exporters.xdp.tools.deployment import load as attach
+    from n3ic.exporters.xdp.tools.record import Interface
+
+    modes: dict[str, AttachMode | None] = {"auto": None, **{m: m for m in get_args(AttachMode)}}
+    if mode not in modes:
+        raise UsageError(f"--mode {mode!r}: {', '.join(modes)} expected")
+    if clock not in ("kernel", "coarse"):
+        raise UsageError(f"--clock {clock!r}: kernel or coarse expected")
+    loaded = attach(
+        Interface.named(interface),
+        export,
+        mode=modes[mode],
+        clock="coarse" if clock == "coarse" else "kernel",
+        policies=policy or (),
+        rules=rule or (),
+        otherwise=slot,
+    )
+    if loaded.note:
+        note(loaded.note)
+    if json:
+        print_json(asdict(loaded.record))
+    else:
+        record = loaded.record
+        say(f"{interface}: program {record.program_id}, {record.mode} XDP, model in slot {slot}")
+
+
+@COMMANDS.command()
+def status(interface: InterfaceName, json: JsonFlag = False) -> None:
+    """Flows, verdicts, margins, drift against the training rows, and what was put aside."""
+    from n3ic.cli.console import print_json
+    from n3ic.exporters.xdp.tools.record import Interface
+    from n3ic.exporters.xdp.tools.screen import show
+    from n3ic.exporters.xdp.tools.status import status as read
+
+    found = read(Interface.named(interface))
+    if json:
+        print_json(found.to_dict())
+    else:
+        show(found)
+
+
+@COMMANDS.command()
+def watch(
+    interface: InterfaceName,
+    seconds: Annotated[
+        float | None, typer.Option(help="Stop after so long; until Ctrl-C without it.", min=0)
+    ] = None,
+    flows: Annotated[
+        int | None, typer.Option(help="Stop after so many decided flows.", min=1)
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Decided flows as they come, live or as lines of JSON; ends those that are idle."""
+    from n3ic.exporters.xdp.tools.record import Interface
+    from n3ic.exporters.xdp.tools.screen import follow
+
+    follow(Interface.named(interface), seconds=seconds, most=flows, json=json)
+
+
+@COMMANDS.command()
+def update(
+    interface: InterfaceName,
+    model: Annotated[Path, typer.Argument(help="A model file, a run or an export directory.")],
+    slot: Annotated[
+        int | None, typer.Option(help="Which slot; that of flows that no rule names without it.")
+    ] = None,
+) -> None:
+    """Swap a model while traffic flows; no packet sees half of it."""
+    from n3ic.cli.console import say
+    from n3ic.errors import UsageError
+    from n3ic.exporters.xdp.tools.deployment import update as swap
+    from n3ic.exporters.xdp.tools.record import Interface
+    from n3ic.model.network import BinaryModel
+    from n3ic.runs.folder import models_of
+
+    found = models_of(model)
+    if len(found) != 1:
+        raise UsageError(f"{model} holds {len(found)} models; name one's file")
+    network = BinaryModel.load(next(iter(found.values())))
+    used = swap(Interface.named(interface), network, slot)
+    say(f"{interface}: slot {used} holds {network.name} {network.digest[:12]}")
+
+
+@COMMANDS.command()
+def unload(interface: InterfaceName) -> None:
+    """Take the program from an interface; nothing of it is left."""
+    from n3ic.cli.console import say
+    from n3ic.exporters.xdp.tools.deployment import unload as detach
+    from n3ic.exporters.xdp.tools.record import Interface
+
+    there = detach(Interface.named(interface))
+    say(f"{interface}: {'unloaded' if there else 'nothing of n3ic is loaded there'}")
+
+
+@COMMANDS.command()
+def serve(
+    interface: InterfaceName,
+    address: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 9435,
+    seconds: Annotated[
+        float | None, typer.Option(help="Stop after so long; until Ctrl-C without it.", min=0)
+    ] = None,
+) -> None:
+    """Figures for Prometheus at /metrics; ends idle flows meanwhile."""
+    from n3ic.exporters.xdp.tools.record import Interface
+    from n3ic.exporters.xdp.tools.serving import serve as listen
+
+    listen(Interface.named(interface), address, port, seconds=seconds)

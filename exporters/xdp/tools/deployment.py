@@ -1,0 +1,238 @@
+"""Load a program on an interface, swap its models, take it away."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from n3ic.errors import ExportError, UsageError, VerifyError
+from n3ic.exporters.xdp import source
+from n3ic.exporters.xdp.exporter import read_program, read_value
+from n3ic.exporters.xdp.libbpf import AttachMode, BpfError, attach, detach, program_by_id, query
+from n3ic.exporters.xdp.network.structure import structure_of
+from n3ic.exporters.xdp.network.values import value_bytes
+from n3ic.exporters.xdp.program import METER, Clock, MeterPrograms
+from n3ic.exporters.xdp.tools import words
+from n3ic.exporters.xdp.tools.record import (
+    Interface,
+    Record,
+    read_record,
+    read_slots,
+    remove_record,
+    write_record,
+    write_slot,
+)
+from n3ic.model.network import BinaryModel
+from n3ic.targets.manifest import exported_network, read_manifest
+
+OBJECT = "meter.o"
+_NOT_NATIVE = (errno.EOPNOTSUPP, errno.EINVAL)  # a driver that has no XDP, or not for this set-up
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What was loaded.
+
+    Attributes:
+        record: as it is kept.
+        note: what a person should know of it; empty for nothing.
+    """
+
+    record: Record
+    note: str = ""
+
+
+def load(
+    interface: Interface,
+    export: Path,
+    *,
+    mode: AttachMode | None = None,
+    clock: Clock = "kernel",
+    policies: Sequence[str] = (),
+    rules: Sequence[str] = (),
+    otherwise: int = 0,
+) -> Loaded:
+    """Attach the metering program of an export directory to an interface.
+
+    Args:
+        interface: where.
+        export: written by ``n3ic export --target xdp``, of a network with a meter.
+        mode: how; None for native where the driver has it, and generic where not.
+        clock: the clock of the programs.
+        policies: what is done by verdict, see :mod:`~.tools.words`; all else passes.
+        rules: which slot's model decides which flows; otherwise that of ``otherwise``.
+        otherwise: the slot of flows that no rule names; the exported model goes there.
+
+    Raises:
+        UsageError: something is attached there already, or the words mean nothing.
+        ExportError: the directory is no XDP export of a network with a meter.
+        BpfError: the kernel refuses the program.
+    """
+    model = _exported(export)
+    spec = model.meter
+    if spec is None:
+        raise ExportError(
+            f"{export}: its network has no meter: train it on a table of `n3ic data extract`"
+        )
+    acts = [words.policy(text, model.classes) for text in policies]
+    chosen = [words.rule(text) for text in rules]
+    _check_free(interface)
+    place, structure = export / "meter", structure_of([model])
+    image = _image(place)
+    with MeterPrograms(image, str(place / OBJECT), spec, structure, clock=clock) as programs:
+        programs.set_model(otherwise, read_value(place))
+        programs.set_rules(chosen, otherwise)
+        for i, (verdict, action, argument) in enumerate(acts):
+            if isinstance(argument, str):
+                programs.maps["interfaces"].update(i, words.index_of(argument))
+                argument = i
+            programs.set_policy(verdict, action, argument)
+        used, note = _attach(interface, programs, mode)
+        try:
+            record = Record(
+                programs.program.id,
+                used,
+                str(export.resolve()),
+                clock,
+                tuple(policies),
+                tuple(rules),
+                otherwise,
+            )
+            write_record(interface, record, image, model)
+            write_slot(interface, otherwise, model)
+        except BaseException:
+            detach(interface.index, used, programs.program)
+            remove_record(interface)
+            raise
+    return Loaded(record, note)
+
+
+@contextmanager
+def opened(interface: Interface) -> Iterator[tuple[Record, MeterPrograms, dict[int, BinaryModel]]]:
+    """The program of an interface: its record, its maps, and the resident models by slot.
+
+    Raises:
+        UsageError: n3ic has loaded none there, or it was replaced since.
+    """
+    record, image, first = read_record(interface)
+    found = query(interface.index)
+    if found is None or found.program_id != record.program_id:
+        now = "nothing" if found is None else f"program {found.program_id}"
+        raise UsageError(
+            f"{interface.name}: n3ic loaded program {record.program_id}, but {now} is attached "
+            f"there now; n3ic xdp unload {interface.name} forgets it"
+        )
+    if first.meter is None:
+        raise UsageError(f"{interface.folder}: damaged; unload and load again")
+    with (
+        program_by_id(record.program_id) as program,
+        MeterPrograms(
+            image, OBJECT, first.meter, structure_of([first]), attached=program
+        ) as programs,
+    ):
+        yield record, programs, read_slots(interface)
+
+
+def update(interface: Interface, model: BinaryModel, slot: int | None = None) -> int:
+    """Swap a model while traffic flows: a packet sees the old one or the new one, whole.
+
+    Args:
+        interface: whose program.
+        model: a network of the same meter that fits the program's structure.
+        slot: which; that of flows that no rule names where None.
+
+    Returns:
+        The slot.
+
+    Raises:
+        ExportError: the network does not fit.
+    """
+    with opened(interface) as (record, programs, _):
+        if model.meter != programs.spec:
+            raise ExportError(
+                f"{model.name}: its meter is not the program's: load an export of it instead"
+            )
+        chosen = record.otherwise if slot is None else slot
+        programs.set_model(chosen, value_bytes(programs.structure, model))
+        programs.clear_tally(chosen)
+        write_slot(interface, chosen, model)
+    return chosen
+
+
+def unload(interface: Interface) -> bool:
+    """Take n3ic's program from an interface, and forget it; False where there was none.
+
+    Raises:
+        UsageError: the program there is somebody else's.
+    """
+    found = query(interface.index)
+    if found is not None:
+        with program_by_id(found.program_id) as program:
+            if program.name != METER:
+                raise UsageError(
+                    f"{interface.name}: program {found.program_id} ({program.name}) is not n3ic's: "
+                    f"ip link set dev {interface.name} xdp off takes it away"
+                )
+            detach(interface.index, found.mode or "native", program)
+    known = interface.folder.exists()
+    remove_record(interface)
+    return found is not None or known
+
+
+def now_of(record: Record, tick_ns: int) -> int:
+    """The time of the program's clock, in units of its meter."""
+    coarse = 6  # CLOCK_MONOTONIC_COARSE, which Python's time does not name
+    clock = coarse if record.clock == "coarse" else time.CLOCK_MONOTONIC
+    return time.clock_gettime_ns(clock) // tick_ns
+
+
+def _exported(export: Path) -> BinaryModel:
+    manifest = read_manifest(export)
+    if manifest["target"] != "xdp":
+        raise ExportError(f"{export}: an export for {manifest['target']}, expected one for xdp")
+    return exported_network(export, manifest).model
+
+
+def _image(place: Path) -> bytes:
+    """The object file that ``make`` built there; compiled now where there is none."""
+    try:
+        return (place / OBJECT).read_bytes()
+    except FileNotFoundError:
+        return source.compiled(read_program(place), source.METER)
+    except OSError as error:
+        raise VerifyError(f"{place / OBJECT}: {error.strerror or error}") from error
+
+
+def _check_free(interface: Interface) -> None:
+    found = query(interface.index)
+    if found is None:
+        remove_record(interface)  # of a program that somebody detached
+        return
+    with program_by_id(found.program_id) as program:
+        name = program.name
+    whose = (
+        f"n3ic xdp unload {interface.name} takes it away, update swaps its model"
+        if name == METER
+        else f"somebody else's; ip link set dev {interface.name} xdp off takes it away"
+    )
+    raise UsageError(f"{interface.name}: program {found.program_id} ({name}) is attached: {whose}")
+
+
+def _attach(
+    interface: Interface, programs: MeterPrograms, mode: AttachMode | None
+) -> tuple[AttachMode, str]:
+    if mode is not None:
+        attach(interface.index, programs.program, mode)
+        return mode, ""
+    try:
+        attach(interface.index, programs.program, "native")
+    except BpfError as error:
+        if error.number not in _NOT_NATIVE:
+            raise
+        attach(interface.index, programs.program, "generic")
+        return "generic", f"{interface.name} has no native XDP ({error}): generic, and slower"
+    return "native", ""

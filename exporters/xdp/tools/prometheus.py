@@ -1,0 +1,102 @@
+"""The figures for Prometheus, on a port of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from n3ic.errors import MissingDependencyError
+from n3ic.exporters.xdp.tools.status import Status
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import CollectorRegistry
+
+
+def registry(status: Callable[[], Status]) -> CollectorRegistry:
+    """A registry whose one collector asks for the figures whenever it is scraped.
+
+    Raises:
+        MissingDependencyError: prometheus-client is not installed.
+    """
+    try:
+        from prometheus_client.registry import Collector, CollectorRegistry
+    except ImportError as error:
+        raise MissingDependencyError(
+            "figures for Prometheus need prometheus-client; install it with: "
+            f"pip install 'n3ic[xdp]' ({error})"
+        ) from error
+
+    class Figures(Collector):
+        def collect(self) -> Iterable[Metric]:
+            return metrics(status())
+
+        def describe(self) -> Iterable[Metric]:
+            return ()
+
+    found = CollectorRegistry(auto_describe=False)
+    found.register(Figures())
+    return found
+
+
+def metrics(status: Status) -> Iterator[Metric]:
+    """The figures as metrics; counters count since the program was loaded."""
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
+
+    where = [status.interface]
+    for name, text, value in (
+        ("packets", "Packets that the program saw", status.packets),
+        ("bytes", "Bytes of these packets", status.bytes),
+        ("flows_started", "Flows that began", status.started),
+        ("flows_evicted", "Flows that the full table forgot", status.evicted),
+        ("packets_late", "Packets behind the end of their flow", status.late),
+        ("events_lost", "Decisions that nobody read in time", status.events_lost),
+        ("decisions_without_model", "Decisions for which there was no model", status.no_model),
+    ):
+        counter = CounterMetricFamily(f"n3ic_xdp_{name}", text, labels=["interface"])
+        counter.add_metric(where, value)
+        yield counter
+    flows = GaugeMetricFamily("n3ic_xdp_flows", "Flows in the table", labels=["interface"])
+    flows.add_metric(where, status.flows)
+    yield flows
+    room = GaugeMetricFamily(
+        "n3ic_xdp_flows_limit", "Flows that the table holds", labels=["interface"]
+    )
+    room.add_metric(where, status.room)
+    yield room
+    for name, text, found in (
+        ("packets_aside", "Packets of no flow, by reason", status.aside),
+        ("decisions", "Decisions, by what brought them", status.ends),
+    ):
+        by_reason = CounterMetricFamily(f"n3ic_xdp_{name}", text, labels=["interface", "reason"])
+        for reason, value in found.items():
+            by_reason.add_metric([*where, reason], value)
+        yield by_reason
+    verdicts = CounterMetricFamily(
+        "n3ic_xdp_verdicts", "Flows by verdict", labels=["interface", "slot", "model", "verdict"]
+    )
+    margins = HistogramMetricFamily(
+        "n3ic_xdp_margin", "Margin of the scores", labels=["interface", "slot", "model"]
+    )
+    gauge = GaugeMetricFamily(
+        "n3ic_xdp_drift",
+        "Population stability index against the training rows; 0.25 is a change",
+        labels=["interface", "slot", "model", "feature"],
+    )
+    for number, slot in status.slots.items():
+        labels = [*where, str(number), slot.model]
+        for verdict, count in {**slot.classes, "shunt": slot.shunted}.items():
+            verdicts.add_metric([*labels, verdict], count)
+        total, buckets = 0, []
+        for margin, count in enumerate(slot.margins):
+            total += count
+            buckets.append((str(float(margin)), total))
+        summed = sum(margin * count for margin, count in enumerate(slot.margins))
+        margins.add_metric(labels, [*buckets, ("+Inf", total)], summed)
+        for moved in slot.drift:
+            gauge.add_metric([*labels, moved.feature], moved.psi)
+    yield from (verdicts, margins, gauge)

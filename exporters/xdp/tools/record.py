@@ -1,0 +1,150 @@
+"""What is known of a program on an interface: its object file, its models and its policy.
+
+An attached program keeps itself and its maps in the kernel. What the kernel does not know stands
+in a folder of ``/run``, which a restart of the machine empties as it detaches the program.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import UsageError
+from n3ic.exporters.xdp.libbpf import AttachMode
+from n3ic.model.network import BinaryModel
+from n3ic.util.files import write_atomic
+
+VERSION = 1
+_RECORD, _OBJECT, _FIRST = "record.json", "program.o", "structure.n3ic"
+_SLOT = re.compile(r"slot-(\d{1,2})\.n3ic")
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A network interface of this process' network namespace.
+
+    Attributes:
+        name: its name.
+        index: its number.
+    """
+
+    name: str
+    index: int
+
+    @classmethod
+    def named(cls, name: str) -> Interface:
+        """The interface of that name.
+
+        Raises:
+            UsageError: there is none.
+        """
+        try:
+            return cls(name, socket.if_nametoindex(name))
+        except OSError as error:
+            known = ", ".join(sorted(n for _, n in socket.if_nameindex()))
+            raise UsageError(f"there is no interface {name!r}: there are {known}") from error
+
+    @property
+    def folder(self) -> Path:
+        """Where its record stands: namespaces may have interfaces of the same name."""
+        root = Path(os.environ.get("N3IC_RUN", "/run/n3ic"))
+        return root / "xdp" / f"{self.name}-{Path('/proc/self/ns/net').stat().st_ino}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A program on an interface, as it was loaded.
+
+    Attributes:
+        program_id: its number in the kernel.
+        mode: how it is attached.
+        export: the export directory that it came from.
+        clock: the clock that it reads.
+        policies: what is done by verdict, as it was typed.
+        rules: how a model is chosen, as it was typed.
+        otherwise: the slot of flows that no rule names.
+    """
+
+    program_id: int
+    mode: AttachMode
+    export: str
+    clock: str
+    policies: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    otherwise: int = 0
+
+
+def write_record(
+    interface: Interface,
+    record: Record,
+    image: bytes,
+    first: BinaryModel,
+) -> None:
+    """Write the record of a program that is being attached.
+
+    Args:
+        interface: where.
+        record: what.
+        image: the object file.
+        first: the network whose structure was compiled in.
+    """
+    folder = interface.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / _OBJECT, image)
+    write_atomic(folder / _FIRST, first.to_bytes())
+    write_atomic(folder / _RECORD, json.dumps({"version": VERSION, **asdict(record)}))
+
+
+def read_record(interface: Interface) -> tuple[Record, bytes, BinaryModel]:
+    """The record of an interface's program, its object file, and the network of its structure.
+
+    Raises:
+        UsageError: there is none, or it is damaged.
+    """
+    folder = interface.folder
+    try:
+        data = json.loads((folder / _RECORD).read_bytes())
+        return _record(data), (folder / _OBJECT).read_bytes(), BinaryModel.load(folder / _FIRST)
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{interface.name}: n3ic has loaded nothing there (n3ic xdp load {interface.name} "
+            "EXPORT), or not in this network namespace"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder / _RECORD}: damaged: {error}; unload and load again") from error
+
+
+def _record(data: Mapping[str, Any]) -> Record:
+    given = dict(data)
+    if given.pop("version") != VERSION:
+        raise ValueError(f"version {data['version']!r}, this n3ic reads {VERSION}")
+    for name in ("policies", "rules"):
+        given[name] = tuple(given[name])
+    return Record(**given)
+
+
+def write_slot(interface: Interface, slot: int, model: BinaryModel) -> None:
+    """Keep the model that was put into a slot."""
+    write_atomic(interface.folder / f"slot-{slot}.n3ic", model.to_bytes())
+
+
+def read_slots(interface: Interface) -> dict[int, BinaryModel]:
+    """The resident models, by slot."""
+    found = {
+        int(match[1]): BinaryModel.load(path)
+        for path in interface.folder.iterdir()
+        if (match := _SLOT.fullmatch(path.name))
+    }
+    return dict(sorted(found.items()))
+
+
+def remove_record(interface: Interface) -> None:
+    """Forget an interface's program."""
+    shutil.rmtree(interface.folder, ignore_errors=True)

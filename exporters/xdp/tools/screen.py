@@ -1,0 +1,177 @@
+"""Status and decided flows for people, and flows as JSON for programs."""
+
+from __future__ import annotations
+
+import ipaddress
+import json as text
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from n3ic.cli.console import console, say, table, visible
+from n3ic.exporters.xdp.layout import NO_MODEL
+from n3ic.exporters.xdp.program import MeterPrograms
+from n3ic.exporters.xdp.tools.deployment import opened
+from n3ic.exporters.xdp.tools.record import Interface
+from n3ic.exporters.xdp.tools.status import Status, status_of, sweep
+from n3ic.meter.compiled import ENDS
+from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
+
+SWEEP_S = 1.0
+_POLL_MS = 200
+_SHOWN = 12  # flows of the live table
+_BARS = " ▁▂▃▄▅▆▇█"
+_WORST = 5  # features whose drift is shown
+
+
+def show(status: Status) -> None:
+    """Print the figures."""
+    for line in lines(status):
+        say(line)
+    for number, slot in status.slots.items():
+        if not slot.drift:
+            continue
+        table(
+            f"drift of slot {number} against the training rows (PSI; 0.25 is a change)",
+            ("feature", "PSI", "99 % of samples", "drift", "bit", "trained", "live"),
+            [
+                (
+                    d.feature,
+                    f"{d.psi:.3f}",
+                    f"< {d.bound:.3f}",
+                    d.level,
+                    str(d.bit),
+                    f"{d.trained:.1%}",
+                    f"{d.live:.1%}",
+                )
+                for d in slot.drift[:_WORST]
+            ],
+        )
+
+
+def lines(status: Status) -> list[str]:
+    """The figures without drift, a line each."""
+    out = [
+        f"{status.interface}: program {status.program_id}, {status.mode} XDP, {status.export}",
+        f"packets {status.packets:,} ({status.bytes:,} bytes), aside {_listed(status.aside)}",
+        f"flows {status.flows:,} of {status.room:,}, started {status.started:,}, "
+        f"evicted {status.evicted:,}, decided {_listed(status.ends)}",
+    ]
+    lost = {
+        "packets behind the end of their flow": status.late,
+        "decisions that nobody read": status.events_lost,
+        "decisions without a model": status.no_model,
+    }
+    out += [f"{name} {count:,}" for name, count in lost.items() if count]
+    for number, slot in status.slots.items():
+        verdicts = {**slot.classes, SHUNT_NAME: slot.shunted}
+        out.append(f"slot {number}: {slot.model} {slot.digest[:12]}, {_listed(verdicts)}")
+        if slot.margins:
+            out.append(f"  margins 0 to {len(slot.margins) - 1}: {_bars(slot.margins)}")
+    return out
+
+
+def follow(interface: Interface, *, seconds: float | None, most: int | None, json: bool) -> None:
+    """Show decided flows as they come; ends flows that are idle for too long.
+
+    Args:
+        interface: whose.
+        seconds: to stop after; None for never.
+        most: flows to stop after; None for any number.
+        json: a line of JSON a flow in place of a live table.
+
+    Raises:
+        UsageError: nothing is loaded there.
+    """
+    with opened(interface) as (record, programs, models):
+        end = None if seconds is None else time.monotonic() + seconds
+        left, swept = most, 0.0
+        shown: deque[dict[str, Any]] = deque(maxlen=_SHOWN)
+        screen = console()
+        live: Any = nullcontext()
+        if not json and screen.is_terminal:
+            from rich.live import Live
+
+            live = Live(console=screen, auto_refresh=False)
+        with live as view:
+            while (end is None or time.monotonic() < end) and left != 0:
+                if time.monotonic() - swept > SWEEP_S:
+                    sweep(record, programs)
+                    swept = time.monotonic()
+                for flow in list(_decided(programs, models))[:left]:
+                    left = None if left is None else left - 1
+                    shown.append(flow)
+                    if json:
+                        say(text.dumps(flow, sort_keys=True))
+                    elif view is None:
+                        say(_line(flow))
+                if view is not None:
+                    status = status_of(interface, record, programs, models)
+                    view.update(_page(status, shown), refresh=True)
+
+
+def _decided(
+    programs: MeterPrograms, models: Mapping[int, BinaryModel]
+) -> Iterator[dict[str, Any]]:
+    names = [r.name for r in programs.spec.registers]
+    for event in programs.events(_POLL_MS):
+        model = models.get(int(event["slot"]))
+        size = int(event["address_bytes"])
+        source, destination = (
+            str(ipaddress.ip_address(event[end][:size].tobytes()))
+            for end in ("source", "destination")
+        )
+        yield {
+            "source": source,
+            "source_port": int(event["source_port"]),
+            "destination": destination,
+            "destination_port": int(event["destination_port"]),
+            "protocol": int(event["protocol"]),
+            "packets": int(event["packets"]),
+            "why": ENDS[int(event["why"])],
+            "verdict": _verdict(int(event["verdict"]), model),
+            "margin": int(event["margin"]),
+            "scores": np.asarray(event["scores"]).tolist(),
+            "slot": int(event["slot"]),
+            "model": event["model"].tobytes().hex(),
+            "registers": dict(zip(names, event["registers"].tolist(), strict=False)),
+        }
+
+
+def _verdict(verdict: int, model: BinaryModel | None) -> str:
+    if verdict == SHUNT:
+        return SHUNT_NAME
+    if verdict == NO_MODEL:
+        return "none"
+    return model.classes[verdict] if model and verdict < len(model.classes) else str(verdict)
+
+
+def _line(flow: Mapping[str, Any]) -> str:
+    ends = (
+        f"{flow['source']}:{flow['source_port']} > {flow['destination']}:{flow['destination_port']}"
+    )
+    return (
+        f"{ends} protocol {flow['protocol']}, {flow['packets']:,} packets, {flow['why']}: "
+        f"{flow['verdict']}, margin {flow['margin']}"
+    )
+
+
+def _page(status: Status, flows: deque[dict[str, Any]]) -> Any:
+    from rich.text import Text
+
+    return Text("\n".join(visible(t) for t in (*lines(status), "", *map(_line, flows))))
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
+
+
+def _bars(counts: tuple[int, ...]) -> str:
+    """A histogram of up to 64 columns."""
+    columns = np.add.reduceat(counts, np.arange(0, len(counts), -(-len(counts) // 64)))
+    top = max(1, int(columns.max()))
+    return "".join(_BARS[-(-int(c) * (len(_BARS) - 1) // top)] for c in columns)

@@ -1,0 +1,101 @@
+"""Policies and rules as a person types them: ``attack=drop``, ``vlan=10,udp-port=53=slot:2``."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Sequence
+
+from n3ic.errors import UsageError
+from n3ic.exporters.xdp.program import ACTIONS, Action, Verdict
+from n3ic.exporters.xdp.resident import NO_VLAN, Rule
+
+_WITH_ARGUMENT = ("interface", "socket", "cpu", "mark")
+_OTHERS = ("shunt", "undecided", "aside")
+_POLICY = "VERDICT=ACTION or VERDICT=ACTION:ARGUMENT, such as attack=drop or shunt=cpu:1"
+_RULE = "KEY=VALUE,...=slot:N with the keys interface, vlan, udp-port and prefix"
+
+
+def policy(text: str, classes: Sequence[str]) -> tuple[Verdict, Action, int | str]:
+    """A policy: verdict, action and argument; that of ``interface`` may be a name.
+
+    Args:
+        text: as typed.
+        classes: names of the classes.
+
+    Raises:
+        UsageError: it is none, or names no verdict or action.
+    """
+    name, equals, rest = text.rpartition("=")
+    action, colon, argument = rest.partition(":")
+    if not equals:
+        raise UsageError(f"policy {text!r}: {_POLICY}")
+    verdict: Verdict
+    if name in classes:
+        verdict = list(classes).index(name)
+    elif name in _OTHERS:
+        verdict = "shunted" if name == "shunt" else "undecided" if name == "undecided" else "aside"
+    else:
+        known = ", ".join([*classes, *_OTHERS])
+        raise UsageError(f"policy {text!r}: no verdict {name!r}, there are {known}")
+    found = next((a for a in ACTIONS if a == action), None)
+    if found is None:
+        raise UsageError(f"policy {text!r}: no action {action!r}, there are {', '.join(ACTIONS)}")
+    if (found in _WITH_ARGUMENT) != bool(colon and argument):
+        needs = "wants an argument" if found in _WITH_ARGUMENT else "has no argument"
+        raise UsageError(f"policy {text!r}: {found} {needs}: {_POLICY}")
+    if found == "interface":
+        return verdict, found, argument
+    return verdict, found, _number(text, argument or "0", 1 << 32)
+
+
+def rule(text: str) -> Rule:
+    """A rule: which flows the model of a slot decides.
+
+    Raises:
+        UsageError: it is none.
+    """
+    conditions, equals, slot = text.rpartition("=")
+    if not equals or not slot.startswith("slot:"):
+        raise UsageError(f"rule {text!r}: {_RULE}")
+    interface = vlan = udp_port = bits = 0
+    address = b""
+    for part in filter(None, conditions.split(",")):
+        key, _, value = part.partition("=")
+        if key == "interface":
+            interface = index_of(value)
+        elif key == "vlan":
+            vlan = NO_VLAN if value == "none" else _number(text, value, NO_VLAN)
+        elif key == "udp-port":
+            udp_port = _number(text, value, 1 << 16)
+        elif key == "prefix":
+            try:
+                network = ipaddress.ip_network(value)
+            except ValueError as error:
+                raise UsageError(f"rule {text!r}: {error}") from error
+            address, bits = network.network_address.packed, network.prefixlen
+        else:
+            raise UsageError(f"rule {text!r}: no key {key!r}: {_RULE}")
+    return Rule(_number(text, slot[5:], 1 << 8), interface, vlan, udp_port, address, bits)
+
+
+def index_of(name: str) -> int:
+    """The number of an interface.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    try:
+        return socket.if_nametoindex(name)
+    except OSError as error:
+        raise UsageError(f"there is no interface {name!r}") from error
+
+
+def _number(text: str, value: str, end: int) -> int:
+    try:
+        number = int(value, 0)
+    except ValueError:
+        number = -1
+    if not 0 <= number < end:
+        raise UsageError(f"{text!r}: {value!r} is no number below {end:,}")
+    return number

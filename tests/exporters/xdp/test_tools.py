@@ -1,0 +1,353 @@
+"""``n3ic xdp`` on links of its own: load, traffic, status, update, watch, unload, nothing left."""
+
+import errno
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from metering import network
+from typer.testing import CliRunner
+
+from n3ic.cli.main import command_line
+from n3ic.errors import N3icError, UsageError
+from n3ic.evaluation.drift import Drift
+from n3ic.exporters.xdp import libbpf
+from n3ic.exporters.xdp.resident import NO_VLAN, Rule
+from n3ic.exporters.xdp.tools import deployment, words
+from n3ic.exporters.xdp.tools.record import Interface
+from n3ic.exporters.xdp.tools.status import SlotStatus, Status, status
+from n3ic.meter.standard import standard_spec
+from n3ic.model.random_models import random_model
+from n3ic.targets.directory import export
+
+CLASSES = ("benign", "attack=very", "shunted")
+
+
+def n3ic(*arguments):
+    """What a command prints; its errors are raised."""
+    typed = ["xdp", *map(str, arguments)]
+    done = CliRunner().invoke(command_line(typed), typed)
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def frame(port, protocol=17):
+    """A UDP packet between two documentation addresses."""
+    payload = b"x" * 30
+    ip = bytes.fromhex(f"4500003a00000000 40 {protocol:02x} 0000 c0000201 c0000202")
+    udp = port.to_bytes(2, "big") + bytes.fromhex("0035 0026 0000")
+    return bytes.fromhex("020000000001 020000000002 0800") + ip + udp + payload
+
+
+def send(link, frames):
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
+        out.bind((link, 0))
+        for data in frames:
+            out.send(data)
+
+
+@pytest.fixture(scope="module")
+def models():
+    rng = np.random.default_rng(0)
+    first = network(standard_spec(packets=4), 0)
+    bits = rng.integers(0, 2, (9, first.input.n_bits)).astype(bool)
+    first = replace(first, name="net0", input=first.input.with_rates(bits))
+    weights = random_model(first.shape, rng, extremes=False)
+    retrained = replace(first, name="net1", hidden=weights.hidden, output=weights.output)
+    return [first, retrained]
+
+
+@pytest.fixture(scope="module")
+def exported(models, tmp_path_factory, clang):
+    out = tmp_path_factory.mktemp("xdp") / "export"
+    export(models[0], "xdp", out, verify=False)
+    return out
+
+
+@pytest.fixture
+def link(veth, tmp_path, monkeypatch):
+    """A link's two ends that say nothing by themselves, and a folder in place of /run."""
+    for name in veth:
+        Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
+    monkeypatch.setenv("N3IC_RUN", str(tmp_path / "run"))
+    yield veth
+    deployment.unload(Interface.named(veth[0]))
+
+
+def ours():
+    """Programs and maps of n3ic in the kernel."""
+    found = set()
+    for number in range(1, 1 << 16):
+        try:
+            with libbpf.program_by_id(number) as program:
+                if program.name.startswith("n3ic"):
+                    found.add(number)
+        except libbpf.BpfError:
+            continue
+    return found
+
+
+# --- on an interface -----------------------------------------------------------------------------
+
+
+def test_the_whole_way(link, exported, models, tmp_path):
+    one, other = link
+    loaded = json.loads(n3ic("load", one, exported, "--json"))
+    assert loaded["mode"] == "native"
+    send(other, [frame(port) for port in range(1000, 1010) for _ in range(4)])
+    send(other, [b"\xff" * 14 + b"no IP"])
+    found = status(Interface.named(one))
+    assert (found.started, found.flows, found.evicted) == (10, 10, 0)
+    assert found.ends == {"packets": 10}
+    assert found.aside["not IP"] >= 1
+    slot = found.slots[0]
+    assert (slot.decided, slot.digest) == (10, models[0].digest)
+    assert sum(slot.margins) == 10
+    assert slot.drift
+    shown = n3ic("status", one)
+    assert "flows 10 of" in shown
+    assert "net0" in shown
+
+    flows = [json.loads(line) for line in n3ic("watch", one, "--flows", 10, "--json").splitlines()]
+    assert {f["source_port"] for f in flows} == set(range(1000, 1010))
+    features = {f["model"] for f in flows}
+    assert features == {models[0].digest[:16]}
+
+    models[1].save(tmp_path / "next.n3ic")
+    assert "net1" in n3ic("update", one, tmp_path / "next.n3ic")
+    send(other, [frame(2000)] * 4)
+    found = status(Interface.named(one))
+    assert found.slots[0].decided == 1  # counters begin anew with a model
+    (flow,) = [json.loads(t) for t in n3ic("watch", one, "--flows", 1, "--json").splitlines()]
+    assert flow["model"] == models[1].digest[:16]
+    assert flow["packets"] == 4
+
+    number = found.program_id
+    assert number in ours()
+    assert "unloaded" in n3ic("unload", one)
+    assert number not in ours()
+    assert not list((tmp_path / "run" / "xdp").iterdir())
+    assert "nothing of n3ic" in n3ic("unload", one)
+
+
+def test_scores_that_are_watched_are_the_models(link, exported, models):
+    one, other = link
+    n3ic("load", one, exported)
+    send(other, [frame(port) for port in range(50) for _ in range(4)])
+    for line in n3ic("watch", one, "--flows", 50, "--json").splitlines():
+        flow = json.loads(line)
+        best = int(np.argmax(flow["scores"]))
+        assert flow["verdict"] == models[0].classes[best]
+        top = sorted(flow["scores"])
+        assert flow["margin"] == top[-1] - top[-2]
+
+
+def test_a_policy_drops_and_what_is_undecided_passes(link, exported):
+    one, other = link
+    policies = [f"--policy={verdict}=drop" for verdict in "abc"]
+    n3ic("load", one, exported, *policies)
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as sniffer:
+        sniffer.bind((one, 0x0800))
+        sniffer.settimeout(2)
+        send(other, [frame(7)] * 9)
+        send(other, [frame(8)])
+        ports = [int.from_bytes(sniffer.recv(200)[34:36], "big") for _ in range(4)]
+    assert ports == [7, 7, 7, 8]  # the fourth packet decides, and is dropped itself
+
+
+def test_a_rule_chooses_the_slot(link, exported, models, tmp_path):
+    one, other = link
+    n3ic("load", one, exported, "--rule", "udp-port=9=slot:5")
+    models[1].save(tmp_path / "next.n3ic")
+    n3ic("update", one, tmp_path / "next.n3ic", "--slot", 5)
+    send(other, [frame(9)] * 4 + [frame(10)] * 4)
+    found = status(Interface.named(one))
+    assert {n: slot.decided for n, slot in found.slots.items()} == {0: 1, 5: 1}
+
+
+def test_a_model_of_another_meter_is_refused(link, exported, models, tmp_path):
+    one, _ = link
+    n3ic("load", one, exported)
+    other = network(standard_spec(packets=5), 1)
+    other.save(tmp_path / "other.n3ic")
+    with pytest.raises(N3icError, match="its meter is not the program's"):
+        n3ic("update", one, tmp_path / "other.n3ic")
+    assert status(Interface.named(one)).slots[0].digest == models[0].digest
+
+
+def test_a_second_load_and_somebody_elses_program_are_refused(
+    link, exported, compile_bpf, tmp_path
+):
+    one, _ = link
+    n3ic("load", one, exported)
+    with pytest.raises(UsageError, match="update swaps its model"):
+        n3ic("load", one, exported)
+    n3ic("unload", one)
+    source = tmp_path / "foreign.c"
+    source.write_text(
+        "#include <linux/bpf.h>\n#include <bpf/bpf_helpers.h>\n"
+        'SEC("xdp") int foreign(void *ctx) { return 2; }\n'
+        'char l[] SEC("license") = "GPL";\n'
+    )
+    image = compile_bpf(source, tmp_path / "foreign.o")
+    index = socket.if_nametoindex(one)
+    with libbpf.Object(image, "foreign.o") as foreign:
+        program = foreign.programs["foreign"]
+        libbpf.attach(index, program, "native")
+        try:
+            with pytest.raises(UsageError, match="somebody else's"):
+                n3ic("load", one, exported)
+            with pytest.raises(UsageError, match="not n3ic's"):
+                n3ic("unload", one)
+            assert libbpf.query(index) is not None
+        finally:
+            libbpf.detach(index, "native")
+
+
+def test_without_native_xdp_it_is_generic_and_said(link, exported, monkeypatch):
+    one, other = link
+    attach = deployment.attach
+
+    def refusing(interface, program, mode, **given):
+        if mode == "native":
+            raise libbpf.BpfError("no", errno.EOPNOTSUPP)
+        attach(interface, program, mode, **given)
+
+    monkeypatch.setattr(deployment, "attach", refusing)
+    loaded = deployment.load(Interface.named(one), exported)
+    assert loaded.record.mode == "generic"
+    assert "no native XDP" in loaded.note
+    send(other, [frame(1)] * 4)
+    assert status(Interface.named(one)).slots[0].decided == 1
+    assert libbpf.query(socket.if_nametoindex(one)).mode == "generic"
+
+
+def test_a_program_that_somebody_took_away_is_said_and_forgotten(link, exported):
+    one, _ = link
+    n3ic("load", one, exported)
+    libbpf.detach(socket.if_nametoindex(one), "native")
+    with pytest.raises(UsageError, match="nothing is attached there now"):
+        n3ic("status", one)
+    n3ic("load", one, exported)
+
+
+def test_a_damaged_record_is_a_line(link, exported):
+    one, _ = link
+    n3ic("load", one, exported)
+    record = Interface.named(one).folder / "record.json"
+    for text in ("{", "[]", '{"version": 1}', '{"version": 9, "rules": [], "policies": []}'):
+        record.write_text(text)
+        with pytest.raises(UsageError, match="damaged"):
+            n3ic("status", one)
+    n3ic("unload", one)
+
+
+def test_a_scrape_gives_the_figures(link, exported):
+    pytest.importorskip("prometheus_client", reason="needs prometheus-client")
+    one, other = link
+    n3ic("load", one, exported)
+    send(other, [frame(1)] * 4)
+    code = "import sys; from n3ic.cli.main import main; sys.argv[0] = 'n3ic'; main()"
+    command = [sys.executable, "-u", "-c", code, "xdp", "serve", one, "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as server:
+        try:
+            url = server.stderr.readline().split()[-1]
+            with urllib.request.urlopen(url, timeout=20) as answer:
+                text = answer.read().decode()
+        finally:
+            server.terminate()
+    assert f'n3ic_xdp_flows{{interface="{one}"}} 1.0' in text
+    assert "n3ic_xdp_margin_count{interface=" in text
+
+
+# --- without one ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("benign=pass", (0, "pass", 0)),
+        ("attack=very=drop", (1, "drop", 0)),
+        ("shunt=cpu:3", ("shunted", "cpu", 3)),
+        ("aside=interface:eth7", ("aside", "interface", "eth7")),
+        ("undecided=mark:0x10", ("undecided", "mark", 16)),
+    ],
+)
+def test_policies_as_they_are_typed(text, expected):
+    assert words.policy(text, CLASSES) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("drop", "VERDICT=ACTION"),
+        ("nobody=drop", "no verdict 'nobody'"),
+        ("benign=burn", "no action 'burn'"),
+        ("benign=cpu", "wants an argument"),
+        ("benign=drop:1", "has no argument"),
+        ("benign=cpu:x", "no number"),
+        ("benign=mark:4294967296", "no number"),
+    ],
+)
+def test_policies_that_mean_nothing(text, match):
+    with pytest.raises(UsageError, match=match):
+        words.policy(text, CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("vlan=10=slot:3", Rule(3, vlan=10)),
+        ("vlan=none,udp-port=53=slot:1", Rule(1, vlan=NO_VLAN, udp_port=53)),
+        ("prefix=10.0.0.0/8=slot:2", Rule(2, address=bytes([10, 0, 0, 0]), prefix=8)),
+        ("interface=lo=slot:4", Rule(4, interface=socket.if_nametoindex("lo"))),
+    ],
+)
+def test_rules_as_they_are_typed(text, expected):
+    assert words.rule(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["slot:1", "vlan=4096=slot:1", "prefix=10.0.0.1/8=slot:1", "vlan=1=slot:64", "port=1=slot:1",
+     "udp-port=65536=slot:0", "interface=n3ic-none=slot:1", "vlan=1=1"],
+)  # fmt: skip
+def test_rules_that_mean_nothing(text):
+    with pytest.raises(UsageError):
+        words.rule(text)
+
+
+def test_metrics_are_escaped_and_counted():
+    pytest.importorskip("prometheus_client", reason="needs prometheus-client")
+    from prometheus_client import generate_latest
+
+    from n3ic.exporters.xdp.tools.prometheus import registry
+
+    slot = SlotStatus(
+        'a"b\n',
+        "00",
+        {"x": 3, "y": 4},
+        1,
+        (2, 0, 6),
+        (Drift("dur", 0.5, 0.1, "large", 0, 0.1, 0.9),),
+    )
+    made = Status("eth0", "native", 1, "x", 9, 90, 2, 8, 3, {"fin": 8}, {}, 0, 0, 0, 0, {2: slot})
+    text = generate_latest(registry(lambda: made)).decode()
+    assert r'model="a\"b\n"' in text
+    assert 'verdict="shunt"} 1.0' in text
+    assert 'n3ic_xdp_margin_bucket{interface="eth0",le="0.0",model="a\\"b\\n",slot="2"} 2.0' in text
+    assert 'n3ic_xdp_drift{feature="dur"' in text
+
+
+def test_an_interface_that_is_not_there_is_a_line():
+    with pytest.raises(UsageError, match=r"no interface 'nowhere'.*lo"):
+        Interface.named("nowhere")
