@@ -16,7 +16,12 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "commands"), [("tutorial/first-network.md", 10), ("how-to/your-own-flows.md", 7)]
+    ("name", "commands"),
+    [
+        ("tutorial/first-network.md", 10),
+        ("how-to/your-own-flows.md", 7),
+        ("how-to/shunting.md", 8),
+    ],
 )
 def test_a_page_works_as_written(repository, tmp_path, name, commands):
     page = repository / "docs" / name

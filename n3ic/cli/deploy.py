@@ -74,6 +74,7 @@ def targets(
                 e.name: {
                     "summary": e.summary,
                     "device": e.device.name,
+                    "shunts": e.shunts,
                     "options": [asdict(o) for o in e.options],
                     "verify_options": [asdict(o) for o in e.verify_options],
                 }
@@ -85,6 +86,7 @@ def targets(
         say(f"{e.name:<12}{e.summary}")
         if target is None:
             continue
+        say(f"  gives {'class or shunt' if e.shunts else 'a class: models that shunt are refused'}")
         for kind in ("export", "verify", "bench", "simulate"):
             options = getattr(e, "options" if kind == "export" else f"{kind}_options")
             for o in options:

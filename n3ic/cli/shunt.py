@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from n3ic.usecases.shunting import ShuntStudy
 
 _SHOWN = 24  # thresholds in a table; the CSV and the JSON have all
+_COLUMNS = (
+    *("threshold", "validation: on card", "accuracy", "test: on card", "accuracy"),
+    *("without twins", "host, on the rest", "end to end", "without twins"),
+)
 _STAGES = {
     "card": "card alone",
     "host": "boosted trees alone",
@@ -97,8 +101,7 @@ def shunt(
     if json:
         print_json({name: study.to_dict() for name, study in studies.items()})
     else:
-        for name, study in studies.items():
-            _show(study, f"{model}{f' ({name})' if name else ''}")
+        show(studies, str(model))
     if csv is not None:
         write_atomic(csv, points_csv(studies))
         note(f"wrote {csv}")
@@ -121,6 +124,22 @@ def _write(studies: Mapping[str, ShuntStudy], path: Path, replace: bool) -> None
     note(f"{'replaced' if there else 'wrote'} {path}: {chosen}")
 
 
+def show(studies: Mapping[str, ShuntStudy], where: str) -> None:
+    """Print the thresholds of a network and what the chosen one gives; of several, a line each."""
+    if len(studies) == 1 or any(study.chosen is None for study in studies.values()):
+        for name, study in studies.items():
+            _show(study, f"{where}{f' ({name})' if name else ''}")
+        return
+    rows = []
+    for name, study in studies.items():
+        pairs = zip(study.validation, study.test, strict=True)
+        (pair,) = (pair for pair in pairs if pair[0].threshold == study.chosen)
+        alone = (percent(study.figures[stage].accuracy) for stage in ("card", "host"))
+        rows.append([name, *_row(*pair, chosen=False), *alone])
+    aim = next(iter(studies.values())).aim
+    table(f"{where}: for {aim}", ["network", *_COLUMNS, "card alone", "trees alone"], rows)
+
+
 def _show(study: ShuntStudy, where: str) -> None:
     rows = study.rows
     origin = "the split of its training" if study.trained_rows else "rows it was not trained on"
@@ -131,17 +150,7 @@ def _show(study: ShuntStudy, where: str) -> None:
     pairs = list(zip(study.validation, study.test, strict=True))
     table(
         title,
-        [
-            "threshold",
-            "validation: on card",
-            "accuracy",
-            "test: on card",
-            "accuracy",
-            "without twins",
-            "host, on the rest",
-            "end to end",
-            "without twins",
-        ],
+        _COLUMNS,
         [_row(*pair, chosen=pair[0].threshold == study.chosen) for pair in _thinned(pairs, study)],
     )
     if study.chosen is None:

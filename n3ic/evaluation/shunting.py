@@ -75,10 +75,10 @@ class ShuntPoint:
 def thresholds_of(margins: NDArray[np.int32]) -> list[int]:
     """The thresholds that tell rows of these margins apart.
 
-    They are 0, which decides every row, each margin that a row has, and one more than the largest,
-    which decides none.
+    They are 0, which decides every row, each margin that a row has but for the smallest, and one
+    more than the largest, which decides none.
     """
-    return sorted({0, *np.unique(margins).tolist(), int(margins.max(initial=0)) + 1})
+    return [0, *np.unique(margins).tolist()[1:], int(margins.max(initial=0)) + 1]
 
 
 def shunt_points(stages: Stages, thresholds: Sequence[int]) -> tuple[ShuntPoint, ...]:

@@ -70,7 +70,7 @@ class ShuntStudy:
 
     Attributes:
         model: the network; with the chosen threshold where one was asked for.
-        aim: what the threshold was chosen for.
+        aim: what the threshold was chosen for; the margin itself where the model had it.
         protocol: how the rows were split.
         seed: of the split and of the second stage.
         trained_rows: whether the split is the one that the network was trained with. Where not,
@@ -79,7 +79,7 @@ class ShuntStudy:
         rows: number of training, validation and test rows.
         validation: points on the validation rows, by threshold.
         test: points on the test rows, of the same thresholds.
-        chosen: the chosen threshold; None where none was asked for.
+        chosen: the chosen threshold; None where none was asked for and the model has none.
         figures: figures of the stages on the test rows at that threshold; see
             :func:`~n3ic.evaluation.shunting.stage_figures`.
     """
@@ -131,7 +131,8 @@ def study_shunting(
         data: files of labelled flows; the data set's embedded sample where None.
         dataset: the data set that reads them; the one that the network was trained on where None.
         task: which network of a run of several; all where empty.
-        aim: what to choose the threshold for; none is chosen where None.
+        aim: what to choose the threshold for; where None, the model's own threshold is reported on,
+            and none is chosen.
 
     Returns:
         Studies by task; under an empty name for a single network.
@@ -156,6 +157,9 @@ def _study(flows: LabelledFlows, aim: Aim, task: str) -> ShuntStudy:
     from n3ic.training.input_choice import candidates
 
     table, model = flows.table, flows.model
+    own = aim == Aim() and model.shunt > 0
+    if own:
+        aim = Aim(margin=model.shunt)
     if aim.margin is not None:
         model.with_shunt(aim.margin)  # refused before the work
     protocol, seed, trained = _protocol(model, table)
@@ -182,8 +186,8 @@ def _study(flows: LabelledFlows, aim: Aim, task: str) -> ShuntStudy:
     chosen = _chosen(found, aim, task)
     figures: Mapping[str, Evaluation] = {}
     if chosen is not None:
-        text = f"{aim}, of {len(validation.label):,} validation rows"
-        model = replace(model.with_shunt(chosen), provenance={**model.provenance, "shunting": text})
+        if not own:
+            model = _with_threshold(model, chosen, aim, len(validation.label))
         figures = stage_figures(test, chosen, len(model.classes), flows.positive)
     return ShuntStudy(
         model,
@@ -198,6 +202,15 @@ def _study(flows: LabelledFlows, aim: Aim, task: str) -> ShuntStudy:
         chosen,
         figures,
     )
+
+
+def _with_threshold(model: BinaryModel, threshold: int, aim: Aim, rows: int) -> BinaryModel:
+    """The network with a threshold, and what that was chosen for in its provenance."""
+    known = {k: v for k, v in model.provenance.items() if k != "shunting"}
+    if threshold:
+        where = "" if aim.margin is not None else f", of {rows:,} validation rows"
+        known["shunting"] = f"{aim}{where}"
+    return replace(model.with_shunt(threshold), provenance=known)
 
 
 def _protocol(model: BinaryModel, table: FlowTable) -> tuple[SplitProtocol, int, bool]:

@@ -24,6 +24,7 @@ STAGES = Stages(LABEL, CARD, MARGINS, HOST, UNSEEN)
 def test_points_by_hand():
     thresholds = thresholds_of(MARGINS)
     assert thresholds == [0, 2, 4, 9, 10]
+    assert thresholds_of(MARGINS[:4]) == [0, 4, 9, 10]
     points = {p.threshold: p for p in shunt_points(STAGES, thresholds)}
     everything = points[0]
     assert (everything.decided, everything.share, everything.host_load) == (5, 1.0, 0.0)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 import n3ic
+from n3ic.cli.shunt import show
 from n3ic.data.split import split
 from n3ic.errors import DataError, UsageError
 from n3ic.model.network import BinaryModel
@@ -88,14 +89,15 @@ def test_the_threshold_gives_what_was_wanted_on_validation_rows(run, flows):
     assert "90" not in str(study.aim) and "10.0 %" in str(study.aim)
 
 
-def test_what_no_threshold_gives_is_said(run, flows):
+def test_what_no_threshold_gives_is_said(run, flows, monkeypatch):
+    """With all labels turned around, the card is wrong where it is sure."""
     (study,) = n3ic.shunt(run, flows).values()
     assert study.chosen is None and not study.figures
-    best = max(p.accuracy for p in study.validation if p.accuracy is not None)
-    if best == 1:
-        pytest.skip("this network has a margin at which every row is right")
-    with pytest.raises(UsageError, match=r"no threshold gives an accuracy of 100\.0 %.*the best"):
-        n3ic.shunt(run, flows, accuracy=1.0)
+    (found,) = shunting.labelled_flows(run, flows).values()
+    turned = {"": replace(found, label=1 - found.label)}
+    monkeypatch.setattr(shunting, "labelled_flows", lambda *_: turned)
+    with pytest.raises(UsageError, match=r"no threshold gives an accuracy of 95\.0 %.*the best"):
+        n3ic.shunt(run, flows, accuracy=0.95)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +151,12 @@ def test_the_model_is_written_with_its_threshold(run, flows, tmp_path):
     # The file's own split is still known: it can be studied again.
     (second,) = n3ic.shunt(out, flows, host_load=0.2).values()
     assert second.trained_rows and second.chosen == study.chosen
+    # Where nothing is asked for, the file's own threshold is reported on.
+    (own,) = n3ic.shunt(out, flows).values()
+    assert own.chosen == study.chosen and own.figures == study.figures
+    assert own.model == again
+    (without,) = n3ic.shunt(out, flows, margin=0).values()
+    assert without.model == plain
     # Verdicts of the file are those of the study.
     test = split(study_table(flows), "random", 1).test
     rows = study_table(flows).rows(test)
@@ -178,7 +186,9 @@ def test_the_table_and_the_picture(run, flows, tmp_path):
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
-def test_several_networks_are_studied_and_written_together(run, flows, tmp_path, monkeypatch):
+def test_several_networks_are_studied_and_written_together(
+    run, flows, tmp_path, monkeypatch, capsys
+):
     """Each with a threshold of its own, in a folder that commands take."""
     (one,) = shunting.labelled_flows(run, flows).values()
     weights = one.model.output.weights[::-1]
@@ -189,6 +199,10 @@ def test_several_networks_are_studied_and_written_together(run, flows, tmp_path,
     assert list(studies) == ["first", "second"]
     assert studies["first"].validation != studies["second"].validation
     write_models(studies, tmp_path / "shunting", replace=False)
+    show(studies, "both")
+    shown = capsys.readouterr().out
+    assert "both: for a host load of 30.0 % at most" in shown
+    assert [name in shown for name in ("first", "second", "third")] == [True, True, False]
     for name, study in studies.items():
         assert n3ic.load(tmp_path / "shunting", name).shunt == study.chosen
     with pytest.raises(UsageError, match="exists: 2 networks are written into a new folder"):
