@@ -40,7 +40,7 @@ RULE = np.dtype(
 )
 RULE_TABLE = np.dtype([("count", np.uint32), ("otherwise", np.uint32), ("rule", RULE, RULES)])
 POLICY = np.dtype([("action", np.uint32), ("argument", np.uint32)])
-OPTIONS = np.dtype([("clock", np.uint32), ("events", np.uint32)])
+OPTIONS = np.dtype([("clock", np.uint32), ("events", np.uint32), ("locked", np.uint32)])
 TRAILER = np.dtype([("time", np.uint64), ("length", np.uint32), ("captured", np.uint32)])
 COUNTERS = np.dtype(
     [
@@ -54,6 +54,7 @@ COUNTERS = np.dtype(
         ("decided", np.uint64, len(ENDS)),
         ("events_lost", np.uint64),
         ("no_model", np.uint64),
+        ("contended", np.uint64),
         ("not_marked", np.uint64),
     ]
 )
@@ -74,6 +75,7 @@ def flow_type(spec: MeterSpec) -> np.dtype[np.void]:
             ("margin", np.uint32),
             ("vlan", np.uint16),
             *((name, u8) for name in ("turned", "fins", "closed", "decided", "slot", "pad")),
+            ("busy", np.uint32),
         ],
         align=True,
     )

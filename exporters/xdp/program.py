@@ -39,6 +39,8 @@ class MeterPrograms:
         clock: ``kernel`` (nanoseconds since boot), ``coarse`` (the same at the last timer tick)
             or ``trailer``: frames bring their time and length, see :meth:`replayed`.
         events: whether decided flows are written to the ring of events.
+        locked: whether a CPU takes a flow for itself while it counts a packet. Without, packets of
+            one flow must come on one CPU (symmetric receive scaling), or counts are lost.
         flows: entries of the flow table; those of the specification where None.
         attached: the metering program of that object file, in the kernel already: its maps are
             used, and what else was chosen when it was loaded holds.
@@ -57,12 +59,13 @@ class MeterPrograms:
         *,
         clock: Clock = "kernel",
         events: bool = True,
+        locked: bool = True,
         flows: int | None = None,
         attached: libbpf.Program | None = None,
     ) -> None:
         self.spec, self.structure = spec, structure
         if attached is None:
-            options = np.array([(CLOCKS.index(clock), events)], dtype=layout.OPTIONS)
+            options = np.array([(CLOCKS.index(clock), events, locked)], dtype=layout.OPTIONS)
             self.object = libbpf.Object(
                 image,
                 name,

@@ -21,6 +21,7 @@ enum clock { CLOCK_KERNEL, CLOCK_COARSE, CLOCK_TRAILER };
 struct options {
     uint32_t clock;
     uint32_t events; /* whether decided flows are told to user space */
+    uint32_t locked; /* whether packets of one flow may come on several CPUs at once */
 };
 const volatile struct options options SEC(".rodata.options");
 
@@ -36,6 +37,8 @@ uint64_t touches;  /* packets of flows in replay */
 uint64_t numbers;  /* flows that were started, on all CPUs */
 
 static const uint32_t zeroth = 0;
+
+#define ATTEMPTS 1024 /* at a flow that another CPU holds: it is done in some 100 ns */
 
 /* --- keys ------------------------------------------------------------------------------------ */
 
@@ -210,12 +213,11 @@ static inline int apply(struct xdp_md *ctx, struct counters *c, uint32_t index) 
     return XDP_PASS;
 }
 
-static inline int treat(struct xdp_md *ctx, struct counters *c, const struct flow *f) {
-    uint32_t index = POLICY_UNDECIDED;
-
-    if (f->decided && f->verdict != NO_MODEL)
-        index = f->verdict < 0 ? POLICY_SHUNTED : (uint32_t)f->verdict;
-    return apply(ctx, c, index);
+/* What is done with packets of a flow as it is now. */
+static inline uint32_t policy_of(const struct flow *f) {
+    if (!f->decided || f->verdict == NO_MODEL)
+        return POLICY_UNDECIDED;
+    return f->verdict < 0 ? POLICY_SHUNTED : (uint32_t)f->verdict;
 }
 
 /* --- counting -------------------------------------------------------------------------------- */
@@ -251,7 +253,7 @@ static inline void decide(struct flow *f, const struct key *k, const struct pack
 
 static inline void begin(struct flow *f, struct xdp_md *ctx, struct counters *c, uint16_t vlan,
                          int turned, uint64_t now) {
-    memset(f, 0, sizeof *f);
+    memset(f, 0, offsetof(struct flow, busy));
     flow_start(&f->state);
     f->number = __sync_fetch_and_add(&numbers, 1);
     f->first = f->last = f->decided_time = now;
@@ -261,39 +263,58 @@ static inline void begin(struct flow *f, struct xdp_md *ctx, struct counters *c,
     c->started++;
 }
 
-/* The flow that a packet belongs to; NULL where it is late, or the table is full. */
+/* The flow that a packet belongs to; NULL where the table is full. */
 static inline struct flow *flow_of(struct xdp_md *ctx, struct scratch *s, struct counters *c,
-                                   const struct key *k, const struct packet *p, uint16_t vlan,
-                                   int turned, uint64_t now) {
+                                   const struct key *k, uint16_t vlan, int turned, uint64_t now) {
     struct flow *f = bpf_map_lookup_elem(&flows, k);
+
+    if (f)
+        return f;
+    begin(&s->flow, ctx, c, vlan, turned, now);
+    if (bpf_map_update_elem(&flows, k, &s->flow, BPF_NOEXIST))
+        c->started--;
+    else
+        c->inserted++;
+    return bpf_map_lookup_elem(&flows, k);
+}
+
+/* Ends a flow that a packet comes too late for, and begins the next one in its place. */
+static inline void renew(struct flow *f, struct xdp_md *ctx, struct counters *c,
+                         const struct key *k, const struct packet *p, uint16_t vlan, int turned,
+                         uint64_t now) {
     int opens = p->tcp_flags & FLAG_SYN && !(p->tcp_flags & FLAG_ACK);
 
-    if (!f) {
-        begin(&s->flow, ctx, c, vlan, turned, now);
-        if (bpf_map_update_elem(&flows, k, &s->flow, BPF_NOEXIST))
-            c->started--;
-        else
-            c->inserted++;
-        f = bpf_map_lookup_elem(&flows, k);
-        if (!f)
-            c->aside[ASIDE_CACHE_FULL]++;
-        return f;
-    }
-    if (now < f->last) /* another CPU was ahead */
-        now = f->last;
     if (now - f->last > METER_IDLE_TIMEOUT) {
         if (!f->closed)
             report(f, k, BY_IDLE, f->last);
     } else if (f->closed) {
         if (!opens)
-            return f;
+            return;
     } else if (reached(now - f->first, METER_ACTIVE_TIMEOUT)) {
         report(f, k, BY_ACTIVE, f->last);
     } else {
-        return f;
+        return;
     }
     begin(f, ctx, c, vlan, turned, now);
-    return f;
+}
+
+/*
+ * Takes a flow for this CPU. No lock of the kernel's: tables that forget have none, and calls would
+ * not be allowed under it. A global function, so that the verifier follows the loop once.
+ */
+__attribute__((noinline)) int seize(uint32_t *busy) {
+    if (!busy)
+        return 0;
+#pragma clang loop unroll(disable)
+    for (int i = 0; i < ATTEMPTS; i++)
+        if (!__sync_val_compare_and_swap(busy, 0, 1))
+            return 1;
+    return 0;
+}
+
+static inline void release(struct flow *f) {
+    if (options.locked)
+        __sync_lock_test_and_set(&f->busy, 0);
 }
 
 static inline int count(struct xdp_md *ctx, uint32_t length, uint64_t now) {
@@ -304,6 +325,8 @@ static inline int count(struct xdp_md *ctx, uint32_t length, uint64_t now) {
     struct flow *f;
     struct key k;
     enum aside reason;
+    uint32_t verdict;
+    uint16_t vlan;
     int turned;
 
     if (!s || !c)
@@ -320,12 +343,20 @@ static inline int count(struct xdp_md *ctx, uint32_t length, uint64_t now) {
             c->aside[reason]++;
         return apply(ctx, c, POLICY_ASIDE);
     }
+    vlan = vlan_of(frame);
     turned = canonical_key(&p, &k);
-    f = flow_of(ctx, s, c, &k, &p, vlan_of(frame), turned, now);
-    if (!f)
+    f = flow_of(ctx, s, c, &k, vlan, turned, now);
+    if (!f) {
+        c->aside[ASIDE_CACHE_FULL]++;
         return apply(ctx, c, POLICY_ASIDE);
-    if (now < f->last)
+    }
+    if (options.locked && !seize(&f->busy)) {
+        c->contended++;
+        return apply(ctx, c, POLICY_UNDECIDED);
+    }
+    if (now < f->last) /* another CPU was ahead */
         now = f->last;
+    renew(f, ctx, c, &k, &p, vlan, turned, now);
     f->last = now;
     if (options.clock == CLOCK_TRAILER)
         f->touched = ++touches;
@@ -338,7 +369,9 @@ static inline int count(struct xdp_md *ctx, uint32_t length, uint64_t now) {
         f->packets++;
         decide(f, &k, &p, forward, now);
     }
-    return treat(ctx, c, f);
+    verdict = policy_of(f);
+    release(f);
+    return apply(ctx, c, verdict);
 }
 
 /* Takes the trailer off a frame; 0 where there is none. */
@@ -388,11 +421,16 @@ int n3ic_end(struct xdp_md *ctx) {
         if (i >= head.count || bpf_xdp_load_bytes(ctx, sizeof head + i * sizeof k, &k, sizeof k))
             break;
         f = bpf_map_lookup_elem(&flows, &k);
-        if (!f || (head.why == BY_IDLE &&
-                   (head.now < f->last || head.now - f->last <= METER_IDLE_TIMEOUT)))
+        if (!f || (options.locked && !seize(&f->busy)))
             continue;
+        if (head.why == BY_IDLE &&
+            (head.now < f->last || head.now - f->last <= METER_IDLE_TIMEOUT)) {
+            release(f);
+            continue;
+        }
         if (!f->closed)
             report(f, &k, head.why, f->last);
+        /* It stays taken: what comes into its place is begun anew. */
         if (bpf_map_delete_elem(&flows, &k) == 0)
             c->removed++;
         ended++;

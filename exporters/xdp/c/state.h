@@ -41,6 +41,7 @@ struct flow {
     uint8_t fins, closed, decided;
     uint8_t slot; /* of the model that decided it */
     uint8_t pad;
+    uint32_t busy; /* a CPU is at it */
 };
 
 /* A flow when it was decided: the record of n3ic/meter/compiled.py, then the verdict. */
@@ -66,6 +67,7 @@ struct counters {
     uint64_t decided[ENDS];        /* decisions, by reason */
     uint64_t events_lost;          /* for which user space left no room */
     uint64_t no_model;             /* decisions for which there was no model */
+    uint64_t contended;            /* packets that were not counted: others held their flow */
     uint64_t not_marked;           /* packets whose driver gives no room for a mark */
 };
 

@@ -1,5 +1,6 @@
 """The metering program in the kernel: flows, registers, windows, verdicts, policies."""
 
+import os
 import random
 import socket
 import threading
@@ -289,3 +290,41 @@ def test_a_swap_under_load_is_never_half_a_model(standard):
         assert (some.scores == events["scores"][ran]).all()
         total += ran.sum()
     assert total == 4000
+
+
+def test_no_packet_of_a_flow_is_lost_between_two_cpus(standard):
+    """Both directions of one flow, each on a CPU of its own, at the same time."""
+    model, image = standard
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs")
+    there = udp(sender=1000)
+    back = bytearray(there)
+    back[26:30], back[30:34] = there[30:34], there[26:30]
+    back[34:36], back[36:38] = there[36:38], there[34:36]
+    packets = 200_000
+
+    def sent(cpu, frame):
+        os.sched_setaffinity(0, {cpu})  # of this thread
+        programs.program.test_run(bytes(frame), repeat=packets)
+
+    with load(model, image=image, clock="kernel") as programs:
+        threads = [
+            threading.Thread(target=sent, args=(cpu, frame))
+            for cpu, frame in zip(cpus, (there, back), strict=False)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        _, flows = programs.flows()
+        registers = flows["registers"][0]
+        counters = programs.counters()
+        names = [r.name for r in STANDARD.registers]
+        counted = [int(registers[names.index(name)]) for name in ("spkts", "dpkts")]
+        assert len(flows) == 1
+        assert counters["packets"] == 2 * packets
+        assert sum(counted) + counters["contended"] == 2 * packets
+        assert int(flows["packets"][0]) == sum(counted)
+        assert min(counted) > packets // 2
+        assert counters["decided: packets"] == 1
