@@ -67,6 +67,8 @@ class OwnTable(DescribedDataSet):
 
     Args:
         catalogue: as :mod:`n3ic.data.described` has it, or the rules that a network carries.
+        classes: of the network that the flows are for, of which they may lack some; None for
+            flows to train on.
     """
 
     name: ClassVar[str] = OWN
@@ -74,8 +76,11 @@ class OwnTable(DescribedDataSet):
     comma: ClassVar[bool] = False
     unpublished: ClassVar[str] = "a table of the user's own"
 
-    def __init__(self, catalogue: Mapping[str, Any] | TableRules) -> None:
+    def __init__(
+        self, catalogue: Mapping[str, Any] | TableRules, classes: tuple[str, ...] | None = None
+    ) -> None:
         self._given = _catalogue_of(catalogue) if isinstance(catalogue, TableRules) else catalogue
+        self._known = classes
 
     @property
     def _toml(self) -> Mapping[str, Any]:
@@ -133,12 +138,18 @@ class OwnTable(DescribedDataSet):
 
     def _table(self, parts: Sequence[Any], sources: Sequence[Any]) -> FlowTable:
         table = replace(super()._table(parts, sources), rules=self.rules)
+        positive = self.rules.positive
+        if self._known is not None:
+            if self._known != (f"not {positive}", positive):
+                return table
+            found = np.array([name == positive for name in table.classes])[table.label]
+            return replace(table, label=found.astype(np.int64), classes=self._known)
         if len(table.classes) < 2:
             raise DataError(
                 f"the label {self.rules.label!r} has the one class {table.classes[0]!r} in every "
                 "row; two or more are needed"
             )
-        return with_positive(table, self.rules.positive)
+        return with_positive(table, positive)
 
 
 def _catalogue_of(rules: TableRules) -> Mapping[str, Any]:

@@ -93,7 +93,7 @@ def labelled_flows(
     if rules is not None and dataset in (None, OWN):
         if data is None:
             raise UsageError(f"{model}: was trained on a table of yours; name labelled flows")
-        table = OwnTable(rules).load(data)
+        table = OwnTable(rules, first.classes).load(data)
         return _of_tables(model, data, networks, table)
     name = dataset or first.provenance.get("data", "")
     if name not in plugins.names("n3ic.datasets"):

@@ -4,6 +4,7 @@ import json
 import lzma
 import random
 import shutil
+from dataclasses import replace
 from importlib.resources import files
 
 import numpy as np
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 import n3ic
 from n3ic.cli.main import command_line
-from n3ic.data.own import describe
+from n3ic.data.own import OwnTable, describe
 from n3ic.datasets.cic_ids2017 import DATASET as CIC
 from n3ic.datasets.iscx_tor2016 import DATASET as TOR
 from n3ic.errors import DataError, N3icError, N3icWarning, UsageError
@@ -82,6 +83,17 @@ def test_the_next_table_is_read_by_the_same_rules(run, tmp_path):
     by_run = n3ic.evaluate(found.path, parquet)[""]
     assert by_run.accuracy == n3ic.evaluate(found.models[""], data)[""].accuracy
     assert BinaryModel.from_bytes(model.to_bytes()).table == model.table
+
+
+def test_flows_of_one_class_alone_are_evaluated(run, tmp_path):
+    found, data, _ = run
+    header, *rows = data.read_text().splitlines()
+    scans = written(tmp_path / "scans.csv", [header, *(r for r in rows if r.endswith("scan"))])
+    assert n3ic.evaluate(found.path, scans)[""].accuracy > 0.8
+    rules = BinaryModel.load(found.models[""]).table
+    one = OwnTable(replace(rules, positive="mail"), ("not mail", "mail")).load(scans)
+    assert one.classes == ("not mail", "mail")
+    assert not one.label.any()
 
 
 def test_another_table_is_refused_and_odd_cells_are_told(run, tmp_path):
