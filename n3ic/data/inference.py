@@ -26,17 +26,25 @@ _WHEN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?", re.
 
 _ADDRESS = re.compile(
     r"(.*_)?(ip|ipv[46]|ip_?addr(ess)?|addr(ess)?|mac|host|hostname|id_(orig|resp)_h"
-    r"|([sd]|src|dst)_?(ip|addr|mac|host)|ip_?(src|dst)|eth_?(src|dst)|oui)(_\d+)?"
+    r"|([sd]|src|dst)_?(ip|addr|mac|host)|ip_?(src|dst)|eth_?(src|dst)|oui"
+    r"|(source|destination)(ipv[46]|mac)address)(_\d+)?"
 )
-_PORT = re.compile(r"(.*_)?(port|sport|dport|dsport|id_(orig|resp)_p|(src|dst)_?port)(_\d+)?")
+_PORT = re.compile(
+    r"(.*_)?(port|sport|dport|dsport|id_(orig|resp)_p|(src|dst)_?port"
+    r"|(source|destination)transportport)(_\d+)?"
+)
 _TIME = re.compile(
     r"(.*_)?(timestamp|ts|stime|ltime|datetime|date|epoch|(start|end)_?time|time_?(start|end)"
-    r"|(first|last)_?(seen|time|switched)?(_(ns|us|ms|s|sec))?|flow_(start|end).*"
+    r"|(first|last)_?(seen|time|switched)?(_(ns|us|ms|s|sec))?|flow_?(start|end)_?((milli|micro|nano)?seconds|time.*|[mun]?s(ec)?)"
     r"|(start|end)(_(ns|us|ms|s|sec))?|(first|last)_seen_ms)"
 )
 _IDENTIFIER = re.compile(
     r"flow|(.*_)?(id|ids|uid|uuid|guid|flowid|pkseqid|index|row|rowid|[sd]tcpb"
-    r"|seq|seq_?(no|num|number)|ack_?(no|num|number)|session|cookie|capture|pcap|file|filename|vlan|column_\d+|unnamed_\d+)"
+    r"|seq|seq_?(no|num|number)|ack_?(no|num|number)|session|tcpsequencenumber|cookie|capture|pcap|file|filename|vlan|column_\d+|unnamed_\d+)"
+)
+_PAYLOAD = re.compile(
+    r"(.*_)?(server_name|sni|user_agent|fingerprint|ja[34]s?|dns_query|query|domain|ur[il]"
+    r"|subject|issuer|content_type)"
 )
 _TTL = re.compile(r"(.*_)?([sd]|src|dst|min|max)?ttl(_.*)?")
 _LABEL = re.compile(
@@ -58,6 +66,7 @@ _WHY = {
     "time": "a time tells when the capture was made",
     "identifier": "an identifier of the flow or of its row",
     "row": "a number that counts the rows",
+    "payload": "read from the payload, of which a NIC keeps nothing",
     "ttl": "it tells a host and how far away it is",
     "label": "by its name another form of the label",
     "form": "it says the label, or the label says it: another form of it",
@@ -66,6 +75,8 @@ _WHY = {
     "empty": "no value in any row",
 }
 _UNITS: tuple[tuple[str, str], ...] = (  # by name; the first that matches
+    (r"num_(pkts|packets)_.*", "packet"),
+    (r"(longest|shortest|largest|smallest)_.*(pkt|packet)", "byte"),
     (r".*(byte|byt|octet)s?(_.*)?_(s|sec|second)", "byte/s"),
     (r".*(pkt|packet)s?(_.*)?_(s|sec|second)", "packet/s"),
     (r".*_(ns|nsec|nanoseconds?)", "ns"),
@@ -145,6 +156,8 @@ def _left_out(facts: ColumnFacts) -> str:
         return _WHY["time"]
     if _IDENTIFIER.fullmatch(name):
         return _WHY["identifier"]
+    if _PAYLOAD.fullmatch(name):
+        return _WHY["payload"]
     if facts.counts_up:
         return _WHY["row"]
     if _TTL.fullmatch(name):
@@ -253,7 +266,7 @@ def _conversation(columns: Iterable[str]) -> list[str] | None:
             found.setdefault("protocol", []).append(name)
         elif _PORT.fullmatch(name):
             found.setdefault(f"{_side(name)} port", []).append(name)
-        elif _ADDRESS.fullmatch(name) and "mac" not in name and "eth" not in name:
+        elif _ADDRESS.fullmatch(name) and not re.search("mac|eth|oui", name):
             found.setdefault(f"{_side(name)} address", []).append(name)
     key = ("source address", "source port", "destination address", "destination port", "protocol")
     if all(len(found.get(part, ())) == 1 for part in key):

@@ -92,7 +92,7 @@ class DecisionPoint:
     Attributes:
         packets: the packet; :data:`AT_END` for the flow's end.
         reached: share of the flows that had so many packets; the others were decided at their end.
-        wait_us: median time from a flow's first packet to its decision.
+        wait_us: median time from the first packet of those flows to their decision.
         test: figures of the network of each seed on its test flows.
         baselines: figures of each baseline, by name, of each seed.
     """
@@ -143,7 +143,13 @@ class Decisions:
     def head(self) -> list[str]:
         """Names of the columns of :meth:`rows`."""
         return [
-            *("decided at packet", "flows that reach it", "median wait", "accuracy", "macro F1"),
+            *(
+                "decided at packet",
+                "flows that reach it",
+                "median wait of these",
+                "accuracy",
+                "macro F1",
+            ),
             *(f"{name.replace('_', ' ')}: accuracy / F1" for name in _BASELINES),
         ]
 
@@ -209,10 +215,9 @@ def _metered(
         path = scratch / f"{n}.parquet"
         pq.write_table(table, path)
         flows = with_positive(load_flows(path), request.positive)
-        packets = table["packets"].to_numpy()
-        waits = table["last_us"].to_numpy() - table["first_us"].to_numpy()
-        reached = 1.0 if n == AT_END else float((packets >= n).mean())
-        out[n] = (flows, reached, float(np.median(waits)))
+        reach = table["packets"].to_numpy() >= n
+        waits = (table["last_us"].to_numpy() - table["first_us"].to_numpy())[reach]
+        out[n] = (flows, float(reach.mean()), float(np.median(waits)) if len(waits) else 0.0)
     return out, left_out
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from n3ic.data.files import Content
+from n3ic.data.inference import infer
 from n3ic.data.own import (
     OwnTable,
     describe,
@@ -20,7 +21,7 @@ from n3ic.data.own import (
     summary_lines,
 )
 from n3ic.data.sheets import open_sheets
-from n3ic.data.survey import column_names
+from n3ic.data.survey import ColumnFacts, column_names
 from n3ic.errors import DataError, N3icError, UsageError
 from n3ic.model.columns import ColumnRule, TableRules
 
@@ -72,6 +73,44 @@ def test_what_leaks_is_left_out_and_says_why(tmp_path):
         *("src_ip", "src_port", "dst_ip", "dst_port"),
         "protocol",
     ]
+
+
+@pytest.mark.parametrize(
+    ("headers", "kept"),
+    [
+        (  # IPFIX, as YAF and others write it
+            "flowStartMilliseconds flowEndMilliseconds sourceIPv4Address destinationIPv4Address "
+            "sourceTransportPort destinationTransportPort protocolIdentifier tcpSequenceNumber "
+            "packetTotalCount octetTotalCount flowEndReason",
+            "protocolidentifier packettotalcount octettotalcount flowendreason",
+        ),
+        (  # NetFlow version 9, as nProbe writes it
+            "IPV4_SRC_ADDR L4_SRC_PORT IPV4_DST_ADDR L4_DST_PORT PROTOCOL IN_BYTES OUT_PKTS "
+            "MIN_TTL FLOW_START_MILLISECONDS FLOW_DURATION_MILLISECONDS NUM_PKTS_UP_TO_128_BYTES "
+            "DNS_QUERY_ID Attack",
+            "protocol in_bytes out_pkts flow_duration_milliseconds num_pkts_up_to_128_bytes",
+        ),
+        (  # NFStream
+            "id src_ip src_mac src_oui src_port dst_ip dst_port protocol "
+            "bidirectional_first_seen_ms bidirectional_duration_ms bidirectional_stddev_ps "
+            "src2dst_packets application_name requested_server_name user_agent",
+            "protocol bidirectional_duration_ms src2dst_packets",
+        ),
+        (  # argus
+            "StartTime Dur Proto SrcAddr Sport Dir DstAddr Dport TotBytes sTtl Seq",
+            "dur proto dir totbytes",
+        ),
+    ],
+)
+def test_names_of_known_flow_exporters(headers, kept):
+    facts = [
+        ColumnFacts(name, header, "integer", 1000, 50, highest=1e4)
+        for header in headers.split()
+        for name in column_names([header])
+    ]
+    found = infer(facts)
+    assert [n for n, entry in found["columns"].items() if entry["use"]] == kept.split()
+    assert len(found["table"]["conversation"]) == 5
 
 
 def test_another_form_of_the_label_is_known_by_its_cells(tmp_path):
