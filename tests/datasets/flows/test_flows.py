@@ -91,6 +91,7 @@ def test_flows_of_one_class_alone_are_evaluated(run, tmp_path):
     scans = written(tmp_path / "scans.csv", [header, *(r for r in rows if r.endswith("scan"))])
     assert n3ic.evaluate(found.path, scans)[""].accuracy > 0.8
     rules = BinaryModel.load(found.models[""]).table
+    assert rules is not None
     one = OwnTable(replace(rules, positive="mail"), ("not mail", "mail")).load(scans)
     assert one.classes == ("not mail", "mail")
     assert not one.label.any()
