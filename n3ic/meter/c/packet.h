@@ -56,6 +56,8 @@ struct frame { /* what the kernel holds of it in one piece */
 static inline const uint8_t *held(struct frame f, uint32_t at, uint32_t count) {
     const uint8_t *start = f.data + at;
 
+    /* Compilers may add again what was checked; the verifier takes that for another pointer. */
+    __asm__ volatile("" : "+r"(start));
     return start + count > f.end ? NULL : start;
 }
 

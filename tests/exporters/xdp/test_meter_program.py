@@ -11,6 +11,7 @@ import pytest
 from generated import random_frames, random_spec
 from metering import load, network, replayed
 
+from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import source
 from n3ic.exporters.xdp.network.rows import bit_counts
@@ -69,6 +70,14 @@ def test_the_standard_meter_is_exact(loaded):
     assert {int(e["why"]) for e in events} >= {0, 3, 4, 7}  # packets, rst, idle, capture
     assert (events["verdict"] == -1).any()
     assert (events["verdict"] >= 0).any()
+
+
+def test_the_meter_of_a_data_set_is_exact():
+    """One that compiles to other pointers than the standard one, with constants and a minimum."""
+    spec = replace(one_tap(), cache_flows=4000, decision=Decision(packets=4))
+    model = network(spec)
+    with load(model) as programs:
+        assert len(replayed(programs, model, traffic(spec, 600, seed=1))) > 10
 
 
 @pytest.mark.parametrize("name", ["443-git.pcap", "6in4tunnel.pcap", "fuzz-2006-09-29-28586.pcap"])
