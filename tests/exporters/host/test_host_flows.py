@@ -8,6 +8,7 @@ import io
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import warnings
 from dataclasses import replace
@@ -30,7 +31,7 @@ from n3ic.exporters.host import EXPORTER
 from n3ic.exporters.host.sources import TEMPLATES
 from n3ic.kernel import build
 from n3ic.meter.capture import Capture, libpcap
-from n3ic.meter.hostile import hostile_captures, hostile_frames, pcap
+from n3ic.meter.hostile import hostile_captures, hostile_frames, pcap, pcapng
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import predict_capture
 from n3ic.model import passes
@@ -253,6 +254,27 @@ def test_the_reader_is_libpcaps_equal_on_damaged_files(dump: Path, tmp_path: Pat
         assert got == listed(path), path
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_times_of_any_size_become_the_same_units(small: Path, tmp_path: Path, order: str) -> None:
+    r = random.Random(7)
+    frames = [frame for frame, _, _ in hostile_frames(r, 60, [0])]
+    records = b"".join(
+        struct.pack(
+            order + "IIII",
+            r.choice([0, 1, 2**31 - 1, 2**31, 2**32 - 1]),
+            r.choice([0, 999_999, 2**31, 2**32 - 1]),
+            *[len(frame)] * 2,
+        )
+        + frame
+        for frame in frames
+    )
+    (tmp_path / "c.pcap").write_bytes(pcap(ETHERNET, [], 1, order) + records)
+    check_capture(small, SMALL, tmp_path / "c.pcap", tmp_path)
+    far = [(f, len(f), r.choice([0, 10**9, 2**63 - 1, 2**63, 2**64 - 1])) for f in frames]
+    (tmp_path / "c.pcapng").write_bytes(pcapng(ETHERNET, far, 1, order))
+    check_capture(small, SMALL, tmp_path / "c.pcapng", tmp_path)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -289,6 +311,7 @@ def test_a_capture_that_ends_early_counts_up_to_there(small: Path, tmp_path: Pat
         (["/nowhere/x.pcap"], 1, "/nowhere/x.pcap: No such file"),
         (["-c", "0", "x"], 2, "-c 0: a number of packets"),
         (["-c", "-1", "x"], 2, "-c -1: a number of packets"),
+        (["/"], 1, "/: Is a directory"),
         (["-z"], 2, "usage: flow-exec"),
         (["a", "b"], 2, "usage: flow-exec"),
         (["-i", "none-such", "file"], 2, "usage: flow-exec"),
