@@ -9,9 +9,9 @@ from __future__ import annotations
 import ctypes
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -39,6 +39,7 @@ _TRAINING_ROWS = 2_000
 _SINGLE_CALLS = 300  # calls at batch 1 of what takes microseconds a call
 
 Call = Callable[[NDArray[Any]], Any]
+Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class HostBench:
         compiler: what compiled the kernels.
         timings: one entry a program.
         missing: what was left out, and why.
+        packets: packets a second of a core by program, where the model carries a meter.
     """
 
     shape: str
@@ -75,6 +77,7 @@ class HostBench:
     compiler: str
     timings: tuple[Timing, ...]
     missing: tuple[str, ...]
+    packets: Mapping[str, float] = field(default_factory=dict)
 
     def best(self, batch: int) -> float:
         """Our fastest kernel's nanoseconds at a batch size."""
@@ -153,7 +156,18 @@ def render(result: HostBench) -> Bench:
         *(f"Left out: {reason}." for reason in result.missing),
     )
     data = asdict(result) | {"kind": "measured", "unit": "ns"}
-    return Bench(((title, columns, tuple(rows)),), notes, data)
+    tables = ((title, columns, tuple(rows)),)
+    return Bench((*tables, *_packets_table(result)), notes, data)
+
+
+def _packets_table(result: HostBench) -> Iterator[Table]:
+    if result.packets:
+        first = next(iter(result.packets.values()))
+        rows = tuple(
+            (name, f"{rate:,.0f}", f"{rate / first:.2f}") for name, rate in result.packets.items()
+        )
+        title = "packets of a pcap file to verdicts, measured, a second of a core"
+        yield title, ("program", "packets/s", "of flow-exec"), rows
 
 
 def _name(measure: Measure) -> str:

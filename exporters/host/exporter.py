@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -225,15 +226,24 @@ class HostExporter(Exporter):
     def bench(self, model: BinaryModel, options: Mapping[str, OptionValue]) -> Bench:
         """Measure every kernel beside onnxruntime, PyTorch, scikit-learn and numpy.
 
+        Where the model carries a meter, ``flow-exec`` is measured beside ``n3ic predict``, too.
+
         Raises:
             UsageError: there are no options.
             MissingDependencyError: there is no C compiler.
             VerifyError: a kernel does not give the reference's scores.
         """
         from n3ic.exporters.host.bench import bench_host, render
+        from n3ic.exporters.host.packet_bench import PACKETS, bench_packets
 
         parse_options(self.bench_options, options, "the host benchmark")
-        return render(bench_host(model))
+        result = bench_host(model)
+        if model.meter is not None:
+            with tempfile.TemporaryDirectory(prefix="n3ic-bench-") as name:
+                self.write(model, {}, Path(name))
+                rates = bench_packets(model, model.meter, Path(name), PACKETS)
+            result = replace(result, packets=rates)
+        return render(result)
 
 
 def _compiled(directory: Path) -> tuple[Library, str]:

@@ -37,11 +37,7 @@ def run_flow_exec(directory: Path, model: BinaryModel, capture: Path) -> Metered
         MissingDependencyError: there is no C compiler.
         VerifyError: the program does not compile, run, or say what is expected.
     """
-    try:
-        sources = tuple((directory / name).read_bytes() for name in _SOURCES)
-    except OSError as error:
-        raise VerifyError(f"cannot read {error.filename}: {error.strerror or error}") from error
-    with program(sources) as path:
+    with program(read_sources(directory)) as path:
         try:
             done = run_tool([str(path), "-r", "-f", "-b", str(capture)], seconds=_TIMEOUT_S)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -57,6 +53,18 @@ def run_flow_exec(directory: Path, model: BinaryModel, capture: Path) -> Metered
         for row in table
     )
     return Metered(flows, dict(_counters(said)))
+
+
+def read_sources(directory: Path) -> tuple[bytes, ...]:
+    """What ``flow-exec`` is built from, for :func:`program`.
+
+    Raises:
+        VerifyError: a file cannot be read.
+    """
+    try:
+        return tuple((directory / name).read_bytes() for name in _SOURCES)
+    except OSError as error:
+        raise VerifyError(f"cannot read {error.filename}: {error.strerror or error}") from error
 
 
 def _cell(name: str) -> str:

@@ -65,16 +65,20 @@ def bench_meter(capture: str | Path | None = None, packets: int = PACKETS) -> Me
         N3icError: the compiled meter and the reference meter do not agree.
     """
     spec = standard_spec()
-    link, frames = (_ETHERNET, _generated(packets)) if capture is None else _read(capture, packets)
+    link, frames = (
+        (_ETHERNET, generated_frames(packets)) if capture is None else _read(capture, packets)
+    )
     count = len(frames.time)
     first = frames.first(REFERENCE_PACKETS)
     _check(spec, link, first)
     rates, notes = {}, []
-    rates["compiled, frames in memory"] = count / _median(partial(_count, spec, link, frames))
+    rates["compiled, frames in memory"] = count / median_seconds(
+        partial(_count, spec, link, frames)
+    )
     with tempfile.TemporaryDirectory(prefix="n3ic-bench-") as name:
         file = Path(name) / "packets.pcap"
-        _write(file, link, frames)
-        rates["compiled, pcap file"] = count / _median(partial(_drain, file, spec))
+        write_pcap(file, link, frames)
+        rates["compiled, pcap file"] = count / median_seconds(partial(_drain, file, spec))
         rates["reference (Python)"] = len(first.time) / _timed(partial(_follow, spec, link, first))
         if find_spec("nfstream"):
             rates["NFStream, pcap file"] = count / _timed(partial(_nfstream, file))
@@ -84,7 +88,7 @@ def bench_meter(capture: str | Path | None = None, packets: int = PACKETS) -> Me
         argus = which("argus")
         try:
             if argus:
-                rates["argus, pcap file"] = count / _median(partial(_argus, argus, file))
+                rates["argus, pcap file"] = count / median_seconds(partial(_argus, argus, file))
             else:
                 notes.append("argus is not installed (apt-get install argus-server): left out")
         except subprocess.CalledProcessError as error:
@@ -95,7 +99,7 @@ def bench_meter(capture: str | Path | None = None, packets: int = PACKETS) -> Me
     return MeterBench(count, _count(spec, link, frames), rates, tuple(notes))
 
 
-def _generated(packets: int) -> Frames:
+def generated_frames(packets: int) -> Frames:
     """Frames of 20,000 biflows of TCP and UDP, of which some carry most of the packets."""
     rng = np.random.default_rng(0)
     flow = (rng.pareto(0.7, packets) * 20).astype(np.uint64) % _FLOWS
@@ -141,8 +145,8 @@ def _read(capture: str | Path, packets: int) -> tuple[int, Frames]:
     return link, Frames.of(found)
 
 
-def _write(file: Path, link: int, frames: Frames) -> None:
-    """A pcap file of the frames."""
+def write_pcap(file: Path, link: int, frames: Frames) -> None:
+    """Write frames as a pcap file with stamps of microseconds."""
     with file.open("wb") as out:
         out.write(np.array([0xA1B2C3D4, 4 << 16 | 2, 0, 0, 1 << 18, link], dtype="<u4").tobytes())
         seconds, rest = np.divmod(frames.time, np.uint64(10**6))
@@ -163,7 +167,8 @@ def _check(spec: MeterSpec, link: int, frames: Frames) -> None:
         raise N3icError("the compiled meter differs from the reference meter")
 
 
-def _median(work: Callable[[], object]) -> float:
+def median_seconds(work: Callable[[], object]) -> float:
+    """Seconds of a core that it takes, the median of five times."""
     return median(_timed(work) for _ in range(_TIMES))
 
 

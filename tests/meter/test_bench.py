@@ -34,7 +34,7 @@ def alone(monkeypatch):
 
 
 def test_generated_traffic_is_whole_packets_of_many_flows(tmp_path, alone):
-    frames = bench._generated(3000)
+    frames = bench.generated_frames(3000)
     packets = [parse(1, *frame) for frame in frames.each()]
     assert all(isinstance(p, Packet) for p in packets)
     assert {p.protocol for p in packets} == {6, 17}
@@ -54,7 +54,7 @@ def test_a_capture_is_written_again_as_it_is(tmp_path, alone):
     capture, labels = labelled_capture(30)
     (tmp_path / "c.pcap").write_bytes(capture)
     link, frames = bench._read(tmp_path / "c.pcap", 10**6)
-    bench._write(tmp_path / "again.pcap", link, frames)
+    bench.write_pcap(tmp_path / "again.pcap", link, frames)
     with Capture(tmp_path / "again.pcap") as again, Capture(tmp_path / "c.pcap") as first:
         assert again.link == first.link == link
         assert list(again.packets()) == list(first.packets())

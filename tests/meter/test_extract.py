@@ -16,7 +16,7 @@ from traffic import labelled_capture, pcap, udp
 
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning, UsageError
 from n3ic.meter import extract as module
-from n3ic.meter.bench import _generated, _write
+from n3ic.meter.bench import generated_frames, write_pcap
 from n3ic.meter.capture import libpcap
 from n3ic.meter.extract import extract, find_captures
 from n3ic.meter.labels import read_labels
@@ -242,7 +242,7 @@ def test_flows_of_one_host_have_no_destination_even_where_there_are_none(tmp_pat
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
-    _write(tmp_path / "0.pcap", 1, _generated(200_000))
+    write_pcap(tmp_path / "0.pcap", 1, generated_frames(200_000))
     names = [f"{i}.pcap" for i in range(12)]
     for name in names[1:]:
         shutil.copy(tmp_path / "0.pcap", tmp_path / name)

@@ -27,7 +27,7 @@ from n3ic.errors import (
     UsageError,
     VerifyError,
 )
-from n3ic.exporters.host import EXPORTER
+from n3ic.exporters.host import EXPORTER, bench, packet_bench
 from n3ic.exporters.host.sources import TEMPLATES
 from n3ic.kernel import build
 from n3ic.meter.capture import Capture, libpcap
@@ -472,3 +472,17 @@ def test_the_makefile_builds_it(compiler: object, artefacts: Path) -> None:
     assert all(EXPORTER.is_product(name) for name in made)
     subprocess.run(["make", "clean"], cwd=artefacts, check=True, capture_output=True)
     assert {path.name for path in artefacts.iterdir()} == before
+
+
+def test_packets_are_timed_after_a_check(artefacts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packet_bench, "median_seconds", lambda work: (work() and 1) or 2)
+    rates = packet_bench.bench_packets(SMALL, SMALL.meter, artefacts, 500)
+    assert list(rates) == ["flow-exec", "n3ic predict", "the compiled meter alone"]
+    result = replace(bench.bench_host(SMALL, passes=1, rows=50, alternatives=False), packets=rates)
+    (_, (_, columns, rows)) = bench.render(result).tables
+    assert [row[0] for row in rows] == list(rates)
+    assert len(columns) == len(rows[0])
+    text = (artefacts / "flow_exec.c").read_text()
+    (artefacts / "flow_exec.c").write_text(text.replace("o->margins[i]);", "o->margins[0]);"))
+    with pytest.raises(VerifyError, match="other verdicts than n3ic predict"):
+        packet_bench.bench_packets(SMALL, SMALL.meter, artefacts, 500)

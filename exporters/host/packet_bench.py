@@ -1,0 +1,68 @@
+"""Packets a second that an export's ``flow-exec`` turns into verdicts, beside n3ic itself."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.host.flows import program, read_sources
+from n3ic.meter.bench import generated_frames, median_seconds, write_pcap
+from n3ic.meter.packet import LINK_ETHERNET
+from n3ic.meter.records import meter_capture
+from n3ic.meter.verdicts import predict_capture
+from n3ic.model.metering import MeterSpec
+from n3ic.model.network import BinaryModel
+
+PACKETS = 1_000_000
+
+
+def bench_packets(
+    model: BinaryModel, spec: MeterSpec, directory: Path, packets: int
+) -> Mapping[str, float]:
+    """Measure an export's ``flow-exec`` on generated traffic in a pcap file, after a check.
+
+    Args:
+        model: a network.
+        spec: its meter.
+        directory: its export.
+        packets: how many are made.
+
+    Returns:
+        Packets a second of a core by program: ``flow-exec``, ``n3ic predict CAPTURE``, and the
+        compiled meter alone.
+
+    Raises:
+        MissingDependencyError: libpcap or a C compiler is missing.
+        VerifyError: flow-exec does not run, or gives other verdicts than n3ic predict.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="n3ic-bench-") as name,
+        program(read_sources(directory)) as path,
+    ):
+        capture, ours, theirs = (Path(name) / file for file in ("c.pcap", "a.csv", "b.csv"))
+        write_pcap(capture, LINK_ETHERNET, generated_frames(packets))
+        _run(path, capture, ours)
+        predict_capture(model, capture, theirs)
+        if ours.read_bytes() != theirs.read_bytes():
+            raise VerifyError("flow-exec gives other verdicts than n3ic predict")
+        seconds = {
+            "flow-exec": median_seconds(partial(_run, path, capture, ours)),
+            "n3ic predict": median_seconds(partial(predict_capture, model, capture, theirs)),
+            "the compiled meter alone": median_seconds(partial(_meter, spec, capture)),
+        }
+    return {what: packets / spent for what, spent in seconds.items()}
+
+
+def _run(path: Path, capture: Path, out: Path) -> None:
+    with out.open("wb") as stream:
+        done = subprocess.run([path, capture], stdout=stream, stderr=subprocess.PIPE)
+    if done.returncode:
+        raise VerifyError(f"flow-exec: {done.stderr.decode(errors='replace').strip()}")
+
+
+def _meter(spec: MeterSpec, capture: Path) -> int:
+    return sum(len(records) for records, _ in meter_capture(capture, spec))
