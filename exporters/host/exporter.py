@@ -163,6 +163,13 @@ class HostExporter(Exporter):
                 net.use_kernel(kernel)
             except KernelError:
                 continue
+            # From features a kernel may go another way than through the bits.
+            _same(
+                net.run(features),
+                net.classify(words),
+                f"bnn_run_batch: kernel {kernel}",
+                "bnn_encode",
+            )
             other = net.encode(features)
             if not np.array_equal(words, other):
                 row, word = (int(i) for i in np.argwhere(words != other)[0])

@@ -30,7 +30,7 @@
 #define MAX_BLOCK ((uint64_t)1 << 31) /* bytes of one allocation */
 #define LANES 16u                     /* neurons side by side in the vector layout */
 #define SHUNT_ROWS 512u               /* inputs whose margins are held at once */
-#define ENCODE_ROWS 512u              /* flows encoded at once by bnn_classify_batch() */
+#define ENCODE_WORDS 4096u            /* words between features and classes; at least MAX_WORDS */
 
 /* --- the network in memory ------------------------------------------------------------- */
 
@@ -63,6 +63,20 @@ struct chunk {
     const uint32_t *cuts; /* 16 of them */
 };
 
+/*
+ * Input bits whose pattern selects a row of sums: those of a feature's thermometers, which the
+ * interval between its cuts fixes, or up to four raw bits of a field.
+ */
+struct group {
+    uint32_t feature;
+    uint32_t n_cuts; /* 0: raw bits */
+    uint32_t shift;  /* place of the raw bits in the clamped value */
+    uint32_t clamp;
+    uint32_t row; /* number of its first row */
+    const uint32_t *cuts;
+    const int32_t *below; /* cuts less one less 2^31, for signed comparison */
+};
+
 struct kernel;
 
 struct bnn {
@@ -78,6 +92,15 @@ struct bnn {
     uint32_t small; /* for the path of small networks: 2 * words + groups; else 0 */
     struct layer layer[MAX_LAYERS];
     const struct chunk *chunks;
+    /*
+     * What each pattern adds to the first layer's neurons, in lanes of 16 bits, neuron 0 lowest:
+     * [row][row_words]. Row 0 is where the sums begin: with the top bit set, a neuron fires. NULL
+     * where the kernel goes through the input bits.
+     */
+    const uint64_t *table;
+    const struct group *groups;
+    uint32_t n_groups;
+    uint32_t row_words;
     const char **names;   /* classes, then features */
     const double *scales; /* integer units in one source unit of each feature */
     char model[65];
@@ -96,10 +119,13 @@ struct sink {
 struct kernel {
     const char *name;
     int (*supported)(void);
-    void (*infer)(const struct bnn *net, const uint32_t *words, size_t rows,
-                  const struct sink *out);
+    /* Begins with layer `from`, of which `words` are the inputs. */
+    void (*infer)(const struct bnn *net, const uint32_t *words, size_t rows, const struct sink *out,
+                  uint32_t from);
     void (*encode)(const struct bnn *net, const uint32_t *features, uint32_t *words);
     void (*prepare)(struct bnn *net); /* tables of its own; may be NULL */
+    /* The first layer's outputs from features, where net->table is there; may be NULL. */
+    void (*first)(const struct bnn *net, const uint32_t *features, size_t rows, uint32_t *words);
 };
 
 /* --- memory ----------------------------------------------------------------------------- */
@@ -179,13 +205,13 @@ typedef void score_fn(const struct layer *layer, const uint32_t *x, struct best 
 
 /* Inlined into each kernel, with that kernel's two functions. */
 BNN_INLINE void drive(const struct bnn *net, const uint32_t *words, size_t rows,
-                      const struct sink *out, fire_fn *fire, score_fn *score) {
+                      const struct sink *out, uint32_t from, fire_fn *fire, score_fn *score) {
     uint32_t buffer[2][MAX_WORDS];
     const uint32_t last = net->n_layers - 1;
     for (size_t r = 0; r < rows; r++) {
-        const uint32_t *x = words + r * net->n_words;
+        const uint32_t *x = words + r * net->layer[from].words;
         uint32_t *hidden = out->hidden ? out->hidden + r * net->hidden_words : NULL;
-        for (uint32_t l = 0; l < last; l++) {
+        for (uint32_t l = from; l < last; l++) {
             uint32_t *y = buffer[l & 1];
             fire(&net->layer[l], x, y);
             x = y;
@@ -299,8 +325,8 @@ static void score_portable(const struct layer *layer, const uint32_t *x, struct 
 }
 
 static void infer_portable(const struct bnn *net, const uint32_t *words, size_t rows,
-                           const struct sink *out) {
-    drive(net, words, rows, out, fire_portable, score_portable);
+                           const struct sink *out, uint32_t from) {
+    drive(net, words, rows, out, from, fire_portable, score_portable);
 }
 
 static int always(void) {
@@ -349,6 +375,233 @@ static void encode_portable(const struct bnn *net, const uint32_t *features, uin
     encode_row(net, features, words, passed_portable);
 }
 
+/* --- the first layer from features: rows of sums ----------------------------------------- */
+
+#define ROW_NEURONS 32u /* in eight words of 16-bit lanes */
+#define ROW_BLOCK (ROW_NEURONS / 4u)
+#define MAX_GROUPS 1024u
+#define MAX_ROW_INPUTS 4096u
+#define MAX_TABLES (1u << 18) /* bytes; larger ones fall out of the cache */
+#define AT_ONCE 8u            /* inputs whose rows are selected together */
+
+/* What a bit of a neuron's inputs adds: 1 where it is counted and agrees, or else disagrees. */
+static uint32_t bit_sum(const struct layer *layer, uint32_t j, uint32_t bit, uint32_t value,
+                        uint32_t flips) {
+    const size_t at = (size_t)j * layer->words64 + bit / 64;
+    if (bit >= layer->inputs || (layer->row_mask && !(layer->row_mask[at] >> bit % 64 & 1u))) {
+        return 0;
+    }
+    return (uint32_t)(layer->rows[at] >> bit % 64 & 1u) ^ value ^ flips;
+}
+
+struct cut_bit {
+    uint32_t cut;
+    uint32_t bit;
+};
+
+static int by_cut(const void *a, const void *b) {
+    const uint32_t x = ((const struct cut_bit *)a)->cut;
+    const uint32_t y = ((const struct cut_bit *)b)->cut;
+    return (x > y) - (x < y);
+}
+
+/* Adds to a row what some bits add to each neuron: of value `value`, less that of `instead`. */
+static void add_bit(const struct bnn *net, uint64_t *row, uint32_t bit, uint32_t value,
+                    int instead) {
+    const struct layer *layer = &net->layer[0];
+    for (uint32_t j = 0; j < layer->outputs; j++) {
+        const uint64_t lane = (uint64_t)1 << 16 * (j % 4);
+        row[j / 4] += lane * bit_sum(layer, j, bit, value, 0);
+        if (instead) {
+            row[j / 4] -= lane * bit_sum(layer, j, bit, value ^ 1u, 0);
+        }
+    }
+}
+
+/* Rows of the intervals of one feature; gives their number, 0 where it has no thermometer. */
+static uint32_t thermometer_rows(const struct bnn *net, uint32_t feature, struct group *group,
+                                 uint32_t *cuts, int32_t *below, struct cut_bit *pairs,
+                                 uint64_t *table) {
+    uint32_t n = 0;
+    uint32_t bit = 0;
+    for (uint32_t i = 0; i < net->n_chunks; bit += net->chunks[i++].width) {
+        const struct chunk *c = &net->chunks[i];
+        for (uint32_t k = 0; c->is_thermometer && c->feature == feature && k < c->width; k++) {
+            pairs[n++] = (struct cut_bit){c->cuts[k], bit + k};
+        }
+    }
+    if (!n) {
+        return 0;
+    }
+    qsort(pairs, n, sizeof *pairs, by_cut);
+    uint64_t *row = table + (size_t)group->row * net->row_words;
+    for (uint32_t i = 0; i < n; i++) {
+        add_bit(net, row, pairs[i].bit, 0, 0);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (!i || pairs[i].cut != pairs[i - 1].cut) {
+            memcpy(row + net->row_words, row, net->row_words * sizeof *row);
+            row += net->row_words;
+            cuts[group->n_cuts] = pairs[i].cut;
+            below[group->n_cuts++] = (int32_t)((pairs[i].cut - 1) ^ 0x80000000u);
+        }
+        add_bit(net, row, pairs[i].bit, 1, 1);
+    }
+    group->feature = feature;
+    group->cuts = cuts;
+    group->below = below;
+    return group->n_cuts + 1;
+}
+
+/* Rows of up to four raw bits. */
+static uint32_t raw_rows(const struct bnn *net, const struct chunk *chunk, uint32_t bit,
+                         uint32_t shift, struct group *group, uint64_t *table) {
+    const uint32_t n = chunk->width - shift < 4 ? chunk->width - shift : 4;
+    group->feature = chunk->feature;
+    group->shift = shift;
+    group->clamp = chunk->clamp;
+    for (uint32_t v = 0; v < 1u << n; v++) {
+        for (uint32_t k = 0; k < n; k++) {
+            add_bit(net, table + (size_t)(group->row + v) * net->row_words, bit + shift + k,
+                    v >> k & 1u, 0);
+        }
+    }
+    return 1u << n;
+}
+
+/* The table of the first layer; without memory, or where it is large, there is none. */
+static void prepare_rows(struct bnn *net) {
+    const struct layer *layer = &net->layer[0];
+    if (net->table || net->n_layers < 2 || net->n_inputs > MAX_ROW_INPUTS) {
+        return;
+    }
+    uint64_t n_groups = net->n_features;
+    uint64_t n_rows = 1 + (uint64_t)net->n_features;
+    uint64_t n_cuts = 1;
+    for (uint32_t i = 0; i < net->n_chunks; i++) {
+        const struct chunk *c = &net->chunks[i];
+        n_groups += c->is_thermometer ? 0 : (c->width + 3) / 4;
+        n_rows += c->is_thermometer ? c->width : 16 * ((c->width + 3) / 4);
+        n_cuts += c->is_thermometer ? c->width : 0;
+    }
+    net->row_words = (layer->outputs + ROW_NEURONS - 1) / ROW_NEURONS * ROW_BLOCK;
+    if (n_groups > MAX_GROUPS || n_rows * net->row_words * 8 > MAX_TABLES) {
+        return;
+    }
+    uint64_t *table = grab(net, n_rows, net->row_words * sizeof *table);
+    struct group *groups = grab(net, n_groups, sizeof *groups);
+    uint32_t *cuts = grab(net, n_cuts, sizeof *cuts);
+    int32_t *below = grab(net, n_cuts, sizeof *below);
+    struct cut_bit *pairs = malloc(n_cuts * sizeof *pairs);
+    if (!table || !groups || !cuts || !below || !pairs) {
+        free(pairs);
+        return;
+    }
+    for (uint32_t j = 0; j < layer->outputs; j++) {
+        table[j / 4] += (uint64_t)(32768 - layer->limit[j]) << 16 * (j % 4);
+    }
+    struct group *group = groups;
+    uint32_t row = 1;
+    for (uint32_t f = 0; f < net->n_features; f++) {
+        group->row = row;
+        const uint32_t n = thermometer_rows(net, f, group, cuts, below, pairs, table);
+        cuts += n ? n - 1 : 0;
+        below += n ? n - 1 : 0;
+        row += n;
+        group += n > 0;
+    }
+    uint32_t bit = 0;
+    for (uint32_t i = 0; i < net->n_chunks; bit += net->chunks[i++].width) {
+        const struct chunk *c = &net->chunks[i];
+        for (uint32_t shift = 0; !c->is_thermometer && shift < c->width; shift += 4) {
+            group->row = row;
+            row += raw_rows(net, c, bit, shift, group++, table);
+        }
+    }
+    free(pairs);
+    net->groups = groups;
+    net->n_groups = (uint32_t)(group - groups);
+    net->table = table;
+}
+
+/* Offsets of the rows that some inputs select, in words of the table. */
+typedef void select_fn(const struct bnn *net, const uint32_t *const inputs[AT_ONCE],
+                       uint32_t (*at)[AT_ONCE]);
+/* Outputs of 32 neurons: the sum of one input's rows. */
+typedef uint32_t sum_fn(const struct bnn *net, const uint64_t *table, uint32_t (*at)[AT_ONCE],
+                        uint32_t input);
+
+BNN_INLINE void first_layer(const struct bnn *net, const uint32_t *features, size_t rows,
+                            uint32_t *words, select_fn *select_rows, sum_fn *sum) {
+    uint32_t at[MAX_GROUPS][AT_ONCE];
+    const uint32_t blocks = net->row_words / ROW_BLOCK;
+    for (size_t r = 0; r < rows; r += AT_ONCE) {
+        const uint32_t n = rows - r < AT_ONCE ? (uint32_t)(rows - r) : AT_ONCE;
+        const uint32_t *inputs[AT_ONCE];
+        for (uint32_t k = 0; k < AT_ONCE; k++) {
+            inputs[k] = features + (r + (k < n ? k : n - 1)) * net->n_features;
+        }
+        select_rows(net, inputs, at);
+        for (uint32_t k = 0; k < n; k++) {
+            for (uint32_t b = 0; b < blocks; b++) {
+                words[(r + k) * blocks + b] = sum(net, net->table + b * ROW_BLOCK, at, k);
+            }
+        }
+    }
+}
+
+static void select_portable(const struct bnn *net, const uint32_t *const inputs[AT_ONCE],
+                            uint32_t (*at)[AT_ONCE]) {
+    for (uint32_t i = 0; i < net->n_groups; i++) {
+        const struct group *g = &net->groups[i];
+        uint32_t v[AT_ONCE];
+        uint32_t n[AT_ONCE] = {0};
+        for (uint32_t k = 0; k < AT_ONCE; k++) {
+            v[k] = inputs[k][g->feature];
+        }
+        for (uint32_t c = 0; c < g->n_cuts; c++) {
+            for (uint32_t k = 0; k < AT_ONCE; k++) {
+                n[k] += v[k] >= g->cuts[c];
+            }
+        }
+        for (uint32_t k = 0; !g->n_cuts && k < AT_ONCE; k++) {
+            n[k] = (v[k] < g->clamp ? v[k] : g->clamp) >> g->shift & 15u;
+        }
+        for (uint32_t k = 0; k < AT_ONCE; k++) {
+            at[i][k] = (g->row + n[k]) * net->row_words;
+        }
+    }
+}
+
+/* The top bits of four lanes. */
+BNN_INLINE uint32_t top_bits(uint64_t lanes) {
+    return (uint32_t)((lanes >> 15 & 0x0001000100010001u) * 0x0001000200040008u >> 48) & 15u;
+}
+
+static uint32_t sum_portable(const struct bnn *net, const uint64_t *table, uint32_t (*at)[AT_ONCE],
+                             uint32_t input) {
+    uint64_t s0 = table[0], s1 = table[1], s2 = table[2], s3 = table[3];
+    uint64_t s4 = table[4], s5 = table[5], s6 = table[6], s7 = table[7];
+    for (uint32_t i = 0; i < net->n_groups; i++) {
+        const uint64_t *row = table + at[i][input];
+        s0 += row[0];
+        s1 += row[1];
+        s2 += row[2];
+        s3 += row[3];
+        s4 += row[4];
+        s5 += row[5];
+        s6 += row[6];
+        s7 += row[7];
+    }
+    return top_bits(s0) | top_bits(s1) << 4 | top_bits(s2) << 8 | top_bits(s3) << 12 |
+           top_bits(s4) << 16 | top_bits(s5) << 20 | top_bits(s6) << 24 | top_bits(s7) << 28;
+}
+
+static void first_portable(const struct bnn *net, const uint32_t *features, size_t rows,
+                           uint32_t *words) {
+    first_layer(net, features, rows, words, select_portable, sum_portable);
+}
+
 /* --- kernels for x86-64 ---------------------------------------------------------------- */
 
 #if BNN_X86
@@ -388,8 +641,8 @@ TARGET_POPCNT static void score_popcnt(const struct layer *layer, const uint32_t
 }
 
 TARGET_POPCNT static void infer_popcnt(const struct bnn *net, const uint32_t *words, size_t rows,
-                                       const struct sink *out) {
-    drive(net, words, rows, out, fire_popcnt, score_popcnt);
+                                       const struct sink *out, uint32_t from) {
+    drive(net, words, rows, out, from, fire_popcnt, score_popcnt);
 }
 
 /*
@@ -514,16 +767,6 @@ TARGET_AVX2 static void score_avx2(const struct layer *layer, const uint32_t *x,
     }
 }
 
-/* What a bit of a neuron's inputs adds: 1 where it is counted and agrees, or else disagrees. */
-static uint32_t bit_sum(const struct layer *layer, uint32_t j, uint32_t bit, uint32_t value,
-                        uint32_t flips) {
-    const size_t at = (size_t)j * layer->words64 + bit / 64;
-    if (bit >= layer->inputs || (layer->row_mask && !(layer->row_mask[at] >> bit % 64 & 1u))) {
-        return 0;
-    }
-    return (uint32_t)(layer->rows[at] >> bit % 64 & 1u) ^ value ^ flips;
-}
-
 /* The tables of a hidden layer; without memory, or where bytes do not do, it has none. */
 static void prepare_sums(struct bnn *net, struct layer *layer) {
     const uint32_t groups = (layer->outputs + SUM_NEURONS - 1) / SUM_NEURONS;
@@ -577,16 +820,92 @@ static void prepare_avx2(struct bnn *net) {
             prepare_sums(net, &net->layer[l]);
         }
     }
+    prepare_rows(net);
+}
+
+/* Eight features of eight inputs: a register an input becomes one a feature. */
+TARGET_AVX2 BNN_INLINE void transpose_avx2(const uint32_t *const inputs[AT_ONCE], uint32_t first,
+                                           __m256i present, __m256i *columns) {
+    __m256i a[AT_ONCE];
+    __m256i b[AT_ONCE];
+#pragma GCC unroll 8
+    for (uint32_t k = 0; k < AT_ONCE; k++) {
+        a[k] = _mm256_maskload_epi32((const int *)inputs[k] + first, present);
+    }
+#pragma GCC unroll 4
+    for (uint32_t k = 0; k < AT_ONCE; k += 2) {
+        b[k] = _mm256_unpacklo_epi32(a[k], a[k + 1]);
+        b[k + 1] = _mm256_unpackhi_epi32(a[k], a[k + 1]);
+    }
+#pragma GCC unroll 2
+    for (uint32_t k = 0; k < AT_ONCE; k += 4) {
+        a[k] = _mm256_unpacklo_epi64(b[k], b[k + 2]);
+        a[k + 1] = _mm256_unpackhi_epi64(b[k], b[k + 2]);
+        a[k + 2] = _mm256_unpacklo_epi64(b[k + 1], b[k + 3]);
+        a[k + 3] = _mm256_unpackhi_epi64(b[k + 1], b[k + 3]);
+    }
+#pragma GCC unroll 4
+    for (uint32_t k = 0; k < 4; k++) {
+        columns[k] = _mm256_permute2x128_si256(a[k], a[k + 4], 0x20);
+        columns[k + 4] = _mm256_permute2x128_si256(a[k], a[k + 4], 0x31);
+    }
+}
+
+TARGET_AVX2 BNN_INLINE void
+select_avx2(const struct bnn *net, const uint32_t *const inputs[AT_ONCE], uint32_t (*at)[AT_ONCE]) {
+    const __m256i words = _mm256_set1_epi32((int)net->row_words);
+    const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i columns[MAX_GROUPS + AT_ONCE];
+    for (uint32_t f = 0; f < net->n_features; f += AT_ONCE) {
+        const __m256i left = _mm256_set1_epi32((int)(net->n_features - f));
+        transpose_avx2(inputs, f, _mm256_cmpgt_epi32(left, lanes), columns + f);
+    }
+    for (uint32_t i = 0; i < net->n_groups; i++) {
+        const struct group *g = &net->groups[i];
+        __m256i v = columns[g->feature];
+        __m256i row = _mm256_set1_epi32((int)g->row);
+        if (g->n_cuts) {
+            v = _mm256_xor_si256(v, _mm256_set1_epi32(INT32_MIN));
+            for (uint32_t c = 0; c < g->n_cuts; c++) {
+                const __m256i reached = _mm256_cmpgt_epi32(v, _mm256_set1_epi32(g->below[c]));
+                row = _mm256_sub_epi32(row, reached);
+            }
+        } else {
+            v = _mm256_min_epu32(v, _mm256_set1_epi32((int)g->clamp));
+            v = _mm256_srl_epi32(v, _mm_cvtsi32_si128((int)g->shift));
+            row = _mm256_add_epi32(row, _mm256_and_si256(v, _mm256_set1_epi32(15)));
+        }
+        _mm256_storeu_si256((__m256i *)at[i], _mm256_mullo_epi32(row, words));
+    }
+}
+
+TARGET_AVX2 BNN_INLINE uint32_t sum_avx2(const struct bnn *net, const uint64_t *table,
+                                         uint32_t (*at)[AT_ONCE], uint32_t input) {
+    __m256i low = _mm256_load_si256((const __m256i *)table);
+    __m256i high = _mm256_load_si256((const __m256i *)(table + 4));
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < net->n_groups; i++) {
+        const uint64_t *row = table + at[i][input];
+        low = _mm256_add_epi16(low, _mm256_load_si256((const __m256i *)row));
+        high = _mm256_add_epi16(high, _mm256_load_si256((const __m256i *)(row + 4)));
+    }
+    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0xd8);
+    return (uint32_t)_mm256_movemask_epi8(bytes);
+}
+
+TARGET_AVX2 static void first_avx2(const struct bnn *net, const uint32_t *features, size_t rows,
+                                   uint32_t *words) {
+    first_layer(net, features, rows, words, select_avx2, sum_avx2);
 }
 
 /* The common small network; see small_avx512(). */
 TARGET_AVX2 BNN_INLINE void small_avx2(const struct bnn *net, const uint32_t *words, size_t rows,
-                                       const struct sink *out, const uint32_t n_words) {
-    const struct layer *first = &net->layer[0];
+                                       const struct sink *out, const uint32_t n_words,
+                                       const uint32_t from) {
     const struct layer *output = &net->layer[net->n_layers - 1];
     for (size_t r = 0; r < rows; r++) {
-        uint32_t h = fire_sums(first, 0, words + r * n_words, n_words);
-        for (const struct layer *layer = first + 1; layer < output; layer++) {
+        uint32_t h = from ? words[r] : fire_sums(&net->layer[0], 0, words + r * n_words, n_words);
+        for (const struct layer *layer = &net->layer[1]; layer < output; layer++) {
             h = fire_sums(layer, 0, &h, 1);
         }
         sink_two(out, r, (int32_t)popcount_cpu(h ^ output->rows[0]) + output->limit[0],
@@ -595,11 +914,10 @@ TARGET_AVX2 BNN_INLINE void small_avx2(const struct bnn *net, const uint32_t *wo
 }
 
 /* Apart, so that the small network's path has no large frame. */
-TARGET_AVX2 static __attribute__((noinline)) void infer_large_avx2(const struct bnn *net,
-                                                                   const uint32_t *words,
-                                                                   size_t rows,
-                                                                   const struct sink *out) {
-    drive(net, words, rows, out, fire_avx2, score_avx2);
+TARGET_AVX2 static __attribute__((noinline)) void
+infer_large_avx2(const struct bnn *net, const uint32_t *words, size_t rows, const struct sink *out,
+                 uint32_t from) {
+    drive(net, words, rows, out, from, fire_avx2, score_avx2);
 }
 
 static int all_sums(const struct bnn *net) {
@@ -611,11 +929,16 @@ static int all_sums(const struct bnn *net) {
 }
 
 TARGET_AVX2 static void infer_avx2(const struct bnn *net, const uint32_t *words, size_t rows,
-                                   const struct sink *out) {
-    switch (out->hidden || !net->small || !all_sums(net) ? 0 : net->n_words) {
+                                   const struct sink *out, uint32_t from) {
+    const int small = net->small && !out->hidden && all_sums(net);
+    if (small && from == 1) {
+        small_avx2(net, words, rows, out, 1, 1);
+        return;
+    }
+    switch (small && !from ? net->n_words : 0) {
 #define SMALL(N)                                                                                   \
     case N:                                                                                        \
-        small_avx2(net, words, rows, out, N);                                                      \
+        small_avx2(net, words, rows, out, N, 0);                                                   \
         break
         SMALL(1);
         SMALL(2);
@@ -627,7 +950,7 @@ TARGET_AVX2 static void infer_avx2(const struct bnn *net, const uint32_t *words,
         SMALL(8);
 #undef SMALL
     default:
-        infer_large_avx2(net, words, rows, out);
+        infer_large_avx2(net, words, rows, out, from);
     }
 }
 
@@ -742,16 +1065,15 @@ TARGET_AVX512 BNN_INLINE void small_avx512(const struct bnn *net, const uint32_t
 }
 
 /* Apart, so that the small network's path has no large frame. */
-TARGET_AVX512 static __attribute__((noinline)) void infer_large_avx512(const struct bnn *net,
-                                                                       const uint32_t *words,
-                                                                       size_t rows,
-                                                                       const struct sink *out) {
-    drive(net, words, rows, out, fire_avx512, score_avx512);
+TARGET_AVX512 static __attribute__((noinline)) void
+infer_large_avx512(const struct bnn *net, const uint32_t *words, size_t rows,
+                   const struct sink *out, uint32_t from) {
+    drive(net, words, rows, out, from, fire_avx512, score_avx512);
 }
 
 TARGET_AVX512 static void infer_avx512(const struct bnn *net, const uint32_t *words, size_t rows,
-                                       const struct sink *out) {
-    switch (out->hidden ? 0 : net->small) {
+                                       const struct sink *out, uint32_t from) {
+    switch (out->hidden || from ? 0 : net->small) {
 #define SMALL(N)                                                                                   \
     case (N) * 2 + 1:                                                                              \
         small_avx512(net, words, rows, out, N, 1);                                                 \
@@ -769,7 +1091,7 @@ TARGET_AVX512 static void infer_avx512(const struct bnn *net, const uint32_t *wo
         SMALL(8);
 #undef SMALL
     default:
-        infer_large_avx512(net, words, rows, out);
+        infer_large_avx512(net, words, rows, out, from);
     }
 }
 
@@ -847,8 +1169,8 @@ static void score_neon(const struct layer *layer, const uint32_t *x, struct best
 }
 
 static void infer_neon(const struct bnn *net, const uint32_t *words, size_t rows,
-                       const struct sink *out) {
-    drive(net, words, rows, out, fire_neon, score_neon);
+                       const struct sink *out, uint32_t from) {
+    drive(net, words, rows, out, from, fire_neon, score_neon);
 }
 
 #endif /* BNN_NEON */
@@ -857,14 +1179,14 @@ static void infer_neon(const struct bnn *net, const uint32_t *words, size_t rows
 
 /* The fastest last. */
 static const struct kernel kernels[] = {
-    {"portable", always, infer_portable, encode_portable, NULL},
+    {"portable", always, infer_portable, encode_portable, prepare_rows, first_portable},
 #if BNN_X86
-    {"popcnt", has_popcnt, infer_popcnt, encode_portable, NULL},
-    {"avx2", has_avx2, infer_avx2, encode_avx2, prepare_avx2},
-    {"avx512", has_avx512, infer_avx512, encode_avx512, NULL},
+    {"popcnt", has_popcnt, infer_popcnt, encode_portable, prepare_rows, first_portable},
+    {"avx2", has_avx2, infer_avx2, encode_avx2, prepare_avx2, first_avx2},
+    {"avx512", has_avx512, infer_avx512, encode_avx512, NULL, NULL},
 #endif
 #if BNN_NEON
-    {"neon", always, infer_neon, encode_portable, NULL},
+    {"neon", always, infer_neon, encode_portable, NULL, NULL},
 #endif
 };
 
@@ -969,18 +1291,19 @@ uint32_t bnn_infer(const struct bnn *net, const uint32_t *words, int32_t *margin
     uint32_t class_index;
     int32_t lead;
     const struct sink out = {.classes = &class_index, .margins = &lead};
-    net->kernel->infer(net, words, 1, &out);
+    net->kernel->infer(net, words, 1, &out, 0);
     if (margin) {
         *margin = lead;
     }
     return lead < net->shunt ? BNN_SHUNT : class_index;
 }
 
-void bnn_infer_batch(const struct bnn *net, const uint32_t *words, size_t rows, uint32_t *classes,
-                     int32_t *margins, int32_t *scores) {
+/* From the inputs of a layer on; what is below the threshold is shunted. */
+static void decide(const struct bnn *net, uint32_t from, const uint32_t *words, size_t rows,
+                   uint32_t *classes, int32_t *margins, int32_t *scores) {
     if (!net->shunt || !classes) {
         const struct sink out = {.classes = classes, .margins = margins, .scores = scores};
-        net->kernel->infer(net, words, rows, &out);
+        net->kernel->infer(net, words, rows, &out, from);
         return;
     }
     int32_t buffer[SHUNT_ROWS];
@@ -991,17 +1314,22 @@ void bnn_infer_batch(const struct bnn *net, const uint32_t *words, size_t rows, 
             .margins = margins ? margins + start : buffer,
             .scores = scores ? scores + start * net->n_classes : NULL,
         };
-        net->kernel->infer(net, words + start * net->n_words, n, &out);
+        net->kernel->infer(net, words + start * net->layer[from].words, n, &out, from);
         for (size_t r = 0; r < n; r++) {
             out.classes[r] = out.margins[r] < net->shunt ? BNN_SHUNT : out.classes[r];
         }
     }
 }
 
+void bnn_infer_batch(const struct bnn *net, const uint32_t *words, size_t rows, uint32_t *classes,
+                     int32_t *margins, int32_t *scores) {
+    decide(net, 0, words, rows, classes, margins, scores);
+}
+
 void bnn_trace(const struct bnn *net, const uint32_t *words, size_t rows, uint32_t *hidden,
                int32_t *scores) {
     const struct sink out = {.scores = scores, .hidden = hidden};
-    net->kernel->infer(net, words, rows, &out);
+    net->kernel->infer(net, words, rows, &out, 0);
 }
 
 void bnn_encode(const struct bnn *net, const uint32_t *features, uint32_t *words) {
@@ -1015,19 +1343,28 @@ void bnn_encode_batch(const struct bnn *net, const uint32_t *features, size_t ro
     }
 }
 
-void bnn_classify_batch(const struct bnn *net, const uint32_t *features, size_t rows,
-                        uint32_t *classes, int32_t *margins) {
-    uint32_t buffer[ENCODE_ROWS * 8];
-    uint32_t single[MAX_WORDS];
-    const int fits = net->n_words <= 8;
-    const size_t step = fits ? ENCODE_ROWS : 1;
-    uint32_t *words = fits ? buffer : single;
+void bnn_run_batch(const struct bnn *net, const uint32_t *features, size_t rows, uint32_t *classes,
+                   int32_t *margins, int32_t *scores) {
+    uint32_t words[ENCODE_WORDS];
+    const uint32_t from = net->table && net->kernel->first;
+    const uint32_t width = net->layer[from].words;
+    const size_t step = ENCODE_WORDS / width;
     for (size_t r = 0; r < rows; r += step) {
         const size_t n = rows - r < step ? rows - r : step;
-        bnn_encode_batch(net, features + r * net->n_features, n, words);
-        bnn_infer_batch(net, words, n, classes ? classes + r : NULL, margins ? margins + r : NULL,
-                        NULL);
+        const uint32_t *x = features + r * net->n_features;
+        if (from) {
+            net->kernel->first(net, x, n, words);
+        } else {
+            bnn_encode_batch(net, x, n, words);
+        }
+        decide(net, from, words, n, classes ? classes + r : NULL, margins ? margins + r : NULL,
+               scores ? scores + r * net->n_classes : NULL);
     }
+}
+
+void bnn_classify_batch(const struct bnn *net, const uint32_t *features, size_t rows,
+                        uint32_t *classes, int32_t *margins) {
+    bnn_run_batch(net, features, rows, classes, margins, NULL);
 }
 
 /* --- loading --------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@ from kernel_models import small_model
 
 from n3ic.kernel import blob
 from n3ic.kernel.library import KernelError, Library
-from n3ic.model.boundary import verification_vectors
+from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import Field, InputSpec, to_integer
 from n3ic.model.layers import OutputLayer
@@ -209,3 +209,52 @@ def test_single_calls_and_calls_from_features(
         assert first_difference(model, found, words) is None, kernel
         c.bnn_infer_batch(net.pointer, words, len(words), classes.ctypes.data, None, found.scores)
         assert np.array_equal(classes, verdicts), kernel
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    n_fields=st.integers(1, 20),
+    hidden=st.lists(st.integers(1, 70), max_size=3),
+    density=st.sampled_from([None, None, 0.0, 0.5]),
+    rows=st.integers(1, 40),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_from_features_is_from_bits(
+    library: Library, n_fields: int, hidden: list[int], density: float | None, rows: int, seed: int
+) -> None:
+    """Intervals, raw bits and clamps of features that several fields read, on and beside cuts."""
+    rng = np.random.default_rng(seed)
+    fields = []
+    for i in range(n_fields):
+        name = f"f{int(rng.integers(i + 1))}"
+        if rng.random() < 0.4:
+            width = int(rng.integers(1, 33))
+            fields.append(Field(name, "binary", width, int(rng.integers(1, 1 << width))))
+        else:
+            top = int(rng.choice([30, 1 << 16, (1 << 31) + 5, (1 << 32) - 1]))
+            cuts = np.unique([*rng.integers(1, top, int(rng.integers(1, 30))), top])
+            fields.append(Field.thermometer(name, cuts.tolist()))
+    spec = InputSpec(tuple(fields))
+    model = random_model((spec.n_bits, *hidden, 3), rng, density=density)
+    model = replace(model, input=spec, shunt=min(2, model.largest_margin))
+    features = {n: rng.choice(v, rows) for n, v in boundary_features(spec).items()}
+    words = model.encode(features)
+    net = library.load(blob.dump(model))
+    for kernel in library.kernels:
+        net.use_kernel(kernel)
+        assert first_difference(model, net.run(features), words) is None, kernel
+
+
+@pytest.mark.parametrize(
+    "shape", [(5000, 8, 2), (256, 600, 2), (300, 5), (64, 5), (700, 257, 2), (4096, 32, 2)]
+)
+def test_from_features_of_large_networks(library: Library, shape: tuple[int, ...]) -> None:
+    model = random_model(shape, np.random.default_rng(shape[0]))
+    names = model.input.features
+    rows = np.random.default_rng(7).integers(0, 2**32, (600, len(names)))
+    features = dict(zip(names, rows.T, strict=True))
+    words = model.encode(features)
+    net = library.load(blob.dump(model))
+    for kernel in library.kernels:
+        net.use_kernel(kernel)
+        assert first_difference(model, net.run(features), words) is None, kernel

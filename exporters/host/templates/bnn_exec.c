@@ -608,7 +608,7 @@ static void run(const struct bnn *net, struct input *in, enum form form, enum un
                 size_t batch, int with_scores) {
     const uint32_t n_features = bnn_features(net);
     const uint32_t n_words = bnn_words(net);
-    uint32_t *words = allocate(batch, n_words * sizeof *words);
+    uint32_t *words = form == FORM_PACKED ? allocate(batch, n_words * sizeof *words) : NULL;
     uint32_t *features = form == FORM_PACKED ? NULL : allocate(batch, n_features * sizeof *words);
     uint32_t *classes = allocate(batch, sizeof *classes);
     int32_t *margins = allocate(batch, sizeof *margins);
@@ -626,12 +626,15 @@ static void run(const struct bnn *net, struct input *in, enum form form, enum un
         } else {
             n = form == FORM_CSV ? read_csv(in, net, &columns, units, features, batch)
                                  : read_words(in, n_features, features, batch);
-            bnn_encode_batch(net, features, n, words);
         }
         if (!n) {
             break;
         }
-        bnn_infer_batch(net, words, n, classes, margins, scores);
+        if (form == FORM_PACKED) {
+            bnn_infer_batch(net, words, n, classes, margins, scores);
+        } else {
+            bnn_run_batch(net, features, n, classes, margins, scores);
+        }
         write_rows(net, n, classes, margins, scores);
     }
     if (fflush(stdout) || ferror(stdout)) {

@@ -98,6 +98,22 @@ def test_the_input_stage_is_exact_at_every_cut(
 
 
 @pytest.mark.parametrize(
+    ("old", "new"),
+    [("v[k] >= g->cuts[c]", "v[k] > g->cuts[c]"), ("(pairs[i].cut - 1)", "(pairs[i].cut)")],
+)
+def test_a_wrong_way_around_the_bits_is_found(
+    compiler: object, library: Library, copy: Path, old: str, new: str
+) -> None:
+    if "avx2" not in library.kernels and "pairs" in old:
+        pytest.skip("needs a CPU with avx2")
+    text = (copy / "bnn.c").read_text()
+    assert old in text
+    (copy / "bnn.c").write_text(text.replace(old, new))
+    with pytest.raises(VerifyError, match="bnn_run_batch: kernel"):
+        EXPORTER.encode(copy, MODEL, OPTIONS, edges(MODEL))
+
+
+@pytest.mark.parametrize(
     ("old", "new", "feature"),
     [
         ("n += value >= cuts[k];", "n += value > cuts[k];", ""),
@@ -120,7 +136,7 @@ def test_a_wrong_input_stage_is_found(
     try:
         got = EXPORTER.encode(copy, MODEL, OPTIONS, rows)
     except VerifyError as error:
-        assert "bnn_encode: kernel" in str(error)
+        assert re.search("bnn_(encode|run_batch): kernel", str(error))
     else:
         assert not np.array_equal(got, MODEL.encode(rows))
 
