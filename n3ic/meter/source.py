@@ -104,6 +104,8 @@ def _steps_read(program: tuple[Step, ...]) -> set[int]:
 
 
 def _expression(step: Step, left: str, right: str) -> str:
+    if left == right and step.operation in ("sub", "min", "max"):  # compilers warn of these
+        return "0ull" if step.operation == "sub" else left
     match step.operation:
         case "add":
             return f"{left} + {right}"

@@ -58,6 +58,16 @@ def test_a_field_that_lies_beyond_its_bits_leaves_no_product_beyond_64(equal):
     assert rows[0][-1][1] == 2**17 - 1
 
 
+def test_a_register_beside_itself_makes_no_comparison_that_compilers_refuse(equal):
+    features = tuple(
+        MeteredFeature(op, program=(Step(op, "n", "n"),)) for op in ("add", "sub", "min", "max")
+    )
+    spec = MeterSpec((Register("n", "count"),), features)
+    assert "r[0] > r[0]" not in meter_source(spec)["flow.h"]
+    r = random.Random(0)
+    assert {row[-1] for row in equal(spec, 1, random_frames(r, 100))} >= {(2, 0, 1, 1)}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc with its sanitizers")
 def test_no_frame_makes_the_sanitizers_complain(tmp_path):
