@@ -270,6 +270,7 @@ def evaluate(
 ) -> None:
     """Evaluate a network on labelled flows: accuracy, macro F1, FPR, ROC AUC, confusion."""
     import n3ic
+    from n3ic.model.network import BinaryModel
     from n3ic.runs.folder import METRICS, load_metrics, models_of, newest_run
 
     if model is None:
@@ -277,6 +278,8 @@ def evaluate(
         note(f"model: {model}")
     with working("evaluating"):
         found = n3ic.evaluate(model, source, dataset=dataset)
+    if any(BinaryModel.load(path).shunt for path in models_of(model).values()):
+        note("the model shunts flows: these figures are of its classes on all; see n3ic shunt")
     run = load_metrics(model) if (model / METRICS).is_file() else {}
     baselines: dict[str, Any] = run.get("baselines", {})
     if json:

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 _SHOWN = 24  # thresholds in a table; the CSV and the JSON have all
 _COLUMNS = (
-    *("threshold", "validation: on card", "accuracy", "test: on card", "accuracy"),
+    *("threshold", "validated: on card", "accuracy", "test: on card", "accuracy"),
     *("without twins", "host, on the rest", "end to end", "without twins"),
 )
+_BRIEF = (0, 1, 2, 3, 4, 6, 7)  # of these columns, for several networks
 _STAGES = {
     "card": "card alone",
     "host": "boosted trees alone",
@@ -118,7 +119,8 @@ def _write(studies: Mapping[str, ShuntStudy], path: Path, replace: bool) -> None
     there = path.exists()
     write_models(studies, path, replace=replace)
     chosen = ", ".join(
-        f"{f'{name}: ' if name else ''}margins below {study.chosen} are shunted"
+        (f"{name}: " if name else "")
+        + (f"margins below {study.chosen} are shunted" if study.chosen else "nothing is shunted")
         for name, study in studies.items()
     )
     note(f"{'replaced' if there else 'wrote'} {path}: {chosen}")
@@ -135,9 +137,11 @@ def show(studies: Mapping[str, ShuntStudy], where: str) -> None:
         pairs = zip(study.validation, study.test, strict=True)
         (pair,) = (pair for pair in pairs if pair[0].threshold == study.chosen)
         alone = (percent(study.figures[stage].accuracy) for stage in ("card", "host"))
-        rows.append([name, *_row(*pair, chosen=False), *alone])
+        cells = _row(*pair, chosen=False)
+        rows.append([name, *(cells[i] for i in _BRIEF), *alone])
     aim = next(iter(studies.values())).aim
-    table(f"{where}: for {aim}", ["network", *_COLUMNS, "card alone", "trees alone"], rows)
+    columns = ["network", *(_COLUMNS[i] for i in _BRIEF), "card alone", "trees alone"]
+    table(f"{where}: for {aim}", columns, rows)
 
 
 def _show(study: ShuntStudy, where: str) -> None:

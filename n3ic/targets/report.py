@@ -120,6 +120,11 @@ def write_report(
         lines += [f"Accuracy of the run that it comes from: {shown}.", ""]
     if model.meter is not None:
         lines += [f"Features from packets: {model.meter} (`model.n3ic` has the meter).", ""]
+    if model.shunt:
+        lines += [
+            f"Class or shunt: a flow of a margin below {model.shunt} is left to the host.",
+            "",
+        ]
     if network.findings.removes:
         lines += [f"## Exported as {network.model.shape_text}", ""]
         lines += [f"- {escaped(line)}" for line in network.findings.lines()]

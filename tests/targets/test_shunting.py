@@ -50,6 +50,7 @@ def test_verdicts_are_compared_and_the_threshold_is_recorded(tmp_path, able, shu
     assert "at the shunting threshold 5" in str(found)
     recorded = json.loads((done.path / "verification.json").read_bytes())
     assert recorded["shunt"] == 5
+    assert "a flow of a margin below 5 is left" in (done.path / "report.md").read_text()
     assert json.loads((done.path / "manifest.json").read_bytes())["model"]["shunt"] == 5
 
 
