@@ -1,4 +1,4 @@
-"""``n3ic bench xdp``: nanoseconds that the network adds to a packet, in this machine's kernel.
+"""``n3ic bench xdp``: nanoseconds that network and meter add to a packet, in this kernel.
 
 Every program must give the model's scores on all its inputs before it is timed. What is timed is
 ``BPF_PROG_TEST_RUN``: no driver, no DMA, the packet in the cache. The inputs vary (1,024 in turn,
@@ -8,8 +8,10 @@ and reads the features, which takes turns with the measured one.
 
 from __future__ import annotations
 
+import itertools
 import platform
 import statistics
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -20,6 +22,9 @@ from n3ic.exporters.host.machine import cpu_name
 from n3ic.exporters.xdp.network.kernel import INPUTS, KernelNetwork
 from n3ic.exporters.xdp.network.structure import as_bits, structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
+from n3ic.exporters.xdp.program import Clock, MeterPrograms
+from n3ic.exporters.xdp.source import METER, compiled, meter_program
+from n3ic.meter.standard import standard_spec
 from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.network import BinaryModel
@@ -30,6 +35,11 @@ ROUNDS = 31
 REPEAT = 50_000
 CUTS, FEATURES = 256, 50
 HIDDEN = (32, 16, 2)
+_ETHERNET = bytes(12)
+_OF_NO_FLOW = _ETHERNET + b"\x88\xb5" + bytes(46)  # an EtherType for experiments
+_IPV4 = bytes.fromhex("45000028000000004006 0000 0a000001 0a000002")
+_TCP = bytes.fromhex("c0000050 00000001 00000001 50100400 00000000")  # ACK
+_OF_A_FLOW = _ETHERNET + b"\x08\0" + _IPV4 + _TCP + bytes(6)
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,23 @@ class NetworkTiming:
 
 
 @dataclass(frozen=True)
+class MeterTiming:
+    """What metering costs a packet of a flow that is in the cache and not yet to be decided.
+
+    Attributes:
+        clock: where the packet's time comes from.
+        locked: whether a CPU takes the flow for itself.
+        least: smallest difference of a round to a packet of no flow, in nanoseconds.
+        median: median difference.
+    """
+
+    clock: str
+    locked: bool
+    least: int
+    median: float
+
+
+@dataclass(frozen=True)
 class XdpBench:
     """What :func:`bench_xdp` measured, all in one run on one CPU.
 
@@ -67,12 +94,14 @@ class XdpBench:
         base: median nanoseconds of the program that only parses and reads, the kernel's own loop
             around it included.
         timings: one entry a network.
+        meters: one entry a clock, and with and without the lock of a flow.
     """
 
     cpu: str
     kernel: str
     base: float
     timings: tuple[NetworkTiming, ...]
+    meters: tuple[MeterTiming, ...]
 
 
 def bench_xdp(model: BinaryModel, *, rounds: int = ROUNDS, repeat: int = REPEAT) -> XdpBench:
@@ -105,7 +134,28 @@ def bench_xdp(model: BinaryModel, *, rounds: int = ROUNDS, repeat: int = REPEAT)
         timing, bare = _measure(name, network, bits, aim, rounds, repeat)
         timings.append(timing)
         bases += bare
-    return XdpBench(cpu_name(), platform.release(), statistics.median(bases), tuple(timings))
+    base = statistics.median(bases)
+    meters = tuple(_meters(rounds, repeat))
+    return XdpBench(cpu_name(), platform.release(), base, tuple(timings), meters)
+
+
+def _meters(rounds: int, repeat: int) -> Iterator[MeterTiming]:
+    spec = standard_spec()
+    field = Field.thermometer(spec.feature_names[0], [1], unit=spec.features[0].unit)
+    network = random_model((1, 2), np.random.default_rng(0))
+    structure = structure_of([replace(network, input=InputSpec((field,)))])
+    image = compiled(meter_program(spec, structure, per_cpu=False), METER)
+    for clock, locked in itertools.product(("kernel", "coarse"), (True, False)):
+        given: Clock = "kernel" if clock == "kernel" else "coarse"
+        with MeterPrograms(image, METER, spec, structure, clock=given, locked=locked) as loaded:
+            run = loaded.program.test_run
+            run(_OF_NO_FLOW, repeat=repeat)  # warms up
+            differences = [
+                run(_OF_A_FLOW, repeat=repeat).nanoseconds
+                - run(_OF_NO_FLOW, repeat=repeat).nanoseconds
+                for _ in range(rounds)
+            ]
+        yield MeterTiming(clock, locked, min(differences), statistics.median(differences))
 
 
 def spread_model(features: int, tops: tuple[int, ...], rng: np.random.Generator) -> BinaryModel:
@@ -192,5 +242,13 @@ def render(result: XdpBench) -> Bench:
         "kernel's loop around it included. No driver and no DMA is in these figures.",
         "Other work on the machine makes the median larger; the least is of the quietest round.",
     )
+    metering = (
+        "a metered packet that decides nothing: ns more than a packet of no flow, measured",
+        ("clock", "lock", "least", "median"),
+        tuple(
+            (m.clock, "a flow" if m.locked else "none", f"{m.least:,}", f"{m.median:,.0f}")
+            for m in result.meters
+        ),
+    )
     data = asdict(result) | {"kind": "measured", "unit": "ns"}
-    return Bench(((title, columns, rows),), notes, data)
+    return Bench(((title, columns, rows), metering), notes, data)

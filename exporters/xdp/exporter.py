@@ -29,11 +29,11 @@ from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.replay import counter_difference, difference, replay, traffic
 from n3ic.model.bits import Words, pack
 from n3ic.model.network import BinaryModel, Inference
-from n3ic.options import Option, Options
+from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
-from n3ic.targets.figures import Figure, Report
+from n3ic.targets.figures import Bench, Figure, Report
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
@@ -200,6 +200,20 @@ class XdpExporter(Exporter):
             "Speed is measured by `n3ic bench xdp`, as differences to a program that only parses.",
         )
         return Report(tuple(figures), notes)
+
+    def bench(self, model: BinaryModel, options: Mapping[str, OptionValue]) -> Bench:
+        """Measure what networks and the meter add to a packet, in this machine's kernel.
+
+        Raises:
+            UsageError: there are no options.
+            MissingDependencyError: clang or libbpf is missing.
+            VerifyError: a program does not give the model's scores.
+            BpfError: the kernel refuses a program or the caller.
+        """
+        from n3ic.exporters.xdp.bench import bench_xdp, render
+
+        parse_options(self.bench_options, options, "the XDP benchmark")
+        return render(bench_xdp(model))
 
 
 def packet_layout(model: BinaryModel, options: Options) -> PacketLayout:

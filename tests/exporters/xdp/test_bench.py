@@ -6,6 +6,7 @@ import pytest
 from n3ic.errors import VerifyError
 from n3ic.exporters.xdp import bench
 from n3ic.exporters.xdp.network import kernel as kernel_network
+from n3ic.meter.packet import LINK_ETHERNET, Packet, parse
 from n3ic.model.random_models import random_model
 
 pytestmark = pytest.mark.usefixtures("kernel", "compile_bpf")
@@ -21,6 +22,15 @@ def test_every_network_is_checked_and_timed():
     (title, columns, rows), *_ = shown.tables
     assert "measured" in title and all(len(row) == len(columns) for row in rows)
     assert shown.data["timings"][1]["shape"] == "256-32-16-2"
+    assert {(m.clock, m.locked) for m in found.meters} == {
+        (clock, locked) for clock in ("kernel", "coarse") for locked in (True, False)
+    }
+
+
+def test_the_packets_that_are_metered_are_a_flow_and_none():
+    found = [bench._OF_A_FLOW, bench._OF_NO_FLOW]
+    packets = [parse(LINK_ETHERNET, frame, len(frame), 0) for frame in found]
+    assert [isinstance(packet, Packet) for packet in packets] == [True, False]
 
 
 def test_a_program_that_is_wrong_is_not_timed(monkeypatch):
