@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.targets.device import Device
 
@@ -12,6 +13,9 @@ LANES = 16  # neurons in a 512-bit register
 # XOR 1, popcount 3, the sum's last additions 2, compare 3, mask to register 3, merge 2.
 _LAYER_CLOCKS = 21
 _OUTPUT_CLOCKS = 8  # XOR, popcount, compare and select in general registers
+_KEY_BYTES = 40  # of a flow in meter.c
+_LINK_BYTES = 15  # its neighbours in chains and in age, and its marks
+_TIME_WORDS = 6  # its number, times and counts
 
 
 @dataclass(frozen=True)
@@ -63,3 +67,12 @@ def estimate(model: BinaryModel, device: Device) -> KernelEstimate:
         latency / ghz,
         f"{latency:.0f} clocks of dependent operations at {ghz:g} GHz",
     )
+
+
+def flow_cache_bytes(spec: MeterSpec) -> int:
+    """Bytes of the flow cache of ``meter.c``: its flows, and the heads of their hash chains."""
+    gaps = sum(register.field == "gap" for register in spec.registers)
+    words = max(1, len(spec.registers)) + max(1, gaps) + 2 + _TIME_WORDS
+    flow = -(-(_KEY_BYTES + 8 * words + _LINK_BYTES) // 8) * 8
+    heads = max(16, 1 << (2 * spec.cache_flows - 1).bit_length())
+    return flow * spec.cache_flows + 4 * heads

@@ -14,7 +14,7 @@ import numpy as np
 
 from n3ic.errors import ExportError, MissingDependencyError, VerifyError
 from n3ic.exporters.host.decode import decode_directory
-from n3ic.exporters.host.estimate import estimate, memory_of
+from n3ic.exporters.host.estimate import estimate, flow_cache_bytes, memory_of
 from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.exporters.host.machine import cpu_name
 from n3ic.exporters.host.sources import copy_sources, kernel_source, readme, weights_section
@@ -197,6 +197,10 @@ class HostExporter(Exporter):
             Figure(f"memory.{part}", count, "byte", "measured", "count of the blob's words")
             for part, count in memory_of(model).items()
         ]
+        if model.meter is not None:
+            told = f"count of the bytes of {model.meter.cache_flows:,} flows in meter.c"
+            held = flow_cache_bytes(model.meter)
+            figures.append(Figure("memory.flow_cache", held, "byte", "estimated", told))
         figures += [
             Figure("memory.blob", size, "byte", "measured", "size of weights.bin"),
             Figure(

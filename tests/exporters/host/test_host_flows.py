@@ -486,3 +486,17 @@ def test_packets_are_timed_after_a_check(artefacts: Path, monkeypatch: pytest.Mo
     (artefacts / "flow_exec.c").write_text(text.replace("o->margins[i]);", "o->margins[0]);"))
     with pytest.raises(VerifyError, match="other verdicts than n3ic predict"):
         packet_bench.bench_packets(SMALL, SMALL.meter, artefacts, 500)
+
+
+@pytest.mark.parametrize("model", [STANDARD, SMALL])
+def test_the_report_tells_what_the_flow_cache_takes(
+    compiler: build.CCompiler, tmp_path: Path, model: BinaryModel
+) -> None:
+    directory = exported(model, tmp_path / "out")
+    source = Path(__file__).with_name("flow_cache_bytes.c")
+    words = [*compiler.command, "-std=c11", f"-I{directory}", source, "-o", tmp_path / "bytes"]
+    subprocess.run(words, check=True, timeout=TIMEOUT_S)
+    told = int(run(tmp_path / "bytes")[1])
+    figures = EXPORTER.report(model, OPTIONS, directory).figures
+    (found,) = (f.value for f in figures if f.name == "memory.flow_cache")
+    assert found == told

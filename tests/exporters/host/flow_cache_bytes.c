@@ -1,0 +1,14 @@
+/* Writes how many bytes the flow cache of a generated meter takes. */
+#include <stdio.h>
+
+#include "meter.c"
+
+int main(void) {
+    struct meter *m = meter_open(LINK_ETHERNET, 1);
+    if (!m) {
+        return 1;
+    }
+    printf("%zu\n", METER_CACHE_FLOWS * sizeof *m->flows + (m->mask + 1) * sizeof *m->buckets);
+    meter_close(m);
+    return 0;
+}
