@@ -9,7 +9,10 @@ Ends = tuple[tuple[bytes, int], tuple[bytes, int]]
 Key = tuple[Ends, int]
 """Both ends, the lesser first, and the protocol's number; 0 where it is not known."""
 
-PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmp6": 58, "ipv6-icmp": 58, "sctp": 132}
+PROTOCOLS = {
+    "icmp": 1, "igmp": 2, "tcp": 6, "udp": 17, "gre": 47, "esp": 50, "icmp6": 58, "icmpv6": 58,
+    "ipv6-icmp": 58, "ospf": 89, "pgm": 113, "sctp": 132,
+}  # fmt: skip
 
 
 def flow_key(source: str, sport: str, destination: str, dport: str, protocol: str) -> Key:

@@ -1,0 +1,300 @@
+"""The standard meter beside others on captures: how often each feature is equal, and why not.
+
+A difference is put down to the first reason whose own test it passes, computed from the packets
+of the flow or from what the other program says; what passes none is counted as not explained.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from n3ic.meter.capture import Capture
+from n3ic.meter.flow_keys import Key, ends_of
+from n3ic.meter.packet import LINK_ETHERNET, Packet, parse
+from n3ic.meter.reference import FlowRecord, ReferenceMeter
+from n3ic.model.metering import MeterSpec
+from n3ic.util.markdown import percent, table
+
+NOT_EXPLAINED = "not explained"
+DAMAGED = "a capture that was damaged on purpose"
+TOLERANCE = 2e-6  # of the value: the others compute in 32-bit floats
+_PORTS = (6, 17)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A flow of ours with what was seen of it.
+
+    Attributes:
+        capture: name of the file.
+        record: what the reference meter says.
+        packets: the packets with its key, of all of its time.
+        back: whether one of them is stamped earlier than a packet before it in the capture.
+        unsaid: whether the IPv4 header of one has a total length of 0.
+        cut: whether one was not captured as a whole.
+    """
+
+    capture: str
+    record: FlowRecord
+    packets: tuple[Packet, ...] = ()
+    back: bool = False
+    unsaid: bool = False
+    cut: bool = False
+
+    @property
+    def key(self) -> Key:
+        """The key, the same for both directions."""
+        key = self.record.key
+        source = (key.source, key.source_port)
+        return ends_of(source, (key.destination, key.destination_port)), key.protocol
+
+    def of(self, side: str) -> list[Packet]:
+        """Packets of the side ``s``, the source, or ``d``, in order."""
+        key = self.record.key
+        end = (key.source, key.source_port)
+        return [p for p in self.packets if ((p.source, p.source_port) == end) == (side == "s")]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A flow that both tell of.
+
+    Attributes:
+        seen: ours.
+        other: theirs, as text by column.
+        turned: whether their source is our destination.
+        later: whether there is an earlier flow of the same key.
+    """
+
+    seen: Seen
+    other: Mapping[str, str]
+    turned: bool
+    later: bool = False
+
+    def side(self, theirs: str) -> str:
+        """Our name for one of their sides, ``s`` or ``d``."""
+        return {"s": "d", "d": "s"}[theirs] if self.turned else theirs
+
+
+Test = Callable[[Pair, str, float, float], bool]
+"""Of a pair, one of our sides, our value and theirs: whether a reason holds."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A feature, or two of the source and of the destination, that both have.
+
+    Attributes:
+        name: of our features.
+        meaning: how ours becomes theirs.
+        sides: their prefixes, such as ``s`` and ``d``; one empty where there is one value.
+        ours: our value, of a pair and of our side.
+        theirs: their value, of a pair and of their side; None where they have none.
+        step: of the coarser of the two, by which they may differ.
+        reasons: why they may differ, each with its test.
+    """
+
+    name: str
+    meaning: str
+    sides: tuple[str, ...]
+    ours: Callable[[Pair, str], float]
+    theirs: Callable[[Pair, str], float | None]
+    step: float = 0.0
+    reasons: tuple[tuple[str, Test], ...] = ()
+
+
+@dataclass
+class Tally:
+    """How often a feature was equal.
+
+    Attributes:
+        compared: values.
+        equal: of them.
+        why: the others, by reason.
+    """
+
+    compared: int = 0
+    equal: int = 0
+    why: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Comparison:
+    """What came of comparing captures.
+
+    Attributes:
+        captures: how many.
+        ours: flows of ours.
+        theirs: records of theirs.
+        pairs: flows that both tell of.
+        ours_alone: flows of ours without a record, by reason.
+        theirs_alone: records of theirs without a flow, by reason.
+        features: by name.
+    """
+
+    captures: int = 0
+    ours: int = 0
+    theirs: int = 0
+    pairs: int = 0
+    ours_alone: Counter[str] = field(default_factory=Counter)
+    theirs_alone: Counter[str] = field(default_factory=Counter)
+    features: dict[str, Tally] = field(default_factory=dict)
+
+    def add(self, pair: Pair, features: Sequence[Compared]) -> None:
+        """Count a pair."""
+        self.pairs += 1
+        for feature in features:
+            for side in feature.sides:
+                theirs = feature.theirs(pair, side)
+                if theirs is None:
+                    continue
+                tally = self.features.setdefault(feature.name, Tally())
+                tally.compared += 1
+                own = pair.side(side) if side else ""
+                ours = feature.ours(pair, own)
+                if abs(ours - theirs) <= max(feature.step, TOLERANCE * abs(theirs)):
+                    tally.equal += 1
+                else:
+                    tally.why[_reason(feature.reasons, pair, own, ours, theirs)] += 1
+
+    @property
+    def not_explained(self) -> int:
+        """Differences for which no reason holds."""
+        found = [self.ours_alone, self.theirs_alone, *(t.why for t in self.features.values())]
+        return sum(why[NOT_EXPLAINED] for why in found)
+
+    def markdown(self, name: str, features: Sequence[Compared]) -> str:
+        """The figures as tables.
+
+        Args:
+            name: of the other program.
+            features: what was compared, for the order and the meaning.
+        """
+        lines = [
+            f"{self.captures:,} captures, {self.ours:,} flows of ours and {self.theirs:,} of "
+            f"{name}, {self.pairs:,} of which both tell.",
+            "",
+            *table(
+                ["feature", f"as {name} has it", "values", "equal", "share", "why not"],
+                (
+                    [
+                        f.name,
+                        f.meaning,
+                        f"{t.compared:,}",
+                        f"{t.equal:,}",
+                        percent(t.equal / t.compared, 2),
+                        _listed(t.why),
+                    ]
+                    for f in features
+                    if (t := self.features.get(f.name))
+                ),
+                "llrrrl",
+            ),
+            "",
+        ]
+        for whose, alone in (("ours", self.ours_alone), (f"{name}'s", self.theirs_alone)):
+            if alone:
+                lines += [f"Only {whose}: {_listed(alone)}.", ""]
+        return "\n".join(lines)
+
+
+def damaged(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+    """Whether the capture's name says that it was made so."""
+    return pair.seen.capture.startswith("fuzz-")
+
+
+def _reason(
+    reasons: Iterable[tuple[str, Test]], pair: Pair, side: str, ours: float, theirs: float
+) -> str:
+    return next((why for why, holds in reasons if holds(pair, side, ours, theirs)), NOT_EXPLAINED)
+
+
+def _listed(why: Mapping[str, int]) -> str:
+    ordered = sorted(why.items(), key=lambda item: (-item[1], item[0]))
+    return "; ".join(f"{reason} ({count:,})" for reason, count in ordered)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    packet: Packet
+    back: bool
+    unsaid: bool
+    cut: bool
+
+
+def ours_of(path: str | Path, spec: MeterSpec) -> tuple[list[Seen], Counter[str]]:
+    """Flows of a capture by the reference meter, with their packets; and what was put aside.
+
+    Raises:
+        DataError: the capture cannot be read.
+        MissingDependencyError: libpcap is not installed.
+    """
+    meter = ReferenceMeter(spec)
+    frames: dict[Key, list[_Frame]] = {}
+    records: list[FlowRecord] = []
+    clock = 0
+    with Capture(path) as capture:
+        for data, length, time in capture.packets():
+            packet = parse(capture.link, data, length, time // spec.tick_ns)
+            records += meter.count(packet)
+            if isinstance(packet, Packet):
+                unsaid = _says_no_length(capture.link, data)
+                frame = _Frame(packet, packet.time < clock, unsaid, len(data) < length)
+                frames.setdefault(_key(packet), []).append(frame)
+                clock = max(clock, packet.time)
+    records += meter.finish()
+    return [_seen(Path(path).name, record, frames) for record in records], meter.aside
+
+
+def _says_no_length(link: int, frame: bytes) -> bool:
+    """Whether a frame's IPv4 header has a total length of 0."""
+    return link == LINK_ETHERNET and frame[12:14] == b"\x08\0" and frame[16:18] == b"\0\0"
+
+
+def _key(packet: Packet) -> Key:
+    source = (packet.source, packet.source_port)
+    return ends_of(source, (packet.destination, packet.destination_port)), packet.protocol
+
+
+def _seen(capture: str, record: FlowRecord, frames: Mapping[Key, list[_Frame]]) -> Seen:
+    bare = Seen(capture, record)
+    own = [
+        frame
+        for frame in frames.get(bare.key, ())
+        if frame.back or record.first <= frame.packet.time <= record.last
+    ]
+    return replace(
+        bare,
+        packets=tuple(frame.packet for frame in own),
+        back=any(frame.back for frame in own),
+        unsaid=any(frame.unsaid for frame in own),
+        cut=any(frame.cut for frame in own),
+    )
+
+
+def matched(
+    ours: Sequence[Seen],
+    theirs: Sequence[tuple[Key, Any]],
+) -> Iterator[tuple[list[Seen], list[Any]]]:
+    """Flows and records of the same key: those of ours and those of theirs, in order.
+
+    Args:
+        ours: flows.
+        theirs: records with their keys; ports of what is neither TCP nor UDP do not matter.
+    """
+    flows: dict[Key, tuple[list[Seen], list[Any]]] = {}
+    for seen in sorted(ours, key=lambda seen: seen.record.first):
+        flows.setdefault(without_ports(seen.key), ([], []))[0].append(seen)
+    for key, record in theirs:
+        flows.setdefault(without_ports(key), ([], []))[1].append(record)
+    yield from flows.values()
+
+
+def without_ports(key: Key) -> Key:
+    """The key, with no ports where its protocol has none."""
+    ((one, _), (other, _)), protocol = key
+    return key if protocol in _PORTS else (ends_of((one, 0), (other, 0)), protocol)

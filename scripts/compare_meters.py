@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""How often the standard meter's features are those of argus and of nDPI, and why not where not.
+
+``scripts/compare_meters.py CAPTURES... [--ndpi flows.csv]`` prints the tables as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from n3ic.errors import N3icError
+from n3ic.meter import against_argus, against_ndpi
+from n3ic.meter.extract import find_captures
+
+
+def main() -> int:
+    """Compare the captures of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("captures", nargs="+", help="files, or folders of them")
+    parser.add_argument("--ndpi", help="nDPI's CSV of the flows of the same captures")
+    given = parser.parse_args()
+    try:
+        paths = [source.path for source in find_captures(given.captures)]
+        found = against_argus.compare_argus(paths)
+        print(f"## argus\n\n{found.markdown('argus', against_argus.FEATURES)}")
+        if given.ndpi:
+            found = against_ndpi.compare_ndpi(paths, given.ndpi)
+            print(f"## nDPI\n\n{found.markdown('nDPI', against_ndpi.FEATURES)}")
+    except N3icError as e:
+        print(f"compare_meters: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
