@@ -159,6 +159,7 @@ _LENGTHS: tuple[tuple[str, Test], ...] = (
     ("nDPI counts the capture's own link header, and no VLAN tag", _link_header),
     *_WHOLE,
 )
+_MEANS: tuple[tuple[str, Test], ...] = ((_LENGTHS[0][0], _link_header_mean), *_WHOLE)
 _SIDES = ("s", "d")
 FEATURES: tuple[Compared, ...] = (
     Compared(
@@ -179,7 +180,7 @@ FEATURES: tuple[Compared, ...] = (
     ),
     Compared("spkts, dpkts", "", _SIDES, _ours("{}pkts"), _theirs("{}_pkts"), reasons=_WHOLE),
     Compared("sbytes, dbytes", "", _SIDES, _ours("{}bytes"), _theirs("{}_bytes"), reasons=_LENGTHS),
-    Compared("smean, dmean", "", _SIDES, _length("{}mean"), _theirs("pktlen_avg_{}"), 1, _LENGTHS),
+    Compared("smean, dmean", "", _SIDES, _length("{}mean"), _theirs("pktlen_avg_{}"), 1, _MEANS),
     Compared(
         "sminlen, dminlen", "", _SIDES, _length("{}minlen"), _theirs("pktlen_min_{}"), 0, _LENGTHS
     ),
