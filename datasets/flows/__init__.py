@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from n3ic.data.dataset import DataSet
+from n3ic.data.dataset import DataSet, data_set_of
+from n3ic.data.description import COLUMNS_FILE, description_text
 from n3ic.data.metered import meter_of
 from n3ic.data.own import (
-    COLUMNS_FILE,
     OWN,
     OwnTable,
     describe,
     described_as,
-    description_text,
     need_label,
     summary_lines,
     with_positive,
@@ -104,6 +103,8 @@ class OwnUseCase(UseCase):
         if _is_metered(path):
             tell("n3ic data extract wrote this table: the network will carry its meter")
             return with_positive(load_flows(str(path), label=label or LABEL), positive)
+        if known := _known(path):
+            tell(f"the data set {known} knows this layout; n3ic data show {known} says more of it")
         own, facts = describe(path, label, str(options["description"]) or None, positive=positive)
         need_label(own, facts, path)
         for line in summary_lines(own, facts):
@@ -123,8 +124,16 @@ class OwnUseCase(UseCase):
     ) -> Mapping[str, Any]:
         """Write how the columns were read as ``columns.toml``."""
         if table.rules is not None:
-            write_atomic(directory / COLUMNS_FILE, description_text(described_as(table)))
+            write_atomic(directory / COLUMNS_FILE, description_text(described_as(table).toml))
         return {}
+
+
+def _known(path: Any) -> str:
+    """The data set that knows a file; empty where none does, or several."""
+    try:
+        return data_set_of(path).name
+    except (N3icError, TypeError):
+        return ""
 
 
 def _is_metered(path: Any) -> bool:

@@ -120,7 +120,7 @@ def describe(
 
     n3ic train, data check and data show read the file, and what it says overrides what is inferred.
     """
-    from n3ic.data.own import COLUMNS_FILE, description_text
+    from n3ic.data.description import COLUMNS_FILE, description_text
     from n3ic.data.own import describe as describe_table
     from n3ic.util.files import free_path, write_atomic
 
@@ -133,7 +133,7 @@ def describe(
     else:
         _show_columns(str(path), own, facts)
     if out != "-":
-        write_atomic(target, description_text(own))
+        write_atomic(target, description_text(own.toml))
         note(f"wrote {target}")
 
 
@@ -196,7 +196,8 @@ def check(
 def _checked(path: Path, name: str | None, label: str) -> Mapping[str, Any]:
     """What files hold: by the data set that is named or knows them, or as a table of any kind."""
     from n3ic.data.dataset import data_set, data_set_of
-    from n3ic.data.own import COLUMNS_FILE, OWN, need_label
+    from n3ic.data.description import COLUMNS_FILE
+    from n3ic.data.own import OWN, need_label
     from n3ic.data.own import describe as describe_table
 
     folder = path if path.is_dir() else path.parent

@@ -11,13 +11,12 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
 
+from n3ic.data.description import description_text, read_description
 from n3ic.data.files import Content
 from n3ic.data.inference import infer
 from n3ic.data.own import (
     OwnTable,
     describe,
-    description_text,
-    read_description,
     summary_lines,
 )
 from n3ic.data.sheets import open_sheets
@@ -215,7 +214,7 @@ def test_a_zeek_log_is_read(tmp_path):
 def test_columns_toml_overrides_and_is_written_alike(tmp_path):
     path = written(tmp_path)
     own, _ = describe(path, "label")
-    (tmp_path / "columns.toml").write_text(description_text(own))
+    (tmp_path / "columns.toml").write_text(description_text(own.toml))
     again, _ = describe(path)
     assert again.toml == own.toml
     assert again.rules == own.rules
@@ -276,7 +275,7 @@ def test_names_from_a_table_are_safe_in_toml(tmp_path):
     path = tmp_path / "odd.csv"
     path.write_text("\n".join([header, *lines]))
     own, _ = describe(path, "label")
-    said = read_description_text(tmp_path, description_text(own))
+    said = read_description_text(tmp_path, description_text(own.toml))
     assert set(said["columns"]) == {"a_b", "x_y", "tab_here", "ber", "column_5", "column_7"}
     assert own.load(path).classes == ('u"v', "w")
 

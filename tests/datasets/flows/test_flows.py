@@ -227,3 +227,10 @@ def test_parquet_in_a_known_data_sets_layout_is_read(tmp_path):
     for name, column in expected.features.items():
         assert np.array_equal(found.features[name], column), name
     assert files("n3ic.datasets.flows").joinpath("card.md").is_file()
+
+
+def test_a_table_that_a_data_set_knows_is_said(tmp_path):
+    told = []
+    options = {"label": "label", "positive": "", "description": ""}
+    use_case("flows").load(TOR.embedded, None, options, told.append)
+    assert told[0].startswith("the data set iscx-tor2016 knows this layout")

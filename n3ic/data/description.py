@@ -1,0 +1,121 @@
+"""``columns.toml``: what a user says of a table's columns, read and written.
+
+It is a catalogue as :mod:`n3ic.data.described` reads it, but any entry, and any key of an entry,
+may be left out: it is inferred then.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from n3ic.data.described import TEXT, rule_of
+from n3ic.errors import DataError, ModelError
+
+COLUMNS_FILE = "columns.toml"
+_MAX_BYTES = 4 << 20
+_TABLE_KEYS = {
+    "label": (str, list),
+    "positive": (str,),
+    "blank_label": (str,),
+    "conversation": (list,),
+}
+_COLUMN_KEYS: Mapping[str, tuple[type, ...]] = {
+    "use": (bool,),
+    "reason": (str,),
+    "meaning": (str,),
+    "kind": (str,),
+    "unit": (str,),
+    "source_unit": (str,),
+    "scale": (int, float),
+    "bits": (int,),
+    "blank": (str,),
+    "negative": (str,),
+    "values": (list,),
+}
+
+
+def read_description(path: str | Path) -> dict[str, Any]:
+    """What a ``columns.toml`` says: ``table`` and ``columns``.
+
+    Raises:
+        DataError: it cannot be read, or says what is not known; names the key.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            data = tomllib.loads(stream.read(_MAX_BYTES).decode())
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: this is no TOML: {error}") from error
+    unknown = data.keys() - {"table", "columns"}
+    if unknown:
+        raise DataError(f"{path}: unknown entry {min(unknown)!r}; expected [table], [columns.NAME]")
+    table, columns = data.get("table", {}), data.get("columns", {})
+    if not isinstance(table, dict) or not isinstance(columns, dict):
+        raise DataError(f"{path}: expected [table] and [columns.NAME]")
+    _check(path, "table", table, _TABLE_KEYS)
+    if isinstance(table.get("label"), str):
+        table["label"] = [table["label"]]
+    for key in ("label", "conversation"):
+        if any(not isinstance(name, str) for name in table.get(key, ())):
+            raise DataError(f"{path}: {key} of [table] names columns")
+    if len(table.get("conversation", ())) not in (0, 5):
+        raise DataError(
+            f"{path}: conversation of [table] names five columns: source address and port, "
+            "destination address and port, protocol"
+        )
+    for name, entry in columns.items():
+        if not isinstance(entry, dict):
+            raise DataError(f"{path}: expected [columns.{name}]")
+        _check(path, f"columns.{name}", entry, _COLUMN_KEYS)
+        if entry.get("kind") not in (None, TEXT):
+            try:
+                rule_of(({"values": ["?"]} if entry["kind"] == "category" else {}) | entry)
+            except ModelError as error:
+                raise DataError(f"{path}: [columns.{name}]: {error}") from error
+    return {"table": table, "columns": columns}
+
+
+def _check(
+    path: object, where: str, entry: Mapping[str, Any], known: Mapping[str, tuple[type, ...]]
+) -> None:
+    for key, value in entry.items():
+        if key not in known:
+            raise DataError(f"{path}: [{where}] has no {key!r}; it has {', '.join(known)}")
+        if not isinstance(value, known[key]) or (
+            isinstance(value, bool) and bool not in known[key]
+        ):
+            kinds = " or ".join(kind.__name__ for kind in known[key])
+            raise DataError(f"{path}: {key!r} of [{where}] must be {kinds}, got {value!r}"[:300])
+
+
+def description_text(catalogue: Mapping[str, Any]) -> str:
+    """A ``columns.toml`` that says all that is known of a table; the same bytes each time."""
+    out = [
+        "# How the columns of the tables beside this file are read; n3ic data describe wrote it.",
+        "# What stands here overrides what n3ic infers; an entry that is left out is inferred.",
+        "",
+        "[table]",
+        *_entries(catalogue["table"]),
+    ]
+    for name, entry in catalogue["columns"].items():
+        out += ["", f"[columns.{name}]", *_entries(entry)]
+    return "\n".join(out) + "\n"
+
+
+def _entries(entry: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {_toml_value(value)}" for key, value in entry.items() if value != ""]
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
