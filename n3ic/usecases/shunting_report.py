@@ -76,7 +76,8 @@ def points_figure(study: ShuntStudy, title: str) -> Figure:
     axes.set_ylabel("accuracy, %")
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
-    axes.set_title(f"Shunting\n{title}")
+    plain = title.replace("$", r"\$")  # a dollar sign would begin a formula
+    axes.set_title(f"Shunting\n{plain}")
     return figure
 
 

@@ -181,7 +181,7 @@ def test_the_table_and_the_picture(run, flows, tmp_path):
     assert float(first["accuracy"]) == study.test[0].accuracy
     pytest.importorskip("matplotlib")
     for name in ("a.png", "b.png"):
-        write_figure(study, "title", tmp_path / name)
+        write_figure(study, "runs/$a_$ $", tmp_path / name)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
