@@ -12,6 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from n3ic.errors import DataError, N3icWarning, UsageError
 from n3ic.meter.capture import Capture, is_capture
 from n3ic.meter.compiled import ASIDE
 from n3ic.meter.labels import Labels
-from n3ic.meter.parts import PART_FILE, find_part, part_file, part_folder, write_part
+from n3ic.meter.parts import PART_FILE, Part, find_part, part_file, part_folder, write_part
 from n3ic.meter.records import meter_stream
 from n3ic.meter.rows import KEY_COLUMNS, flow_table, with_labels, write_rows
 from n3ic.model.metering import MeterSpec
@@ -178,7 +179,8 @@ def extract(
         raise UsageError(f"the feature {min(clash)!r} has the name of a column of the flow's key")
     if len(sources) > 1 and not one_stream:
         with work_folder(part_folder(out), PART_FILE) as folder:
-            return _extract_parts(sources, out, spec, labels, tell, folder, jobs, dask)
+            meter = partial(_meter_parts, tell=tell, jobs=jobs, dask=dask)
+            return _extract_parts(sources, out, spec, labels, meter, folder)
     if one_stream:
         sources = sorted(sources, key=_first_time) if len(sources) > 1 else sources
     damaged: list[str] = []
@@ -212,43 +214,17 @@ def _extract_parts(
     out: str | Path,
     spec: MeterSpec,
     labels: Labels | None,
-    tell: Callable[[Progress], None] | None,
+    meter: Callable[[Mapping[Path, Source], MeterSpec], _Metered],
     folder: Path,
-    jobs: int | None,
-    dask: str | None,
 ) -> Extracted:
     files = [part_file(folder, Path(s.path), s.name, spec) for s in sources]
     wanted = dict(zip(files, sources, strict=True))  # a capture that is named twice is metered once
-    sizes = {file: Path(source.path).stat().st_size for file, source in wanted.items()}
-    there = {file: part for file in wanted if (part := find_part(file))}
-    kept = len(there)
-    left_out: dict[Path, str] = {}
-    missing = [file for file in wanted if file not in there]
-
-    def report() -> None:
-        if tell:
-            done = [*there, *left_out]
-            share = sum(sizes[f] for f in done) / max(1, sum(sizes.values()))
-            packets = sum(part.counters["packets"] for part in there.values())
-            flows = sum(part.flows for part in there.values())
-            tell(Progress(len(done), len(wanted), share, packets, flows))
-
-    report()
-    absolute = os.path.abspath if dask else str  # a worker stands in a folder of its own
-    calls = [(absolute(wanted[f].path), wanted[f].name, spec, Path(absolute(f))) for f in missing]
-    for number, problem in each(_meter_part, calls, jobs=jobs, dask=dask):
-        file = missing[number]
-        part = find_part(file)
-        if part is None:
-            left_out[file] = f"{problem}; it is left out"
-        else:
-            there[file] = part
-        report()
-    if not there:
-        raise DataError(f"none of the captures can be read: {next(iter(left_out.values()))}")
+    found = meter(wanted, spec)
+    if not found.parts:
+        raise DataError(f"none of the captures can be read: {next(iter(found.left_out.values()))}")
     total: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
-    parts = [(there[file], wanted[file].name) for file in files if file in there]
+    parts = [(found.parts[file], wanted[file].name) for file in files if file in found.parts]
     for part, _ in parts:
         total.update(part.counters)
     tables = (
@@ -257,8 +233,54 @@ def _extract_parts(
         for table in part.tables()
     )
     flows = write_rows(tables, out, spec)
-    damaged = [there[f].damage if f in there else left_out[f] for f in wanted]
-    return _extracted(flows, total, outcomes, len(files), [d for d in damaged if d], kept)
+    damaged = [found.left_out.get(f) or found.parts[f].damage for f in wanted]
+    return _extracted(flows, total, outcomes, len(files), [d for d in damaged if d], found.kept)
+
+
+@dataclass(frozen=True)
+class _Metered:
+    """Parts by file, a line about each that is left out, and how many parts were there before."""
+
+    parts: Mapping[Path, Part]
+    left_out: Mapping[Path, str]
+    kept: int
+
+
+def _meter_parts(
+    wanted: Mapping[Path, Source],
+    spec: MeterSpec,
+    *,
+    tell: Callable[[Progress], None] | None,
+    jobs: int | None,
+    dask: str | None,
+) -> _Metered:
+    """Meter the captures whose parts are missing."""
+    sizes = {file: Path(source.path).stat().st_size for file, source in wanted.items()}
+    parts = {file: part for file in wanted if (part := find_part(file))}
+    kept = len(parts)
+    left_out: dict[Path, str] = {}
+
+    def report() -> None:
+        if tell:
+            done = [*parts, *left_out]
+            share = sum(sizes[f] for f in done) / max(1, sum(sizes.values()))
+            packets = sum(part.counters["packets"] for part in parts.values())
+            flows = sum(part.flows for part in parts.values())
+            tell(Progress(len(done), len(wanted), share, packets, flows))
+
+    report()
+    missing = [file for file in wanted if file not in parts]
+    absolute = os.path.abspath if dask else str  # a worker stands in a folder of its own
+    calls = [(absolute(wanted[f].path), wanted[f].name, spec, Path(absolute(f))) for f in missing]
+    for number, problem in each(_meter_part, calls, jobs=jobs, dask=dask):
+        file = missing[number]
+        part = find_part(file)
+        if part is None:
+            left_out[file] = f"{problem}; it is left out"
+        else:
+            parts[file] = part
+        report()
+    return _Metered(parts, left_out, kept)
 
 
 def _meter_part(path: str, name: str, spec: MeterSpec, file: Path) -> str:
