@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from n3ic.data.catalogue import Column, Derived, feature_of, feature_table, with_derived
 from n3ic.data.dataset import DataSet, table_facts
 from n3ic.data.delimited import Sheet, TextColumn, check_header, glance, parse_sheet
-from n3ic.data.files import combined_sha256, find_tables, printable
+from n3ic.data.files import TABLE_SUFFIXES, combined_sha256, find_tables, printable
 from n3ic.data.sheets import open_sheets
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.errors import DataError, UsageError
@@ -77,11 +77,13 @@ class DescribedDataSet(DataSet):
     Attributes:
         formulas: how derived features are computed, by name.
         comma: whether cells must be separated by commas.
+        suffixes: of the table files in a folder.
         unpublished: what a file is that the catalogue does not know by its digest.
     """
 
     formulas: ClassVar[Mapping[str, Callable[..., Column]]] = {}
     comma: ClassVar[bool] = True
+    suffixes: ClassVar[tuple[str, ...]] = TABLE_SUFFIXES
     unpublished: ClassVar[str] = "the same columns, not a published file"
 
     @cached_property
@@ -218,7 +220,7 @@ class DescribedDataSet(DataSet):
             )
         published: Mapping[str, str] = self._toml.get("published", {})
         sources, parts = [], []
-        for file in find_tables(given):
+        for file in find_tables(given, self.suffixes):
             for table in open_sheets(file):
                 known = published.get(table.sha256)
                 if path is None and known is None:

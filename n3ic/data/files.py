@@ -63,11 +63,14 @@ class Content:
         return hashlib.md5(self.data, usedforsecurity=False).hexdigest()
 
 
-def find_tables(paths: str | Path | Sequence[str | Path]) -> list[Path]:
+def find_tables(
+    paths: str | Path | Sequence[str | Path], suffixes: tuple[str, ...] = TABLE_SUFFIXES
+) -> list[Path]:
     """The files that ``paths`` names: files as given, folders by their table files, sorted.
 
     Args:
         paths: a file, a folder (searched with its subfolders), or several of them.
+        suffixes: of the table files in a folder, but for what packs them.
 
     Raises:
         DataError: a path does not exist, or a folder holds no table file.
@@ -79,11 +82,11 @@ def find_tables(paths: str | Path | Sequence[str | Path]) -> list[Path]:
     for path in map(Path, given):
         try:
             if path.is_dir():
-                inside = sorted(p for p in path.rglob("*") if _is_table(p))
+                inside = sorted(p for p in path.rglob("*") if _is_table(p, suffixes))
                 if not inside:
                     raise DataError(
                         f"{path}: no table in this folder; expected files that end in "
-                        f"{', '.join(TABLE_SUFFIXES)}, plain or with {', '.join(PACKED_SUFFIXES)}"
+                        f"{', '.join(suffixes)}, plain or with {', '.join(PACKED_SUFFIXES)}"
                     )
                 found += inside
             elif path.is_file():
@@ -99,15 +102,15 @@ def find_tables(paths: str | Path | Sequence[str | Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _is_table(path: Path) -> bool:
+def _is_table(path: Path, known: tuple[str, ...]) -> bool:
     suffixes = [s.lower() for s in path.suffixes[-2:]]
     if path.name.startswith(".") or not suffixes or not path.is_file():
         return False
     if suffixes[-1] == ".zip":
         return True
     if suffixes[-1] in PACKED_SUFFIXES:
-        return len(suffixes) == 2 and suffixes[0] in TABLE_SUFFIXES
-    return suffixes[-1] in TABLE_SUFFIXES
+        return len(suffixes) == 2 and suffixes[0] in known
+    return suffixes[-1] in known
 
 
 def read_contents(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Content]:

@@ -25,7 +25,7 @@ from n3ic.data.described import (
     changes,
 )
 from n3ic.data.description import COLUMNS_FILE, read_description
-from n3ic.data.files import find_tables, printable
+from n3ic.data.files import TABLE_SUFFIXES, find_tables, printable
 from n3ic.data.inference import infer, is_label_name
 from n3ic.data.sheets import open_sheets
 from n3ic.data.survey import ColumnFacts, column_names, survey
@@ -51,6 +51,7 @@ class OwnTable(DescribedDataSet):
     name: ClassVar[str] = OWN
     summary: ClassVar[str] = "a table of flows that is described by its columns"
     comma: ClassVar[bool] = False
+    suffixes: ClassVar[tuple[str, ...]] = (*TABLE_SUFFIXES, ".log", ".parquet")
     unpublished: ClassVar[str] = "a table of the user's own"
 
     def __init__(
@@ -204,7 +205,7 @@ def describe(
             not so.
         UsageError: there is no such label.
     """
-    files = find_tables(paths)
+    files = find_tables(paths, OwnTable.suffixes)
     folder = files[0].parent
     if description is None and beside and (folder / COLUMNS_FILE).is_file():
         description = folder / COLUMNS_FILE

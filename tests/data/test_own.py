@@ -361,6 +361,16 @@ def test_tables_of_other_columns_do_not_join(tmp_path):
         describe(folder, "label")
 
 
+def test_a_folder_may_hold_tables_of_several_kinds(tmp_path):
+    folder = tmp_path / "days"
+    folder.mkdir()
+    plain = written(folder, ["1,a", "2,b"] * 9, "bytes,label", name="one.csv")
+    pq.write_table(arrow_csv.read_csv(plain), folder / "two.parquet")
+    table = describe(folder, "label")[0].load(folder)
+    assert len(table) == 36
+    assert [source.rows for source in table.sources] == [18, 18]
+
+
 def test_rules_are_data_and_what_is_none_is_refused():
     rules = TableRules(
         {"x": ColumnRule(negative="split", scale=1e3), "s": ColumnRule("category", values=("a",))},
