@@ -24,6 +24,7 @@ class Option:
         maximum: largest allowed value of a number.
         only_with: other options and their values with which alone this one means something,
             such as ``(("style", ("unrolled",)),)``; empty for always.
+        newer: whether exports without it are to stay what they are: its default is not recorded.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Option:
     minimum: float | None = None
     maximum: float | None = None
     only_with: tuple[tuple[str, tuple[OptionValue, ...]], ...] = ()
+    newer: bool = False
 
     def applies(self, values: Options) -> bool:
         """Whether it means something beside the other options' values."""
@@ -97,7 +99,9 @@ def parse_options(
 def applying(known: Sequence[Option], values: Options) -> dict[str, OptionValue]:
     """The values of the options that apply, sorted by name: what a record of them holds."""
     return {
-        o.name: values[o.name] for o in sorted(known, key=lambda o: o.name) if o.applies(values)
+        o.name: values[o.name]
+        for o in sorted(known, key=lambda o: o.name)
+        if o.applies(values) and not (o.newer and values[o.name] == o.default)
     }
 
 

@@ -10,6 +10,7 @@ KNOWN = (
     Option("lanes", "how many", 1, only_with=(("style", ("large", "auto")),)),
     Option("port", "which", 7, only_with=(("style", ("large",)), ("udp", (True,)))),
     Option("udp", "whether", False),
+    Option("queue", "where", 0, newer=True),
 )
 
 
@@ -28,7 +29,8 @@ def test_an_option_that_does_not_apply_is_refused(given, text):
 
 def test_what_is_recorded_parses_again():
     values = parse_options(KNOWN, {"style": "auto", "lanes": "3"}, "the test")
-    assert values == {"style": "auto", "lanes": 3, "port": 7, "udp": False}
+    assert values == {"style": "auto", "lanes": 3, "port": 7, "udp": False, "queue": 0}
     record = applying(KNOWN, values)
     assert record == {"style": "auto", "lanes": 3, "udp": False}
     assert parse_options(KNOWN, record, "the test") == values
+    assert applying(KNOWN, values | {"queue": 1}) == record | {"queue": 1}
