@@ -40,6 +40,7 @@ class Core:
         sources: Verilog files, relative to the export directory.
         update: what an update must have been made for; empty without a write port.
         modules: executors that take turns.
+        shunts: whether a result says that its margin is below the model's threshold.
     """
 
     style: str
@@ -54,10 +55,14 @@ class Core:
     sources: tuple[str, ...]
     update: str = ""
     modules: int = 1
+    shunts: bool = False
 
     def save(self, directory: Path) -> None:
         """Write it into an export directory."""
-        text = json.dumps(asdict(self), indent=2) + "\n"
+        data = asdict(self)
+        if not self.shunts:
+            del data["shunts"]
+        text = json.dumps(data, indent=2) + "\n"
         (directory / FILE).write_text(text, encoding="utf-8")
 
     @classmethod
@@ -97,8 +102,10 @@ class Core:
                 raise ValueError(f"{field.name} is {value!r}, not a number up to {MAX_WIDTH}")
         if self.style not in ("sequential", "unrolled"):
             raise ValueError(f"style is {self.style!r}")
-        if type(self.write_port) is not bool or not isinstance(self.update, str):
-            raise ValueError("write_port is a truth value and update a text")
+        if type(self.write_port) is not bool or type(self.shunts) is not bool:
+            raise ValueError("write_port and shunts are truth values")
+        if not isinstance(self.update, str):
+            raise ValueError("update is a text")
         for source in self.sources:
             if not isinstance(source, str) or not SOURCE.fullmatch(source):
                 raise ValueError(f"{source!r} is no Verilog file of the export")

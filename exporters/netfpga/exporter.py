@@ -91,6 +91,15 @@ class NetfpgaExporter(Exporter):
             only_with=_SEQUENTIAL,
         ),
         Option(
+            "shunting",
+            "register for a shunting threshold: of a model that has one, or of all, so that "
+            "models with one can be loaded later",
+            "model",
+            choices=("model", "all"),
+            only_with=_SEQUENTIAL,
+            newer=True,
+        ),
+        Option(
             "pipeline",
             "look-up tables in a row between two registers",
             1,
@@ -121,6 +130,7 @@ class NetfpgaExporter(Exporter):
             choices=("auto", "verilator", "icarus"),
         ),
     )
+    shunts: ClassVar[bool] = True
     vectors: ClassVar[int] = 5_000
     quick_vectors: ClassVar[int] = 500
 
@@ -216,6 +226,7 @@ class NetfpgaExporter(Exporter):
             else [],
             "addr": layout.address_map if core.write_port else None,
             "masked": all(p.masked for p in layout.layers),
+            "threshold": model.shunt,
             "classes": [comment(c) for c in model.classes],
         }
         (out / "README.md").write_text(render(self.folder, "README.md.j2", values))
@@ -236,7 +247,7 @@ class NetfpgaExporter(Exporter):
         return replace(done, executor=f"{done.executor}; {card}")
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """Read weights and the input stage back; see the base class."""
+        """Read weights, the shunting threshold and the input stage back; see the base class."""
         if options["style"] == "sequential":
             found = sequential.decode(directory)
         else:
@@ -355,4 +366,5 @@ def _plan(model: BinaryModel, options: Mapping[str, Any]) -> sequential.Sequenti
         tables=options["popcount"] == "tables",
         masks=cast(sequential.Masks, options["masks"]),
         score_bits=int(options["score-bits"]),
+        shunting=cast(sequential.Shunting, options["shunting"]),
     )

@@ -15,11 +15,16 @@ from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.packet import traffic
 from n3ic.exporters.netfpga.packet.traffic import BEAT, Answer, Frame
-from n3ic.exporters.netfpga.packet.wrapper import PacketFormat, input_width, packet_format
+from n3ic.exporters.netfpga.packet.wrapper import (
+    SHUNTED,
+    PacketFormat,
+    input_width,
+    packet_format,
+)
 from n3ic.exporters.netfpga.sequential import SequentialLayout, read_update, writes
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.model.bits import Words, unpack
-from n3ic.model.boundary import verification_vectors
+from n3ic.model.boundary import margin_vectors, verification_vectors
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -143,6 +148,8 @@ def _inputs(
         return [b"".join(int(v).to_bytes(4, "big") for v in row) for row in rows], words
     some = verification_vectors(model, count)
     words = some[rng.permutation(len(some))[:count]]
+    edges = margin_vectors(model)[: count // 3]
+    words[rng.choice(count, len(edges), replace=False)] = edges
     bits = unpack(words, model.input.n_bits)
     octets = np.packbits(bits, axis=1, bitorder="little")
     return [row.tobytes()[::-1] for row in octets], words
@@ -155,7 +162,10 @@ def _words(data: bytes, width: int) -> str:
 
 
 def _another(model: BinaryModel, layout: SequentialLayout, rng: np.random.Generator) -> BinaryModel:
-    """A random network for the same executor, with the largest biases that its scores hold."""
+    """A random network for the same executor, with the largest biases that its scores hold.
+
+    Where the executor shunts, its threshold is one that about half of all margins reach.
+    """
     masked = any(p.masked for p in layout.layers)
     base = random_model(model.shape, rng, density=0.6 if masked else None)
     hidden = tuple(
@@ -166,7 +176,11 @@ def _another(model: BinaryModel, layout: SequentialLayout, rng: np.random.Genera
     bias = largest - rng.integers(0, 3, len(model.classes))
     mask = base.output.mask if layout.layers[-1].masked else None
     output = OutputLayer(base.output.weights, mask=mask, bias=bias.astype(np.int32))
-    return BinaryModel(model.input, hidden, output, model.classes, name="another")
+    other = BinaryModel(model.input, hidden, output, model.classes, name="another")
+    if not layout.shunts:
+        return other
+    margins = other.infer(verification_vectors(other, 64)).margins
+    return other.with_shunt(max(1, int(np.median(margins))))
 
 
 def _program(
@@ -227,8 +241,8 @@ def _answers(model: BinaryModel, words: Words, *, class_only: bool) -> list[Answ
     found = model.infer(words)
     margins = np.zeros_like(found.margins) if class_only else found.margins
     return [
-        Answer(int(model.digest[:8], 16), int(label), int(margin))
-        for label, margin in zip(found.classes, margins, strict=True)
+        Answer(int(model.digest[:8], 16), int(verdict) & SHUNTED, int(margin))
+        for verdict, margin in zip(model.verdicts(found.scores), margins, strict=True)
     ]
 
 

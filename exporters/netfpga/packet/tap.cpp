@@ -1,5 +1,5 @@
 // The Verilated card between two TAP devices: frames of each device go through n3ic_top and
-// leave at the other one, as the reference NIC's lookup sends them.
+// leave at the other one, as the reference NIC's lookup sends them, or where a shunted one is sent.
 //
 // Arguments: the file descriptors of the two TAP devices, open and non-blocking.
 // Lines on stdin go to the write port: "ADDRESS WORD" in hexadecimal, or "swap", which is answered
@@ -164,7 +164,9 @@ class Card {
                 leaving_.push_back(top_.m_axis_tdata[i / 4] >> (8 * (i % 4)) & 0xff);
         if (!top_.m_axis_tlast)
             return;
-        const int port = top_.m_axis_tuser[0] >> 16 & 1 ? 1 : 0;
+        // To the other port, or where a shunted frame is sent: one bit a port.
+        const uint32_t user = top_.m_axis_tuser[0];
+        const int port = user >> 24 ? (user >> 24 & 1 ? 0 : 1) : (user >> 16 & 1 ? 1 : 0);
         if (write(fds_[port], leaving_.data(), leaving_.size()) < 0)
             ++counters_.dropped;
         else

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from n3ic.exporters.netfpga.packet.wrapper import ETHERNET_BYTES, UDP_PAYLOAD, PacketFormat
+from n3ic.exporters.netfpga.packet.wrapper import (
+    ETHERNET_BYTES,
+    SHUNTED,
+    UDP_PAYLOAD,
+    PacketFormat,
+)
 from n3ic.model.inputs import UINT32_MAX, InputSpec
 
 BEAT = 32  # bytes
@@ -46,7 +51,7 @@ class Answer:
 
     Attributes:
         model: first four bytes of the model's digest.
-        label: class.
+        label: class, or 65535 where the host decides.
         margin: difference of the two best scores.
     """
 
@@ -83,9 +88,14 @@ def leaving(frame: Frame, form: PacketFormat, answer: Answer | None) -> bytes:
 
 
 def user(word: int, form: PacketFormat, answer: Answer | None) -> int:
-    """``tuser`` behind the card, of a frame that came with ``word`` in it."""
+    """``tuser`` behind the card, of a frame that came with ``word`` in it.
+
+    Above the word it came with what another core says, which shunts every other frame.
+    """
     if answer is None or not form.in_tuser:
-        return word
+        return word | SHUNTED << 32 | (0 if form.shunt_port else word & 1) << 80
+    if form.shunt_port and answer.label == SHUNTED:
+        word = word & ~(0xFF << 24) | form.shunt_port << 24
     return word | (1 << 48 | answer.margin << 16 | answer.label) << 32
 
 

@@ -17,6 +17,7 @@ ETHERNET_BYTES = 14
 UDP_PAYLOAD = 42  # Ethernet, IPv4 without options, UDP
 HEADER_BYTES = 12  # next type (2), model (4), class (2), margin (4); the P4 target's header
 RESULT_BYTES = 10  # model, class, margin
+SHUNTED = 0xFFFF  # in place of a class where the host decides
 MAX_OFFSET = 2048
 MAX_NEED = 254 * 32  # bytes of a packet that are looked at: beats are counted in eight bits
 FOLDER = Path(__file__).resolve().parent
@@ -70,6 +71,15 @@ OPTIONS = (
         "packet",
         choices=("packet", "tuser", "both"),
     ),
+    Option(
+        "shunt-port",
+        "port that a shunted packet is sent to, one bit each as in tuser (2: the host's nf0); "
+        "0: as all others",
+        0,
+        minimum=0,
+        maximum=255,
+        newer=True,
+    ),
 )
 
 
@@ -85,6 +95,7 @@ class PacketFormat:
         result_at: first byte of the result, 4 bytes of model, 2 of class, 4 of margin.
         in_packet: whether the result is written into the packet.
         in_tuser: whether the result is written into ``tuser``.
+        shunt_port: destination port of shunted packets in ``tuser``; 0 where it is left alone.
     """
 
     udp: bool
@@ -94,6 +105,7 @@ class PacketFormat:
     result_at: int
     in_packet: bool
     in_tuser: bool
+    shunt_port: int = 0
 
     @property
     def need(self) -> int:
@@ -107,13 +119,16 @@ def packet_format(model: BinaryModel, options: Options) -> PacketFormat:
     """The packet format that options ask for.
 
     Raises:
-        UsageError: the result would be written over the input, or the input is longer than what
-            the packet path looks at.
+        UsageError: the result would be written over the input, the input is longer than what
+            the packet path looks at, or a port is given for shunted packets and none is shunted.
     """
     udp = options["match"] == "udp"
     start = UDP_PAYLOAD if udp else ETHERNET_BYTES
     bits = input_width(model, options)
     from_packet = options["input"] == "packet"
+    shunt_port = int(options["shunt-port"])
+    if shunt_port and not (model.shunt or options["shunting"] == "all"):
+        raise UsageError(f"--shunt-port {shunt_port}: the model has no shunting threshold")
     offset = int(options["offset"]) or start + HEADER_BYTES
     made = PacketFormat(
         udp=udp,
@@ -122,7 +137,8 @@ def packet_format(model: BinaryModel, options: Options) -> PacketFormat:
         offset=offset if from_packet else 0,
         result_at=start + 2,
         in_packet=options["result"] != "tuser",
-        in_tuser=options["result"] != "packet",
+        in_tuser=options["result"] != "packet" or shunt_port > 0,
+        shunt_port=shunt_port,
     )
     clash = made.offset < made.result_at + RESULT_BYTES and made.result_at < offset + bits // 8
     if made.need > MAX_NEED:
@@ -166,6 +182,7 @@ def write(model: BinaryModel, options: Options, core: Core, out: Path) -> None:
         "to_packet": form.in_packet,
         "to_user": form.in_tuser,
         "result_at": form.result_at,
+        "shunt_port": form.shunt_port,
         "digest": model.digest[:8],
     }
     (folder / "n3ic_top.v").write_text(render(FOLDER, "n3ic_top.v.j2", values))

@@ -17,6 +17,7 @@ from n3ic.exporters.netfpga.sequential.layout import (
     Masks,
     Packing,
     SequentialLayout,
+    Shunting,
     plan,
     score_bits_needed,
 )
@@ -54,6 +55,7 @@ def write(model: BinaryModel, layout: SequentialLayout, out: Path) -> dict[str, 
         "depth_w": layout.depth_w,
         "tables": layout.tables,
         "model_id": model.digest[:8],
+        "shunts": layout.shunts,
     }
     for name in ("n3ic_executor", "n3ic_core"):
         (out / "rtl" / f"{name}.v").write_text(render(FOLDER, f"{name}.v.j2", values))
@@ -72,6 +74,7 @@ def write(model: BinaryModel, layout: SequentialLayout, out: Path) -> dict[str, 
         "wr_dw": WORD_BITS,
         "update": layout.text,
         "modules": layout.modules,
+        "shunts": layout.shunts,
     }
 
 
@@ -87,6 +90,7 @@ __all__ = [
     "Masks",
     "Packing",
     "SequentialLayout",
+    "Shunting",
     "Update",
     "decode",
     "images",

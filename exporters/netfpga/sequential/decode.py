@@ -1,7 +1,7 @@
-"""Weights, masks, thresholds and biases, read back from the memory files and ``update.hex``.
+"""Weights, masks, thresholds, biases and the shunting threshold, read back from the artefacts.
 
-Shares no code with what writes them: where a neuron lies is read from the parameters of the
-blocks in ``n3ic_executor.v``, as the hardware has them.
+Those are the memory files and ``update.hex``. Shares no code with what writes them: where a neuron
+lies is read from the parameters of the blocks in ``n3ic_executor.v``, as the hardware has them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ Bits = NDArray[np.bool_]
 _BLOCK = re.compile(r"n3ic_(rows|hidden|output) #\((.*?)\) \w+?(\d+) \(", re.DOTALL)
 _PARAMETER = re.compile(r'\.([A-Z_]+)\((\d+|"\w+\.mem")\)')
 _FIELD = re.compile(r"\] wr_(layer|kind|row|word) = wr_addr\[(\d+):(\d+)\];")
+_SHUNTING = re.compile(r'\$readmemh\("(\w+)\.mem", thresholds\);')
 _ROW = re.compile(r"[0-9a-f]+")
 _WRITE = re.compile(r"([0-9a-f]+) ([0-9a-f]{8})")
 
@@ -33,7 +34,7 @@ class _Memory:
     Attributes:
         file: name of its file, without the ending.
         layer: its layer.
-        kind: 0 weights, 1 masks, 2 thresholds or biases.
+        kind: 0 weights, 1 masks, 2 thresholds or biases, 3 the shunting threshold.
         words: 32-bit words of a row.
         used: rows that a bank uses.
         depth: rows of a bank.
@@ -64,14 +65,20 @@ def decode(directory: Path) -> tuple[Decoded, ...]:
     """
     blocks = _blocks(_text(directory, "rtl/n3ic_executor.v"))
     memories = [m for i, block in enumerate(blocks) for m in _memories(i, block)]
+    named = _SHUNTING.findall(_text(directory, "rtl/n3ic_core.v"))
+    shunting = [_Memory(name, 0, 3, 1, 1, 1) for name in named]
     readers: list[tuple[str, _Read]] = [
         (f"mem/*.{ending}, bank {bank}", _bank(directory, ending, bank))
         for ending in ("mem", "coe")
         for bank in (0, 1)
     ]
-    readers.append(("mem/update.hex", _update(directory, memories)))
+    readers.append(("mem/update.hex", _update(directory, [*memories, *shunting])))
     return tuple(
-        Decoded(name, tuple(_layer(name, i, block, read) for i, block in enumerate(blocks)))
+        Decoded(
+            name,
+            tuple(_layer(name, i, block, read) for i, block in enumerate(blocks)),
+            shunt=next((int(read(memory)[0, 0]) for memory in shunting), None),
+        )
         for name, read in readers
     )
 
@@ -180,11 +187,12 @@ def _update(directory: Path, memories: list[_Memory]) -> _Read:
         at = {k: address >> low & mask for k, (low, mask) in fields.items()}
         words = room.get((at["layer"], at["kind"]))
         beside = address - sum(at[kind] << low for kind, (low, _) in fields.items())
-        if words is None or beside or at["row"] >= len(words) or at["word"] >= words.shape[1]:
+        row, word = at["row"], at["word"] - (at["kind"] == 3)  # the model's first word is its id
+        if words is None or beside or row >= len(words) or not 0 <= word < words.shape[1]:
             raise VerifyError(f"{name}: {found[1]} is no address of a memory")
-        if words[at["row"], at["word"]] >= 0:
+        if words[row, word] >= 0:
             raise VerifyError(f"{name}: {found[1]} is written twice")
-        words[at["row"], at["word"]] = int(found[2], 16)
+        words[row, word] = int(found[2], 16)
 
     def read(memory: _Memory) -> NDArray[np.uint32]:
         words = room[memory.layer, memory.kind]

@@ -17,6 +17,9 @@ from n3ic.model.bits import Words
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel, shape_text
 
+MODEL = 3  # kind of the words that are the model's: its id, and its shunting threshold
+_ID, _SHUNTING = 0, 1  # these words
+
 
 @dataclass(frozen=True, eq=False)
 class Image:
@@ -24,7 +27,7 @@ class Image:
 
     Attributes:
         layer: the layer's index.
-        kind: 0 weights, 1 masks, 2 thresholds or biases.
+        kind: 0 weights, 1 masks, 2 thresholds or biases, 3 the model's.
         name: file name without its ending.
         words: uint32 array of shape ``(rows, words of a row)``.
         row_w: address bits of a row.
@@ -41,8 +44,8 @@ def images(model: BinaryModel, layout: SequentialLayout) -> list[Image]:
     """The contents of all memories.
 
     Raises:
-        ExportError: the model has another shape than the layout, masks that it lacks, or biases
-            that its scores cannot hold.
+        ExportError: the model has another shape than the layout, masks or a shunting threshold
+            that it lacks, or biases that its scores cannot hold.
     """
     expected = tuple((p.n, p.m) for p in layout.layers)
     if tuple((c.n_inputs, c.n_outputs) for c in model.layers) != expected:
@@ -52,6 +55,10 @@ def images(model: BinaryModel, layout: SequentialLayout) -> list[Image]:
         raise ExportError(
             f"biases up to {np.abs(model.output.bias).max()} need scores of "
             f"{score_bits_needed(model)} bits, the executor's have {layout.score_w}: --score-bits"
+        )
+    if model.shunt and not layout.shunts:
+        raise ExportError(
+            f"the model shunts margins below {model.shunt}, the executor none: --shunting all"
         )
     out = []
     for p, layer in zip(layout.layers, model.layers, strict=True):
@@ -67,6 +74,8 @@ def images(model: BinaryModel, layout: SequentialLayout) -> list[Image]:
         side[: p.m] = values
         words = (side & 0xFFFFFFFF).astype(np.uint32).reshape(p.groups, p.lanes)
         out.append(_image(p, 2, name, words))
+    if layout.shunts:
+        out.append(Image(0, MODEL, "shunting", np.array([[model.shunt]], dtype=np.uint32), 0))
     return out
 
 
@@ -88,9 +97,6 @@ def _rows(p: LayerLayout, words: Words, fill: int) -> Words:
     return neurons.reshape(p.rows, p.row_words)
 
 
-MODEL_ID = 3  # kind of the word that names the model of a bank
-
-
 def writes(model: BinaryModel, layout: SequentialLayout) -> list[tuple[int, int]]:
     """Addresses and words that put a model into the free bank through the write port.
 
@@ -99,10 +105,11 @@ def writes(model: BinaryModel, layout: SequentialLayout) -> list[tuple[int, int]
     Raises:
         ExportError: as :func:`images`.
     """
+    address = layout.address_map.address
     found = [
-        (layout.address_map.address(image.layer, image.kind, row, column), int(word))
+        (address(image.layer, image.kind, row, column), int(word))
         for image in images(model, layout)
         for row, words in enumerate(image.words)
-        for column, word in enumerate(words)
+        for column, word in enumerate(words, _SHUNTING if image.kind == MODEL else 0)
     ]
-    return [*found, (layout.address_map.address(0, MODEL_ID, 0, 0), int(model.digest[:8], 16))]
+    return [*found, (address(0, MODEL, 0, _ID), int(model.digest[:8], 16))]

@@ -19,6 +19,7 @@ SCORE_BITS = 12  # of a score, where a popcount has fewer than ten
 
 Packing = Literal["balanced", "full"]
 Masks = Literal["model", "all"]
+Shunting = Literal["model", "all"]
 
 
 def clog2(value: int) -> int:
@@ -155,7 +156,11 @@ class AddressMap:
         return self.layer_at + self.layer_w
 
     def address(self, layer: int, kind: int, row: int, word: int) -> int:
-        """Address of one word; kind 0 is weights, 1 masks, 2 thresholds or biases, 3 the id."""
+        """Address of one word.
+
+        Kind 0 is weights, 1 masks, 2 thresholds or biases, 3 the model's: word 0 its id, 1 the
+        margin from which on it decides.
+        """
         return ((layer << 2 | kind) << self.row_w | row) << self.word_w | word
 
 
@@ -168,12 +173,14 @@ class SequentialLayout:
         score_w: bits of a score, two's complement.
         modules: executors in parallel.
         tables: popcount by tables of 256 entries instead of compressors.
+        shunts: whether a register a bank holds the margin from which on a result is decided.
     """
 
     layers: tuple[LayerLayout, ...]
     score_w: int
     modules: int
     tables: bool
+    shunts: bool = False
 
     @cached_property
     def address_map(self) -> AddressMap:
@@ -195,6 +202,7 @@ class SequentialLayout:
                 "lanes=" + ",".join(str(p.lanes) for p in self.layers),
                 "masks=" + ",".join(str(int(p.masked)) for p in self.layers),
                 f"address={addr.layer_w},2,{addr.row_w},{addr.word_w}",
+                *(["shunting"] if self.shunts else []),
             )
         )
 
@@ -227,10 +235,12 @@ def plan(
     tables: bool,
     masks: Masks = "model",
     score_bits: int = SCORE_BITS,
+    shunting: Shunting = "model",
 ) -> SequentialLayout:
     """Sizes of the executor of a model: they follow from its shape and the options alone.
 
-    With ``masks="model"`` they also follow from which of its layers have masks.
+    With ``masks="model"`` they also follow from which of its layers have masks, and with
+    ``shunting="model"`` from whether it shunts.
 
     Args:
         model: the network.
@@ -240,6 +250,8 @@ def plan(
         tables: popcount by tables of 256 entries, as in the paper.
         masks: ``all`` gives every layer a memory for masks, ``model`` those that have masks.
         score_bits: bits of a score; three more than a popcount has where those are more.
+        shunting: ``all`` gives every model the register of the shunting threshold, ``model`` one
+            that has a threshold.
     """
     most = [_most_lanes(model, i) for i in range(len(model.layers))]
     chunks = [max(1, -(-layer.n_inputs // ROW_BITS)) for layer in model.layers]
@@ -265,7 +277,8 @@ def plan(
         )
         trace_at += layer.n_outputs
     score_w = max(score_bits, clog2(model.output.n_inputs + 1) + 3)
-    return SequentialLayout(tuple(layers), score_w, modules, tables)
+    shunts = shunting == "all" or model.shunt > 0
+    return SequentialLayout(tuple(layers), score_w, modules, tables, shunts)
 
 
 def score_bits_needed(model: BinaryModel) -> int:

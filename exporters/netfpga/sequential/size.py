@@ -24,7 +24,9 @@ def resources(layout: SequentialLayout) -> Resources:
     """What the executors of a layout take, estimated."""
     one = sum(_layer_luts(p, tables=layout.tables) for p in layout.layers) + 4 * layout.score_w
     tags = distributed_luts(1 << layout.depth_w, TAG_BITS)
-    luts = CORE_LUTS + tags + layout.modules * round(one)
+    # A threshold a bank, and its comparison with the margin.
+    shunting = distributed_luts(2, layout.score_w) + layout.score_w if layout.shunts else 0
+    luts = CORE_LUTS + tags + shunting + layout.modules * round(one)
     return Resources(
         luts=luts,
         lut_sites=CORE_SITES + round(SITES_OF_LUTS * luts),

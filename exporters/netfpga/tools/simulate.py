@@ -19,7 +19,7 @@ from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.netfpga.core import Core
 from n3ic.model.bits import Bits, Words
 from n3ic.model.inputs import UINT32_MAX
-from n3ic.model.network import BinaryModel, Inference
+from n3ic.model.network import SHUNT, BinaryModel, Inference
 from n3ic.targets.base import Execution
 from n3ic.targets.figures import Figure
 from n3ic.util.process import run_tool
@@ -205,8 +205,9 @@ def _build(
         "WR_AW": max(1, core.wr_aw),
         "WR_DW": max(1, core.wr_dw),
     }
-    defines = ["N3IC_TRACE", "N3IC_HIDDEN"] if core.trace_w else []
+    defines = ["N3IC_TRACE", *(["N3IC_HIDDEN"] if core.trace_w else [])]
     defines += ["N3IC_WRITE_PORT"] if core.write_port else []
+    defines += ["N3IC_SHUNTING"] if core.shunts else []
     return compile_bench(work, simulator, "n3ic_tb", parameters, defines, sources)
 
 
@@ -257,12 +258,13 @@ def _parse(
     columns = [
         [int(f, 16) for f in column] for column in zip(*(r[2:] for r in results), strict=True)
     ]
-    scores = _scores(columns[1], core)
+    classes = np.array(columns[0], dtype=np.int64)
     trace = Inference(
-        scores=scores,
-        classes=np.array(columns[0], dtype=np.int64),
+        scores=_scores(columns[1], core),
+        classes=classes,
         margins=np.array(columns[2], dtype=np.int32),
-        hidden=_hidden(columns[3], model) if core.trace_w else (),
+        hidden=_hidden(columns[4], model) if core.trace_w else (),
+        verdicts=np.where(columns[3], SHUNT, classes) if core.shunts else None,
     )
     out = np.array([int(r[0]) for r in results])
     offered = np.array([int(t[0]) for t in taken])

@@ -127,6 +127,7 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
     widths = {"N_IN": core.n_in, "N_CLASSES": core.n_classes, "CLASS_W": core.class_w}
     widths |= {"SCORE_W": core.score_w, "WR_AW": max(1, core.wr_aw), "WR_DW": max(1, core.wr_dw)}
     defines = "-DN3IC_WRITE_PORT " if core.write_port else ""
+    defines += "-DN3IC_SHUNTING " if core.shunts else ""
     found = []
     with tempfile.TemporaryDirectory(prefix="n3ic-fmax-") as name:
         work = Path(name)

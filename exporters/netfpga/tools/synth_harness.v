@@ -13,7 +13,11 @@ module n3ic_fmax #(
     output reg  serial_out
 );
     localparam IN_W  = N_IN + 3 + WR_AW + WR_DW + 2;
+`ifdef N3IC_SHUNTING
+    localparam OUT_W = 3 + CLASS_W + SCORE_W * N_CLASSES + SCORE_W + 2;
+`else
     localparam OUT_W = 3 + CLASS_W + SCORE_W * N_CLASSES + SCORE_W + 1;
+`endif
 
     reg  [IN_W-1:0]  in_shift;
     reg  [OUT_W-1:0] out_shift;
@@ -36,6 +40,9 @@ module n3ic_fmax #(
         .wr_addr(in_shift[N_IN+5+:WR_AW]),
         .wr_data(in_shift[N_IN+WR_AW+5+:WR_DW]),
         .wr_busy(result[OUT_W-1]),
+`endif
+`ifdef N3IC_SHUNTING
+        .out_shunt(result[OUT_W-2]),
 `endif
         .in_ready(result[0]),
         .out_valid(result[1]),

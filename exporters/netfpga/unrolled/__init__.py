@@ -74,6 +74,7 @@ def write(
         "write_port": False,
         "wr_aw": 0,
         "wr_dw": 0,
+        "shunts": model.shunt > 0,
     }
 
 

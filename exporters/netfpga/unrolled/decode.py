@@ -1,11 +1,13 @@
-"""Weights, thresholds and biases read back from the Verilog of an unrolled core, for all inputs.
+"""What the Verilog of an unrolled core computes for all inputs: weights, thresholds and biases.
 
 The weights are dissolved in logic, but the logic is made of adders, and each adder is an equation
 between bits: three bits are a sum and twice a carry. What the cells say is checked on all their
 inputs; then the equations are solved. A neuron's output is a comparison of a few bits; each carry
 among them is replaced by the bits that it was made of, and so on down to the bits that the layer
 reads. Sum bits that a comparison dropped on its way are what is left, and must be too few to change
-its answer. So every coefficient and the threshold are exact, not sampled.
+its answer. So every coefficient and the threshold are exact, not sampled. The margin from which on
+a flow is decided is read in the same way, from a comparison of the margin's bits or, where two
+classes alone are compared, from two of the hidden bits.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 from math import ceil, gcd, lcm
 from pathlib import Path
 
@@ -41,6 +43,7 @@ Bit = tuple[int, int]  # (variable, inverted); variable 0 is the constant 0
 _FULL, _FIVE, _UPPER, _PARITY, _MUX = (
     f"n3ic_{kind}" for kind in ("add3", "add5", "add32", "parity6", "mux")
 )
+_Comparison = tuple[NDArray[np.int64], int]  # coefficients of bits, and a bound of their sum
 _MOST_DIFFERING = 12  # coefficients, where two forms of one comparison are compared
 
 
@@ -106,16 +109,48 @@ class System:
             self.bits[f"in_bits[{index}]"] = (self._variable(None), 0)
         for instance in core.instances:
             self._add(instance)
-        self.levels = self._leveled()
+        above = self._above()
+        self.levels = self._leveled(above)
         # A sum bit without its carry is solved last, by the lowest of its equations.
-        self.sums: dict[int, int] = {}
-        for index, equation in enumerate(self.equations):
-            lowest = self.sums.setdefault(equation.total[0], index)
-            if self.levels[index] < self.levels[lowest]:
-                self.sums[equation.total[0]] = index
+        self.sums: dict[int, int] = {
+            variable: min(found, key=lambda index: (self.levels[index], index))
+            for variable, found in above.items()
+            if found and self.bases[variable][0] != {variable}
+        }
 
-    def _leveled(self) -> list[int]:
+    def _above(self) -> dict[int, list[int]]:
+        """The equations that each variable is solved by, the first being its own.
+
+        What an equation adds up to may be a bit that it was made of: such a one is not among them.
+        """
+        above: dict[int, list[int]] = {
+            variable: [] if index is None else [index]
+            for variable, index in enumerate(self.defined)
+        }
+        for index, equation in enumerate(self.equations):
+            total = equation.total[0]
+            if total and self.defined[total] != index and not self._reads(index, total, above):
+                above[total].append(index)
+        return above
+
+    def _reads(self, index: int, variable: int, above: Mapping[int, Sequence[int]]) -> bool:
+        """Whether an equation is made of a variable, directly or not."""
+        todo, seen = [index], {index}
+        while todo:
+            for (source, _), _ in self.equations[todo.pop()].inputs:
+                if source == variable:
+                    return True
+                new = [i for i in above[source] if i not in seen]
+                seen.update(new)
+                todo += new
+        return False
+
+    def _leveled(self, above: Mapping[int, Sequence[int]]) -> list[int]:
         """A number an equation, higher than those of the equations that its inputs come from."""
+        raised: list[list[int]] = [[] for _ in self.equations]
+        for variable, found in above.items():
+            for index in found:
+                raised[index].append(variable)
         levels = [0] * len(self.equations)
         sums = [0] * len(self.defined)
         changed = True
@@ -124,8 +159,8 @@ class System:
             for index, equation in enumerate(self.equations):
                 level = 1 + max((sums[v] for (v, _), _ in equation.inputs), default=0)
                 levels[index] = max(levels[index], level)
-                for variable in (equation.made, equation.total[0]):
-                    if variable and sums[variable] < level:
+                for variable in raised[index]:
+                    if sums[variable] < level:
                         sums[variable] = level
                         changed = True
         return levels
@@ -318,6 +353,14 @@ class System:
         equation = self.equations[index]
         return equation if equation.kind == "comparison" else None
 
+    def alternatives(self, bit: Bit) -> tuple[Bit, ...]:
+        """The inputs of a bit that is an OR; none where it is not."""
+        index = self.defined[bit[0]]
+        if index is None or bit[1] or self.equations[index].kind != "comparison":
+            return ()
+        equation = self.equations[index]
+        return tuple(b for b, _ in equation.inputs) if equation.bound == 1 else ()
+
     def _nested(self, bits: Sequence[tuple[Bit, Fraction]], known: set[int]) -> int | None:
         """Which of the inputs of an OR is an OR itself."""
         for index, ((variable, inverted), _) in enumerate(bits):
@@ -388,29 +431,30 @@ def _fixed(name: str, output: int, bits: tuple[int, ...]) -> int:
 
 
 def decode(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
-    """What the unrolled core of an export directory holds; see :func:`decode_layers`."""
+    """What the unrolled core of an export directory holds; see :func:`decode_core`."""
     try:
         core, cells = ((directory / name).read_text(encoding="utf-8") for name in (CORE, CELLS))
     except (OSError, UnicodeDecodeError) as error:
         raise VerifyError(f"{CORE} or {CELLS} cannot be read: {error}") from error
     try:
-        layers = decode_layers(core, cells, model)
+        found = decode_core(core, cells, model)
     except VerifyError as error:
         raise VerifyError(f"{CORE}: {error}") from error
-    return (Decoded(CORE, layers),) if layers else ()
+    return () if found is None else (found,)
 
 
-def decode_layers(core_text: str, cells_text: str, model: BinaryModel) -> tuple[DecodedLayer, ...]:
+def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded | None:
     """Every weight, mask bit, threshold and bias of an unrolled core.
 
     Args:
         core_text: the Verilog of the core.
         cells_text: the Verilog of its cells.
-        model: tells the number of neurons of each layer.
+        model: tells the number of neurons of each layer; and of shunting thresholds that no input
+            tells apart, which to name.
 
     Returns:
-        The layers, the output layer last; empty where the logic does not tell all weights,
-        because a neuron is constant or two share a wire.
+        What the core holds; None where the logic does not tell all weights, because a neuron is
+        constant or two share a wire.
 
     Raises:
         VerifyError: the logic is not shown to be a network.
@@ -433,10 +477,20 @@ def decode_layers(core_text: str, cells_text: str, model: BinaryModel) -> tuple[
             inputs = outputs
         layers.append(_output(system, inputs, core.outputs["out_scores"], len(model.classes)))
     except Undecidable:
-        return ()
+        return None
+    lead = None
     if "out_scores" not in plain.outputs:  # else the class comes from the scores
-        _check_class(system, inputs, core, layers[-1])
-    return tuple(layers)
+        lead = _lead(layers[-1])
+        _check_class(system, inputs, core, lead)
+    shunt = None
+    if "out_shunt" in core.outputs:
+        (bit,) = (system.bit(x) for x in core.outputs["out_shunt"])
+        if lead is None:
+            margin = [system.bit(x) for x in core.outputs["out_margin"]]
+            shunt = _shunt_of_margin(system, bit, margin, model.shunt)
+        else:
+            shunt = _shunt_of_lead(system, bit, inputs, lead, model.shunt)
+    return Decoded(CORE, tuple(layers), shunt=shunt)
 
 
 def _same_class(debug: Core, plain: Core) -> None:
@@ -445,10 +499,11 @@ def _same_class(debug: Core, plain: Core) -> None:
     Raises:
         VerifyError: it is not.
     """
-    if (
-        plain.instances != debug.instances[: len(plain.instances)]
-        or plain.outputs["out_class"] != debug.outputs["out_class"]
-    ):
+    results = [
+        {name: core.outputs.get(name) for name in ("out_class", "out_shunt")}
+        for core in (debug, plain)
+    ]
+    if plain.instances != debug.instances[: len(plain.instances)] or results[0] != results[1]:
         raise VerifyError("the debug build computes the class in another way")
 
 
@@ -522,31 +577,152 @@ def _signs(terms: Mapping[int, int], inputs: Sequence[Bit]) -> tuple[NDArray[np.
     return np.where(turned, -row, row), int(row[turned].sum())
 
 
-def _check_class(system: System, inputs: Sequence[Bit], core: Core, scores: DecodedLayer) -> None:
-    """Of two classes, that the class is that of the higher score, where it is a comparison.
+@dataclass(frozen=True, eq=False)
+class _Lead:
+    """Score of the second class less that of the first: ``constant + row @ hidden bits``."""
+
+    row: NDArray[np.int64]
+    constant: int
+
+    def reaches(self, bound: int) -> _Comparison:
+        """The comparison with a bound, as coefficients and a bound of the hidden bits."""
+        return self.row, bound - self.constant
+
+    def turned(self) -> _Lead:
+        """The same of the first class less the second."""
+        return _Lead(-self.row, -self.constant)
+
+
+def _lead(scores: DecodedLayer) -> _Lead | None:
+    """The difference of two classes' scores; None of more classes."""
+    limits, mask = scores.limits, scores.mask
+    if len(scores.weights) > 2 or limits is None or mask is None:
+        return None
+    signs = np.where(scores.weights, 1, -1) * mask
+    bias = limits + (signs < 0).sum(axis=1)
+    return _Lead(signs[1] - signs[0], int(bias[1] - bias[0]))
+
+
+def _check_class(system: System, inputs: Sequence[Bit], core: Core, lead: _Lead | None) -> None:
+    """Of two classes, that the class is that of the higher score.
 
     Raises:
         VerifyError: it is another comparison.
     """
-    (literal, *more) = core.outputs["out_class"]
-    limits, mask = scores.limits, scores.mask
-    if more or len(scores.weights) > 2 or limits is None or mask is None:
+    if lead is None:
         return
-    signs = np.where(scores.weights, 1, -1) * mask
-    row = signs[1] - signs[0]
-    bias = limits + (signs < 0).sum(axis=1)
-    bound = 1 - int(bias[1] - bias[0])
-    try:
-        test = system.test(system.bit(literal), _known(inputs))
-    except Undecidable:
-        always = int(np.minimum(row, 0).sum()) >= bound
-        never = int(np.maximum(row, 0).sum()) < bound
-        if not ((always and literal[1]) or (never and not literal[1])):
-            raise VerifyError("the class is constant, the scores are not") from None
-        return
-    found, shift = _signs(test.terms, inputs)
-    if not equal_tests(row, bound, found, test.bound - shift):
+    (literal,) = core.outputs["out_class"]
+    if not _agree(lead.reaches(1), _comparison(system, system.bit(literal), inputs)):
         raise VerifyError("the class is not that of the higher score")
+
+
+def _comparison(system: System, bit: Bit, inputs: Sequence[Bit]) -> _Comparison | None:
+    """Coefficients of the inputs and the bound that a bit compares them with.
+
+    A constant has no coefficients and the bound 0 or 1; None stands for what is no comparison.
+    """
+    try:
+        test = system.test(bit, _known(inputs))
+    except Undecidable:
+        return None if bit[0] else (np.zeros(len(inputs), dtype=np.int64), 1 - bit[1])
+    except VerifyError:
+        return None
+    found, shift = _signs(test.terms, inputs)
+    return found, test.bound - shift
+
+
+def _agree(wanted: _Comparison, found: _Comparison | None) -> bool:
+    """Whether two comparisons of the same bits always agree."""
+    if found is None or found[0].any():
+        return found is not None and equal_tests(*wanted, *found)
+    row, bound = wanted
+    worst = np.maximum if found[1] else np.minimum  # never, or always
+    return (int(worst(row, 0).sum()) >= bound) != found[1]
+
+
+def _shunt_of_lead(
+    system: System, bit: Bit, inputs: Sequence[Bit], lead: _Lead, wanted: int
+) -> int:
+    """The smallest lead of either class that is decided.
+
+    Args:
+        system: the core's equations.
+        bit: whether the lead is too small.
+        inputs: the hidden bits.
+        lead: the difference of the scores.
+        wanted: which threshold to name of several that no lead tells apart.
+
+    Raises:
+        VerifyError: the bit is of no threshold.
+    """
+    decided = (bit[0], bit[1] ^ 1)
+    leads = sorted({abs(lead.constant + total) for total in _sums(lead.row)})
+    ways = [
+        [_comparison(system, part, inputs) for part in parts]
+        for parts in ((decided,), system.alternatives(decided))
+    ]
+    for threshold in (wanted, *leads, leads[-1] + 1):
+        if not bit[0]:
+            if {margin >= threshold for margin in leads} == {bool(decided[1])}:
+                return threshold
+            continue
+        sides = [lead.reaches(threshold), lead.turned().reaches(threshold)]
+        # What no input reaches is not in the logic.
+        sides = [(row, bound) for row, bound in sides if int(np.maximum(row, 0).sum()) >= bound]
+        for found in ways:
+            for order in permutations(sides):
+                if len(found) == len(order) and all(map(_agree, order, found)):
+                    return threshold
+    raise VerifyError("out_shunt is not whether the margin is below a threshold")
+
+
+def _shunt_of_margin(system: System, bit: Bit, margin: Sequence[Bit], wanted: int) -> int:
+    """The smallest margin that is decided.
+
+    Args:
+        system: the core's equations.
+        bit: whether the margin is too small.
+        margin: its bits, lowest first.
+        wanted: which threshold to name of several that no margin tells apart.
+
+    Raises:
+        VerifyError: the bit is no comparison of the margin.
+    """
+    weights: dict[int, int] = {}
+    constant = 0
+    for power, (variable, inverted) in enumerate(margin):
+        constant += inverted << power
+        if variable:
+            sign = -1 if inverted else 1
+            weights[variable] = weights.get(variable, 0) + (sign << power)
+    least = constant + sum(min(w, 0) for w in weights.values())
+    most = constant + sum(max(w, 0) for w in weights.values())
+    try:
+        test = system.test((bit[0], bit[1] ^ 1), set(weights))
+    except Undecidable:  # all margins are decided, or none is
+        low, high = (0, least) if not bit[1] else (most + 1, max(most + 1, wanted))
+        return min(max(wanted, low), high)
+    weight, coefficient = next((weights[v], c) for v, c in test.terms.items())
+    if any(weights[v] * coefficient != c * weight for v, c in test.terms.items()):
+        raise VerifyError("out_shunt is no comparison of the margin")
+    # sum(weights) >= edge of the bits that it reads, in steps of their divisor; the others add a
+    # little to the margin, which must not matter.
+    step = gcd(*(weights[v] for v in test.terms))
+    edge = -(-test.bound * weight // coefficient // step) * step
+    others = [w for v, w in weights.items() if v not in test.terms]
+    high = edge + constant + sum(min(w, 0) for w in others)
+    low = edge - step + constant + sum(max(w, 0) for w in others) + 1
+    if weight * coefficient < 0 or low > high:
+        raise VerifyError("out_shunt is no comparison of the margin")
+    return min(max(wanted, low), high)
+
+
+def _sums(coefficients: NDArray[np.int64]) -> set[int]:
+    """All numbers that some of the coefficients add up to."""
+    sums = {0}
+    for coefficient in coefficients.tolist():
+        sums |= {total + coefficient for total in sums}
+    return sums
 
 
 def equal_tests(one: NDArray[np.int64], bound: int, other: NDArray[np.int64], limit: int) -> bool:
@@ -562,9 +738,7 @@ def equal_tests(one: NDArray[np.int64], bound: int, other: NDArray[np.int64], li
     differing = np.flatnonzero(one != other)
     if len(differing) > _MOST_DIFFERING:
         return False
-    sums = {0}
-    for coefficient in one[one == other].tolist():
-        sums |= {total + coefficient for total in sums}
+    sums = _sums(one[one == other])
     for chosen in product((0, 1), repeat=len(differing)):
         a, b = int(one[differing] @ chosen), int(other[differing] @ chosen)
         if any((total + a >= bound) != (total + b >= limit) for total in sums):

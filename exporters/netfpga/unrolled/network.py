@@ -36,6 +36,7 @@ class Network:
         margin: literals of the margin.
         hidden: literals of the hidden bits, layer by layer, for the trace.
         with_scores: whether scores and margin are outputs, or for the trace as well.
+        shunt: literal of whether the margin is below the model's threshold; none without one.
     """
 
     net: Netlist
@@ -44,11 +45,13 @@ class Network:
     margin: tuple[int, ...]
     hidden: tuple[int, ...]
     with_scores: bool
+    shunt: tuple[int, ...] = ()
 
     @property
     def outputs(self) -> tuple[int, ...]:
         """All literals that the core puts out, the trace aside."""
-        return (*self.classes, *self._rated) if self.with_scores else self.classes
+        always = (*self.classes, *self.shunt)
+        return (*always, *self._rated) if self.with_scores else always
 
     @property
     def traced(self) -> tuple[int, ...]:
@@ -78,11 +81,13 @@ def build(model: BinaryModel, *, scores: bool) -> Network:
     Args:
         model: the network.
         scores: put out scores and margin beside the class. Without, neurons and inputs that
-            make no difference to the class go.
+            make no difference to the class go, unless the margin of three classes or more
+            decides what is shunted.
     """
+    ranks = scores or (model.shunt > 0 and len(model.classes) > 2)
     builder = _Builder(model.input.n_bits)
     inputs = [builder.net.input(i) for i in range(model.input.n_bits)]
-    used = [np.flatnonzero(read).tolist() for read in read_neurons(model, scores=scores)]
+    used = [np.flatnonzero(read).tolist() for read in read_neurons(model, scores=ranks)]
     hidden: list[list[int]] = []
     literals = inputs
     for i, (layer, alive) in enumerate(zip(model.hidden, used, strict=True)):
@@ -92,9 +97,14 @@ def build(model: BinaryModel, *, scores: bool) -> Network:
         _Sum.of(model.output, c, literals).plus(int(b)) for c, b in enumerate(model.output.bias)
     ]
     width = score_width(model)
-    if scores:
+    shunt: tuple[int, ...] = ()
+    if ranks:
         ranking = builder.ranked(totals, width)
         classes = ranking.index
+        if model.shunt:
+            shunt = (builder.below(ranking.margin, model.shunt),)
+    elif model.shunt:
+        classes, shunt = builder.duel_or_shunt(totals[0], totals[1], model.shunt)
     else:
         classes = builder.winner(totals, width)
     literals = inputs
@@ -105,7 +115,7 @@ def build(model: BinaryModel, *, scores: bool) -> Network:
         for j in idle:
             kept[j] = out[j]
         literals = kept
-    if not scores:
+    if not ranks:
         totals = [
             _Sum.of(model.output, c, literals).plus(int(b)) for c, b in enumerate(model.output.bias)
         ]
@@ -117,6 +127,7 @@ def build(model: BinaryModel, *, scores: bool) -> Network:
         ranking.margin,
         tuple(x for kept in hidden for x in kept),
         with_scores=scores,
+        shunt=shunt,
     )
 
 
@@ -273,6 +284,26 @@ class _Builder:
             self.net.any_of((w for c, w in enumerate(wins, 1) if c >> bit & 1), f"class_b{bit}")
             for bit in range((len(totals) - 1).bit_length())
         )
+
+    def duel_or_shunt(
+        self, first: _Sum, second: _Sum, threshold: int
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Class index of two, and whether they differ by less than a threshold."""
+        lead = second.minus(first)
+        tests = [
+            (lead, 1, "class1_over0"),
+            (lead, threshold, "class1_decided"),
+            (lead, 1 - threshold, "class0_undecided"),
+        ]
+        wins, decided, undecided = self.decide(tests, "class_c")
+        return (wins,), (self.net.all_of((undecided, decided ^ 1), "shunt"),)
+
+    def below(self, margin: Sequence[int], threshold: int) -> int:
+        """Whether a margin is below a threshold."""
+        heap = Heap()
+        for power, literal in enumerate(margin):
+            heap.add_bit(literal, 1 << power)
+        return self.adder.reaches(heap, threshold, "decided") ^ 1
 
     def ranked(self, totals: Sequence[_Sum], width: int) -> _Ranking:
         """Class, scores and margin, by a tournament of scores."""

@@ -113,6 +113,7 @@ def _values(network: Network, plan: Schedule, model: BinaryModel) -> dict[str, A
     scores = tuple(bit for score in network.scores for bit in score)
     return {
         "shape": model.shape_text,
+        "threshold": model.shunt,
         "legend": [f"in_bits[{i}]: {_of_bit(model, i)}" for i in range(net.n_inputs)],
         "with_scores": network.with_scores,
         "n_in": net.n_inputs,
@@ -124,6 +125,7 @@ def _values(network: Network, plan: Schedule, model: BinaryModel) -> dict[str, A
         "sections": names.sections(plan.core, plan.delays, words),
         "trace_sections": names.sections(extra, plan.traced, words, late=True),
         "out_class": bus(network.classes),
+        "out_shunt": bus(network.shunt),
         "out_scores": bus(scores),
         "out_margin": bus(network.margin),
         "out_trace": bus(network.hidden),

@@ -47,7 +47,7 @@ def recorded_model(case) -> BinaryModel:
         np.random.default_rng(case["seed"]),
         density=case["density"],
         extremes=False,
-    )
+    ).with_shunt(case.get("shunt", 0))
 
 
 def export(model: BinaryModel, out: Path, **options) -> Path:
@@ -64,7 +64,8 @@ def export(model: BinaryModel, out: Path, **options) -> Path:
 
 def name(case) -> str:
     text = "-".join(map(str, case["shape"]))
-    return f"{text} {case['density'] or 1} {case['outputs']} {case['pipeline']}"
+    text = f"{text} {case['density'] or 1} {case['outputs']} {case['pipeline']}"
+    return f"{text} {case.get('shunt', '')}".strip()
 
 
 def test_ten_models_are_recorded():
@@ -83,7 +84,8 @@ def test_estimates_are_within_15_percent(case):
 
 
 def sequential_name(case) -> str:
-    return f"{'-'.join(map(str, case['shape']))} {case['density'] or 1} {case['options']}"
+    text = f"{'-'.join(map(str, case['shape']))} {case['density'] or 1} {case['options']}"
+    return f"{text} {case.get('shunt', '')}".strip()
 
 
 @pytest.mark.parametrize("case", RECORDED["sequential"], ids=sequential_name)

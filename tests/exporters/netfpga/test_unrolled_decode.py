@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga import unrolled
-from n3ic.exporters.netfpga.unrolled.decode import decode_layers, equal_tests
+from n3ic.exporters.netfpga.unrolled.decode import decode_core, equal_tests
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
-from n3ic.targets.decoding import Decoded, decoding_difference
+from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.directory import export
 
 
@@ -28,11 +28,11 @@ def written(model: BinaryModel, **options) -> tuple[str, str]:
 def fault(model: BinaryModel, core: str, cells: str) -> str:
     """What is found wrong with a core; empty where nothing is."""
     try:
-        layers = decode_layers(core, cells, model)
+        found = decode_core(core, cells, model)
     except VerifyError as error:
         return str(error)
-    assert layers, "the network is decidable"
-    return decoding_difference(model, Decoded("core", layers))
+    assert found, "the network is decidable"
+    return decoding_difference(model, found)
 
 
 @settings(max_examples=12, deadline=None, derandomize=True)
@@ -47,9 +47,9 @@ def fault(model: BinaryModel, core: str, cells: str) -> str:
 def test_every_weight_is_read_back(shape, classes, density, seed, outputs, pipeline):
     model = random_model((*shape, classes), np.random.default_rng(seed), density=density)
     model = simplify(model).model
-    layers = decode_layers(*written(model, outputs=outputs, pipeline=pipeline), model)
-    if layers:  # else a neuron is constant, or two share a wire
-        assert not decoding_difference(model, Decoded("core", layers))
+    found = decode_core(*written(model, outputs=outputs, pipeline=pipeline), model)
+    if found:  # else a neuron is constant, or two share a wire
+        assert not decoding_difference(model, found)
 
 
 def small(seed: int = 3) -> BinaryModel:
@@ -106,7 +106,15 @@ def test_what_the_logic_does_not_tell_is_not_decoded():
     hidden = HiddenLayer(np.array([row, row, ~row]), thresholds=np.array([4, 4, 10]))
     last = OutputLayer(np.array([[1, 1, 0], [0, 1, 0]]), bias=np.zeros(2, int))
     model = BinaryModel(small().input.raw(9), (hidden,), last, ("a", "b"))
-    assert decode_layers(*written(model), model) == ()
+    assert decode_core(*written(model), model) is None
+
+
+@pytest.mark.parametrize("outputs", unrolled.OUTPUTS)
+def test_a_tournament_whose_sums_meet_again_is_read(outputs):
+    """Five classes: the parity of some differences is a bit that they were made of."""
+    model = random_model((24, 9, 5), np.random.default_rng(5), density=0.7, extremes=False)
+    model = simplify(model).model
+    assert not fault(model, *written(model, outputs=outputs))
 
 
 def test_comparisons_that_agree():

@@ -3,7 +3,7 @@
 //
 // +in=FILE: 32-bit words in hexadecimal, the highest of a vector first. +out=FILE: lines of
 //   i OFFERED TAKEN                        clocks in which a vector was offered and taken
-//   o CLOCK TAG CLASS SCORES MARGIN TRACE  a result came
+//   o CLOCK TAG CLASS SCORES MARGIN SHUNT TRACE  a result came
 // +alone=N: the first N vectors run one at a time, for the latency; the rest back to back.
 `timescale 1ns / 1ps
 module n3ic_tb #(
@@ -39,12 +39,16 @@ module n3ic_tb #(
     wire [CLASS_W-1:0]           out_class;
     wire [SCORE_W*N_CLASSES-1:0] out_scores;
     wire [SCORE_W-1:0]           out_margin;
+    wire                         out_shunt;
     wire [TRACE_W-1:0]           out_trace;
     // Simulators read and print no number of thousands of bits: they are cut into words.
     wire [32*SCORE_WORDS-1:0] scores = out_scores;
     wire [32*TRACE_WORDS-1:0] trace  = out_trace;
 `ifndef N3IC_HIDDEN
     assign out_trace = {TRACE_W {1'b0}};
+`endif
+`ifndef N3IC_SHUNTING
+    assign out_shunt = 1'b0;
 `endif
 `ifdef N3IC_WRITE_PORT
     wire busy;
@@ -57,6 +61,9 @@ module n3ic_tb #(
         .out_scores(out_scores), .out_margin(out_margin)
 `ifdef N3IC_HIDDEN
         , .out_trace(out_trace)
+`endif
+`ifdef N3IC_SHUNTING
+        , .out_shunt(out_shunt)
 `endif
 `ifdef N3IC_WRITE_PORT
         , .wr_en(1'b0), .wr_addr({WR_AW {1'b0}}), .wr_data({WR_DW {1'b0}}), .wr_swap(1'b0),
@@ -108,7 +115,7 @@ module n3ic_tb #(
                 $fwrite(out_file, "o %0d %h %h ", clock, out_tag, out_class);
                 for (w = SCORE_WORDS - 1; w >= 0; w = w - 1)
                     $fwrite(out_file, "%h", scores[32*w +: 32]);
-                $fwrite(out_file, " %h ", out_margin);
+                $fwrite(out_file, " %h %h ", out_margin, out_shunt);
                 for (w = TRACE_WORDS - 1; w >= 0; w = w - 1)
                     $fwrite(out_file, "%h", trace[32*w +: 32]);
                 $fwrite(out_file, "\n");

@@ -59,7 +59,9 @@ module n3ic_top_tb #(
         .wr_en(wr_en), .wr_addr(wr_addr), .wr_data(wr_data), .wr_swap(wr_swap), .wr_busy(wr_busy),
 `endif
         .axis_aclk(clk), .axis_resetn(resetn),
-        .s_axis_tdata(data), .s_axis_tkeep(keep), .s_axis_tuser({96'd0, user}),
+        // Every other packet was shunted by a core before this one.
+        .s_axis_tdata(data), .s_axis_tkeep(keep),
+        .s_axis_tuser({47'd0, user[0], 32'd0, 16'hffff, user}),
         .s_axis_tvalid(valid), .s_axis_tready(in_ready), .s_axis_tlast(last),
         .m_axis_tdata(out_data), .m_axis_tkeep(out_keep), .m_axis_tuser(out_user),
         .m_axis_tvalid(out_valid), .m_axis_tready(out_ready), .m_axis_tlast(out_last)
