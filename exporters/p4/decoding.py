@@ -20,6 +20,7 @@ _NUMBERED = re.compile(r'@name\("\.(\w+)"\) @id\((0x[0-9a-f]{8})\)\s+(table|acti
 _TABLE = re.compile(r"l(\d{1,9})_n(\d{1,9})_(weights|threshold|bias)")
 _ACTIONS = {"weights": "xnor", "threshold": "sign", "bias": "add_bias"}
 _NAMES = {"weights": ("weights", "mask"), "threshold": ("threshold",), "bias": ("bias",)}
+_SHUNTING = {"shunting": ("shunt_below", "threshold"), "shunt_port": ("shunt_to", "egress_port")}
 _READINGS = ["model", "model_again"]
 
 
@@ -77,7 +78,8 @@ def _tutorial_entry(entry: Any, name: str) -> HeldEntry:
     if not known or entry["default_action"] is not True:
         raise VerifyError(f"{name}: {held.table} is not given a default action")
     table = _TABLE.fullmatch(held.table)
-    expected = ("model_id",) if table is None else _NAMES[table[3]]
+    alone = _SHUNTING.get(held.table, ("", "model_id"))[1]
+    expected = (alone,) if table is None else _NAMES[table[3]]
     if tuple(parameters) != expected[: len(parameters)]:
         raise VerifyError(f"{name}: {held.table} has the parameters {list(parameters)}")
     if any(type(value) is not int for value in held.data):
@@ -144,13 +146,16 @@ def _update(update: Any, names: Mapping[tuple[str, int], str], name: str) -> Hel
     return HeldEntry(names[numbers[0]], names[numbers[1]], tuple(data))
 
 
-def decode_entries(artefact: str, held: Sequence[HeldEntry], model: BinaryModel) -> Decoded:
+def decode_entries(
+    artefact: str, held: Sequence[HeldEntry], model: BinaryModel, shunt_port: int | None = None
+) -> Decoded:
     """The network that a file of entries makes of the program.
 
     Args:
         artefact: the file.
         held: its entries in order.
         model: tells the shape, the layers with masks, and the model's number.
+        shunt_port: where shunted packets are to go; None for where all others go.
 
     Raises:
         VerifyError: entries are missing, foreign, doubled, or in an order in which answers
@@ -161,6 +166,21 @@ def decode_entries(artefact: str, held: Sequence[HeldEntry], model: BinaryModel)
         [str(model.input.n_bits)]
         + [f"{layer.n_outputs}{'' if layer.mask is None else 'm'}" for layer in model.layers]
     )
+    values: dict[Place, int] = {}
+    shunting: dict[str, int] = {}
+    for entry in weights:
+        if entry.table in _SHUNTING:
+            if entry.action != _SHUNTING[entry.table][0] or len(entry.data) != 1:
+                raise VerifyError(f"{artefact}: {entry.table} with {entry.action} is no such entry")
+            if entry.table in shunting:
+                raise VerifyError(f"{artefact}: {entry.table} is set twice")
+            shunting[entry.table] = entry.data[0]
+    if shunting.get("shunt_port") != shunt_port:
+        raise VerifyError(
+            f"{artefact}: shunted packets go to port {shunting.get('shunt_port')}, "
+            f"the export's is {shunt_port}"
+        )
+    signature += "s" if "shunting" in shunting else ""
     if sorted((e.table, e.action, e.data) for e in clear) != [
         (table, f"no_{table}", ()) for table in _READINGS
     ]:
@@ -169,8 +189,9 @@ def decode_entries(artefact: str, held: Sequence[HeldEntry], model: BinaryModel)
         (table, f"set_{table}_{signature}") for table in _READINGS
     ] or any(len(e.data) != 1 for e in name):
         raise VerifyError(f"{artefact}: does not end with the model's number for {signature}")
-    values: dict[Place, int] = {}
     for entry in weights:
+        if entry.table in _SHUNTING:
+            continue
         found = _TABLE.fullmatch(entry.table)
         if found is None or entry.action != f"l{found[1]}_n{found[2]}_{_ACTIONS[found[3]]}":
             raise VerifyError(f"{artefact}: {entry.table} with {entry.action} is no such entry")
@@ -185,7 +206,8 @@ def decode_entries(artefact: str, held: Sequence[HeldEntry], model: BinaryModel)
                 raise VerifyError(f"{artefact}: {entry.table} is set twice")
             values[kind, layer, neuron] = value
     digest = held_digest([entry.data[0] for entry in name], model)
-    return Decoded(artefact, decoded_layers(artefact, values, model), digest=digest)
+    layers = decoded_layers(artefact, values, model)
+    return Decoded(artefact, layers, digest=digest, shunt=shunting.get("shunting"))
 
 
 def _json(text: str, name: str) -> Any:

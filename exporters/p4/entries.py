@@ -1,5 +1,7 @@
 """The table entries of a network: its weights, masks, thresholds and biases, in three formats.
 
+A network that shunts flows has the smallest margin that is decided in one more entry.
+
 The same entries as ``simple_switch_CLI`` commands, as P4Runtime ``WriteRequest`` messages in the
 JSON mapping of protocol buffers, and as the runtime file of the p4lang tutorials. P4Runtime knows
 tables and actions by number; the program fixes the numbers with ``@id``, so that the requests
@@ -23,7 +25,7 @@ from typing import Any
 
 from n3ic.errors import ExportError
 from n3ic.exporters.p4.run.packets import SCORE_BITS
-from n3ic.exporters.p4.shared.pipeline import MODEL_BITS, Pipeline
+from n3ic.exporters.p4.shared.pipeline import MODEL_BITS, PORT_BITS, Pipeline
 
 TABLE_PREFIX, ACTION_PREFIX = 0x02, 0x01  # P4Runtime specification 1.3, 6.3.1
 
@@ -67,8 +69,13 @@ class ControlIds:
 Steps = tuple[tuple[DefaultEntry, ...], ...]
 
 
-def network_entries(network: Pipeline) -> Steps:
-    """The entries of a network in three steps: no model, its weights, the model's number."""
+def network_entries(network: Pipeline, shunt_port: int | None = None) -> Steps:
+    """The entries of a network in three steps: no model, its weights, the model's number.
+
+    Args:
+        network: the network.
+        shunt_port: the port that shunted packets leave through; None for that of all others.
+    """
     entries = []
     for layer in network.layers:
         l, k = f"l{layer.index}", layer.inputs  # noqa: E741 - the layer's prefix
@@ -87,6 +94,12 @@ def network_entries(network: Pipeline) -> Steps:
             else:
                 parameter = ActionParameter("bias", SCORE_BITS, n.offset)
                 entries.append(DefaultEntry(f"{name}_bias", f"{name}_add_bias", (parameter,)))
+    if network.shunts:
+        threshold = ActionParameter("threshold", SCORE_BITS, network.shunt)
+        entries.append(DefaultEntry("shunting", "shunt_below", (threshold,)))
+    if shunt_port is not None:
+        port = ActionParameter("egress_port", PORT_BITS, shunt_port)
+        entries.append(DefaultEntry("shunt_port", "shunt_to", (port,)))
     identity = (ActionParameter("model_id", MODEL_BITS, network.model_id),)
     readings = ("model", "model_again")
     clear = tuple(DefaultEntry(table, f"no_{table}", ()) for table in readings)

@@ -19,8 +19,9 @@ from n3ic.exporters.p4.entries import (
     p4runtime_requests,
     tutorial_runtime,
 )
-from n3ic.exporters.p4.run.packets import PacketLayout
+from n3ic.exporters.p4.run.packets import INGRESS, PacketLayout
 from n3ic.exporters.p4.shared.decoding import check_popcount_masks
+from n3ic.exporters.p4.shared.options import PACKET_OPTIONS, SHUNTING, packet_layout, shunt_port
 from n3ic.exporters.p4.shared.pipeline import Pipeline, pipeline_of, statements, tables
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
@@ -45,6 +46,11 @@ class P4Exporter(P4Target):
 
     name: ClassVar[str] = "p4"
     summary: ClassVar[str] = "P4_16 for bmv2 (v1model), weights in tables changed at run time"
+    options: ClassVar[tuple[Option, ...]] = (
+        *PACKET_OPTIONS,
+        SHUNTING,
+        shunt_port(510, "such as the CPU port of the switch"),
+    )
     verify_options: ClassVar[tuple[Option, ...]] = (
         Option("with-bmv2", "compile with p4c and run on simple_switch (needs root)", False),
     )
@@ -54,6 +60,7 @@ class P4Exporter(P4Target):
         "tables": "{need:,.0f} tables, {limit:,.0f} are what p4c compiles in minutes",
     }
     sharing: ClassVar[str] = "one after the other in one program"
+    crossed: ClassVar[int] = INGRESS ^ 1
 
     def width_problems(self, model: BinaryModel) -> list[Problem]:
         """Fields that p4c refuses, and classes beyond the limit."""
@@ -97,7 +104,7 @@ class P4Exporter(P4Target):
         self, model: BinaryModel, network: Pipeline, packets: PacketLayout
     ) -> dict[str, str]:
         """The program, its entries in three formats, and the README."""
-        steps = network_entries(network)
+        steps = network_entries(network, packets.shunt_port)
         ids = ids_of(steps)
         return {
             PROGRAM: self.render("n3ic.p4.j2", model, network, packets, id=ids.annotation),
@@ -112,7 +119,7 @@ class P4Exporter(P4Target):
         return read_artefact(directory / COMMANDS)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """The network in each file of entries, and the popcount masks of the program."""
+        """The network and threshold in each file of entries, and the program's popcount masks."""
         texts = {name: read_artefact(directory / name) for name in (COMMANDS, P4RUNTIME, TUTORIAL)}
         source = read_artefact(directory / PROGRAM)
         check_popcount_masks(source, model.shape)
@@ -121,7 +128,8 @@ class P4Exporter(P4Target):
             P4RUNTIME: from_p4runtime(texts[P4RUNTIME], P4RUNTIME, source),
             TUTORIAL: from_tutorial(texts[TUTORIAL], TUTORIAL),
         }
-        return tuple(decode_entries(name, entries, model) for name, entries in held.items())
+        port = packet_layout(model, options).shunt_port
+        return tuple(decode_entries(name, entries, model, port) for name, entries in held.items())
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Send packets through the program: in the interpreter, and on bmv2 where asked for."""

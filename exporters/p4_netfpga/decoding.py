@@ -24,18 +24,26 @@ _SCORE = re.compile(
     r"32w0x([0-9a-f]{8});$",
     re.MULTILINE,
 )
+_SHUNTING = re.compile(
+    r"^ +user_metadata\.shunted = 32w0 - \(\(\(user_metadata\.best - user_metadata\.second\)"
+    r" - 32w0x([0-9a-f]{8})\) >> 31\);$",
+    re.MULTILINE,
+)
+_PORT = re.compile(r"^ +sume_metadata\.dst_port = .*\(8w0x([0-9a-f]{2}) & .*;$", re.MULTILINE)
 _MODEL = re.compile(r"\b(?:hdr\.n3ic|digest_data)\.model = 32w0x([0-9a-f]{8});")
 
 
-def decode_program(source: str, model: BinaryModel) -> Decoded:
+def decode_program(source: str, model: BinaryModel, shunt_port: int | None = None) -> Decoded:
     """The network that is written into a program.
 
     Args:
         source: the program.
         model: tells the shape and the model's number.
+        shunt_port: where shunted packets are to go; None for where all others go.
 
     Raises:
-        VerifyError: a constant is missing, there twice, or beside another neuron's counter.
+        VerifyError: a constant is missing, there twice, or beside another neuron's counter, or
+            shunted packets go elsewhere.
     """
     name = "n3ic.p4"
     values: dict[Place, int] = {}
@@ -61,8 +69,16 @@ def decode_program(source: str, model: BinaryModel) -> Decoded:
         if neuron != counter:
             raise VerifyError(f"{name}: score {neuron} reads the counter of {counter}")
         keep("limit", layer, neuron, int(bias, 16))
+    thresholds = [int(digits, 16) for digits in _SHUNTING.findall(source)]
+    ports = [int(digits, 16) for digits in _PORT.findall(source)]
+    if len(thresholds) > 1 or ports != ([] if shunt_port is None else [shunt_port]):
+        raise VerifyError(
+            f"{name}: shunted by the thresholds {thresholds} to the ports {ports}, the export's "
+            f"port is {shunt_port}"
+        )
     said = _MODEL.findall(source)
     if len(said) != 2:
         raise VerifyError(f"{name}: the model's number is written {len(said)} times, not twice")
     digest = held_digest([int(number, 16) for number in said], model)
-    return Decoded(name, decoded_layers(name, values, model), digest=digest)
+    layers = decoded_layers(name, values, model)
+    return Decoded(name, layers, digest=digest, shunt=next(iter(thresholds), None))

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from n3ic.exporters.p4.run.packets import PacketLayout
+from n3ic.exporters.p4.run.packets import INGRESS, PacketLayout
 from n3ic.exporters.p4.shared.decoding import check_popcount_masks
+from n3ic.exporters.p4.shared.options import PACKET_OPTIONS, packet_layout, shunt_port
 from n3ic.exporters.p4.shared.pipeline import PAPER_SHAPE, Pipeline, masked_bits, shape_operations
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
@@ -17,7 +18,7 @@ from n3ic.exporters.p4.shared.target import (
 )
 from n3ic.exporters.p4_netfpga.decoding import decode_program
 from n3ic.model.network import BinaryModel
-from n3ic.options import Options
+from n3ic.options import Option, Options
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Problem
 from n3ic.targets.figures import Figure, Report
@@ -34,6 +35,11 @@ class P4NetfpgaExporter(P4Target):
         for what in ("luts", "brams")
     }
     sharing: ClassVar[str] = "one after the other in one pipeline"
+    crossed: ClassVar[int] = INGRESS << 1
+    options: ClassVar[tuple[Option, ...]] = (
+        *PACKET_OPTIONS,
+        shunt_port(255, "one bit each, 8 is the host's nf1"),
+    )
 
     def width_problems(self, model: BinaryModel) -> list[Problem]:
         """Layers wider than the paper built, and an input wider than a field."""
@@ -86,7 +92,7 @@ class P4NetfpgaExporter(P4Target):
         """The network in the constants of the program, and its popcount masks."""
         source = read_artefact(directory / PROGRAM)
         check_popcount_masks(source, model.shape)
-        return (decode_program(source, model),)
+        return (decode_program(source, model, packet_layout(model, options).shunt_port),)
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Resources and latency scaled from the paper's figures of its shape."""

@@ -23,9 +23,10 @@ import numpy as np
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.p4.run import wire
-from n3ic.exporters.p4.run.execute import INGRESS, LoadedProgram, read_result
+from n3ic.exporters.p4.run.execute import LoadedProgram, read_result
+from n3ic.exporters.p4.run.packets import INGRESS
 from n3ic.model.bits import Words
-from n3ic.model.network import Inference
+from n3ic.model.network import SHUNT, Inference
 from n3ic.targets.base import Execution
 
 TOOLS = {
@@ -48,9 +49,10 @@ _TAIL = 600
 
 @dataclass(frozen=True)
 class Namespace:
-    """A network namespace with the ports 0 and 1 of a switch and their outer ends."""
+    """A network namespace with the ports of a switch and their outer ends."""
 
     name: str
+    ports: tuple[int, ...] = (0, 1)
 
     def command(self, *words: str) -> list[str]:
         """A command that runs within the namespace."""
@@ -83,21 +85,21 @@ def run_bmv2(
         expected: the packets that the interpreter sent.
 
     Returns:
-        What simple_switch computed. Scores that the result header does not hold are the
-        interpreter's; hidden bits are not told.
+        What simple_switch computed. Scores, and classes of shunted inputs, that the result header
+        does not hold are the interpreter's; hidden bits are not told.
 
     Raises:
         MissingDependencyError: a tool is missing.
         UsageError: not run as root.
         VerifyError: the program does not compile, the switch does not start or take an entry,
-            or a packet is lost or differs.
+            or a packet is lost, differs or leaves through another port.
     """
     require()
     requests = program.requests(words)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-bmv2-")))
         compiled = compile_program(program.source, folder)
-        namespace = stack.enter_context(network_namespace())
+        namespace = stack.enter_context(network_namespace(program.packets.shunt_port))
         log = folder / "switch.log"
         process = stack.enter_context(running_switch(namespace, compiled, log))
         load_entries(namespace, program.commands, process, log)
@@ -120,16 +122,21 @@ def compile_program(source: str, folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def network_namespace() -> Iterator[Namespace]:
-    """A new namespace with two veth pairs; removed with all that is in it."""
-    namespace = Namespace(f"n3ic-{os.getpid()}-{secrets.token_hex(4)}")
+def network_namespace(more: int | None = None) -> Iterator[Namespace]:
+    """A new namespace with a veth pair a port; removed with all that is in it.
+
+    Args:
+        more: a port beside 0 and 1.
+    """
+    ports = (0, 1) if more in (None, 0, 1) else (0, 1, more)
+    namespace = Namespace(f"n3ic-{os.getpid()}-{secrets.token_hex(4)}", ports)
     name = namespace.name
     _checked(["ip", "netns", "add", name])
     try:
         # The kernel's own IPv6 packets must not reach the switch.
         _checked(namespace.command("sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1"), True)
         _checked(["ip", "-n", name, "link", "set", "lo", "up"])
-        for port in (0, 1):
+        for port in namespace.ports:
             pair = ["add", f"sw{port}", "type", "veth", "peer", "name", f"host{port}"]
             _checked(["ip", "-n", name, "link", *pair])
             for end in (f"sw{port}", f"host{port}"):
@@ -152,7 +159,7 @@ def running_switch(
         # The default is one path for all switches of a machine. A switch that was built without
         # nanomsg sends no notifications and does not know the option.
         options += [NOTIFICATIONS, f"ipc://{log.parent}/notifications.ipc"]
-    ports = ["-i", "0@sw0", "-i", "1@sw1"]
+    ports = [word for port in namespace.ports for word in ("-i", f"{port}@sw{port}")]
     command = namespace.command("simple_switch", *ports, *options, str(compiled))
     with log.open("wb") as stream:
         process = subprocess.Popen(
@@ -192,11 +199,15 @@ def load_entries(
         time.sleep(0.2)
 
 
-def send(namespace: Namespace, requests: Sequence[bytes]) -> list[bytes]:
-    """Send packets into the ingress port and collect them from the one across."""
+def send(namespace: Namespace, requests: Sequence[bytes]) -> list[tuple[int, bytes]]:
+    """Send packets into the ingress port and collect them from all.
+
+    Returns:
+        The port through which each packet left, and the packet; empty where it was lost.
+    """
     command = namespace.command(
-        *(sys.executable, "-I", str(Path(wire.__file__).resolve())),
-        *(f"host{INGRESS}", f"host{INGRESS ^ 1}", str(PACKET_SECONDS)),
+        *(sys.executable, "-I", str(Path(wire.__file__).resolve()), str(PACKET_SECONDS)),
+        *(f"host{INGRESS}", *(f"host{port}" for port in namespace.ports)),
     )
     seconds = PACKET_SECONDS + COMMAND_SECONDS + len(requests)
     try:
@@ -207,37 +218,47 @@ def send(namespace: Namespace, requests: Sequence[bytes]) -> list[bytes]:
         raise VerifyError(f"packets took more than {seconds} s") from error
     if done.returncode:
         raise VerifyError(f"packets cannot be sent: {_end(done.stderr.decode(errors='replace'))}")
-    return list(wire.split(done.stdout))
+    answers = wire.split(done.stdout)
+    return [(namespace.ports[data[0]], data[1:]) if data else (0, b"") for data in answers]
 
 
 def _compare(
     program: LoadedProgram,
     requests: list[bytes],
-    answers: list[bytes],
+    answers: list[tuple[int, bytes]],
     interpreted: Execution,
     expected: list[bytes],
 ) -> Execution:
     trace = interpreted.inference
     scores = np.array(trace.scores)
     classes, margins = np.array(trace.classes), np.array(trace.margins)
+    verdicts = np.array(trace.verdicts)
     for row, request in enumerate(requests):
-        if row >= len(answers) or not answers[row]:
+        port, answer = answers[row] if row < len(answers) else (0, b"")
+        if not answer:
             raise VerifyError(f"vector {row}: no packet came back within {PACKET_SECONDS} s")
-        result = read_result(program.packets, request, answers[row], row)
+        result = read_result(program.packets, request, answer, row)
         if result.scores is not None:
             scores[row] = result.scores
-        if result.class_id is not None:
-            classes[row] = result.class_id
+        if result.verdict is not None:
+            verdicts[row] = result.verdict
+            if result.verdict != SHUNT:
+                classes[row] = result.verdict
         if result.margin is not None:
             margins[row] = result.margin
+        if port != program.port(int(verdicts[row])):
+            raise VerifyError(
+                f"vector {row}: the packet leaves through port {port}, "
+                f"{program.port(int(verdicts[row]))} expected"
+            )
         same_result = np.array_equal(scores[row], trace.scores[row]) and (
             (classes[row], margins[row]) == (trace.classes[row], trace.margins[row])
         )
         # A wrong result is for the comparison with the model to word; this catches the rest.
-        if same_result and answers[row] != expected[row]:
+        if same_result and answer != expected[row]:
             raise VerifyError(f"vector {row}: bytes of the packet differ from the interpreter's")
     executor = f"{tool_version('simple_switch')}, compiled by {tool_version('p4c-bm2-ss')}"
-    return Execution(Inference(scores, classes, margins), executor)
+    return Execution(Inference(scores, classes, margins, verdicts=verdicts), executor)
 
 
 def tool_version(tool: str) -> str:

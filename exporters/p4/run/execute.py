@@ -10,12 +10,17 @@ import numpy as np
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import Outcome, Switch
 from n3ic.exporters.p4.interpreter.switch import FIELD_BITS
-from n3ic.exporters.p4.run.packets import SCORE_BITS, PacketLayout, PacketResult, inputs_of
+from n3ic.exporters.p4.run.packets import (
+    INGRESS,
+    SCORE_BITS,
+    PacketLayout,
+    PacketResult,
+    inputs_of,
+)
 from n3ic.model.bits import Bits, Words
-from n3ic.model.network import Inference
+from n3ic.model.network import SHUNT, Inference
 from n3ic.targets.base import Execution
 
-INGRESS = 1  # port 1 of bmv2; nf0 of the NetFPGA, whose ports are one bit each
 _SIGN = 1 << (SCORE_BITS - 1)
 
 
@@ -28,12 +33,14 @@ class LoadedProgram:
         commands: its table entries as ``simple_switch_CLI`` commands; empty where it has none.
         packets: how inputs and results lie in packets.
         hidden: neurons of each hidden layer.
+        crossed: the port through which packets leave that are not shunted.
     """
 
     source: str
     commands: str
     packets: PacketLayout
     hidden: tuple[int, ...]
+    crossed: int = INGRESS ^ 1
 
     def switch(self) -> Switch:
         """A switch that runs it, the entries loaded.
@@ -57,6 +64,11 @@ class LoadedProgram:
         request = self.packets.request
         return [request(x, tag(row), fill=row % 2 == 1) for row, x in enumerate(inputs)]
 
+    def port(self, verdict: int) -> int:
+        """The port through which a packet of that verdict leaves."""
+        shunted = self.packets.shunt_port
+        return shunted if verdict == SHUNT and shunted is not None else self.crossed
+
 
 def tag(row: int) -> bytes:
     """The payload of a request: it tells the packets apart that come back."""
@@ -71,13 +83,13 @@ def run_interpreter(program: LoadedProgram, words: Words) -> tuple[Execution, li
         words: packed inputs, uint32 array of shape ``(rows, n_words)``.
 
     Returns:
-        What was computed, and the packets that came back. Scores, class and margin come from
-        the result header as far as it holds them, the rest and the hidden bits from the
+        What was computed, and the packets that came back. Scores, verdict, class and margin come
+        from the result header as far as it holds them, the rest and the hidden bits from the
         metadata at the end of the pipeline.
 
     Raises:
         P4Error: a compiler or a switch would refuse the program, an entry or its behaviour.
-        VerifyError: a packet comes back wrong.
+        VerifyError: a packet comes back wrong, or through another port.
     """
     switch = program.switch()
     packets = program.packets
@@ -86,24 +98,30 @@ def run_interpreter(program: LoadedProgram, words: Words) -> tuple[Execution, li
     scores = np.empty((len(requests), packets.classes), dtype=np.int32)
     classes = np.empty(len(requests), dtype=np.int64)
     margins = np.empty(len(requests), dtype=np.int32)
+    verdicts = np.empty(len(requests), dtype=np.int64)
     values: list[list[int]] = [[] for _ in program.hidden]
     for row, request in enumerate(requests):
         outcome = switch.process(request, INGRESS)
         result = read_result(packets, request, outcome.packet, row)
         responses.append(outcome.packet)
         scores[row] = result.scores if result.scores is not None else _scores(outcome, packets)
-        if result.class_id is None or result.margin is None:
-            classes[row] = outcome.value("metadata.class_id")
-            difference = outcome.value("metadata.best") - outcome.value("metadata.second")
-            margins[row] = difference % (1 << SCORE_BITS)
-        else:
-            classes[row], margins[row] = result.class_id, result.margin
+        verdict = _verdict(outcome, packets) if result.verdict is None else result.verdict
+        told = verdict != SHUNT and result.class_id is not None
+        classes[row] = verdict if told else outcome.value("metadata.class_id")
+        margins[row] = _margin(outcome) if result.margin is None else result.margin
+        verdicts[row] = verdict
+        if outcome.port != program.port(verdict):
+            raise VerifyError(
+                f"vector {row}: the packet leaves through port {outcome.port}, "
+                f"{program.port(verdict)} expected"
+            )
         for index, bits in enumerate(values):
             bits.append(outcome.value(f"metadata.l{index}_y"))
     hidden = tuple(_unpack(v, n) for v, n in zip(values, program.hidden, strict=True))
     lark = importlib.metadata.version("lark")
     executor = f"n3ic P4 interpreter, {switch.architecture.name} (lark {lark})"
-    return Execution(Inference(scores, classes, margins, hidden), executor), responses
+    inference = Inference(scores, classes, margins, hidden, verdicts)
+    return Execution(inference, executor), responses
 
 
 def read_result(packets: PacketLayout, request: bytes, response: bytes, row: int) -> PacketResult:
@@ -125,6 +143,16 @@ def read_result(packets: PacketLayout, request: bytes, response: bytes, row: int
     if response[:12] != request[:12]:
         raise VerifyError(f"vector {row}: the Ethernet addresses changed on the way")
     return result
+
+
+def _verdict(outcome: Outcome, packets: PacketLayout) -> int:
+    shunted = packets.shunts and outcome.value("metadata.shunted")
+    return SHUNT if shunted else outcome.value("metadata.class_id")
+
+
+def _margin(outcome: Outcome) -> int:
+    difference = outcome.value("metadata.best") - outcome.value("metadata.second")
+    return difference % (1 << SCORE_BITS)
 
 
 def _scores(outcome: Outcome, packets: PacketLayout) -> list[int]:

@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
 from n3ic.model.bits import Words
+from n3ic.model.network import SHUNT
 
 ETHERNET_BYTES = 14
+INGRESS = 1  # port 1 of bmv2; nf0 of the NetFPGA, whose ports are one bit each
+SHUNTED = 0xFFFF  # in place of a class where the host decides
 SCORE_BITS = 32  # two's complement; |popcount + bias| < 2^25
 IPV4, IPV6 = 0x0800, 0x86DD
 UDP = 17
@@ -33,6 +36,8 @@ class PacketLayout:
         field: a key of ``FIELD_BITS``, or empty for the input header.
         ethertype: type of packets with an n3ic header.
         udp_port: destination port in the field mode ``udp.payload``.
+        shunts: whether a threshold says what is left to the host.
+        shunt_port: port that shunted packets leave through; None for that of all others.
     """
 
     input_bits: int
@@ -41,6 +46,8 @@ class PacketLayout:
     field: str
     ethertype: int
     udp_port: int
+    shunts: bool = False
+    shunt_port: int | None = None
 
     @property
     def has_class(self) -> bool:
@@ -126,6 +133,11 @@ class PacketResult:
     class_id: int | None
     margin: int | None
     scores: NDArray[np.int32] | None
+
+    @property
+    def verdict(self) -> int | None:
+        """The class, or ``SHUNT`` where the host decides."""
+        return SHUNT if self.class_id == SHUNTED else self.class_id
 
 
 def _ipv4(length: int, protocol: int, source: int, destination: int) -> bytes:

@@ -19,6 +19,7 @@ from n3ic.model.network import BinaryModel
 
 CLASS_BITS = 16
 MODEL_BITS = 32
+PORT_BITS = 9  # of v1model
 PAPER_SHAPE = (256, 32, 16, 2)
 
 
@@ -82,23 +83,43 @@ class PipelineLayer:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What the templates need to know of a model."""
+    """What the templates need to know of a model.
+
+    Attributes:
+        layers: its layers.
+        input_bits: number of input bits.
+        pad_bits: bits that make whole bytes of them.
+        classes: number of classes.
+        model_id: what answers bear: the start of its digest, never 0.
+        shunts: whether a threshold says what is shunted.
+        shunt: the smallest margin that is decided.
+    """
 
     layers: tuple[PipelineLayer, ...]
     input_bits: int
     pad_bits: int
     classes: int
     model_id: int
+    shunts: bool
+    shunt: int
 
     @property
     def signature(self) -> str:
-        """What the tables of a v1model program depend on: the shape, and an m a masked layer."""
+        """What the tables of a v1model program depend on.
+
+        The shape, an m a masked layer, and an s where a threshold says what is shunted.
+        """
         layers = (f"{n.outputs}{'m' if n.masked else ''}" for n in self.layers)
-        return "_".join((str(self.input_bits), *layers))
+        return "_".join((str(self.input_bits), *layers)) + ("s" if self.shunts else "")
 
 
-def pipeline_of(model: BinaryModel) -> Pipeline:
-    """The pipeline of a model."""
+def pipeline_of(model: BinaryModel, *, shunts: bool = False) -> Pipeline:
+    """The pipeline of a model.
+
+    Args:
+        model: the network.
+        shunts: have a threshold though the model's is 0.
+    """
     layers = []
     source = "x"
     for index, layer in enumerate(model.layers):
@@ -111,6 +132,8 @@ def pipeline_of(model: BinaryModel) -> Pipeline:
         pad_bits=-n % 8,
         classes=len(model.classes),
         model_id=int(model.digest[: MODEL_BITS // 4], 16) or 1,
+        shunts=shunts or model.shunt > 0,
+        shunt=model.shunt,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.p4.run.packets import FIELD_BITS, PacketLayout
-from n3ic.exporters.p4.shared.options import PACKET_OPTIONS, packet_layout, packet_problems
+from n3ic.exporters.p4.shared.options import packet_layout, packet_problems
 from n3ic.exporters.p4.shared.pipeline import (
     PAPER_SHAPE,
     Pipeline,
@@ -21,7 +21,7 @@ from n3ic.exporters.p4.shared.pipeline import (
 )
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
-from n3ic.options import Option, Options
+from n3ic.options import Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget
 from n3ic.targets.device import Fit, Placement, Problem
@@ -44,13 +44,15 @@ class P4Target(Exporter):
         budget: the error where a resource of the device does not suffice, by the name of the
             device's limit, with the fields ``need`` and ``limit``.
         sharing: how several networks share the device, in words.
+        crossed: the port through which packets leave that came in at ``INGRESS``.
     """
 
-    options: ClassVar[tuple[Option, ...]] = PACKET_OPTIONS
+    shunts: ClassVar[bool] = True
     vectors: ClassVar[int] = 2_000
     quick_vectors: ClassVar[int] = 200
     budget: ClassVar[Mapping[str, str]]
     sharing: ClassVar[str]
+    crossed: ClassVar[int]
 
     @abstractmethod
     def width_problems(self, model: BinaryModel) -> list[Problem]:
@@ -123,7 +125,8 @@ class P4Target(Exporter):
         problems = packet_problems(model, packets)
         if problems:
             raise ExportError(str(problems[0]))
-        for name, text in self.artefacts(model, pipeline_of(model), packets).items():
+        network = pipeline_of(model, shunts=packets.shunts)
+        for name, text in self.artefacts(model, network, packets).items():
             (out / name).write_text(text, encoding="ascii", newline="\n")
 
     def render(
@@ -154,6 +157,7 @@ class P4Target(Exporter):
             commands=self.commands(directory),
             packets=packet_layout(model, options),
             hidden=tuple(layer.n_outputs for layer in model.hidden),
+            crossed=self.crossed,
         )
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:

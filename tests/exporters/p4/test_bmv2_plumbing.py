@@ -86,6 +86,26 @@ def test_packets_cross_the_stand_in_and_nothing_remains(stand_ins: Path, exporte
 
 
 @needs_namespaces
+@pytest.mark.parametrize("port", ["0", "1", "7"])
+@pytest.mark.parametrize("output", ["both", "scores"])
+def test_shunted_packets_leave_through_their_port(
+    stand_ins: Path, at_the_threshold, tmp_path: Path, port: str, output: str
+) -> None:
+    model, words = at_the_threshold(3)
+    out = tmp_path / "shunting"
+    out.mkdir()
+    given = {"shunt-port": port, "output": output}
+    EXPORTER.write(model, EXPORTER.parse_options(given), out)
+    run = EXPORTER.run(out, model, options(**given), words[::3])
+    assert first_difference(model, run.inference, words[::3]) is None
+    if port != "0":
+        change = (out / "commands.txt").read_text()
+        (out / "commands.txt").write_text(change.replace(f"shunt_to 0x00{port}", "shunt_to 0x000"))
+        with pytest.raises(VerifyError, match=f"leaves through port 0, {port} expected"):
+            EXPORTER.run(out, model, options(**given), words[::3])
+
+
+@needs_namespaces
 def test_a_switch_without_nanomsg_is_not_given_its_option(stand_ins, exported, monkeypatch) -> None:
     model, out = exported
     monkeypatch.setenv("N3IC_SPOIL", "bare")
