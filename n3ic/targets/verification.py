@@ -57,8 +57,8 @@ class Verification:
         undecided: which are not, in words: a line a layer.
         note: what a reader should know besides; empty where there is nothing.
         shunt: the model's shunting threshold, by which verdicts were compared; 0 for none.
-        at_shunt: how many of all inputs have exactly that margin.
-        below_shunt: how many have one less.
+        at_shunt: how many of all inputs have that margin, or the next above it that any has.
+        below_shunt: how many have one less, or the next below it that any has.
         packets: packets of captures that the target's own meter counted; 0 where it has none.
         flows: flows of them, each compared in registers, bits, scores and verdict.
     """
@@ -106,7 +106,7 @@ class Verification:
         compared = "scores and verdicts" if self.shunt else "scores"
         edges = (
             f", {self.at_shunt:,} at the shunting threshold {self.shunt} and "
-            f"{self.below_shunt:,} one below"
+            f"{self.below_shunt:,} just below"
             if self.shunt
             else ""
         )
@@ -259,7 +259,7 @@ def verify_artefacts(
         failures.append(str(difference))
     failures += metering.failures
     hidden = len(outcome.inference.hidden) == len(model.hidden)
-    margins = margins_of(source.scores(words)) if source.shunt else np.empty(0, dtype=np.int32)
+    at_shunt, below_shunt = _beside_threshold(source, words)
     known = coverage(model, inputs, hidden=hidden) if hidden or not _is_large(model) else None
     return Verification(
         tool.name,
@@ -275,8 +275,8 @@ def verify_artefacts(
         decided_bits=known.decided if known else 0,
         undecided=tuple(known.lines(model)) if known else (),
         shunt=source.shunt,
-        at_shunt=int((margins == source.shunt).sum()),
-        below_shunt=int((margins == source.shunt - 1).sum()),
+        at_shunt=at_shunt,
+        below_shunt=below_shunt,
         packets=metering.packets,
         flows=metering.flows,
     )
@@ -291,6 +291,18 @@ def _vectors(network: Simplified, count: int, seed: int) -> Words:
     edges = margin_vectors(network.source, seed)
     further = verification_vectors(network.source, count - len(deciding) - len(edges), seed)
     return np.concatenate([pack(bits), edges, further])
+
+
+def _beside_threshold(model: BinaryModel, words: Words) -> tuple[int, int]:
+    """How many inputs have the smallest margin that is decided, and the largest that is not."""
+    if not model.shunt:
+        return 0, 0
+    margins = margins_of(model.scores(words))
+    decided, shunted = margins[margins >= model.shunt], margins[margins < model.shunt]
+    return (
+        int((decided == decided.min(initial=np.iinfo(np.int32).max)).sum()),
+        int((shunted == shunted.max(initial=-1)).sum()),
+    )
 
 
 def _is_large(model: BinaryModel) -> bool:

@@ -95,3 +95,11 @@ def test_the_threshold_that_is_read_back_is_compared(
         return
     with pytest.raises(VerifyError, match=message):
         export(shunting, "toy", tmp_path / "out")
+
+
+def test_the_nearest_margins_are_counted_where_the_threshold_is_none(tmp_path, able):
+    """Two classes of all connections: with an odd margin at the threshold, none is even."""
+    base = random_model((40, 9, 9, 2), np.random.default_rng(7), extremes=False)
+    for shunt in (2, 3):
+        done = export(base.with_shunt(shunt), "toy", tmp_path / str(shunt))
+        assert done.verification.at_shunt >= 8 and done.verification.below_shunt >= 8
