@@ -361,7 +361,7 @@ def _number(
     largest = (1 << rule.bits) - 1
 
     def integers(of: NDArray[np.float64]) -> Column:
-        return np.minimum(to_integer(np.clip(of, 0, _VAST), rule.scale), largest)
+        return np.minimum(to_integer(np.maximum(of, 0), rule.scale), largest)
 
     blank, endless, below = np.isnan(values), np.isposinf(values), values < 0
     if rule.blank == "zero":
@@ -373,7 +373,7 @@ def _number(
         repair(np.isneginf(values), f"{name} infinite, set to the largest value")
     else:
         repair(below, f"{name} negative, set to 0")
-    known = np.where(blank, 0.0, values)
+    known = np.clip(np.where(blank, 0.0, values), -_VAST, _VAST)
     above = np.isfinite(values) & (np.rint(np.abs(known) * rule.scale) > largest)
     repair(above, f"{name} above the largest value, set to it")
     out = {name: np.where(blank & (rule.blank == "largest"), largest, integers(known))}

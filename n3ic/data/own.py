@@ -21,6 +21,7 @@ from n3ic.data.described import (
     MOST_CLASSES,
     TEXT,
     DescribedDataSet,
+    FlowPart,
     canonical,
     changes,
 )
@@ -94,6 +95,11 @@ class OwnTable(DescribedDataSet):
     def names_of(self, sheet: Sheet) -> list[str]:
         """Names of a sheet's columns, each of its own."""
         return column_names(sheet.first)
+
+    def _part(self, sheet: Sheet) -> FlowPart:
+        if not self.rules.label:
+            raise DataError(f"{sheet.name}: nothing says which column is the class; name a label")
+        return super()._part(sheet)
 
     def _classes(self, sheet: Sheet, label: str, column: TextColumn) -> NDArray[np.str_]:
         blank = self._given["table"].get("blank_label", "")
@@ -215,6 +221,11 @@ def describe(
     names = column_names(header)
     if len(names) > MOST_COLUMNS:
         raise DataError(f"{sheets[0].name}: {len(names):,} columns, at most {MOST_COLUMNS:,}")
+    if len(names) < 2:
+        raise DataError(
+            f"{sheets[0].name}: a single column; expected a flow a line, its cells separated by "
+            "commas, semicolons, tabs or bars"
+        )
     wanted = label or next(iter(said["table"].get("label", ())), "")
     named = _label(wanted, header, names, sheets[0].name) if wanted else ""
     facts = survey(sheets, named)

@@ -18,6 +18,7 @@ ColumnType = Literal["integer", "real", "text", "time", "empty"]
 MOST_TEXTS = 1000
 MOST_DECIMALS = 9
 _SAMPLE = 20_000
+_VAST = 1e30  # a number so large has no decimal places
 _SHARE = 0.999  # of the values that a unit has to hold
 _OTHERS = re.compile(r"[^a-z0-9]+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -201,13 +202,13 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
     import pyarrow.compute as pc
 
     rows, kind = len(column), column.type
+    if pa.types.is_null(kind):
+        return ColumnFacts(name, header, "empty", rows, 1, blank=rows)
     distinct = int(pc.count_distinct(column, mode="all").as_py())
     tells = told = None
     if classes is not None and 1 < distinct <= MOST_TEXTS:
         tells, told = _shared_entropy(_codes(column), classes)
     shared: dict[str, Any] = {"tells": tells, "told": told}
-    if pa.types.is_null(kind):
-        return ColumnFacts(name, header, "empty", rows, 1, blank=rows)
     if pa.types.is_temporal(kind):
         return ColumnFacts(name, header, "time", rows, distinct, blank=column.null_count, **shared)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -252,7 +253,7 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
 
 def _decimals(values: NDArray[np.float64]) -> int:
     """Decimal places of nearly all of some of the values."""
-    some = values[:: max(1, len(values) // _SAMPLE)]
+    some = np.clip(values[:: max(1, len(values) // _SAMPLE)], -_VAST, _VAST)
     for places in range(MOST_DECIMALS):
         scaled = some * 10.0**places
         whole = np.abs(scaled - np.rint(scaled)) <= 1e-9 + 1e-15 * np.abs(scaled)

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from n3ic.data.description import description_text, read_description
 from n3ic.data.files import Content
@@ -308,6 +310,8 @@ def read_description_text(folder, text):
         ("bytes,label", ["1,a", "2", "3,b"], "label", "line 3: 1 cells, expected 2"),
         ("bytes,label", ["1,a", "2,b,c"], "label", "line 3: 3 cells, expected 2"),
         ("bytes,label", [], "label", "a header and no rows"),
+        ("label", ["a", "b"], "label", "a single column"),
+        (",label", ["1,a", "2,b"], "", "nothing says which column is the class"),
     ],
 )
 def test_hostile_tables_are_refused(tmp_path, header, lines, label, says):
@@ -425,3 +429,53 @@ def test_the_network_reads_by_its_rules_alone():
 
     sheet = open_sheet(Content("f.csv", b"other;X\na;1.5\nb;NaN\n"))
     assert own.read_features(sheet, ["x"])["x"].tolist() == [1500, 2**32 - 1]
+
+
+CELLS = st.sampled_from(
+    [
+        *("", "-", "0", "1", "-1", "1.5", "1e308", "-1e308", "1e400", "nan", "inf", "-inf"),
+        *("18446744073709551615", "99999999999999999999999", "0x1F", "a", "b", "'", '"', "\u00e9"),
+        *("10.0.0.1", "::1", "aa:bb:cc:dd:ee:ff", "2021-01-01", "2021-01-01 00:00:01", "true", "T"),
+        *("1600000000", "1600000001.5", " 7 ", "1,5", "1;5", "#x", "\t"),
+    ]
+)
+NAMES = st.sampled_from(
+    ["a", "A", "", "dur", "src_ip", "dst_ip", "sport", "dport", "proto", "label", '"x"', "id"]
+)
+
+
+@given(
+    st.lists(NAMES, min_size=1, max_size=6),
+    st.lists(st.lists(CELLS, min_size=1, max_size=6), max_size=8),
+    st.sampled_from(",;\t|"),
+    st.booleans(),
+)
+@pytest.mark.filterwarnings("error")
+def test_no_table_breaks_inference(tmp_path_factory, header, lines, separator, square):
+    """What is no table is refused in words; what is one is read alike by its columns.toml."""
+    folder = tmp_path_factory.mktemp("any")
+    width = len(header)
+    if square:
+        lines = [(line * width)[:width] for line in lines]
+    path = folder / "t.csv"
+    path.write_text("\n".join(map(separator.join, [header, *lines])), "utf-8")
+    try:
+        own, facts = describe(path, header[-1])
+        table = own.load(path)
+    except N3icError as error:
+        assert str(error)
+        return
+    assert len(table) == facts[0].rows
+    assert summary_lines(own, facts)
+    (folder / "columns.toml").write_text(description_text(own.toml), "utf-8")
+    again = describe(path)[0].load(path)
+    assert again.classes == table.classes
+    for name, column in table.features.items():
+        assert column.min() >= 0
+        assert column.max() < 2**32
+        assert np.array_equal(again.features[name], column)
+    sheet = next(open_sheets(path)).sheet
+    carried = OwnTable(TableRules.from_dict(own.rules.to_dict()))
+    features = carried.read_features(sheet, own.rules.features)
+    for name, column in features.items():
+        assert np.array_equal(column, table.features[name])
