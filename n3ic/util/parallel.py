@@ -36,11 +36,12 @@ def each(
 
     Raises:
         MissingDependencyError: ``dask`` is given and distributed is not installed.
-        N3icError: the scheduler cannot be reached.
+        N3icError: the scheduler cannot be reached, or a worker process was killed.
     """
     from multiprocessing.resource_tracker import ensure_running
 
     from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     with _workers(jobs, dask):
         # joblib's Dask backend gives results in the order of the calls only
@@ -48,9 +49,15 @@ def each(
         ensure_running()  # joblib would start it later, and that lets the signals through again
         with held():  # workers inherit that: this process alone is to end them
             results = parallel(delayed(_numbered)(i, function, c) for i, c in enumerate(calls))
-        for found in results:
-            check()
-            yield found
+        try:
+            for found in results:
+                check()
+                yield found
+        except TerminatedWorkerError as error:
+            raise N3icError(
+                "a worker process was killed, as the system does where memory runs out: let fewer "
+                "run at once (--jobs)"
+            ) from error
 
 
 def _numbered(number: int, function: Callable[..., T], arguments: Call) -> tuple[int, T]:
