@@ -121,17 +121,26 @@ static inline void tell(struct tally *t, const struct network_result *r) {
     count_rows(t, r);
 }
 
-/* Runs the network on the features of an event. */
-static inline void classify(struct scratch *s, struct flow *f, struct event *e) {
-    uint32_t slot = e->slot = slot_of(f->interface, f->vlan, &e->key);
-    void *model = bpf_map_lookup_elem(&models, &slot);
-    const struct network *network = model ? bpf_map_lookup_elem(model, &zeroth) : NULL;
-    struct tally *tally = bpf_map_lookup_elem(&tallies, &slot);
+/* Runs the network on the features of this CPU's event. Global, as what follows. */
+__attribute__((noinline)) int classify(struct flow *f) {
+    struct scratch *s = bpf_map_lookup_elem(&scratches, &zeroth);
+    struct event *e;
+    uint32_t slot;
+    void *model;
+    const struct network *network;
+    struct tally *tally;
 
+    if (!f || !s)
+        return 0;
+    e = &s->event;
+    slot = e->slot = slot_of(f->interface, f->vlan, &e->key);
+    model = bpf_map_lookup_elem(&models, &slot);
+    network = model ? bpf_map_lookup_elem(model, &zeroth) : NULL;
+    tally = bpf_map_lookup_elem(&tallies, &slot);
     f->slot = slot;
     f->verdict = e->verdict = NO_MODEL;
     if (!network || !tally)
-        return;
+        return 0;
     network_inputs(e->features, s->inputs);
     network_run(network, s->inputs, &s->result);
     f->verdict = e->verdict = s->result.verdict;
@@ -140,6 +149,7 @@ static inline void classify(struct scratch *s, struct flow *f, struct event *e) 
     memcpy(e->score, s->result.score, sizeof e->score);
     memcpy(e->model, network->model, sizeof e->model);
     tell(tally, &s->result);
+    return 0;
 }
 
 /*
@@ -171,12 +181,9 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
         e->registers[i] = f->state.value[i];
     flow_features(&f->state, e->features);
 #if METER_WINDOWS
-    struct ring *ring = bpf_map_lookup_elem(&recent, &zeroth);
-
-    if (ring)
-        count_windows(ring, &e->key, e->features + METER_FEATURES);
+    count_windows(&e->key, (struct window_counts *)(e->features + METER_FEATURES));
 #endif
-    classify(s, f, e);
+    classify(f);
     if (why < ENDS)
         c->decided[why]++;
     c->no_model += e->verdict == NO_MODEL;
