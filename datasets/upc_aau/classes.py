@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 CLASSES: Mapping[str, int] = {
     "bittorrent-all-encrypted": 25_000,
@@ -21,6 +22,7 @@ CLASSES: Mapping[str, int] = {
 FLOWS_PER_CLASS = max(CLASSES.values())
 
 
+@lru_cache(maxsize=1 << 12)
 def class_name(text: str) -> str:
     """A label as a class is written: lower case, words parted by dashes."""
     return "-".join(text.strip().lower().replace("_", " ").replace("-", " ").split())

@@ -15,6 +15,7 @@ from n3ic.datasets.upc_aau.synthetic import MARK
 from n3ic.errors import DataError
 from n3ic.meter.info import (
     FIRST_UNSURE,
+    MAX_LINE,
     PROTOCOL_FIELD,
     InfoFlow,
     info_lines,
@@ -159,25 +160,19 @@ def _label_field(path: Path, settings: Settings) -> tuple[int, list[str]]:
         DataError: no field holds a class.
     """
     found: Counter[int] = Counter()
-    values: dict[int, Counter[str]] = {}
     lines = 0
-    for flow in _flows(path, settings):
-        if isinstance(flow, str):
-            continue
+    for fields in _split(path):
         lines += 1
-        for i, text in enumerate(flow.fields[FIRST_UNSURE : _LAST_FIELD + 1], FIRST_UNSURE):
-            name = class_name(text)
-            found[i] += name in settings.classes
-            seen = values.setdefault(i, Counter())
-            if name and (name in seen or len(seen) < _DISTINCT):
-                seen[name] += 1
+        for i, text in enumerate(fields, FIRST_UNSURE):
+            if text and class_name(text) in settings.classes:
+                found[i] += 1
     if settings.label_field >= 0:
         at = settings.label_field
         if not found[at]:
-            raise DataError(_no_class(path, lines, values, f"field {at}"))
+            raise DataError(_no_class(path, f"field {at}"))
         return at, [f"{SETTINGS} says that field {at} of {path.name} holds the label"]
     if not found.total():
-        raise DataError(_no_class(path, lines, values, "a field"))
+        raise DataError(_no_class(path, "a field"))
     at, hits = min(found.items(), key=lambda item: (-item[1], item[0]))
     notes = [
         f"field {at} of {path.name} (counted from 0) was taken for the label: it holds one of "
@@ -191,14 +186,30 @@ def _label_field(path: Path, settings: Settings) -> tuple[int, list[str]]:
     return at, notes
 
 
-def _no_class(path: Path, lines: int, values: Mapping[int, Counter[str]], where: str) -> str:
+def _split(path: Path) -> Iterator[list[str]]:
+    """The fields behind the ports of all lines that have some."""
+    for line in info_lines(path):
+        fields = line.split("#")[FIRST_UNSURE : _LAST_FIELD + 1]
+        if fields and len(line) <= MAX_LINE:
+            yield fields
+
+
+def _no_class(path: Path, where: str) -> str:
+    values: dict[int, Counter[str]] = {}
+    lines = 0
+    for fields in _split(path):
+        lines += 1
+        for i, text in enumerate(fields, FIRST_UNSURE):
+            name, seen = class_name(text), values.setdefault(i, Counter())
+            if name and (name in seen or len(seen) < _DISTINCT):
+                seen[name] += 1
     listed = "; ".join(
         f"field {i}: " + ", ".join(f"{printable(v)} ({n:,})" for v, n in seen.most_common(4))
         for i, seen in sorted(values.items())
         if seen
     )
     return (
-        f"{path}: expected one of the classes in {where} behind the ports, none of {lines:,} sound "
-        f"lines has it; most frequent are {listed or 'none'}. Name the field and the classes of "
+        f"{path}: expected one of the classes in {where} behind the ports, none of {lines:,} lines "
+        f"has it; most frequent are {listed or 'none'}. Name the field and the classes of "
         f"its labels in {SETTINGS} beside the file (see the data card)"
     )

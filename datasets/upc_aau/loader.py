@@ -6,7 +6,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from n3ic.datasets.upc_aau.lines import SETTINGS, Info, Settings, read_info
 from n3ic.errors import DataError
 from n3ic.meter.capture import is_capture
 from n3ic.meter.extract import Extracted
+from n3ic.meter.flow_keys import packed_address
 from n3ic.meter.labels import SLACK_US, Labels
 from n3ic.meter.specification import read_spec
 from n3ic.meter.standard import standard_spec
@@ -188,7 +188,7 @@ def _labelled(rows: pa.Table, labels: Labels) -> tuple[list[str], Counter[str]]:
 
 
 def _packed(text: str) -> bytes:
-    return ip_address(text).packed if text else b""
+    return packed_address(text) if text else b""
 
 
 def _at_most(index: NDArray[np.int64], classes: int, flows: int) -> NDArray[np.int64]:

@@ -21,8 +21,8 @@ def flow_key(source: str, sport: str, destination: str, dport: str, protocol: st
     Raises:
         ValueError: an address or a port is none.
     """
-    one = (_address(source), port_number(sport))
-    other = (_address(destination), port_number(dport))
+    one = (packed_address(source), port_number(sport))
+    other = (packed_address(destination), port_number(dport))
     return ends_of(one, other), protocol_number(protocol)
 
 
@@ -31,6 +31,7 @@ def ends_of(one: tuple[bytes, int], other: tuple[bytes, int]) -> Ends:
     return (one, other) if one <= other else (other, one)
 
 
+@lru_cache(maxsize=1 << 16)
 def port_number(text: str) -> int:
     """A port; 0 where there is none.
 
@@ -63,5 +64,10 @@ def whole_number(text: str) -> int:
 
 
 @lru_cache(maxsize=1 << 16)
-def _address(text: str) -> bytes:
+def packed_address(text: str) -> bytes:
+    """The 4 or 16 bytes of an address.
+
+    Raises:
+        ValueError: the text is no address.
+    """
     return ip_address(text).packed
