@@ -18,13 +18,23 @@
 /* The compiler may assume nothing of a value. */
 #define NETWORK_OPAQUE(value) __asm__ volatile("" : "+r"(value))
 
-/* The place `offset` bytes after a pointer, in one instruction: the compiler would take two. */
-static __always_inline const char *network_at(const void *value, __u64 offset) {
+/*
+ * What an instruction's offset reaches, with room for a block's words. What lies further is added
+ * to the pointer once: the compiler would add it at each access.
+ */
+#define NETWORK_REACH (32768 - 32)
+#define NETWORK_FAR(at) ((at) < NETWORK_REACH ? 0 : (at))
+#define NETWORK_NEAR(at) ((at) < NETWORK_REACH ? (at) : 0)
+
+/* The place `offset` + NETWORK_FAR(at) bytes after a pointer, without moves. */
+static __always_inline const char *network_at(const void *value, __u64 offset, __u32 at) {
 #ifdef __bpf__
     __asm__ volatile("%0 += %1" : "+r"(offset) : "r"(value));
+    if (NETWORK_FAR(at))
+        __asm__ volatile("%0 += %1" : "+r"(offset) : "i"(at));
     return (const char *)offset;
 #else
-    return (const char *)value + offset;
+    return (const char *)value + offset + NETWORK_FAR(at);
 #endif
 }
 
@@ -72,9 +82,9 @@ static __always_inline void network_start(struct network_sum *s, const void *val
 /* Adds the row that begins `offset` bytes after `at`. */
 static __always_inline void network_add(struct network_sum *s, const void *value, __u64 offset,
                                         __u32 at, int words) {
-    const char *p = network_at(value, offset);
+    const char *p = network_at(value, offset, at);
 
-#define NETWORK_DO(i) s->w##i += *(const __u64 *)(p + at + 8 * i)
+#define NETWORK_DO(i) s->w##i += *(const __u64 *)(p + NETWORK_NEAR(at) + 8 * i)
     NETWORK_EACH(words, NETWORK_DO);
 #undef NETWORK_DO
     if (words == 4)
@@ -133,7 +143,7 @@ static __always_inline __u64 network_lanes(__u64 reached, int lane, int log2) {
 static __always_inline __u64 network_table(const void *value, __u64 v, __u32 at) {
     if (v > 255)
         v = 255;
-    return *(const __u8 *)(network_at(value, v) + at);
+    return *(const __u8 *)(network_at(value, v, at) + NETWORK_NEAR(at));
 }
 
 static __always_inline __u64 network_clamp(const void *value, __u64 v, __u32 at) {
@@ -154,6 +164,8 @@ static __always_inline void network_widen(struct network_wide *wide, struct netw
     do {                                                                                           \
         wide->even##i += s->w##i & NETWORK_EVEN_BYTES;                                             \
         wide->odd##i += s->w##i >> 8 & NETWORK_EVEN_BYTES;                                         \
+        NETWORK_OPAQUE(wide->even##i); /* added now, not all at the end */                         \
+        NETWORK_OPAQUE(wide->odd##i);                                                              \
         s->w##i = 0;                                                                               \
     } while (0)
     NETWORK_EACH(words, NETWORK_DO);

@@ -16,7 +16,6 @@ from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
 ROWS = "network_rows.h"
-_REACH = 1 << 15  # bytes that the offset of an instruction reaches
 _MAX_LOG2 = 8  # of a sum of lanes that its multiplication scales
 
 
@@ -77,8 +76,6 @@ def _values(structure: Structure) -> dict[str, Any]:
     steps = [list(_input_steps(structure))]
     for before, plan in zip(structure.layers, rest, strict=False):
         steps.append(list(_fired_steps(before, plan)))
-    sizes = {m.name: m.bytes for m in where.members}
-    rows = [f"rows{i}" for i in range(len(structure.layers))]
     return {
         "shape": shape_text([p.outputs for p in structure.layers]),
         "features": structure.features,
@@ -89,7 +86,6 @@ def _values(structure: Structure) -> dict[str, Any]:
         "members": where.members,
         "bytes": where.bytes,
         "rows0": where.offset("rows0"),
-        "base": [r if where.offset(r) + sizes[r] > _REACH else "" for r in rows],
         "layers": structure.layers,
         "log2": (8 * first.words).bit_length() - 1,
         "widens": any(plan.segments for plan in structure.layers),

@@ -139,10 +139,12 @@ class Structure:
         for s in self.selectors:
             total += {"table": 6, "lanes16": 8, "lanes32": 8, "cuts": 2, "bits": 5}[s.form]
             total += 5 * s.words if s.form in _LANES else 4 * s.cuts if s.form == "cuts" else 0
-            total += 4 * (blocks - 1) + 2 * self.layers[0].words
+            total += 5 * blocks + 2 * self.layers[0].words
         for before, layer in zip(self.layers, self.layers[1:], strict=False):
-            total += len(before.fired) * (4 * len(layer.blocks) + 2 * layer.words) + 16
-        return total + 32 * sum(len(plan.segments) for plan in self.layers) + 14 * self.classes
+            total += len(before.fired) * (6 * len(layer.blocks) + 2 * layer.words)
+            total += 20 * len(before.blocks) + 2 * len(before.blocks) * len(layer.blocks)
+        widened = sum(len(plan.segments) * plan.words for plan in self.layers)
+        return total + 16 * widened + 16 * self.classes + 32
 
     @property
     def classes(self) -> int:

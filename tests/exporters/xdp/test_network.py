@@ -386,6 +386,7 @@ def test_the_kernel_computes_the_same(kernel, compile_bpf, hidden, bits):
     inputs = 2048
     with KernelNetwork.load(structure, inputs) as loaded:
         assert loaded.program.verified < 50_000
+        assert loaded.program.instructions < structure.instructions + 150  # a frame, three maps
         for network in (model, structured(model, structure, rng)):
             if bits:
                 words = verification_vectors(network, inputs)[:inputs]
@@ -403,3 +404,30 @@ def test_objects_of_the_same_network_are_the_same(compile_bpf):
     assert compiled(source, "a.c") == compiled(source, "a.c")
     with pytest.raises(VerifyError, match=r"does not compile.*expected"):
         compiled({"a.c": "int f("}, "a.c")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "cuts"),
+    [
+        ((256, 512, 2), 0),
+        ((256, 300, 64, 5), 0),
+        ((4096, 32, 16, 2), 0),
+        ((4096, 32, 16, 2), 80),
+        ((250, 256, 128, 28), 5),
+    ],
+)
+def test_large_networks_stay_within_the_stack(kernel, compile_bpf, shape, cuts):
+    rng = np.random.default_rng(0)
+    model = random_model(shape, rng)
+    if cuts:
+        counts = [*[cuts] * (shape[0] // cuts), *filter(None, [shape[0] % cuts])]
+        spread = (rng.choice(1 << 20, count, replace=False) + 1 for count in counts)
+        fields = (Field.thermometer(f"f{i}", sorted(map(int, c))) for i, c in enumerate(spread))
+        model = replace(model, input=InputSpec(tuple(fields)))
+    structure = structure_of([model])
+    with KernelNetwork.load(structure, 256) as loaded:
+        assert loaded.program.instructions < structure.instructions + 150
+        assert loaded.program.verified < 100_000
+        features = {name: v[-256:] for name, v in hard_features(model.input, 256).items()}
+        same(model, structure, loaded, features)
