@@ -6,16 +6,16 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from n3ic.errors import ExportError, MissingDependencyError, VerifyError
+from n3ic.errors import ExportError, VerifyError
+from n3ic.exporters.host.compiled import find_compiler, network_library
 from n3ic.exporters.host.decode import decode_directory
 from n3ic.exporters.host.estimate import estimate, flow_cache_bytes, memory_of
-from n3ic.exporters.host.flows import run_flow_exec
+from n3ic.exporters.host.flows import NETWORK, run_flow_exec
 from n3ic.exporters.host.machine import cpu_name
 from n3ic.exporters.host.sources import copy_sources, kernel_source, readme, weights_section
 from n3ic.kernel import blob, build
@@ -259,32 +259,14 @@ class HostExporter(Exporter):
 
 def _compiled(directory: Path) -> tuple[Library, str]:
     """The directory's ``bnn.c`` as a loaded library, and the compiler's name."""
+    compiler = find_compiler()
     try:
-        compiler = build.find_compiler()
-    except build.NoCompilerError as error:
-        raise MissingDependencyError(
-            "the host target runs compiled C: install a C compiler (gcc or clang), "
-            "or name one in CC"
-        ) from error
-    try:
-        sources = tuple((directory / name).read_bytes() for name in ("bnn.c", "bnn.h"))
-        return _library(sources, compiler, build.FLAGS), compiler.version
+        network = tuple((name, (directory / name).read_bytes()) for name in NETWORK)
+        return network_library(network, compiler, build.FLAGS), compiler.version
     except build.BuildError as error:
         raise VerifyError(f"bnn.c does not compile: {str(error)[:2000]}") from error
     except (OSError, AttributeError) as error:
         raise VerifyError(f"bnn.c does not give a working library: {error}") from error
-
-
-@lru_cache(maxsize=4)  # one export is encoded with and run, and need not be compiled twice
-def _library(
-    sources: tuple[bytes, ...], compiler: build.CCompiler, flags: tuple[str, ...]
-) -> Library:
-    with tempfile.TemporaryDirectory(prefix="n3ic-host-") as name:
-        scratch = Path(name)
-        for file, content in zip(("bnn.c", "bnn.h"), sources, strict=True):
-            (scratch / file).write_bytes(content)
-        build.compile_shared(compiler, scratch / "bnn.c", scratch / "bnn.so")
-        return Library.open(scratch / "bnn.so")
 
 
 def _load(library: Library, path: Path | None, directory: Path) -> KernelNetwork:

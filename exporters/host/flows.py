@@ -9,17 +9,20 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 
-from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.errors import VerifyError
+from n3ic.exporters.host.compiled import find_compiler, flow_program
 from n3ic.kernel import build
 from n3ic.model.network import BinaryModel
 from n3ic.targets.base import Metered
 from n3ic.util.process import run_tool
 
-_C = ("flow_exec.c", "capture.c", "live.c", "meter.c", "bnn.c")
-_SOURCES = (*_C, "bnn.h", "capture.h", "live.h", "meter.h", "flow.h", "packet.h", "flow_names.h")
+NETWORK = ("bnn.c", "bnn.h")
+_FLOW = (
+    *("flow_exec.c", "capture.c", "live.c", "meter.c"),
+    *("flow_names.h", "capture.h", "live.h", "meter.h", "flow.h", "packet.h"),
+)
 _TIMEOUT_S = 600
 _CLASS = 10  # the column
 _COUNTERS = {
@@ -37,7 +40,7 @@ def run_flow_exec(directory: Path, model: BinaryModel, capture: Path) -> Metered
         MissingDependencyError: there is no C compiler.
         VerifyError: the program does not compile, run, or say what is expected.
     """
-    with program(read_sources(directory)) as path:
+    with program(directory) as path:
         try:
             done = run_tool([str(path), "-r", "-f", "-b", str(capture)], seconds=_TIMEOUT_S)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -53,18 +56,6 @@ def run_flow_exec(directory: Path, model: BinaryModel, capture: Path) -> Metered
         for row in table
     )
     return Metered(flows, dict(_counters(said)))
-
-
-def read_sources(directory: Path) -> tuple[bytes, ...]:
-    """What ``flow-exec`` is built from, for :func:`program`.
-
-    Raises:
-        VerifyError: a file cannot be read.
-    """
-    try:
-        return tuple((directory / name).read_bytes() for name in _SOURCES)
-    except OSError as error:
-        raise VerifyError(f"cannot read {error.filename}: {error.strerror or error}") from error
 
 
 def _cell(name: str) -> str:
@@ -86,30 +77,24 @@ def _counters(said: str) -> Iterator[tuple[str, int]]:
 
 
 @contextmanager
-def program(sources: tuple[bytes, ...]) -> Iterator[Path]:
-    """The program as a file that can be run; built on first use."""
+def program(directory: Path) -> Iterator[Path]:
+    """An export's ``flow-exec``, compiled, as a file that can be run.
+
+    Raises:
+        MissingDependencyError: there is no C compiler.
+        VerifyError: it does not compile.
+    """
+    compiler = find_compiler()
+    try:
+        network, flow = (
+            tuple((name, (directory / name).read_bytes()) for name in names)
+            for names in (NETWORK, _FLOW)
+        )
+        built = flow_program(network, flow, compiler, build.FLAGS)
+    except (build.BuildError, OSError) as error:
+        raise VerifyError(f"flow-exec does not compile: {str(error)[:2000]}") from error
     with tempfile.TemporaryDirectory(prefix="n3ic-flows-") as name:
         path = Path(name) / "flow-exec"
-        path.write_bytes(_built(sources, build.FLAGS))
+        path.write_bytes(built)
         path.chmod(0o700)
         yield path
-
-
-@lru_cache(maxsize=4)  # one export meters several captures
-def _built(sources: tuple[bytes, ...], flags: tuple[str, ...]) -> bytes:
-    try:
-        compiler = build.find_compiler()
-        with tempfile.TemporaryDirectory(prefix="n3ic-flows-") as name:
-            scratch = Path(name)
-            for file, content in zip(_SOURCES, sources, strict=True):
-                (scratch / file).write_bytes(content)
-            out = scratch / "flow-exec"
-            build.compile_program(compiler, [scratch / file for file in _C], out)
-            return out.read_bytes()
-    except build.NoCompilerError as error:
-        raise MissingDependencyError(
-            "the host target runs compiled C: install a C compiler (gcc or clang), "
-            "or name one in CC"
-        ) from error
-    except build.BuildError as error:
-        raise VerifyError(f"flow-exec does not compile: {str(error)[:2000]}") from error

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.host.flows import program, read_sources
+from n3ic.exporters.host.flows import program
 from n3ic.meter.bench import generated_frames, median_seconds, write_pcap
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.meter.records import meter_capture
@@ -41,7 +41,7 @@ def bench_packets(
     """
     with (
         tempfile.TemporaryDirectory(prefix="n3ic-bench-") as name,
-        program(read_sources(directory)) as path,
+        program(directory) as path,
     ):
         capture, ours, theirs = (Path(name) / file for file in ("c.pcap", "a.csv", "b.csv"))
         write_pcap(capture, LINK_ETHERNET, generated_frames(packets))

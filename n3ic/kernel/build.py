@@ -80,8 +80,18 @@ def compile_shared(
     _compile(compiler, (*FLAGS, str(source.resolve()), *extra), out)
 
 
+def compile_object(compiler: CCompiler, source: Path, out: Path) -> None:
+    """Compile a C file to an object file, for libraries and for programs.
+
+    Raises:
+        BuildError: the compiler failed; the text holds its words.
+    """
+    flags = (flag for flag in FLAGS if flag != "-shared")
+    _compile(compiler, (*flags, "-c", str(source.resolve())), out)
+
+
 def compile_program(compiler: CCompiler, sources: Sequence[Path], out: Path) -> None:
-    """Compile C files to a program, with those of ``FLAGS`` that are not for libraries.
+    """Compile C files and link object files to a program, with what of ``FLAGS`` is for one.
 
     Raises:
         BuildError: the compiler failed; the text holds its words.
