@@ -120,7 +120,7 @@ def update(
     ] = None,
 ) -> None:
     """Swap a model while traffic flows; no packet sees half of it."""
-    from n3ic.cli.console import say
+    from n3ic.cli.console import note, say
     from n3ic.errors import UsageError
     from n3ic.exporters.xdp.tools.deployment import update as swap
     from n3ic.exporters.xdp.tools.record import Interface
@@ -131,8 +131,10 @@ def update(
     if len(found) != 1:
         raise UsageError(f"{model} holds {len(found)} models; name one's file")
     network = BinaryModel.load(next(iter(found.values())))
-    used = swap(Interface.named(interface), network, slot)
-    say(f"{interface}: slot {used} holds {network.name} {network.digest[:12]}")
+    done = swap(Interface.named(interface), network, slot)
+    if done.note:
+        note(f"{interface}: {done.note}")
+    say(f"{interface}: slot {done.slot} holds {network.name} {network.digest[:12]}")
 
 
 @COMMANDS.command()

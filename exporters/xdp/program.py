@@ -22,6 +22,11 @@ Action = Literal["pass", "drop", "interface", "socket", "cpu", "mark"]
 CLOCKS: tuple[Clock, ...] = ("kernel", "coarse", "trailer")
 ACTIONS: tuple[Action, ...] = ("pass", "drop", "interface", "socket", "cpu", "mark")
 METER, END = "n3ic_meter", "n3ic_end"
+# Maps that say nothing of the networks; the kernel names global data by the object, too.
+_INHERITED = (
+    "flows", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus", "events",
+    "counted", "recent", "n3ic.bss",
+)  # fmt: skip
 _AT_ONCE = 32  # keys that one run of the ending program takes
 SHORTEST = 14  # bytes of a frame, and of a test run's input
 
@@ -44,6 +49,8 @@ class MeterPrograms:
         flows: entries of the flow table; those of the specification where None.
         attached: the metering program of that object file, in the kernel already: its maps are
             used, and what else was chosen when it was loaded holds.
+        succeeds: a metering program of the same meter and classes whose flows, counters, rules
+            and policies this one takes over.
 
     Raises:
         MissingDependencyError: libbpf is not installed.
@@ -62,27 +69,27 @@ class MeterPrograms:
         locked: bool = True,
         flows: int | None = None,
         attached: libbpf.Program | None = None,
+        succeeds: libbpf.Program | None = None,
     ) -> None:
         self.spec, self.structure = spec, structure
-        if attached is None:
+        before = attached or succeeds
+        with ExitStack() as stack:
+            shares = [stack.enter_context(m) for m in before.maps()] if before else []
             options = np.array([(CLOCKS.index(clock), events, locked)], dtype=layout.OPTIONS)
             self.object = libbpf.Object(
                 image,
                 name,
                 entries={} if flows is None else {"flows": flows},
-                values={".rodata.options": options.tobytes()},
+                values={} if attached else {".rodata.options": options.tobytes()},
+                shares=shares if attached else [m for m in shares if m.name in _INHERITED],
+                without=(METER,) if attached else (),
             )
-            self.program = self.object.programs[METER]
-        else:
-            with ExitStack() as stack:
-                shares = [stack.enter_context(m) for m in attached.maps()]
-                self.object = libbpf.Object(image, name, shares=shares, without=(METER,))
-            self.program = attached
+        self.program = attached or self.object.programs[METER]
         self.maps = self.object.maps
         self._flow = layout.flow_type(spec)
         self._event = layout.event_type(spec, structure)
         self._ring = libbpf.RingBuffer(self.maps["events"])
-        if attached is None:
+        if before is None:
             self.set_rules(())
 
     def __enter__(self) -> Self:

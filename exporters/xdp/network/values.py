@@ -16,6 +16,7 @@ from n3ic.exporters.xdp.network.structure import (
     Selector,
     Structure,
     as_bits,
+    check_room,
     hidden_sums,
     layer_groups,
     output_rows,
@@ -166,9 +167,12 @@ def value_bytes(structure: Structure, model: BinaryModel) -> bytes:
     groups = {structure.keys.get(group.key): group for group in input_groups(source.input)}
     for i, s in enumerate(structure.selectors):
         member, size, _ = _numbers(s)
+        group = groups.get(i)
+        if group is not None:
+            check_room(s, group)
         if member:
             # What a network does not read is never above a cut, and its rows are all 0.
-            parts[member].append(_selector_bytes(s, groups.get(i), size))
+            parts[member].append(_selector_bytes(s, group, size))
     before = None
     for i, (plan, layer) in enumerate(zip(structure.layers, source.layers, strict=True)):
         if layer.n_outputs > plan.outputs:

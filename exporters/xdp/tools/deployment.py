@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from n3ic.errors import ExportError, UsageError, VerifyError
@@ -16,6 +16,7 @@ from n3ic.exporters.xdp.libbpf import AttachMode, BpfError, attach, detach, prog
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.program import METER, Clock, MeterPrograms
+from n3ic.exporters.xdp.resident import check_slot
 from n3ic.exporters.xdp.tools import words
 from n3ic.exporters.xdp.tools.record import (
     Interface,
@@ -72,7 +73,7 @@ def load(
         ExportError: the directory is no XDP export of a network with a meter.
         BpfError: the kernel refuses the program.
     """
-    model = _exported(export)
+    model, per_cpu = _exported(export)
     spec = model.meter
     if spec is None:
         raise ExportError(
@@ -98,11 +99,12 @@ def load(
                 used,
                 str(export.resolve()),
                 clock,
+                per_cpu,
                 tuple(policies),
                 tuple(rules),
                 otherwise,
             )
-            write_record(interface, record, image, model)
+            write_record(interface, record, image, [model])
             write_slot(interface, otherwise, model)
         except BaseException:
             detach(interface.index, used, programs.program)
@@ -118,7 +120,7 @@ def opened(interface: Interface) -> Iterator[tuple[Record, MeterPrograms, dict[i
     Raises:
         UsageError: n3ic has loaded none there, or it was replaced since.
     """
-    record, image, first = read_record(interface)
+    record, image, compiled = read_record(interface)
     found = query(interface.index)
     if found is None or found.program_id != record.program_id:
         now = "nothing" if found is None else f"program {found.program_id}"
@@ -126,41 +128,94 @@ def opened(interface: Interface) -> Iterator[tuple[Record, MeterPrograms, dict[i
             f"{interface.name}: n3ic loaded program {record.program_id}, but {now} is attached "
             f"there now; n3ic xdp unload {interface.name} forgets it"
         )
-    if first.meter is None:
+    spec = compiled[0].meter
+    if spec is None:
         raise UsageError(f"{interface.folder}: damaged; unload and load again")
     with (
         program_by_id(record.program_id) as program,
-        MeterPrograms(
-            image, OBJECT, first.meter, structure_of([first]), attached=program
-        ) as programs,
+        MeterPrograms(image, OBJECT, spec, structure_of(compiled), attached=program) as programs,
     ):
         yield record, programs, read_slots(interface)
 
 
-def update(interface: Interface, model: BinaryModel, slot: int | None = None) -> int:
+@dataclass(frozen=True)
+class Updated:
+    """What an update did.
+
+    Attributes:
+        slot: that holds the model now.
+        note: why the program was replaced, too; empty where the model was swapped in its map.
+    """
+
+    slot: int
+    note: str = ""
+
+
+def update(interface: Interface, model: BinaryModel, slot: int | None = None) -> Updated:
     """Swap a model while traffic flows: a packet sees the old one or the new one, whole.
+
+    A network whose structure was not compiled in brings a new program, which takes over the
+    flows, the counters and the policies, and is attached in the old one's place at once.
 
     Args:
         interface: whose program.
-        model: a network of the same meter that fits the program's structure.
+        model: a network of the same meter, and of the same classes where there are policies.
         slot: which; that of flows that no rule names where None.
 
-    Returns:
-        The slot.
-
     Raises:
-        ExportError: the network does not fit.
+        ExportError: the network is of another meter, of other classes, or beyond what BPF holds.
+        MissingDependencyError: a new program is needed, and there is no clang.
     """
-    with opened(interface) as (record, programs, _):
+    with opened(interface) as (record, programs, models):
         if model.meter != programs.spec:
             raise ExportError(
                 f"{model.name}: its meter is not the program's: load an export of it instead"
             )
+        named = models[record.otherwise].classes
+        if record.policies and model.classes != named:
+            raise ExportError(
+                f"{model.name} tells {', '.join(model.classes)}, but the policies of "
+                f"{interface.name} are for the classes {', '.join(named)}: load an export instead"
+            )
         chosen = record.otherwise if slot is None else slot
-        programs.set_model(chosen, value_bytes(programs.structure, model))
-        programs.clear_tally(chosen)
+        check_slot(chosen)
+        try:
+            programs.set_model(chosen, value_bytes(programs.structure, model))
+        except ExportError as error:
+            _succeed(interface, record, programs, {**models, chosen: model})
+            note = f"a new program, which took over the flows: {error}"
+        else:
+            programs.clear_tally(chosen)
+            note = ""
         write_slot(interface, chosen, model)
-    return chosen
+    return Updated(chosen, note)
+
+
+def _succeed(
+    interface: Interface,
+    record: Record,
+    programs: MeterPrograms,
+    models: Mapping[int, BinaryModel],
+) -> None:
+    """Attach a program for all resident models in the place of the present one."""
+    compiled = list(models.values())
+    structure = structure_of(compiled)
+    if structure.classes != programs.structure.classes:
+        raise ExportError(
+            f"networks of {structure.classes} classes, the program counts "
+            f"{programs.structure.classes}: load an export instead"
+        )
+    files = source.meter_program(programs.spec, structure, per_cpu=record.per_cpu)
+    image = source.compiled(files, source.METER)
+    clock: Clock = "coarse" if record.clock == "coarse" else "kernel"
+    with MeterPrograms(
+        image, OBJECT, programs.spec, structure, clock=clock, succeeds=programs.program
+    ) as following:
+        for slot, model in models.items():
+            following.set_model(slot, value_bytes(structure, model))
+        attach(interface.index, following.program, record.mode, replaces=programs.program)
+        new = replace(record, program_id=following.program.id)
+        write_record(interface, new, image, compiled)
 
 
 def unload(interface: Interface) -> bool:
@@ -190,11 +245,12 @@ def now_of(record: Record, tick_ns: int) -> int:
     return time.clock_gettime_ns(clock) // tick_ns
 
 
-def _exported(export: Path) -> BinaryModel:
+def _exported(export: Path) -> tuple[BinaryModel, bool]:
+    """An export's network, and whether its windows are over the flows of one CPU."""
     manifest = read_manifest(export)
     if manifest["target"] != "xdp":
         raise ExportError(f"{export}: an export for {manifest['target']}, expected one for xdp")
-    return exported_network(export, manifest).model
+    return exported_network(export, manifest).model, manifest["options"]["windows"] == "per-cpu"
 
 
 def _image(place: Path) -> bytes:

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from n3ic.model.network import BinaryModel
 from n3ic.util.files import write_atomic
 
 VERSION = 1
-_RECORD, _OBJECT, _FIRST = "record.json", "program.o", "structure.n3ic"
+_RECORD, _OBJECT = "record.json", "program.o"
 _SLOT = re.compile(r"slot-(\d{1,2})\.n3ic")
+_COMPILED = re.compile(r"compiled-(\d{1,2})\.n3ic")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Record:
         mode: how it is attached.
         export: the export directory that it came from.
         clock: the clock that it reads.
+        per_cpu: whether windows are over the flows of one CPU.
         policies: what is done by verdict, as it was typed.
         rules: how a model is chosen, as it was typed.
         otherwise: the slot of flows that no rule names.
@@ -76,6 +78,7 @@ class Record:
     mode: AttachMode
     export: str
     clock: str
+    per_cpu: bool = False
     policies: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     otherwise: int = 0
@@ -85,7 +88,7 @@ def write_record(
     interface: Interface,
     record: Record,
     image: bytes,
-    first: BinaryModel,
+    compiled: Sequence[BinaryModel],
 ) -> None:
     """Write the record of a program that is being attached.
 
@@ -93,17 +96,20 @@ def write_record(
         interface: where.
         record: what.
         image: the object file.
-        first: the network whose structure was compiled in.
+        compiled: the networks whose structure was compiled in.
     """
     folder = interface.folder
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / _OBJECT, image)
-    write_atomic(folder / _FIRST, first.to_bytes())
+    for old in _numbered(folder, _COMPILED).values():
+        old.unlink()
+    for i, model in enumerate(compiled):
+        write_atomic(folder / f"compiled-{i}.n3ic", model.to_bytes())
     write_atomic(folder / _RECORD, json.dumps({"version": VERSION, **asdict(record)}))
 
 
-def read_record(interface: Interface) -> tuple[Record, bytes, BinaryModel]:
-    """The record of an interface's program, its object file, and the network of its structure.
+def read_record(interface: Interface) -> tuple[Record, bytes, list[BinaryModel]]:
+    """The record of an interface's program, its object file, and the networks of its structure.
 
     Raises:
         UsageError: there is none, or it is damaged.
@@ -111,7 +117,11 @@ def read_record(interface: Interface) -> tuple[Record, bytes, BinaryModel]:
     folder = interface.folder
     try:
         data = json.loads((folder / _RECORD).read_bytes())
-        return _record(data), (folder / _OBJECT).read_bytes(), BinaryModel.load(folder / _FIRST)
+        record, image = _record(data), (folder / _OBJECT).read_bytes()
+        compiled = [BinaryModel.load(p) for p in _numbered(folder, _COMPILED).values()]
+        if not compiled:
+            raise ValueError("the networks of its structure are missing")
+        return record, image, compiled
     except FileNotFoundError as error:
         raise UsageError(
             f"{interface.name}: n3ic has loaded nothing there (n3ic xdp load {interface.name} "
@@ -137,12 +147,13 @@ def write_slot(interface: Interface, slot: int, model: BinaryModel) -> None:
 
 def read_slots(interface: Interface) -> dict[int, BinaryModel]:
     """The resident models, by slot."""
-    found = {
-        int(match[1]): BinaryModel.load(path)
-        for path in interface.folder.iterdir()
-        if (match := _SLOT.fullmatch(path.name))
-    }
-    return dict(sorted(found.items()))
+    return {n: BinaryModel.load(p) for n, p in _numbered(interface.folder, _SLOT).items()}
+
+
+def _numbered(folder: Path, name: re.Pattern[str]) -> dict[int, Path]:
+    """Files of a name with a number, by number, in its order."""
+    matches = ((name.fullmatch(path.name), path) for path in folder.iterdir())
+    return dict(sorted((int(match[1]), path) for match, path in matches if match))
 
 
 def remove_record(interface: Interface) -> None:

@@ -174,6 +174,35 @@ def test_a_rule_chooses_the_slot(link, exported, models, tmp_path):
     assert {n: slot.decided for n, slot in found.slots.items()} == {0: 1, 5: 1}
 
 
+def test_a_network_of_another_structure_brings_a_program_that_keeps_the_flows(
+    link, exported, models, tmp_path
+):
+    one, other = link
+    n3ic("load", one, exported, "--policy", "a=drop")
+    n3ic("update", one, _saved(models[1], tmp_path), "--slot", 3)
+    send(other, [frame(1)] * 2 + [frame(2)] * 4)
+    before = status(Interface.named(one))
+    wide = network(standard_spec(packets=4), 7)
+    assert "slot 0" in n3ic("update", one, _saved(wide, tmp_path))
+    after = status(Interface.named(one))
+    assert after.program_id != before.program_id
+    assert (after.flows, after.started, after.packets) == (2, 2, before.packets)
+    send(other, [frame(1)] * 2)  # the fourth packet of a flow that the first program saw begin
+    found = status(Interface.named(one))
+    assert found.slots[0].decided == 1
+    assert found.slots[0].digest == wide.digest
+    assert found.slots[3].digest == models[1].digest
+    assert before.program_id not in ours()
+    with pytest.raises(N3icError, match=r"policies of .* are for the classes a, b, c"):
+        n3ic("update", one, _saved(replace(wide, classes=("b", "a", "c")), tmp_path))
+
+
+def _saved(model, folder):
+    path = folder / "given.n3ic"
+    model.save(path)
+    return path
+
+
 def test_a_model_of_another_meter_is_refused(link, exported, models, tmp_path):
     one, _ = link
     n3ic("load", one, exported)
