@@ -14,6 +14,7 @@ from n3ic.data.own import (
     OwnTable,
     describe,
     described_as,
+    description_beside,
     need_label,
     summary_lines,
     with_positive,
@@ -105,7 +106,10 @@ class OwnUseCase(UseCase):
             return with_positive(load_flows(str(path), label=label or LABEL), positive)
         if known := _known(path):
             tell(f"the data set {known} knows this layout; n3ic data show {known} says more of it")
-        own, facts = describe(path, label, str(options["description"]) or None, positive=positive)
+        said = str(options["description"]) or description_beside(str(path))
+        if said:
+            tell(f"{said} overrides what is inferred")
+        own, facts = describe(path, label, said, positive=positive)
         need_label(own, facts, path)
         for line in summary_lines(own, facts):
             tell(line)

@@ -196,12 +196,10 @@ def check(
 def _checked(path: Path, name: str | None, label: str) -> Mapping[str, Any]:
     """What files hold: by the data set that is named or knows them, or as a table of any kind."""
     from n3ic.data.dataset import data_set, data_set_of
-    from n3ic.data.description import COLUMNS_FILE
-    from n3ic.data.own import OWN, need_label
+    from n3ic.data.own import OWN, description_beside, need_label
     from n3ic.data.own import describe as describe_table
 
-    folder = path if path.is_dir() else path.parent
-    if name == OWN or label or (name is None and (folder / COLUMNS_FILE).is_file()):
+    if name == OWN or label or (name is None and description_beside(path)):
         own, facts = describe_table(path, label)
         need_label(own, facts, path)
         return own.check(path)

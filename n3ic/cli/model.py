@@ -65,6 +65,7 @@ def inspect(
                     "provenance": dict(m.provenance),
                     "shunt": m.shunt,
                     "meter": None if m.meter is None else m.meter.to_dict(),
+                    "table": None if m.table is None else m.table.to_dict(),
                     "passes": analyse(m).to_dict(),
                     "bits": [m.input.explain(i) for i in range(m.input.n_bits)] if bits else None,
                 }
@@ -138,6 +139,8 @@ def _summary(model: object, where: str) -> None:
         say(f"passes: {line}")
     if model.meter is not None:
         say(f"meter: {model.meter}")
+    if model.table is not None:
+        say(f"columns of your own table: {', '.join(model.table.columns)}")
     for key, value in sorted(model.provenance.items()):
         say(f"{key}: {value}")
     say(f"sha256: {model.digest}")

@@ -212,9 +212,8 @@ def describe(
         UsageError: there is no such label.
     """
     files = find_tables(paths, OwnTable.suffixes)
-    folder = files[0].parent
-    if description is None and beside and (folder / COLUMNS_FILE).is_file():
-        description = folder / COLUMNS_FILE
+    if description is None and beside:
+        description = description_beside(paths if isinstance(paths, str | Path) else files[0])
     said = read_description(description) if description else {"table": {}, "columns": {}}
     sheets = [table.sheet for file in files for table in open_sheets(file)]
     header = sheets[0].first
@@ -251,6 +250,13 @@ def describe(
     except ModelError as error:
         raise DataError(f"{description}: {error}") from error
     return own, facts
+
+
+def description_beside(path: str | Path) -> Path | None:
+    """The ``columns.toml`` beside a table, or in a folder of tables; None where there is none."""
+    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    found = folder / COLUMNS_FILE
+    return found if found.is_file() else None
 
 
 def described_as(table: FlowTable) -> OwnTable:

@@ -373,6 +373,8 @@ def test_a_folder_may_hold_tables_of_several_kinds(tmp_path):
     table = describe(folder, "label")[0].load(folder)
     assert len(table) == 36
     assert [source.rows for source in table.sources] == [18, 18]
+    (tmp_path / "columns.toml").write_text('[table]\nlabel = "label"\npositive = "a"\n')
+    assert describe(tmp_path)[0].load(tmp_path).classes == ("b", "a")
 
 
 def test_rules_are_data_and_what_is_none_is_refused():

@@ -141,6 +141,10 @@ def test_data_describe_writes_what_check_and_show_read(tmp_path):
     assert done.exit_code == 0, done.output
     assert "an address tells the hosts" in done.stdout
     assert (tmp_path / "columns.toml").is_file()
+    told = []
+    options = {"label": "", "positive": "", "description": ""}
+    assert use_case("flows").load(data, None, options, told.append).classes[0] == "mail"
+    assert told[0] == f"{tmp_path / 'columns.toml'} overrides what is inferred"
     checked = run.invoke(app, ["data", "check", str(data)]).stdout
     assert "rows: 120" in checked
     assert "note: " not in checked
