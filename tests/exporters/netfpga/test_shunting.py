@@ -12,7 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from n3ic.errors import ExportError, N3icWarning, UsageError, VerifyError
+from n3ic.errors import (
+    ExportError,
+    MissingDependencyError,
+    N3icWarning,
+    UsageError,
+    VerifyError,
+)
 from n3ic.exporters.netfpga import EXPORTER, sequential, unrolled
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.exporter import _plan
@@ -150,16 +156,16 @@ def test_a_class_core_without_hidden_layers_shows_its_scores(tmp_path):
 
 @pytest.mark.slow
 @needs_icarus
-@pytest.mark.parametrize("given", [STYLES[0], STYLES[3]], ids=str)
+@pytest.mark.parametrize("given", STYLES[2:], ids=str)
 def test_the_netlist_gives_the_verdicts(tmp_path, at_the_threshold, given):
     try:
         synth._tool(synth.YOSYS)
-    except Exception as error:  # noqa: BLE001 - whatever says that it is not there
+    except MissingDependencyError as error:
         pytest.skip(str(error))
     model, words = at_the_threshold(2)
     written(tmp_path, model, given)
     seen = synth.run_netlist(tmp_path, model, words, "icarus")
-    np.testing.assert_array_equal(seen.inference.verdicts, model.infer(words).verdicts)
+    np.testing.assert_array_equal(seen.inference.verdicts == SHUNT, model.infer(words).margins < 2)
 
 
 # --- what is read back -----------------------------------------------------------------------
