@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import platform
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -19,14 +19,16 @@ from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.host.machine import cpu_name
+from n3ic.exporters.xdp.libbpf import Object, Program
 from n3ic.exporters.xdp.network.kernel import INPUTS, KernelNetwork
 from n3ic.exporters.xdp.network.structure import as_bits, structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
-from n3ic.exporters.xdp.program import Clock, MeterPrograms
-from n3ic.exporters.xdp.source import METER, compiled, meter_program
+from n3ic.exporters.xdp.program import CLOCKS, MeterPrograms
+from n3ic.exporters.xdp.source import FOLDER, METER, compiled, meter_program
 from n3ic.meter.standard import standard_spec
 from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
+from n3ic.model.metering import Decision
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.targets.figures import Bench
@@ -35,8 +37,9 @@ ROUNDS = 31
 REPEAT = 50_000
 CUTS, FEATURES = 256, 50
 HIDDEN = (32, 16, 2)
+_FLOWS = "flows_bench.c"
+_PASS = 2  # XDP_PASS
 _ETHERNET = bytes(12)
-_OF_NO_FLOW = _ETHERNET + b"\x88\xb5" + bytes(46)  # an EtherType for experiments
 _IPV4 = bytes.fromhex("45000028000000004006 0000 0a000001 0a000002")
 _TCP = bytes.fromhex("c0000050 00000001 00000001 50100400 00000000")  # ACK
 _OF_A_FLOW = _ETHERNET + b"\x08\0" + _IPV4 + _TCP + bytes(6)
@@ -69,19 +72,23 @@ class NetworkTiming:
 
 @dataclass(frozen=True)
 class MeterTiming:
-    """What metering costs a packet of a flow that is in the cache and not yet to be decided.
+    """What the metering program costs a packet of 1,000 flows that take turns.
 
     Attributes:
+        decides: whether each flow is decided at every 16th of its packets.
         clock: where the packet's time comes from.
         locked: whether a CPU takes the flow for itself.
-        least: smallest difference of a round to a packet of no flow, in nanoseconds.
+        least: smallest difference of a round to a program that passes the packet, in nanoseconds.
         median: median difference.
+        total: median nanoseconds of a packet in all, the kernel's loop around it included.
     """
 
+    decides: bool
     clock: str
     locked: bool
     least: int
     median: float
+    total: float
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,7 @@ class XdpBench:
         base: median nanoseconds of the program that only parses and reads, the kernel's own loop
             around it included.
         timings: one entry a network.
-        meters: one entry a clock, and with and without the lock of a flow.
+        meters: one entry a clock, with and without the lock of a flow, and with decisions.
     """
 
     cpu: str
@@ -123,11 +130,11 @@ def bench_xdp(model: BinaryModel, *, rounds: int = ROUNDS, repeat: int = REPEAT)
     ]
     if any(field.cuts for field in model.input.fields):
         wanted.append(("its features", model, False, None))
-    tops = (1 << 8, 1 << 15, 1 << 31)
+    tops, many = (1 << 8, 1 << 15, 1 << 31), _named(FEATURES)
     wanted += [
-        (f"{CUTS} cuts of {FEATURES} features", spread_model(FEATURES, tops, rng), False, 75.0),
-        ("the same, all below 2^8", spread_model(FEATURES, tops[:1], rng), False, 65.0),
-        (f"{CUTS} cuts of 16 features", spread_model(16, tops, rng), False, None),
+        (f"{CUTS} cuts of {FEATURES} features", spread_model(many, tops, rng), False, 75.0),
+        ("the same, all below 2^8", spread_model(many, tops[:1], rng), False, 65.0),
+        (f"{CUTS} cuts of 16 features", spread_model(_named(16), tops, rng), False, None),
     ]
     timings, bases = [], []
     for name, network, bits, aim in wanted:
@@ -140,40 +147,64 @@ def bench_xdp(model: BinaryModel, *, rounds: int = ROUNDS, repeat: int = REPEAT)
 
 
 def _meters(rounds: int, repeat: int) -> Iterator[MeterTiming]:
-    spec = standard_spec()
-    field = Field.thermometer(spec.feature_names[0], [1], unit=spec.features[0].unit)
-    network = random_model((1, 2), np.random.default_rng(0))
-    structure = structure_of([replace(network, input=InputSpec((field,)))])
-    image = compiled(meter_program(spec, structure, per_cpu=False), METER)
-    for clock, locked in itertools.product(("kernel", "coarse"), (True, False)):
-        given: Clock = "kernel" if clock == "kernel" else "coarse"
-        with MeterPrograms(image, METER, spec, structure, clock=given, locked=locked) as loaded:
-            run = loaded.program.test_run
-            run(_OF_NO_FLOW, repeat=repeat)  # warms up
-            differences = [
-                run(_OF_A_FLOW, repeat=repeat).nanoseconds
-                - run(_OF_NO_FLOW, repeat=repeat).nanoseconds
-                for _ in range(rounds)
-            ]
-        yield MeterTiming(clock, locked, min(differences), statistics.median(differences))
+    image = compiled({_FLOWS: (FOLDER / _FLOWS).read_text(encoding="utf-8")}, _FLOWS)
+    for decides in (False, True):
+        decision = Decision(packets=16, repeat=True) if decides else Decision()
+        spec = replace(standard_spec(), decision=decision)
+        units = [(feature.name, feature.unit) for feature in spec.features]
+        model = spread_model(units, (1 << 8, 1 << 15, 1 << 31), np.random.default_rng(0))
+        structure = structure_of([model])
+        meter = compiled(meter_program(spec, structure, per_cpu=False), METER)
+        for clock, locked in itertools.product(CLOCKS[:2], (True, False)):
+            with (
+                Object(image, _FLOWS) as flows,
+                MeterPrograms(
+                    meter, METER, spec, structure, clock=clock, locked=locked, events=False
+                ) as loaded,
+            ):
+                loaded.set_model(0, value_bytes(structure, model))
+                both = (flows.programs["pass"], loaded.program)
+                taken = [
+                    [_spread(flows, program, repeat) for program in both] for _ in range(rounds)
+                ]
+            differences = [metered - base for base, metered in taken]
+            least, median = min(differences), statistics.median(differences)
+            total = statistics.median(metered for _, metered in taken)
+            yield MeterTiming(decides, clock, locked, least, median, total)
 
 
-def spread_model(features: int, tops: tuple[int, ...], rng: np.random.Generator) -> BinaryModel:
+def _spread(flows: Object, program: Program, repeat: int) -> int:
+    """Nanoseconds of a packet of many flows that a program takes."""
+    flows.maps["measured"].update(0, program.fd)
+    done = flows.programs["spread"].test_run(_OF_A_FLOW, repeat=repeat)
+    if done.result != _PASS:
+        raise VerifyError(f"{program.name} gave {done.result} for a packet of a flow")
+    return done.nanoseconds
+
+
+def spread_model(
+    features: Sequence[tuple[str, str]], tops: tuple[int, ...], rng: np.random.Generator
+) -> BinaryModel:
     """A random 256-32-16-2 network over thermometers of different sizes.
 
     Args:
-        features: how many there are; they have 256 cuts in all.
+        features: names and units; they have 256 cuts in all.
         tops: bounds of the cuts, taken in turn.
         rng: the source of randomness.
     """
-    counts = 1 + rng.multinomial(CUTS - features, np.full(features, 1 / features))
+    spare = CUTS - len(features)
+    counts = 1 + rng.multinomial(spare, np.full(len(features), 1 / len(features)))
     fields = []
-    for i, count in enumerate(counts):
+    for i, ((name, unit), count) in enumerate(zip(features, counts, strict=True)):
         top = tops[i % len(tops)]
         grid = rng.choice(np.arange(1, 256), int(count), replace=False) * (top // 256)
-        fields.append(Field.thermometer(f"f{i}", sorted(int(cut) for cut in grid)))
+        fields.append(Field.thermometer(name, sorted(int(cut) for cut in grid), unit=unit))
     model = random_model((CUTS, *HIDDEN), rng, extremes=False)
     return replace(model, input=InputSpec(tuple(fields)))
+
+
+def _named(count: int) -> list[tuple[str, str]]:
+    return [(f"f{i}", "") for i in range(count)]
 
 
 def _measure(
@@ -240,13 +271,23 @@ def render(result: XdpBench) -> Bench:
         "beside them; each program gave the model's scores on them before it was timed.",
         f"The program that only parses and reads the input took {result.base:,.0f} ns, the "
         "kernel's loop around it included. No driver and no DMA is in these figures.",
+        "Metering is by the standard meter, with its five windows over the last 100 flows and a "
+        "256-32-16-2 network over all its features.",
         "Other work on the machine makes the median larger; the least is of the quietest round.",
     )
     metering = (
-        "a metered packet that decides nothing: ns more than a packet of no flow, measured",
-        ("clock", "lock", "least", "median"),
+        "metering packets of 1,000 flows: ns more than a program that passes them, measured",
+        ("decided", "clock", "lock", "least", "median", "in all", "million packets/s"),
         tuple(
-            (m.clock, "a flow" if m.locked else "none", f"{m.least:,}", f"{m.median:,.0f}")
+            (
+                "at each 16th packet" if m.decides else "at its end",
+                m.clock,
+                "a flow" if m.locked else "none",
+                f"{m.least:,}",
+                f"{m.median:,.0f}",
+                f"{m.total:,.0f}",
+                f"{1e3 / m.total:,.1f}",
+            )
             for m in result.meters
         ),
     )
