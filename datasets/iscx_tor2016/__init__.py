@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from n3ic.data.described import DescribedDataSet
+from n3ic.data.own import OWN
 from n3ic.datasets.iscx_tor2016.recipes import RECIPES
 from n3ic.options import Option
-from n3ic.usecases.base import UseCase
+from n3ic.usecases.base import UseCase, use_case
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from n3ic.data.catalogue import Column
     from n3ic.data.table import FlowTable
 
@@ -87,7 +90,25 @@ class Classification(UseCase):
         Option(
             "positive", "a class (or what several begin with) to tell from the rest; empty: all", ""
         ),
+        Option("label", "the column of the class, of a table of your own", ""),
     )
+
+    def load(
+        self,
+        data: str | Path | None,
+        dataset: str | None,
+        options: Mapping[str, Any],
+        tell: Callable[[str], object],
+    ) -> FlowTable:
+        """The flows of a data set, or with ``--label`` those of any table.
+
+        Raises:
+            DataError: the files are not what they should be.
+            UsageError: there is no such data set, or nothing is embedded in it.
+        """
+        if options["label"] and dataset in (None, OWN):
+            return use_case(OWN).load(data, OWN, {"description": "", **options}, tell)
+        return super().load(data, dataset, options, tell)
 
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
         """The table with all of its classes, or with two where one is named.

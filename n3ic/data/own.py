@@ -126,7 +126,7 @@ class OwnTable(DescribedDataSet):
         if self._known is not None:
             if self._known != (f"not {positive}", positive):
                 return table
-            found = np.array([name == positive for name in table.classes])[table.label]
+            found = np.isin(table.label, table.members(positive))
             return replace(table, label=found.astype(np.int64), classes=self._known)
         if len(table.classes) < 2:
             raise DataError(
@@ -178,7 +178,7 @@ def with_positive(table: FlowTable, positive: str) -> FlowTable:
     if len(table.classes) > 2:
         return table
     if positive and positive not in table.classes:
-        table.against_rest(positive)  # says which classes there are
+        return table.against_rest(positive)
     first, second = table.classes
     turn = first == positive if positive else second.lower() in _HARMLESS
     if not turn:

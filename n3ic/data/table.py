@@ -154,8 +154,7 @@ class FlowTable:
         Raises:
             DataError: there is no such class, or no other.
         """
-        family = [i for i, c in enumerate(self.classes) if c.startswith(f"{name}-")]
-        ones = [self.classes.index(name)] if name in self.classes else family
+        ones = self.members(name)
         if not 0 < len(ones) < len(self.classes):
             raise DataError(
                 f"{self.name}: no class {name!r} to tell from others; the classes are "
@@ -163,6 +162,11 @@ class FlowTable:
             )
         label = np.isin(self.label, ones).astype(np.int64)
         return replace(self, label=label, classes=(f"not {name}", name))
+
+    def members(self, name: str) -> list[int]:
+        """Indices of the class of a name, or of those that begin with it before a dash."""
+        family = [i for i, c in enumerate(self.classes) if c.startswith(f"{name}-")]
+        return [self.classes.index(name)] if name in self.classes else family
 
     def rows(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> FlowTable:
         """The table of some rows, by index or by mask."""

@@ -200,6 +200,15 @@ def test_any_data_set_may_still_be_named(tmp_path):
         case.load(None, None, options, print)
 
 
+def test_classification_takes_any_table_with_a_label(tmp_path):
+    data = written(tmp_path / "flows.csv", flows(90, 5))
+    case = use_case("classification")
+    table = case.load(data, None, {"label": "Class", "positive": "mail"}, print)
+    assert (table.name, table.classes) == ("flows", ("not mail", "mail"))
+    assert case.tasks(table, {"positive": "mail"})[""].classes == ("not mail", "mail")
+    assert case.load(None, None, {"label": "", "positive": ""}, print).name == "iscx-tor2016"
+
+
 def test_a_metered_table_keeps_its_meter(tmp_path):
     from n3ic.data.metered import meter_file
     from n3ic.meter.specification import write_spec
