@@ -19,9 +19,13 @@ def candidates(table: FlowTable, recipe: Recipe) -> tuple[str, ...]:
     """The features that a recipe chooses from.
 
     Raises:
-        UsageError: a column does not exist.
+        UsageError: a column does not exist, or none may be used without being named.
     """
     if not recipe.columns:
+        if not table.usable:
+            raise UsageError(
+                f"{table.name}: every column is left out; name those to use with --columns"
+            )
         return table.usable
     names: list[str] = []
     for pattern in recipe.columns:

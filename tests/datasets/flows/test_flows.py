@@ -200,6 +200,15 @@ def test_any_data_set_may_still_be_named(tmp_path):
         case.load(None, None, options, print)
 
 
+def test_a_table_of_leaking_columns_alone_is_refused(tmp_path):
+    lines = (f"10.0.0.{i % 9},{i % 7},{'ab'[i % 2]}" for i in range(90))
+    data = written(tmp_path / "flows.csv", ["src_ip,sport,label", *lines])
+    request = TrainRequest("flows", data=data, options={"label": "label"}, out=tmp_path / "run")
+    with pytest.raises(UsageError, match="every column is left out; name those to use"):
+        train_use_case(request)
+    assert not (tmp_path / "run").exists()
+
+
 def test_classification_takes_any_table_with_a_label(tmp_path):
     data = written(tmp_path / "flows.csv", flows(90, 5))
     case = use_case("classification")
