@@ -185,7 +185,7 @@ def test_policies_act_by_verdict(loaded):
     assert programs.counters()["not_marked"] == 0
 
 
-def test_packets_are_redirected_to_interfaces(loaded, veth):
+def test_packets_are_redirected_to_interfaces_and_cpus(loaded, veth):
     _, programs = loaded
     programs.maps["interfaces"].update(3, socket.if_nametoindex(veth[0]))
     programs.set_policy("undecided", "interface", 3)
@@ -193,6 +193,10 @@ def test_packets_are_redirected_to_interfaces(loaded, veth):
     assert programs.program.test_run(frame).result == REDIRECT
     programs.set_policy("undecided", "interface", 4)  # none there
     assert programs.program.test_run(frame).result == PASS
+    programs.maps["cpus"].update(1, 192)  # packets of its queue
+    for place, result in ((1, REDIRECT), (2, PASS)):
+        programs.set_policy("undecided", "cpu", place)
+        assert programs.program.test_run(frame).result == result
 
 
 def decided_slots(programs, frames):

@@ -1,7 +1,10 @@
 """Captures over veth pairs, through the program in the driver and in the stack."""
 
+import ctypes
+import mmap
 import random
 import socket
+import struct
 import subprocess
 import time
 
@@ -180,5 +183,69 @@ def test_requests_are_answered_on_a_wire(clang, in_namespace, mode):
                 scores.append(packets.result(answer).scores)
             assert np.array_equal(scores, model.infer(words).scores)
             assert program.counters()["answered"] == 100
+
+    in_namespace(check)
+
+
+class XdpSocket:
+    """An AF_XDP socket on queue 0 of an interface, with room for 64 frames in its own memory."""
+
+    def __init__(self, interface):
+        self.c = ctypes.CDLL(None, use_errno=True)
+        self.memory = mmap.mmap(-1, 64 * 4096)
+        self.socket = socket.socket(44, socket.SOCK_RAW)  # AF_XDP
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        area = struct.pack("=QQIIII", start, len(self.memory), 4096, 0, 0, 0)
+        self.set(4, area)  # XDP_UMEM_REG
+        for ring in (5, 6, 2):  # XDP_UMEM_FILL_RING, XDP_UMEM_COMPLETION_RING, XDP_RX_RING
+            self.set(ring, struct.pack("=I", 64))
+        fields = struct.unpack("=16Q", self.socket.getsockopt(283, 1, 128))  # XDP_MMAP_OFFSETS
+        self.received = self.ring(0, fields[2] + 64 * 16)
+        self.rx = fields[:4]  # offsets of producer, consumer, descriptors and flags
+        filled = self.ring(0x100000000, fields[10] + 64 * 8)
+        for i in range(64):
+            struct.pack_into("=Q", filled, fields[10] + 8 * i, 4096 * i)
+        struct.pack_into("=I", filled, fields[8], 64)  # the producer, after what it tells of
+        address = struct.pack("=HHIII", 44, 1 << 1, socket.if_nametoindex(interface), 0, 0)
+        if self.c.bind(self.socket.fileno(), address, len(address)):  # XDP_COPY
+            raise OSError(ctypes.get_errno(), "binding an AF_XDP socket")
+
+    def set(self, option, value):
+        self.socket.setsockopt(283, option, value)  # SOL_XDP
+
+    def ring(self, offset, size):
+        shared = mmap.MAP_SHARED | mmap.MAP_POPULATE
+        return mmap.mmap(self.socket.fileno(), size, shared, offset=offset)
+
+    def frames(self):
+        (count,) = struct.unpack_from("=I", self.received, self.rx[0])
+        for i in range(count):
+            at, size, _ = struct.unpack_from("=QII", self.received, self.rx[2] + 16 * i)
+            yield self.memory[at : at + size]
+
+
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_a_socket_takes_the_packets_of_a_verdict(image, in_namespace, mode):
+    head = bytes([0x45, 0, 0, 64, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2])
+    frames = [
+        b"\xff" * 6 + bytes(6) + b"\x08\x00" + head + b"\x13\x88\x00\x35" + bytes([i] * 40)
+        for i in range(20)
+    ]
+
+    def check():
+        link("n3a", "n3b")
+        with load(network(SPEC), image=image, clock="kernel") as programs, wire("n3a") as sender:
+            try:
+                taker = XdpSocket("n3b")
+            except OSError as error:
+                pytest.skip(f"no AF_XDP sockets here: {error}")
+            programs.maps["sockets"].update(0, taker.socket.fileno())
+            libbpf.attach(socket.if_nametoindex("n3b"), programs.program, mode)
+            for verdict in (0, 1, 2):
+                programs.set_policy(verdict, "socket")
+            for frame in frames:
+                sender.send(frame)
+            time.sleep(0.3)
+            assert list(taker.frames()) == frames[7:]
 
     in_namespace(check)
