@@ -8,6 +8,7 @@ the next table by them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,8 @@ from n3ic.model.columns import TableRules
 OWN = "flows"  # the data set and the use case of any table, on the command line
 MOST_COLUMNS = 4096
 _CANDIDATES = 20
+_LONGEST_CLASS = 256
+_WHOLE = re.compile(r"[+-]?\d{1,15}(\.0*)?", re.ASCII)
 _HARMLESS = ("0", "benign", "normal", "legitimate", "legit", "background", "clean", "false", "no")
 
 
@@ -118,6 +121,11 @@ class OwnTable(DescribedDataSet):
                 f"{sheet.name}, column {label!r}: {len({*texts}):,} classes, at most "
                 f"{MOST_CLASSES} expected; is this the label?"
             )
+        if (longest := max(texts, key=len))[_LONGEST_CLASS:]:
+            raise DataError(
+                f"{sheet.name}, column {label!r}: a class of {len(longest):,} characters, "
+                f"{printable(longest)!r}; at most {_LONGEST_CLASS} expected; is this the label?"
+            )
         return np.array(texts)[column.codes]
 
     def _table(self, parts: Sequence[Any], sources: Sequence[Any]) -> FlowTable:
@@ -128,11 +136,6 @@ class OwnTable(DescribedDataSet):
                 return table
             found = np.isin(table.label, table.members(positive))
             return replace(table, label=found.astype(np.int64), classes=self._known)
-        if len(table.classes) < 2:
-            raise DataError(
-                f"the label {self.rules.label!r} has the one class {table.classes[0]!r} in every "
-                "row; two or more are needed"
-            )
         return with_positive(table, positive)
 
 
@@ -153,11 +156,7 @@ def _catalogue_of(rules: TableRules) -> Mapping[str, Any]:
 
 def _same_spelling(texts: Sequence[str]) -> list[str]:
     """Classes that are whole numbers, written as such: ``1.0`` is ``1``."""
-    try:
-        numbers = [float(t) for t in texts if t]
-    except ValueError:
-        return list(texts)
-    if not all(n.is_integer() for n in numbers):
+    if not all(_WHOLE.fullmatch(text) for text in texts if text):
         return list(texts)
     return [str(int(float(t))) if t else "" for t in texts]
 
@@ -171,8 +170,12 @@ def with_positive(table: FlowTable, positive: str) -> FlowTable:
             two the one that is not called benign, normal or the like is looked for.
 
     Raises:
-        DataError: there is no such class.
+        DataError: there is no such class, or a single one.
     """
+    if len(table.classes) < 2:
+        raise DataError(
+            f"the label has the one class {table.classes[0]!r} in every row; two or more are needed"
+        )
     if positive and len(table.classes) > 2:
         return table.against_rest(positive)
     if len(table.classes) > 2:

@@ -311,6 +311,7 @@ def read_description_text(folder, text):
         ("bytes,label", ["1,a", "2,b,c"], "label", "line 3: 3 cells, expected 2"),
         ("bytes,label", [], "label", "a header and no rows"),
         ("label", ["a", "b"], "label", "a single column"),
+        ("b,label", ["1,a", f"2,{'x' * 300}"], "label", "a class of 300 characters"),
         (",label", ["1,a", "2,b"], "", "nothing says which column is the class"),
     ],
 )
@@ -348,6 +349,15 @@ def test_without_a_label_the_candidates_are_listed(tmp_path):
         UsageError, match=r"--label COLUMN; these could be: .*attack_cat \(3 values"
     ):
         need_label(own, facts, path)
+
+
+def test_classes_that_are_whole_numbers_are_spelled_alike(tmp_path):
+    lines = ["1,0", "2,1.0", "3,1", "4,0.0"]
+    path = written(tmp_path, lines, "bytes,label")
+    table = describe(path, "label")[0].load(path)
+    assert (table.classes, table.label.tolist()) == (("0", "1"), [0, 1, 1, 0])
+    written(tmp_path, ["1,1_0", "2,1.5", "3,1"], "bytes,label")
+    assert describe(path, "label")[0].load(path).classes == ("1", "1.5", "1_0")
 
 
 def test_a_blank_label_may_stand_for_a_class(tmp_path):
