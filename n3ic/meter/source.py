@@ -94,12 +94,12 @@ def _feature(spec: MeterSpec, number: int, feature: MeteredFeature) -> dict[str,
 
 
 def _steps_read(program: tuple[Step, ...]) -> set[int]:
-    """Numbers of the steps that the last one needs."""
+    """Numbers of the steps that the last one needs; a difference of one value needs none."""
     read = {len(program) - 1}
     for i in range(len(program) - 1, -1, -1):
-        if i in read:
-            operands = (program[i].left, program[i].right)
-            read |= {int(name[1:]) for name in operands if name.startswith("$")}
+        step = program[i]
+        if i in read and not (step.operation == "sub" and step.left == step.right):
+            read |= {int(name[1:]) for name in (step.left, step.right) if name.startswith("$")}
     return read
 
 

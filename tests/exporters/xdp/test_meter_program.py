@@ -54,7 +54,7 @@ def udp(*, host=1, port=53, sender=1000, tags=b"", length=60):
     return (bytes(12) + tags + b"\x08\x00" + head + ends + body).ljust(length, b"\0")
 
 
-@pytest.mark.parametrize("seed", [0, 34, 47, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [34, 47, 123, pytest.param(6, marks=pytest.mark.slow)])
 def test_flows_are_the_reference_meters_and_scores_the_models(seed):
     """Random specifications and random traffic, cut and damaged frames included."""
     r = random.Random(seed)
