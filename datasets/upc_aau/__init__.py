@@ -67,7 +67,7 @@ class UpcAau(DataSet):
             "lines_left_out": dict(info.bad),
             "lines_of_classes": dict(info.classes),
             "lines_of_other_labels": info.other_lines,
-            "packets": loaded.found.packets,
+            "packets": loaded.found.counters["packets"],
             "flows": loaded.found.flows,
             "joined": dict(loaded.joined),
             "metered_before": loaded.cached,

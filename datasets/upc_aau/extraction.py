@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import n3ic.meter.extract
-from n3ic.meter.extract import Extracted, extract
+import n3ic.meter.rows
+from n3ic.meter.capture import Capture
+from n3ic.meter.resumable import Extraction, extract_stream
 from n3ic.meter.source import meter_source
 from n3ic.model.metering import MeterSpec
 from n3ic.util.cache import Cache
@@ -23,7 +24,6 @@ from n3ic.util.cache import Cache
 CACHE = "upc_aau"
 _FORMAT = 1
 _SAMPLES, _SAMPLE_BYTES = 64, 1 << 16
-_JOBS: int | None = None  # pieces that are metered at once: as many as there are cores
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Metered:
     """
 
     table: Path
-    found: Extracted
+    found: Extraction
     cached: bool
 
 
@@ -45,8 +45,8 @@ class Metered:
 def metered(captures: Sequence[Path], spec: MeterSpec, *, cache: bool) -> Iterator[Metered]:
     """The flows of captures, from the cache where they are.
 
-    Several captures are metered side by side, each by itself. What is interrupted goes on behind
-    the captures that are done, whose flows wait in the cache.
+    Several captures are pieces of one. What is interrupted goes on where it stopped: the flows so
+    far, and the meter's state, wait in the cache.
 
     Args:
         captures: see :class:`~n3ic.meter.capture.Capture`.
@@ -66,12 +66,22 @@ def metered(captures: Sequence[Path], spec: MeterSpec, *, cache: bool) -> Iterat
                 yield Metered(folder / f"{name}.parquet", found, cached=True)
                 return
         table = folder / f"{name}.parquet"
-        counts = extract(captures, table, spec, jobs=_JOBS)
+        counts = extract_stream(_in_order(captures), table, spec, folder / f"{name}.parts")
         table.chmod(0o600)  # or the cache would refuse it
         if kept:
             with kept.new_file(f"{name}.json") as out:
                 out.write_text(json.dumps(asdict(counts)))
         yield Metered(table, counts, cached=False)
+
+
+def _in_order(captures: Sequence[Path]) -> list[Path]:
+    """The captures by the times of their first packets; empty ones last."""
+
+    def first(path: Path) -> int:
+        with Capture(path) as capture:
+            return next((time for _, _, time in capture.packets()), 1 << 63)
+
+    return sorted(captures, key=first)
 
 
 def _cache() -> Cache | None:
@@ -81,20 +91,21 @@ def _cache() -> Cache | None:
         return None
 
 
-def _read(kept: Cache, name: str) -> Extracted | None:
+def _read(kept: Cache, name: str) -> Extraction | None:
     counts = kept.find(f"{name}.json")
     if counts is None or kept.find(f"{name}.parquet") is None:
         return None
     try:
-        return Extracted(**json.loads(counts.read_bytes()))
-    except (OSError, ValueError, TypeError):
+        said = json.loads(counts.read_bytes())
+        return Extraction(**{**said, "damaged": tuple(said["damaged"])})
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
 def _entry(captures: Sequence[Path], spec: MeterSpec) -> str:
     """Name of an entry: 55 GB are not read twice to see that they are the same."""
     digest = hashlib.sha256(f"{_FORMAT} {spec.digest}".encode())
-    for text in (*meter_source(spec).values(), Path(n3ic.meter.extract.__file__).read_text()):
+    for text in (*meter_source(spec).values(), Path(n3ic.meter.rows.__file__).read_text()):
         digest.update(hashlib.sha256(text.encode()).digest())
     for capture in captures:
         info = capture.stat()

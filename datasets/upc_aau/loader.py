@@ -17,9 +17,10 @@ from n3ic.datasets.upc_aau.extraction import metered
 from n3ic.datasets.upc_aau.lines import SETTINGS, Info, Settings, read_info
 from n3ic.errors import DataError
 from n3ic.meter.capture import is_capture
-from n3ic.meter.extract import Extracted
 from n3ic.meter.flow_keys import packed_address
 from n3ic.meter.labels import SLACK_US, Labels
+from n3ic.meter.records import left_out
+from n3ic.meter.resumable import Extraction
 from n3ic.meter.specification import read_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.table import flow_table, read_table
@@ -66,7 +67,7 @@ class Loaded:
 
     table: FlowTable
     info: Info
-    found: Extracted
+    found: Extraction
     joined: Mapping[str, int]
     flows: Mapping[str, int]
     cached: bool
@@ -216,17 +217,16 @@ def _notes(files: Files, loaded: Loaded) -> Iterator[str]:
     if missing := [c for c, n in info.classes.items() if not n]:
         yield f"no line has the class {', '.join(missing)}"
     meter = METER if (files.info.parent / METER).is_file() else "the standard meter"
+    packets = found.counters["packets"]
     yield (
-        f"flows metered by {meter} ({files.spec}) from {found.packets:,} packets; joined by "
+        f"flows metered by {meter} ({files.spec}) from {packets:,} packets; joined by "
         f"address, port and protocol, within {SLACK_US / 1e6:g} s of a line's time"
     )
-    for reason, packets in found.aside.items():
-        yield f"{packets:,} packets put aside: {reason}"
+    yield from left_out(found.counters)
     yield from found.damaged
     if len(files.captures) > 1:
-        yield f"{len(files.captures):,} captures were metered each by itself: flows end with theirs"
-    if found.evicted:
-        yield f"{found.evicted:,} flows ended early, since the flow cache was full"
+        pieces = len(files.captures)
+        yield f"{pieces:,} captures were taken for pieces of one, in order of their first packets"
     joined = loaded.joined
     yield (
         f"of {found.flows:,} flows {joined['matched']:,} have one label, {joined['unmatched']:,} "

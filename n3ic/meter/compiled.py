@@ -45,6 +45,9 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "meter_records": (ctypes.c_void_p, [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]),
     "meter_record_bytes": (ctypes.c_size_t, []),
     "meter_counters": (None, [ctypes.c_void_p, _U64]),
+    "meter_state_bytes": (ctypes.c_size_t, [ctypes.c_void_p]),
+    "meter_save": (None, [ctypes.c_void_p, ctypes.c_char_p]),
+    "meter_restore": (None, [ctypes.c_void_p, ctypes.c_char_p]),
 }
 
 Records = NDArray[np.void]
@@ -203,6 +206,25 @@ class CompiledMeter:
             return np.empty(0, dtype=self._type)
         raw = ctypes.string_at(start, count.value * self._type.itemsize)
         return np.frombuffer(raw, dtype=self._type)
+
+    def save(self) -> bytes:
+        """All that the meter knows but records that were not fetched; see :meth:`restore`."""
+        state = ctypes.create_string_buffer(self.library.meter_state_bytes(self._meter))
+        self.library.meter_save(self._meter, state)
+        return state.raw
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a state that a meter of the same specification and code saved.
+
+        Nothing in it is checked but its length: it must come from where nobody else can write.
+
+        Raises:
+            N3icError: it has another length.
+        """
+        size = self.library.meter_state_bytes(self._meter)
+        if len(state) != size:
+            raise N3icError(f"a meter's state has {size:,} bytes, got {len(state):,}")
+        self.library.meter_restore(self._meter, state)
 
     def counters(self) -> dict[str, int]:
         """Packets, those after a flow's end, flows evicted, and packets put aside by reason."""

@@ -89,6 +89,14 @@ const struct record *meter_records(struct meter *m, size_t *n);
 /* Writes METER_COUNTERS counters. COUNT_FAILED: records were lost, for want of memory. */
 void meter_counters(const struct meter *m, uint64_t *out);
 
+/*
+ * All that a meter knows but the records since meter_records(), as bytes: a meter of the same code
+ * goes on from there. What is restored is not checked: it must be what was saved.
+ */
+size_t meter_state_bytes(struct meter *m);
+void meter_save(struct meter *m, uint8_t *state);
+void meter_restore(struct meter *m, uint8_t *state);
+
 /* An end, or why a packet was put aside, in words. */
 const char *meter_end_name(uint32_t end);
 const char *meter_aside_name(uint32_t reason);

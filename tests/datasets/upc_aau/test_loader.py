@@ -2,13 +2,12 @@
 
 import gzip
 import json
-from pathlib import Path
+import os
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 
-import n3ic.meter.extract
 from n3ic.data.dataset import data_set_of
 from n3ic.data.split import protocols_of
 from n3ic.datasets.iscx_tor2016 import USECASE
@@ -17,6 +16,7 @@ from n3ic.datasets.upc_aau.classes import CLASSES
 from n3ic.datasets.upc_aau.frames import Packets, write_pcap
 from n3ic.datasets.upc_aau.synthetic import CAPTURE, INFO, OTHER, generate, write_data
 from n3ic.errors import DataError, UsageError
+from n3ic.meter import resumable
 from n3ic.meter.specification import write_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.runs.experiment import train
@@ -66,7 +66,7 @@ def test_every_flow_gets_its_line(made):
     flows, packets, labels = generate(FLOWS, 3)
     table = loaded.table
     assert loaded.found.flows == FLOWS
-    assert loaded.found.packets == len(packets.time)
+    assert loaded.found.counters["packets"] == len(packets.time)
     assert loaded.joined["unmatched"] == labels.count("") > 0
     assert loaded.joined["ambiguous"] == 0
     assert not loaded.info.bad
@@ -139,30 +139,38 @@ def test_pieces_of_a_capture_and_packed_files(data):
     (data / f"{INFO}.gz").write_bytes(gzip.compress((data / INFO).read_bytes()))
     (data / INFO).unlink()
     loaded = loader.load(data)
-    assert loaded.found.packets == len(packets.time)
+    assert loaded.found.counters["packets"] == len(packets.time)
     assert len(loaded.table.sources) == 3
-    assert FLOWS < loaded.found.flows < 1.2 * FLOWS  # those across the pieces are two
-    assert any("2 captures were metered each by itself" in said for said in loaded.table.notes)
+    assert loaded.found.flows == FLOWS  # those across the pieces are one
+    assert any("2 captures were taken for pieces of one" in said for said in loaded.table.notes)
 
 
-def test_what_is_interrupted_goes_on_behind_the_pieces_that_are_done(data, monkeypatch):
-    cut_in_two(data)
-    monkeypatch.setattr(extraction, "_JOBS", 1)
-    real, seen = n3ic.meter.extract.meter_stream, []
+@pytest.mark.parametrize("pieces", [1, 2])
+@pytest.mark.parametrize("stop", [1, 4, 11])
+def test_what_is_interrupted_goes_on_where_it_stopped(data, monkeypatch, pieces, stop):
+    want = DATASET.load(data)
+    if pieces == 2:
+        cut_in_two(data)
+    else:
+        os.utime(data / CAPTURE)  # not the entry of before
+    monkeypatch.setattr(resumable, "BATCH_PACKETS", 100)
+    monkeypatch.setattr(resumable, "STEP_PACKETS", 300)
+    real, batches = resumable.flow_table, []
 
-    def stopped(paths, *rest):
-        seen.append(Path(paths[0]).name)
-        if len(seen) == 2:
+    def stopped(*given):
+        batches.append(1)
+        if len(batches) == stop * 3 + 2:
             raise KeyboardInterrupt
-        yield from real(paths, *rest)
+        return real(*given)
 
-    monkeypatch.setattr(n3ic.meter.extract, "meter_stream", stopped)
+    monkeypatch.setattr(resumable, "flow_table", stopped)
     with pytest.raises(KeyboardInterrupt):
         DATASET.load(data)
+    monkeypatch.setattr(resumable, "flow_table", real)
     found = loader.load(data)
-    assert seen == [f"{CAPTURE}00", f"{CAPTURE}01", f"{CAPTURE}01"]
-    assert found.found.kept == 1
-    assert loader.load(data).table.sha256 == found.table.sha256
+    assert found.found.passed == 300 * stop
+    assert found.found.flows == FLOWS
+    assert found.table.sha256 == want.sha256
 
 
 def test_at_most_so_many_of_a_class_spread_over_time(data):
@@ -321,7 +329,7 @@ def test_labels_of_other_traffic_match_nothing(data):
 def test_captures_are_metered_once(data, own_cache, monkeypatch):
     want = DATASET.load(data)
     (entry,) = own_cache.glob("*.parquet")
-    monkeypatch.setattr(extraction, "extract", None)
+    monkeypatch.setattr(extraction, "extract_stream", None)
     again = loader.load(data)
     assert again.cached
     assert again.table.sha256 == want.sha256
@@ -352,16 +360,16 @@ def test_a_damaged_or_foreign_entry_is_made_anew(data, own_cache, suffix):
 
 
 def test_an_interrupted_extraction_leaves_no_entry(data, own_cache, monkeypatch):
-    real = extraction.extract
+    real = extraction.extract_stream
 
     def stopped(*given, **named):
         real(*given, **named)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(extraction, "extract", stopped)
+    monkeypatch.setattr(extraction, "extract_stream", stopped)
     with pytest.raises(KeyboardInterrupt):
         DATASET.load(data)
-    monkeypatch.setattr(extraction, "extract", real)
+    monkeypatch.setattr(extraction, "extract_stream", real)
     assert not loader.load(data).cached
     (entry,) = own_cache.glob("*.parquet")
     assert pyarrow.parquet.read_table(entry).num_rows == FLOWS
