@@ -79,3 +79,9 @@ def equal():
 def reference():
     """A function that runs the reference meter on frames: its records, and its counters."""
     return reference_rows
+
+
+@pytest.fixture
+def rows_of():
+    """A function that gives the compiled meter's records in that form."""
+    return record_rows

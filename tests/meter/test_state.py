@@ -4,7 +4,6 @@ import random
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import record_rows
 from generated import random_frames, random_spec
 from traffic import labelled_capture
 
@@ -17,21 +16,21 @@ from n3ic.meter.standard import standard_spec
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_restored_meter_goes_on(seed, quick_build):
+def test_a_restored_meter_goes_on(seed, quick_build, rows_of):
     r = random.Random(seed)
     spec, frames = random_spec(r), random_frames(r, 400)
     cut = r.randint(0, 400)
     with CompiledMeter(spec, LINK_ETHERNET) as meter:
         meter.count(frames[:cut])
         state = meter.save()
-        want = record_rows(spec, meter.count(frames[cut:]))
-        want += record_rows(spec, meter.finish())
+        want = rows_of(spec, meter.count(frames[cut:]))
+        want += rows_of(spec, meter.finish())
         counters = meter.counters()
     with CompiledMeter(spec, LINK_ETHERNET) as meter:
         meter.count(frames[: r.randint(0, 400)])  # what it knew before is forgotten
         meter.restore(state)
-        got = record_rows(spec, meter.count(frames[cut:]))
-        got += record_rows(spec, meter.finish())
+        got = rows_of(spec, meter.count(frames[cut:]))
+        got += rows_of(spec, meter.finish())
         assert meter.counters() == counters
         with pytest.raises(N3icError, match="a meter's state has"):
             meter.restore(state[:-1])
