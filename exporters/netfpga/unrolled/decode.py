@@ -484,9 +484,9 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
         _check_class(system, inputs, core, lead)
     shunt = None
     if "out_shunt" in core.outputs:
-        (bit,) = (system.bit(x) for x in core.outputs["out_shunt"])
+        bit = system.bit(_only(core, "out_shunt"))
         if lead is None:
-            margin = [system.bit(x) for x in core.outputs["out_margin"]]
+            margin = [system.bit(x) for x in core.outputs.get("out_margin", ())]
             shunt = _shunt_of_margin(system, bit, margin, model.shunt)
         else:
             shunt = _shunt_of_lead(system, bit, inputs, lead, model.shunt)
@@ -577,6 +577,18 @@ def _signs(terms: Mapping[int, int], inputs: Sequence[Bit]) -> tuple[NDArray[np.
     return np.where(turned, -row, row), int(row[turned].sum())
 
 
+def _only(core: Core, name: str) -> Literal:
+    """The literal of an output of one bit.
+
+    Raises:
+        VerifyError: it has more.
+    """
+    literals = core.outputs[name]
+    if len(literals) != 1:
+        raise VerifyError(f"{name} has {len(literals)} bits, not one")
+    return literals[0]
+
+
 @dataclass(frozen=True, eq=False)
 class _Lead:
     """Score of the second class less that of the first: ``constant + row @ hidden bits``."""
@@ -611,8 +623,8 @@ def _check_class(system: System, inputs: Sequence[Bit], core: Core, lead: _Lead 
     """
     if lead is None:
         return
-    (literal,) = core.outputs["out_class"]
-    if not _agree(lead.reaches(1), _comparison(system, system.bit(literal), inputs)):
+    bit = system.bit(_only(core, "out_class"))
+    if not _agree(lead.reaches(1), _comparison(system, bit, inputs)):
         raise VerifyError("the class is not that of the higher score")
 
 

@@ -235,6 +235,9 @@ def test_every_threshold_is_read_back_from_the_logic(at_the_threshold, outputs, 
         assert said(model.with_shunt(other), core), other
     inverted = core.replace("assign out_shunt = {", "assign out_shunt = {!").replace("{!!", "{")
     assert inverted != core and said(model, inverted)
+    assert "has 2 bits" in said(model, core.replace("out_shunt = {", "out_shunt = {1'b0, "))
+    constant = re.sub(r"(assign out_shunt = \{).*?\}", r"\g<1>1'b0}", core)
+    assert "shunts margins below" in said(model, constant)
 
 
 def test_thresholds_that_no_margin_tells_apart_are_one():
