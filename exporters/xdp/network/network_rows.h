@@ -157,6 +157,18 @@ static __always_inline __u64 network_clamp(const void *value, __u64 v, __u32 at)
 
 /* --- hidden layers: what fires ---------------------------------------------------------- */
 
+/*
+ * Of two byte sums, whether they reach 256 together, as top bits: of their halved total, which is
+ * what both have in common and half of where they differ.
+ */
+static __always_inline void network_halve(struct network_sum *s, const struct network_sum *other,
+                                          int words) {
+#define NETWORK_DO(i)                                                                              \
+    s->w##i = (s->w##i & other->w##i) + ((s->w##i ^ other->w##i) >> 1 & ~(NETWORK_EVERY_BYTE << 7))
+    NETWORK_EACH(words, NETWORK_DO);
+#undef NETWORK_DO
+}
+
 /* Adds byte sums to sums of 16 bits, and starts the bytes anew. */
 static __always_inline void network_widen(struct network_wide *wide, struct network_sum *s,
                                           int words) {

@@ -88,7 +88,8 @@ def _values(structure: Structure) -> dict[str, Any]:
         "rows0": where.offset("rows0"),
         "layers": structure.layers,
         "log2": (8 * first.words).bit_length() - 1,
-        "widens": any(plan.segments for plan in structure.layers),
+        "widens": any(p.segments and not p.halves for p in structure.layers),
+        "halves": any(plan.halves for plan in structure.layers),
         "steps": steps,
     }
 

@@ -78,13 +78,16 @@ class LayerPlan:
     Attributes:
         outputs: neurons or classes that there is room for.
         lane: bits of a sum: 8 in hidden layers, 16 or 32 for scores.
-        segments: hidden layers: number of groups whose byte sums are added before they are
-            widened to 16 bits; empty where bytes hold the sum of all groups and the threshold.
+        segments: hidden layers: number of groups in each run that is summed in bytes; empty where
+            bytes hold the sum of all groups and the threshold.
+        halves: whether the sums of two segments reach 256 together where a neuron fires;
+            otherwise those of all segments are widened to 16 bits.
     """
 
     outputs: int
     lane: int
     segments: tuple[int, ...] = ()
+    halves: bool = False
 
     @property
     def words(self) -> int:
@@ -167,7 +170,8 @@ class Structure:
                 tuple(str(name) for name in data["features"]),
                 tuple(Selector(**selector) for selector in data["selectors"]),
                 tuple(
-                    LayerPlan(p["outputs"], p["lane"], tuple(p["segments"])) for p in data["layers"]
+                    LayerPlan(p["outputs"], p["lane"], tuple(p["segments"]), bool(p["halves"]))
+                    for p in data["layers"]
                 ),
                 bool(data["bits"]),
             )
@@ -180,6 +184,7 @@ class Structure:
         if (
             not found.layers
             or any(not isinstance(n, int) or not 0 <= n <= 1 << 16 for n in numbers)
+            or any(p.halves and len(p.segments) != 2 for p in found.layers)
             or any(s.form not in get_args(Form) for s in found.selectors)
             or any(s.feature >= len(found.features) for s in found.selectors)
         ):
@@ -225,7 +230,7 @@ def structure_of(models: Sequence[BinaryModel], *, bits: bool = False) -> Struct
         before = layers[-1] if layers else None
         plan = LayerPlan(outputs, 8)
         sums = [hidden_sums(m.hidden[i], layer_groups(outline, before, m), plan) for m in models]
-        layers.append(LayerPlan(outputs, 8, _segments(sums)))
+        layers.append(LayerPlan(outputs, 8, *_segments(sums)))
     found = Structure(features, selectors, tuple(layers), bits)
     if found.instructions > MAX_INSTRUCTIONS:
         raise ExportError(
@@ -321,10 +326,19 @@ class HiddenSums:
     @property
     def fits_bytes(self) -> bool:
         """Whether ``128 - threshold`` plus the sum stays in a byte, its top bit the answer."""
+        return self._start_fits(128, 255)
+
+    @property
+    def fits_halves(self) -> bool:
+        """Whether two bytes hold ``256 - threshold`` plus the sum, a part of it each."""
+        return self._start_fits(256, 255 + 255)
+
+    def _start_fits(self, fires: int, most: int) -> bool:
+        """Whether sums that fire at ``fires`` start at 0 at least and end at ``most`` at most."""
         total = self.ranges.sum(axis=0)
         real = (self.thresholds > 0) & (self.thresholds <= total)
-        above = total - self.thresholds
-        return bool((self.thresholds[real] <= 128).all() and (above[real] <= 127).all())
+        start = fires - self.thresholds[real]
+        return bool((start >= 0).all() and (start + total[real] <= most).all())
 
 
 def hidden_sums(layer: HiddenLayer, groups: InputGroups, plan: LayerPlan) -> HiddenSums:
@@ -399,10 +413,10 @@ def check_room(selector: Selector, group: Group) -> None:
         raise ExportError(f"{where}: raw bits of another width than the program reads")
 
 
-def _segments(sums: Sequence[HiddenSums]) -> tuple[int, ...]:
-    """Groups summed in bytes before they are widened; empty where bytes hold all."""
+def _segments(sums: Sequence[HiddenSums]) -> tuple[tuple[int, ...], bool]:
+    """Groups summed in bytes one after the other, and whether two halves suffice."""
     if all(each.fits_bytes for each in sums):
-        return ()
+        return (), False
     ranges = np.concatenate([each.ranges for each in sums], axis=1)
     segments, held = [0], np.zeros(ranges.shape[1], dtype=np.int64)
     for group in ranges:
@@ -411,7 +425,10 @@ def _segments(sums: Sequence[HiddenSums]) -> tuple[int, ...]:
             held = np.zeros_like(held)
         held = held + group
         segments[-1] += 1
-    return tuple(segments)
+    if len(segments) == 1 and len(ranges) > 1:
+        segments = [len(ranges) - len(ranges) // 2, len(ranges) // 2]
+    halves = len(segments) == 2 and all(each.fits_halves for each in sums)
+    return tuple(segments), halves
 
 
 def output_rows(layer: OutputLayer | Connections, groups: InputGroups) -> list[NDArray[np.int64]]:

@@ -219,21 +219,24 @@ def _hidden(structure: Structure, index: int, sums: HiddenSums) -> tuple[bytes, 
     plan = structure.layers[index]
     total = sums.ranges.sum(axis=0)
     always, never = sums.thresholds <= 0, sums.thresholds > total
-    half = 1 << (15 if plan.segments else 7)
-    start = np.where(always, half, np.where(never, 0, half - sums.thresholds))
     if plan.segments:
-        at = np.cumsum([0, *plan.segments])
-        ranges = [sums.ranges[a:b].sum(axis=0).max() for a, b in pairwise(at)]
-        if max(ranges) > 255:
-            raise ExportError(
-                f"layer {index}: sums of {max(ranges)} do not fit the program's bytes"
-            )
+        ends = pairwise(np.cumsum([0, *plan.segments]))
+        ranges = [sums.ranges[a:b].sum(axis=0) for a, b in ends]
+        most = max(int(each.max(initial=0)) for each in ranges)
+        if most > 255:
+            raise ExportError(f"layer {index}: sums of {most} do not fit the program's bytes")
+    if not (sums.fits_halves if plan.halves else plan.segments or sums.fits_bytes):
+        raise ExportError(f"layer {index}: its sums do not fit the program's bytes")
+    fires = 256 if plan.halves else 1 << 15 if plan.segments else 128
+    start = np.where(always, fires, np.where(never, 0, fires - sums.thresholds))
+    if plan.halves:
+        first = np.minimum(start, 255 - ranges[0])
+        start_bytes = np.concatenate([first, start - first]).astype(np.uint8).tobytes()
+    elif plan.segments:
         # Even bytes of each word are widened to one word, odd ones to the next.
         start = start.reshape(plan.words, 4, 2).transpose(0, 2, 1)
         start_bytes = np.ascontiguousarray(start).astype("<u2").tobytes()
     else:
-        if not sums.fits_bytes:
-            raise ExportError(f"layer {index}: its sums do not fit the program's bytes")
         start_bytes = start.astype(np.uint8).tobytes()
     return start_bytes, b"".join(rows.astype(np.uint8).tobytes() for rows in sums.rows)
 

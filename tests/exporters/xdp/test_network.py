@@ -167,13 +167,15 @@ def with_hidden(model, **changes):
     return replace(model, hidden=(replace(model.hidden[0], **changes), *model.hidden[1:]))
 
 
-@pytest.mark.parametrize("threshold", [0, 1, 2, 128, 254, 255, 256, 257])
-def test_extreme_thresholds_and_ranges(threshold):
+@pytest.mark.parametrize("cuts", [249, 256])
+@pytest.mark.parametrize("threshold", [0, 1, 2, 128, 130, 248, 249, 250, 254, 255, 256, 257])
+def test_extreme_thresholds_and_ranges(threshold, cuts):
     """Neurons of equal signs on a whole feature have the widest sums."""
+    threshold = min(threshold, cuts + 1)
     rng = np.random.default_rng(threshold)
-    spec = InputSpec((Field.thermometer("a", range(7, 263)),))
-    weights = np.repeat([[True], [False]], 256, axis=1).repeat(8, axis=0)
-    weights[4:8] = rng.random((4, 256)) < 0.5
+    spec = InputSpec((Field.thermometer("a", range(7, 7 + cuts)),))
+    weights = np.repeat([[True], [False]], cuts, axis=1).repeat(8, axis=0)
+    weights[4:8] = rng.random((4, cuts)) < 0.5
     hidden = HiddenLayer(weights, thresholds=np.full(16, threshold))
     output = OutputLayer(rng.random((2, 16)) < 0.5, bias=np.array([-2, 3]))
     same(model := BinaryModel(spec, (hidden,), output, ("a", "b")), structure_of([model]))
@@ -184,10 +186,12 @@ def test_extreme_thresholds_and_ranges(threshold):
 
 def test_bytes_are_used_where_they_are_proven_enough_and_only_there():
     rng = np.random.default_rng(0)
-    for seed, width, segments in [(0, 100, 0), (1, 250, 1), (2, 500, 2), (3, 4096, 17)]:
+    expected = [(100, 0, False), (250, 2, True), (256, 2, True), (500, 2, False), (4096, 17, False)]
+    for seed, (width, segments, halves) in enumerate(expected):
         model = random_model((width, 32, 2), np.random.default_rng(seed), extremes=False)
         structure = structure_of([model])
         assert len(structure.layers[0].segments) == segments
+        assert structure.layers[0].halves == halves
         words = verification_vectors(model, 1500)
         features = {f"x{i}": column for i, column in enumerate(words.T)}
         same(model, structure, features=features)
@@ -197,7 +201,9 @@ def test_bytes_are_used_where_they_are_proven_enough_and_only_there():
         changed = with_hidden(model, thresholds=np.array([threshold]), mask=None)
         assert (structure_of([changed]).layers[0].segments == ()) == enough
     layer = structure_of([with_hidden(model, thresholds=np.array([129]))]).layers[0]
-    assert list(layer.segments) == [63]  # eight nibbles of seven words, and seven of the last
+    assert (
+        list(layer.segments) == [32, 31] and layer.halves
+    )  # eight nibbles of seven words, and seven of the last
 
 
 def test_fields_of_one_feature_are_merged():
