@@ -6,7 +6,6 @@
  */
 #include <linux/bpf.h>
 
-#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 /* Pointers into packets are not passed to functions. */
@@ -324,7 +323,18 @@ static inline void release(struct flow *f) {
         __sync_lock_test_and_set(&f->busy, 0);
 }
 
-static inline int count(struct xdp_md *ctx, uint32_t length, uint64_t now) {
+/* The time of a packet that is counted; a clock costs more than what it takes to put one aside. */
+static inline uint64_t time_of(const struct trailer *t) {
+    if (options.clock != CLOCK_TRAILER) {
+        uint64_t ns =
+            options.clock == CLOCK_COARSE ? bpf_ktime_get_coarse_ns() : bpf_ktime_get_ns();
+
+        return ns / METER_TICK_NS;
+    }
+    return replayed = t->time > replayed ? t->time : replayed;
+}
+
+static inline int count(struct xdp_md *ctx, const struct trailer *t) {
     struct frame frame = {(void *)(long)ctx->data, (void *)(long)ctx->data_end};
     struct scratch *s = bpf_map_lookup_elem(&scratches, &zeroth);
     struct counters *c = bpf_map_lookup_elem(&counted, &zeroth);
@@ -333,16 +343,17 @@ static inline int count(struct xdp_md *ctx, uint32_t length, uint64_t now) {
     struct key k;
     enum aside reason;
     uint32_t verdict;
+    uint64_t now = 0;
     uint16_t vlan;
     int turned;
 
     if (!s || !c)
         return XDP_PASS;
     c->packets++;
-    c->bytes += length;
-    reason = parse_frame(LINK_ETHERNET, frame, length, &p);
-    if (options.clock == CLOCK_TRAILER && reason == PACKET_OK)
-        replayed = now = now > replayed ? now : replayed;
+    c->bytes += t->length;
+    reason = parse_frame(LINK_ETHERNET, frame, t->length, &p);
+    if (reason == PACKET_OK)
+        now = time_of(t);
     if (reason == PACKET_OK && p.fragmented && !join_fragment(&p))
         reason = ASIDE_FRAGMENT;
     if (reason != PACKET_OK) {
@@ -393,12 +404,11 @@ static inline int read_trailer(struct xdp_md *ctx, struct trailer *t) {
 
 SEC("xdp")
 int n3ic_meter(struct xdp_md *ctx) {
-    struct trailer t;
+    struct trailer t = {.length = ctx->data_end - ctx->data};
 
-    if (options.clock == CLOCK_TRAILER)
-        return read_trailer(ctx, &t) ? count(ctx, t.length, t.time) : XDP_ABORTED;
-    t.time = options.clock == CLOCK_COARSE ? bpf_ktime_get_coarse_ns() : bpf_ktime_get_ns();
-    return count(ctx, ctx->data_end - ctx->data, t.time / METER_TICK_NS);
+    if (options.clock == CLOCK_TRAILER && !read_trailer(ctx, &t))
+        return XDP_ABORTED;
+    return count(ctx, &t);
 }
 
 /* --- ends ------------------------------------------------------------------------------------ */
