@@ -25,7 +25,7 @@ from n3ic.exporters.host.machine import cpu_name
 from n3ic.kernel import blob, build
 from n3ic.kernel.library import KernelNetwork, Library
 from n3ic.model.bits import unpack
-from n3ic.model.boundary import verification_vectors
+from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
 from n3ic.targets.figures import Bench
@@ -123,6 +123,8 @@ def bench_host(
         for kernel in library.kernels:
             net.use_kernel(kernel)
             timings.append(_kernel(library, net, kernel, words, passes))
+        if any(f.cuts for f in model.input.fields):
+            timings += _from_features(library, net, model, rows, passes)
     if alternatives:
         bits = unpack(words, model.input.n_bits)
         timings.append(_call("numpy (the reference)", model.scores, words))
@@ -183,24 +185,47 @@ def _kernel(
 ) -> Timing:
     timer = library.handle
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
-    timer.timing_batches.restype = ctypes.c_double
-    timer.timing_batches.argtypes = [pointer, pointer, size, size, ctypes.c_uint32, *[pointer] * 2]
     timer.timing_dependent.restype = ctypes.c_double
     timer.timing_dependent.argtypes = [pointer, pointer, size, ctypes.c_uint32]
-    classes = np.empty(len(words), dtype=np.uint32)
-    margins = np.empty(len(words), dtype=np.int32)
-    at = words.ctypes.data
-    batches = {
-        batch: float(
-            timer.timing_batches(
-                net.pointer, at, len(words), batch, passes, classes.ctypes.data, margins.ctypes.data
-            )
-        )
-        for batch in _batches(len(words))
-    }
+    batches = _in_batches(timer.timing_batches, net, words, passes)
     power = 1 << min(DEPENDENT_ROWS, len(words)).bit_length() - 1
-    dependent = float(timer.timing_dependent(net.pointer, at, power, passes))
+    dependent = float(timer.timing_dependent(net.pointer, words.ctypes.data, power, passes))
     return Timing(f"n3ic {name}", True, batches, dependent)
+
+
+def _from_features(
+    library: Library, net: KernelNetwork, model: BinaryModel, rows: int, passes: int
+) -> Iterator[Timing]:
+    """Each kernel from features on and beside the cuts, after a check."""
+    rng = np.random.default_rng(0)
+    edges = boundary_features(model.input).items()
+    features = {name: rng.choice(values, rows) for name, values in edges}
+    words = model.encode(features)
+    x = np.stack([features[name] for name in net.features], axis=1).astype(np.uint32)
+    for kernel in library.kernels:
+        net.use_kernel(kernel)
+        difference = first_difference(model, net.run(features), words)
+        if difference is not None:
+            raise VerifyError(f"kernel {kernel}, from features: {difference}")
+        batches = _in_batches(library.handle.timing_features, net, x, passes)
+        yield Timing(f"n3ic {kernel}, from features", True, batches)
+
+
+def _in_batches(
+    timer: Any, net: KernelNetwork, inputs: NDArray[np.uint32], passes: int
+) -> dict[int, float]:
+    """Nanoseconds an input by batch size, as a function of ``timing.c`` measures them."""
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    timer.restype = ctypes.c_double
+    timer.argtypes = [pointer, pointer, size, size, ctypes.c_uint32, *[pointer] * 2]
+    rows = len(inputs)
+    classes = np.empty(rows, dtype=np.uint32)
+    margins = np.empty(rows, dtype=np.int32)
+    found = (classes.ctypes.data, margins.ctypes.data)
+    return {
+        batch: float(timer(net.pointer, inputs.ctypes.data, rows, batch, passes, *found))
+        for batch in _batches(rows)
+    }
 
 
 def _call(name: str, call: Call, rows: NDArray[Any]) -> Timing:

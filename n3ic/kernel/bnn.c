@@ -383,6 +383,7 @@ static void encode_portable(const struct bnn *net, const uint32_t *features, uin
 #define MAX_ROW_INPUTS 4096u
 #define MAX_TABLES (1u << 18) /* bytes; larger ones fall out of the cache */
 #define AT_ONCE 8u            /* inputs whose rows are selected together */
+#define FEW_AT_ONCE 4u        /* inputs; of fewer the bits are faster */
 
 /* What a bit of a neuron's inputs adds: 1 where it is counted and agrees, or else disagrees. */
 static uint32_t bit_sum(const struct layer *layer, uint32_t j, uint32_t bit, uint32_t value,
@@ -1346,7 +1347,7 @@ void bnn_encode_batch(const struct bnn *net, const uint32_t *features, size_t ro
 void bnn_run_batch(const struct bnn *net, const uint32_t *features, size_t rows, uint32_t *classes,
                    int32_t *margins, int32_t *scores) {
     uint32_t words[ENCODE_WORDS];
-    const uint32_t from = net->table && net->kernel->first;
+    const uint32_t from = net->table && net->kernel->first && rows >= FEW_AT_ONCE;
     const uint32_t width = net->layer[from].words;
     const size_t step = ENCODE_WORDS / width;
     for (size_t r = 0; r < rows; r += step) {

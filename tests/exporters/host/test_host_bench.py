@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from kernel_models import small_model
 
 from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.host import EXPORTER, bench
@@ -31,6 +32,17 @@ def test_every_kernel_is_timed_after_a_check(compiler: object, library: Library)
     assert {len(row) for row in rows} == {len(columns)}
     assert min(float(row[-1]) for row in rows) == 1.0
     assert json.loads(json.dumps(rendered.data))["kind"] == "measured"
+
+
+def test_kernels_are_timed_from_features_where_there_are_cuts(
+    compiler: object, library: Library
+) -> None:
+    result = bench.bench_host(small_model(), passes=1, rows=100, alternatives=False)
+    names = [t.name for t in result.timings]
+    plain = [f"n3ic {name}" for name in library.kernels]
+    assert names == [*plain, *(f"{name}, from features" for name in plain)]
+    assert all(t.batches[1] > 0 for t in result.timings)
+    assert len(bench.render(result).tables[0][2]) == len(names)
 
 
 def test_a_kernel_with_other_scores_is_not_timed(
