@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from n3ic.datasets.upc_aau.behaviours import BEHAVIOURS, Behaviour, Sizes
 from n3ic.datasets.upc_aau.classes import CLASSES
 from n3ic.datasets.upc_aau.frames import Flows, Packets, host, write_pcap
+from n3ic.meter.info import SYNTHETIC_MARK
 from n3ic.meter.packet import ACK, FIN, PUSH, RST, SYN
 from n3ic.util.files import new_directory
 
 FLOWS, SEED = 6000, 1
 CAPTURE, INFO, README = "packets_default.pcap", "packets_default.info", "README.md"
-MARK = "synthetic-n3ic"
+MARK = SYNTHETIC_MARK
 """What stands in a line's field 8 (as remembered, the operating system), to be known by."""
 OTHER = "other-application"
 _START_US = 1_361_750_400_000_000  # 2013-02-25

@@ -97,8 +97,7 @@ def decide(
     if json:
         print_json({**_figures(out / FIGURES), "path": str(out)})
         return
-    title = f"{found.flows:,} flows of {len(found.classes)} classes, {protocol} split"
-    table(title, found.head, found.rows(), left=0)
+    table(f"{found.title}, {protocol} split", found.head, found.rows(), left=0)
     for reason, count in found.left_out.items():
         say(f"left out: {count:,} flows: {reason}")
     say(f"{out}: decision.md, decision.png, {FIGURES}, a model for each line")

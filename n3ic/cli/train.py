@@ -127,10 +127,10 @@ def train(
 
 def show(metrics: Any, group: str) -> None:
     """Print a run's figures beside its baselines."""
-    origin = "synthetic" if metrics["data"]["synthetic"] else "real"
+    origin = ", synthetic" if metrics["data"]["synthetic"] else ""
     title = (
         f"{metrics['use_case']}, recipe {metrics['recipe']}, {metrics['protocol']} split of "
-        f"{metrics['data']['rows']:,} rows ({metrics['data']['name']}, {origin})"
+        f"{metrics['data']['rows']:,} rows ({metrics['data']['name']}{origin})"
     )
     if group and group in metrics:
         table(

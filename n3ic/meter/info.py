@@ -20,6 +20,7 @@ from n3ic.meter.flow_keys import Key, flow_key, port_number, whole_number
 PROTOCOL_FIELD = 7
 PROCESS_FIELD = 9
 FIRST_UNSURE = 7
+SYNTHETIC_MARK = "synthetic-n3ic"  # a field of lines that n3ic's own generator wrote
 MAX_LINE = 1 << 16
 _EARLIEST, _LATEST = 946_684_800_000_000, 4_102_444_800_000_000  # 2000 and 2100
 

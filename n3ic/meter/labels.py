@@ -14,7 +14,7 @@ from typing import Literal
 from n3ic.data.files import decompress
 from n3ic.errors import DataError, N3icWarning, UsageError
 from n3ic.meter.flow_keys import Key, ends_of, flow_key
-from n3ic.meter.info import PROCESS_FIELD, info_lines, parse_info
+from n3ic.meter.info import PROCESS_FIELD, SYNTHETIC_MARK, info_lines, parse_info
 
 Format = Literal["table", "ndpi", "zeek", "upc-aau"]
 FORMATS: tuple[Format, ...] = ("table", "ndpi", "zeek", "upc-aau")
@@ -40,12 +40,14 @@ class Labelled:
         start: microseconds since 1970 when the flow began; 0 where it is not known.
         end: when it ended; a time that never comes where it is not known.
         capture: name of the capture that it is about; empty for any.
+        synthetic: whether the file says that a generator made the flow.
     """
 
     label: str
     start: int = 0
     end: int = _FOREVER
     capture: str = ""
+    synthetic: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,11 @@ class Labels:
 
     Attributes:
         by_key: what is said of each pair of ends and protocol (0 where the table has none).
+        synthetic: whether any of them says that a generator made its flow.
     """
 
     by_key: Mapping[Key, Timeline]
+    synthetic: bool = False
 
     @classmethod
     def of_entries(cls, entries: Iterable[tuple[Key, Labelled]]) -> Labels:
@@ -91,7 +95,8 @@ class Labels:
         found: dict[Key, list[Labelled]] = {}
         for key, entry in entries:
             found.setdefault(key, []).append(entry)
-        return cls({key: Timeline.of(said) for key, said in found.items()})
+        synthetic = any(entry.synthetic for said in found.values() for entry in said)
+        return cls({key: Timeline.of(said) for key, said in found.items()}, synthetic)
 
     def of(
         self,
@@ -255,4 +260,5 @@ def _info(
         elif index >= len(flow.fields):
             yield f"{path}, line {number}: {len(flow.fields)} fields, no field {index}"
         elif label := flow.fields[index].strip():
-            yield flow.key, Labelled(label, flow.start, flow.end)
+            made = SYNTHETIC_MARK in flow.fields
+            yield flow.key, Labelled(label, flow.start, flow.end, synthetic=made)

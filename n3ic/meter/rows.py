@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP = 1 << 16
+SYNTHETIC = "synthetic"  # column beside labels that say that a generator made the flows
 KEY_COLUMNS = (
     "capture",
     "source",
@@ -105,7 +106,10 @@ def with_labels(
     find = partial(labels.of, capture=Path(capture).name)
     found = [find(*flow) for flow in zip(*ends, *times, strict=True)]
     outcomes.update(outcome for _, outcome in found)
-    return table.append_column("label", pa.array([label for label, _ in found], pa.string()))
+    table = table.append_column("label", pa.array([label for label, _ in found], pa.string()))
+    if labels.synthetic:
+        table = table.append_column(SYNTHETIC, pa.array([True] * len(table), pa.bool_()))
+    return table
 
 
 def _ends(table: pa.Table, side: str) -> list[tuple[bytes, int]]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from n3ic.data.metered import is_parquet, meter_of
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.errors import DataError
+from n3ic.meter.rows import SYNTHETIC
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.model.metering import MeteredFeature, MeterSpec, Register
 from n3ic.util.files import sha256_file
@@ -78,7 +79,7 @@ def flow_table(
         catalogue=catalogue_of(spec),
         label=index.astype(np.int64),
         classes=tuple(classes.tolist()),
-        synthetic=False,
+        synthetic=_synthetic(table),
         sha256=sha256,
         conversation=_conversations(table),
         meter=spec,
@@ -152,6 +153,13 @@ def read_table(path: str | Path) -> pa.Table:
         return csv.read_csv(path, csv.ReadOptions(skip_rows=int(head == b"#")))
     except pa.ArrowException as error:
         raise DataError(f"{path}: this table is damaged: {error}") from error
+
+
+def _synthetic(table: pa.Table) -> bool:
+    """Whether a flow says that a generator made it."""
+    if SYNTHETIC not in table.column_names:
+        return False
+    return "true" in {str(said).lower() for said in table[SYNTHETIC].unique().to_pylist()}
 
 
 def _conversations(table: pa.Table) -> NDArray[np.int64] | None:

@@ -131,6 +131,7 @@ class Decisions:
         flows: how many flows each network was trained, chosen and tested on.
         left_out: flows that are in no table, by reason.
         path: the folder, with a model of the first seed for each point.
+        synthetic: whether a generator made the flows.
     """
 
     points: tuple[DecisionPoint, ...]
@@ -138,6 +139,13 @@ class Decisions:
     flows: int
     left_out: Mapping[str, int]
     path: Path
+    synthetic: bool = False
+
+    @property
+    def title(self) -> str:
+        """How many flows of how many classes."""
+        kind = "synthetic flows" if self.synthetic else "flows"
+        return f"{self.flows:,} {kind} of {len(self.classes)} classes"
 
     @property
     def head(self) -> list[str]:
@@ -191,7 +199,9 @@ def compare_decisions(
             for n, (table, reached, wait) in tables.items():
                 points.append(_point(request, n, table, reached, wait, directory, progress))
         first = next(iter(tables.values()))[0]
-        found = Decisions(tuple(points), first.classes, len(first), left_out, request.out)
+        found = Decisions(
+            tuple(points), first.classes, len(first), left_out, request.out, first.synthetic
+        )
         _write(found, request, directory)
     return found
 
@@ -299,6 +309,7 @@ def _write(found: Decisions, request: DecisionRequest, directory: Path) -> None:
         "format": FORMAT,
         "version": VERSION,
         "flows": found.flows,
+        "synthetic": found.synthetic,
         "classes": list(found.classes),
         "left_out": dict(found.left_out),
         "recipe": request.recipe.to_dict(),
@@ -310,7 +321,7 @@ def _write(found: Decisions, request: DecisionRequest, directory: Path) -> None:
     lines = [
         "# Accuracy by the packet at which a flow is decided",
         "",
-        f"{found.flows:,} flows of {len(found.classes)} classes, the same for every line, split by "
+        f"{found.title}, the same for every line, split by "
         f"the protocol `{request.protocol}`; recipe `{request.recipe.name}`; means over "
         f"{request.seeds} seeds.",
         "",
@@ -343,7 +354,7 @@ def _draw(found: Decisions, directory: Path) -> None:
     axes.set_ylabel("accuracy on test flows")
     axes.grid(alpha=0.3)
     axes.legend()
-    axes.set_title(f"{found.flows:,} flows of {len(found.classes)} classes")
+    axes.set_title(found.title)
     save(figure, directory, PLOT)
 
 

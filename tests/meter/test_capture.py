@@ -12,11 +12,13 @@ import pytest
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning, UsageError
 from n3ic.meter.capture import Capture, libpcap
 from n3ic.meter.extract import extract
+from n3ic.meter.info import SYNTHETIC_MARK
 from n3ic.meter.labels import read_labels
 from n3ic.meter.records import meter_capture
 from n3ic.meter.rows import KEY_COLUMNS
 from n3ic.meter.specification import read_spec, write_spec
 from n3ic.meter.standard import standard_spec
+from n3ic.meter.table import load_flows
 from n3ic.model.metering import MeteredFeature, MeterSpec, Register
 
 try:
@@ -188,6 +190,16 @@ def test_labels_join_by_key_and_time_and_are_never_guessed(tmp_path, form, text,
     table = pyarrow.parquet.read_table(tmp_path / "f.parquet")
     assert table["label"].to_pylist() == labels
     assert found.labels == counts
+
+
+@pytest.mark.parametrize("name", ["f.parquet", "f.csv"])
+@pytest.mark.parametrize(("system", "synthetic"), [("os", False), (SYNTHETIC_MARK, True)])
+def test_flows_that_a_generator_labelled_stay_marked(tmp_path, name, system, synthetic):
+    (tmp_path / "c.pcap").write_bytes(pcap(PACKETS))
+    (tmp_path / "l").write_text(UPC.replace("#os#", f"#{system}#"))
+    labels = read_labels(tmp_path / "l", "upc-aau")
+    extract([tmp_path / "c.pcap"], tmp_path / name, SPEC, labels=labels)
+    assert load_flows(tmp_path / name).synthetic is synthetic
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,10 @@ def test_networks_are_written_and_decide_there(found, capture):
     figures = json.loads((found.path / "decision.json").read_bytes())
     assert [p["packets"] for p in figures["points"]] == [1, 4, 0]
     assert (found.path / "decision.png").read_bytes().startswith(b"\x89PNG")
-    assert "| 1 | 100.0 % | 0 us |" in (found.path / "decision.md").read_text()
+    report = (found.path / "decision.md").read_text()
+    assert "| 1 | 100.0 % | 0 us |" in report
+    assert f"{found.flows} synthetic flows of 2 classes" in report
+    assert figures["synthetic"] is True
 
 
 def table(rows):
