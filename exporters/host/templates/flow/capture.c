@@ -430,7 +430,8 @@ static int start(struct capture *c) {
     }
     if ((head[0] == 0x1f && head[1] == 0x8b) || memcmp(head, "BZh", 3) == 0 ||
         memcmp(head, "\xfd\x37zX", 4) == 0 || memcmp(head, "\x28\xb5\x2f\xfd", 4) == 0) {
-        return refuse(c, "it is packed: unpack it into standard input (zcat, bzcat, xzcat, zstdcat)");
+        return refuse(c,
+                      "it is packed: unpack it into standard input (zcat, bzcat, xzcat, zstdcat)");
     }
     return refuse(c, no_capture);
 }

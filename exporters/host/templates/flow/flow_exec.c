@@ -301,8 +301,8 @@ static void meter_capture(struct output *o, const char *path, uint64_t limit) {
         }
     }
     if (got < 0) {
-        fprintf(stderr, "%s: %s: the capture ends early: %s; what came before it counts\n",
-                program, name, wrong);
+        fprintf(stderr, "%s: %s: the capture ends early: %s; what came before it counts\n", program,
+                name, wrong);
     }
     close_output(o, 0);
     capture_close(c);

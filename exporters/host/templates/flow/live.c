@@ -56,8 +56,7 @@ static int configure(struct live *l, const char *interface, int promiscuous) {
     struct packet_mreq all = {.mr_ifindex = request.ifr_ifindex, .mr_type = PACKET_MR_PROMISC};
     if (setsockopt(l->fd, SOL_PACKET, PACKET_AUXDATA, &on, sizeof on) ||
         setsockopt(l->fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) ||
-        (promiscuous &&
-         setsockopt(l->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all))) {
+        (promiscuous && setsockopt(l->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all))) {
         return -1;
     }
     if (setsockopt(l->fd, SOL_SOCKET, SO_RCVBUFFORCE, &queue, sizeof queue)) {
@@ -112,8 +111,8 @@ static void put_tag(struct live *l, struct captured *f, const struct tpacket_aux
 int live_next(struct live *l, struct captured *f) {
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata)) +
-                   CMSG_SPACE(sizeof(struct timespec))];
+        char
+            bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata)) + CMSG_SPACE(sizeof(struct timespec))];
     } control;
     struct sockaddr_ll from;
     struct iovec into = {.iov_base = l->data + TAG, .iov_len = LARGEST};
