@@ -228,8 +228,12 @@ def _undecided(name: str, model: BinaryModel) -> DataError:
 
 
 def _own_data_set(model: BinaryModel) -> DataSet | None:
+    """The data set that the model was trained on, where it reads unlabelled flows of its own."""
     name = model.provenance.get("data", "")
-    return data_set(name) if name in plugins.names("n3ic.datasets") else None
+    if name not in plugins.names("n3ic.datasets"):
+        return None
+    own = data_set(name)
+    return None if type(own).read_features is DataSet.read_features else own
 
 
 def _read_plain(sheet: Sheet, model: BinaryModel, units: Units | None) -> Columns:

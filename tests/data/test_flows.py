@@ -63,6 +63,11 @@ def test_the_first_line_says_the_units(tmp_path):
         read_features(nic, SCALED, units="source")
 
 
+def test_the_columns_that_a_table_of_metered_flows_lacks_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"t\.csv, line 1: 1 column missing: dur"):
+        read_features(table(tmp_path, "sbytes\n7\n"), model(DUR, BYTES, data="metered"))
+
+
 def test_a_table_that_could_be_either_is_refused_with_what_to_do(tmp_path):
     path = table(tmp_path, "sbytes,dur\n70000,3\n")
     with pytest.raises(DataError, match=r"dur in us.*--units nic or --units source.*n3ic-units"):

@@ -4,12 +4,14 @@ import os
 import random
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from generated import random_frames, random_spec
 
 from n3ic.meter.source import FOLDER, meter_source
+from n3ic.meter.standard import standard_spec
 from n3ic.model.metering import MeteredFeature, MeterSpec, Register, Step
 
 pytestmark = pytest.mark.skipif(
@@ -66,6 +68,18 @@ def test_a_register_beside_itself_makes_no_comparison_that_compilers_refuse(equa
     assert "r[0] > r[0]" not in meter_source(spec)["flow.h"]
     r = random.Random(0)
     assert {row[-1] for row in equal(spec, 1, random_frames(r, 100))} >= {(2, 0, 1, 1)}
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+@pytest.mark.parametrize("windows", [False, True])
+def test_compilers_find_nothing_to_warn_of(tmp_path, windows):
+    spec = standard_spec()
+    spec = spec if windows else replace(spec, windows=())
+    for name, text in meter_source(spec).items():
+        (tmp_path / name).write_text(text)
+    flags = ("-std=c11", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+    done = subprocess.run(["gcc", *flags, "meter.c"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
