@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Literal, Self
@@ -28,6 +29,7 @@ _INHERITED = (
     "counted", "recent", "n3ic.bss",
 )  # fmt: skip
 _AT_ONCE = 32  # keys that one run of the ending program takes
+_DIGEST_BYTES = 32  # with which a network's value begins
 SHORTEST = 14  # bytes of a frame, and of a test run's input
 
 Verdict = int | Literal["shunted", "undecided", "aside"]
@@ -116,6 +118,16 @@ class MeterPrograms:
         """
         check_slot(slot)
         swap(self.maps["models"], slot, value)
+
+    def digests(self) -> dict[int, str]:
+        """SHA-256 of the models that are resident, by slot."""
+        out = {}
+        for slot in range(layout.SLOTS):
+            number = self.maps["models"].lookup(slot)
+            if number is not None:
+                with libbpf.map_by_id(int.from_bytes(number, sys.byteorder)) as inner:
+                    out[slot] = (inner.lookup(0) or b"")[:_DIGEST_BYTES].hex()
+        return out
 
     def set_rules(self, rules: Sequence[Rule], otherwise: int = 0) -> None:
         """Say which flows are decided by the model of which slot; all rules change at once.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,16 +21,20 @@ from n3ic.exporters.xdp.tools import words
 from n3ic.exporters.xdp.tools.record import (
     Interface,
     Record,
+    changing,
+    forget_others,
+    read_model,
     read_record,
-    read_slots,
+    recorded_programs,
     remove_record,
+    write_model,
     write_record,
-    write_slot,
 )
 from n3ic.model.network import BinaryModel
 from n3ic.targets.manifest import exported_network, read_manifest
 
 OBJECT = "meter.o"
+_TRIES = 3
 _NOT_NATIVE = (errno.EOPNOTSUPP, errno.EINVAL)  # a driver that has no XDP, or not for this set-up
 
 
@@ -81,10 +85,15 @@ def load(
         )
     acts = [words.policy(text, model.classes) for text in policies]
     chosen = [words.rule(text) for text in rules]
-    _check_free(interface)
     place, structure = export / "meter", structure_of([model])
+    _check_free(interface)
     image = _image(place)
-    with MeterPrograms(image, str(place / OBJECT), spec, structure, clock=clock) as programs:
+    with (
+        changing(interface),
+        MeterPrograms(image, str(place / OBJECT), spec, structure, clock=clock) as programs,
+    ):
+        _check_free(interface)
+        remove_record(interface)  # of a program that somebody detached
         programs.set_model(otherwise, read_value(place))
         programs.set_rules(chosen, otherwise)
         for i, (verdict, action, argument) in enumerate(acts):
@@ -92,25 +101,27 @@ def load(
                 programs.maps["interfaces"].update(i, words.index_of(argument))
                 argument = i
             programs.set_policy(verdict, action, argument)
-        used, note = _attach(interface, programs, mode)
+        record = Record(
+            programs.program.id,
+            mode or "native",
+            str(export.resolve()),
+            clock,
+            per_cpu,
+            tuple(policies),
+            tuple(rules),
+            otherwise,
+        )
         try:
-            record = Record(
-                programs.program.id,
-                used,
-                str(export.resolve()),
-                clock,
-                per_cpu,
-                tuple(policies),
-                tuple(rules),
-                otherwise,
-            )
+            write_model(interface, model)
             write_record(interface, record, image, [model])
-            write_slot(interface, otherwise, model)
+            used, note = _attach(interface, programs, mode)
         except BaseException:
-            detach(interface.index, used, programs.program)
+            found = query(interface.index)
+            if found is not None and found.program_id == record.program_id:
+                detach(interface.index, found.mode or "native", programs.program)
             remove_record(interface)
             raise
-    return Loaded(record, note)
+    return Loaded(replace(record, mode=used), note)
 
 
 @contextmanager
@@ -120,14 +131,7 @@ def opened(interface: Interface) -> Iterator[tuple[Record, MeterPrograms, dict[i
     Raises:
         UsageError: n3ic has loaded none there, or it was replaced since.
     """
-    record, image, compiled = read_record(interface)
-    found = query(interface.index)
-    if found is None or found.program_id != record.program_id:
-        now = "nothing" if found is None else f"program {found.program_id}"
-        raise UsageError(
-            f"{interface.name}: n3ic loaded program {record.program_id}, but {now} is attached "
-            f"there now; n3ic xdp unload {interface.name} forgets it"
-        )
+    record, image, compiled = _attached(interface)
     spec = compiled[0].meter
     if spec is None:
         raise UsageError(f"{interface.folder}: damaged; unload and load again")
@@ -135,7 +139,45 @@ def opened(interface: Interface) -> Iterator[tuple[Record, MeterPrograms, dict[i
         program_by_id(record.program_id) as program,
         MeterPrograms(image, OBJECT, spec, structure_of(compiled), attached=program) as programs,
     ):
-        yield record, programs, read_slots(interface)
+        yield record, programs, residents(interface, programs)
+
+
+def is_attached(interface: Interface, record: Record) -> bool:
+    """Whether a program is still the one of the interface: update may bring another one."""
+    found = query(interface.index)
+    return found is not None and found.program_id == record.program_id
+
+
+def residents(interface: Interface, programs: MeterPrograms) -> dict[int, BinaryModel]:
+    """The models that are in the kernel's map now, by slot; without those nobody knows."""
+    found: dict[int, BinaryModel] = {}
+    for _ in range(_TRIES):
+        digests = programs.digests()
+        found = {}
+        for slot, digest in digests.items():
+            with suppress(FileNotFoundError):  # swapped meanwhile, and the old one was forgotten
+                found[slot] = read_model(interface, digest)
+        if len(found) == len(digests):
+            break
+    return found
+
+
+def _attached(interface: Interface) -> tuple[Record, bytes, list[BinaryModel]]:
+    """The record of the program that is attached now, and what belongs to it."""
+    found, known = query(interface.index), recorded_programs(interface)
+    if known and (found is None or found.program_id not in known):
+        now = "nothing" if found is None else f"program {found.program_id}"
+        raise UsageError(
+            f"{interface.name}: n3ic loaded program {known[-1]}, but {now} is attached "
+            f"there now; n3ic xdp unload {interface.name} forgets it"
+        )
+    try:
+        record, image, compiled = read_record(interface, found.program_id if found else 0)
+    except UsageError:
+        if query(interface.index) == found:
+            raise
+        return _attached(interface)  # it was replaced meanwhile
+    return replace(record, mode=(found and found.mode) or record.mode), image, compiled
 
 
 @dataclass(frozen=True)
@@ -166,7 +208,7 @@ def update(interface: Interface, model: BinaryModel, slot: int | None = None) ->
         ExportError: the network is of another meter, of other classes, or beyond what BPF holds.
         MissingDependencyError: a new program is needed, and there is no clang.
     """
-    with opened(interface) as (record, programs, models):
+    with changing(interface), opened(interface) as (record, programs, models):
         if model.meter != programs.spec:
             raise ExportError(
                 f"{model.name}: its meter is not the program's: load an export of it instead"
@@ -179,15 +221,17 @@ def update(interface: Interface, model: BinaryModel, slot: int | None = None) ->
             )
         chosen = record.otherwise if slot is None else slot
         check_slot(chosen)
+        write_model(interface, model)
+        models[chosen], attached = model, record.program_id
         try:
             programs.set_model(chosen, value_bytes(programs.structure, model))
         except ExportError as error:
-            _succeed(interface, record, programs, {**models, chosen: model})
+            attached = _succeed(interface, record, programs, models)
             note = f"a new program, which took over the flows: {error}"
         else:
             programs.clear_tally(chosen)
             note = ""
-        write_slot(interface, chosen, model)
+        forget_others(interface, attached, {m.digest for m in models.values()})
     return Updated(chosen, note)
 
 
@@ -196,8 +240,12 @@ def _succeed(
     record: Record,
     programs: MeterPrograms,
     models: Mapping[int, BinaryModel],
-) -> None:
-    """Attach a program for all resident models in the place of the present one."""
+) -> int:
+    """Attach a program for all resident models in the place of the present one.
+
+    Returns:
+        The new program's number.
+    """
     compiled = list(models.values())
     structure = structure_of(compiled)
     if structure.classes != programs.structure.classes:
@@ -213,9 +261,10 @@ def _succeed(
     ) as following:
         for slot, model in models.items():
             following.set_model(slot, value_bytes(structure, model))
-        attach(interface.index, following.program, record.mode, replaces=programs.program)
         new = replace(record, program_id=following.program.id)
         write_record(interface, new, image, compiled)
+        attach(interface.index, following.program, record.mode, replaces=programs.program)
+        return new.program_id
 
 
 def unload(interface: Interface) -> bool:
@@ -224,17 +273,18 @@ def unload(interface: Interface) -> bool:
     Raises:
         UsageError: the program there is somebody else's.
     """
-    found = query(interface.index)
-    if found is not None:
-        with program_by_id(found.program_id) as program:
-            if program.name != METER:
-                raise UsageError(
-                    f"{interface.name}: program {found.program_id} ({program.name}) is not n3ic's: "
-                    f"ip link set dev {interface.name} xdp off takes it away"
-                )
-            detach(interface.index, found.mode or "native", program)
-    known = interface.folder.exists()
-    remove_record(interface)
+    with changing(interface):
+        found = query(interface.index)
+        if found is not None:
+            with program_by_id(found.program_id) as program:
+                if program.name != METER:
+                    raise UsageError(
+                        f"{interface.name}: program {found.program_id} ({program.name}) is not "
+                        f"n3ic's: ip link set dev {interface.name} xdp off takes it away"
+                    )
+                detach(interface.index, found.mode or "native", program)
+        known = interface.folder.exists()
+        remove_record(interface)
     return found is not None or known
 
 
@@ -266,7 +316,6 @@ def _image(place: Path) -> bytes:
 def _check_free(interface: Interface) -> None:
     found = query(interface.index)
     if found is None:
-        remove_record(interface)  # of a program that somebody detached
         return
     with program_by_id(found.program_id) as program:
         name = program.name

@@ -1,17 +1,21 @@
 """What is known of a program on an interface: its object file, its models and its policy.
 
 An attached program keeps itself and its maps in the kernel. What the kernel does not know stands
-in a folder of ``/run``, which a restart of the machine empties as it detaches the program.
+in a folder of ``/run``, which a restart of the machine empties as it detaches the program. It is
+written before the program is attached, by the program's number: whoever is stopped in between
+leaves either the old program with its record, or the new one with its own.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +27,6 @@ from n3ic.util.files import write_atomic
 
 VERSION = 1
 _RECORD, _OBJECT = "record.json", "program.o"
-_SLOT = re.compile(r"slot-(\d{1,2})\.n3ic")
 _COMPILED = re.compile(r"compiled-(\d{1,2})\.n3ic")
 
 
@@ -98,23 +101,21 @@ def write_record(
         image: the object file.
         compiled: the networks whose structure was compiled in.
     """
-    folder = interface.folder
+    folder = _of_program(interface, record.program_id)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / _OBJECT, image)
-    for old in _numbered(folder, _COMPILED).values():
-        old.unlink()
     for i, model in enumerate(compiled):
         write_atomic(folder / f"compiled-{i}.n3ic", model.to_bytes())
     write_atomic(folder / _RECORD, json.dumps({"version": VERSION, **asdict(record)}))
 
 
-def read_record(interface: Interface) -> tuple[Record, bytes, list[BinaryModel]]:
+def read_record(interface: Interface, program_id: int) -> tuple[Record, bytes, list[BinaryModel]]:
     """The record of an interface's program, its object file, and the networks of its structure.
 
     Raises:
         UsageError: there is none, or it is damaged.
     """
-    folder = interface.folder
+    folder = _of_program(interface, program_id)
     try:
         data = json.loads((folder / _RECORD).read_bytes())
         record, image = _record(data), (folder / _OBJECT).read_bytes()
@@ -140,14 +141,66 @@ def _record(data: Mapping[str, Any]) -> Record:
     return Record(**given)
 
 
-def write_slot(interface: Interface, slot: int, model: BinaryModel) -> None:
-    """Keep the model that was put into a slot."""
-    write_atomic(interface.folder / f"slot-{slot}.n3ic", model.to_bytes())
+def write_model(interface: Interface, model: BinaryModel) -> None:
+    """Keep a model that is about to be resident; which slot holds it, the kernel knows."""
+    interface.folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(interface.folder / f"{model.digest}.n3ic", model.to_bytes())
 
 
-def read_slots(interface: Interface) -> dict[int, BinaryModel]:
-    """The resident models, by slot."""
-    return {n: BinaryModel.load(p) for n, p in _numbered(interface.folder, _SLOT).items()}
+def read_model(interface: Interface, digest: str) -> BinaryModel:
+    """A resident model.
+
+    Raises:
+        FileNotFoundError: it is not kept (any more).
+    """
+    path = interface.folder / f"{digest}.n3ic"
+    path.stat()
+    return BinaryModel.load(path)
+
+
+def recorded_programs(interface: Interface) -> list[int]:
+    """Numbers of the programs of which there are records."""
+    if not interface.folder.exists():
+        return []
+    return sorted(int(p.name) for p in interface.folder.iterdir() if p.name.isdecimal())
+
+
+def forget_others(interface: Interface, program_id: int, digests: Collection[str]) -> None:
+    """Forget what is neither of this program nor one of these models."""
+    for path in interface.folder.iterdir():
+        if path.name.isdecimal():
+            if int(path.name) != program_id:
+                shutil.rmtree(path, ignore_errors=True)
+        elif path.stem not in digests:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def changing(interface: Interface) -> Iterator[None]:
+    """While this lasts, nobody else loads, updates or unloads.
+
+    Raises:
+        UsageError: the folder of the records cannot be written.
+    """
+    root = interface.folder.parent
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if not os.access(root, os.W_OK):
+            raise PermissionError
+    except OSError as error:
+        raise UsageError(
+            f"{root}: not permitted: run as root (N3IC_RUN names another folder for records)"
+        ) from error
+    place = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(place)
+
+
+def _of_program(interface: Interface, program_id: int) -> Path:
+    return interface.folder / str(program_id)
 
 
 def _numbered(folder: Path, name: re.Pattern[str]) -> dict[int, Path]:

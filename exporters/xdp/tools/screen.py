@@ -15,7 +15,7 @@ import numpy as np
 from n3ic.cli.console import console, say, table, visible
 from n3ic.exporters.xdp.layout import NO_MODEL
 from n3ic.exporters.xdp.program import MeterPrograms
-from n3ic.exporters.xdp.tools.deployment import opened
+from n3ic.exporters.xdp.tools.deployment import is_attached, opened, residents
 from n3ic.exporters.xdp.tools.record import Interface
 from n3ic.exporters.xdp.tools.status import Status, status_of, sweep
 from n3ic.meter.compiled import ENDS
@@ -85,41 +85,51 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
         json: a line of JSON a flow in place of a live table.
 
     Raises:
-        UsageError: nothing is loaded there.
+        UsageError: nothing is loaded there (any more).
     """
-    with opened(interface) as (record, programs, models):
-        end = None if seconds is None else time.monotonic() + seconds
-        left, swept = most, 0.0
-        shown: deque[dict[str, Any]] = deque(maxlen=_SHOWN)
-        screen = console()
-        live: Any = nullcontext()
-        if not json and screen.is_terminal:
-            from rich.live import Live
+    end = None if seconds is None else time.monotonic() + seconds
+    left, swept = most, 0.0
+    shown: deque[dict[str, Any]] = deque(maxlen=_SHOWN)
+    screen = console()
+    live: Any = nullcontext()
+    if not json and screen.is_terminal:
+        from rich.live import Live
 
-            live = Live(console=screen, auto_refresh=False)
-        with live as view:
-            while (end is None or time.monotonic() < end) and left != 0:
-                if time.monotonic() - swept > SWEEP_S:
-                    sweep(record, programs)
-                    swept = time.monotonic()
-                for flow in list(_decided(programs, models))[:left]:
-                    left = None if left is None else left - 1
-                    shown.append(flow)
-                    if json:
-                        say(text.dumps(flow, sort_keys=True))
-                    elif view is None:
-                        say(_line(flow))
-                if view is not None:
-                    status = status_of(interface, record, programs, models)
-                    view.update(_page(status, shown), refresh=True)
+        live = Live(console=screen, auto_refresh=False)
+
+    def going() -> bool:
+        return (end is None or time.monotonic() < end) and left != 0
+
+    with live as view:
+        while going():
+            with opened(interface) as (record, programs, models):
+                while going() and is_attached(interface, record):
+                    if time.monotonic() - swept > SWEEP_S:
+                        sweep(record, programs)
+                        swept = time.monotonic()
+                    for flow in list(_decided(interface, programs, models))[:left]:
+                        left = None if left is None else left - 1
+                        shown.append(flow)
+                        if json:
+                            say(text.dumps(flow, sort_keys=True))
+                        elif view is None:
+                            say(_line(flow))
+                    if view is not None:
+                        status = status_of(interface, record, programs)
+                        view.update(_page(status, shown), refresh=True)
 
 
 def _decided(
-    programs: MeterPrograms, models: Mapping[int, BinaryModel]
+    interface: Interface, programs: MeterPrograms, models: dict[int, BinaryModel]
 ) -> Iterator[dict[str, Any]]:
     names = [r.name for r in programs.spec.registers]
+    fresh = False
     for event in programs.events(_POLL_MS):
-        model = models.get(int(event["slot"]))
+        slot, digest = int(event["slot"]), event["model"].tobytes().hex()
+        if not fresh and (slot not in models or not models[slot].digest.startswith(digest)):
+            models.update(residents(interface, programs))  # it was swapped
+            fresh = True
+        model = models.get(slot)
         size = int(event["address_bytes"])
         source, destination = (
             str(ipaddress.ip_address(event[end][:size].tobytes()))
@@ -136,8 +146,8 @@ def _decided(
             "verdict": _verdict(int(event["verdict"]), model),
             "margin": int(event["margin"]),
             "scores": np.asarray(event["scores"]).tolist(),
-            "slot": int(event["slot"]),
-            "model": event["model"].tobytes().hex(),
+            "slot": slot,
+            "model": digest,
             "registers": dict(zip(names, event["registers"].tolist(), strict=False)),
         }
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from threading import Lock
 
 from n3ic.cli.console import note
 from n3ic.errors import UsageError
-from n3ic.exporters.xdp.tools.deployment import opened
+from n3ic.exporters.xdp.tools.deployment import is_attached, opened
 from n3ic.exporters.xdp.tools.prometheus import registry
 from n3ic.exporters.xdp.tools.record import Interface
-from n3ic.exporters.xdp.tools.status import status_of, sweep
+from n3ic.exporters.xdp.tools.status import status, sweep
 
 SWEEP_S = 1.0
 
@@ -25,30 +24,26 @@ def serve(interface: Interface, address: str, port: int, *, seconds: float | Non
         seconds: to stop after; None for never.
 
     Raises:
-        UsageError: nothing is loaded there, or the port is taken.
+        UsageError: nothing is loaded there (any more), or the port is taken.
         MissingDependencyError: prometheus-client is not installed.
     """
-    with opened(interface) as (record, programs, models):
-        lock = Lock()  # a scrape has a thread of its own; a test run and a look-up share buffers
+    found = registry(lambda: status(interface))
+    from prometheus_client import start_http_server
 
-        def figures():  # type: ignore[no-untyped-def]
-            with lock:
-                return status_of(interface, record, programs, models)
-
-        found = registry(figures)
-        from prometheus_client import start_http_server
-
-        try:
-            server, thread = start_http_server(port, address, found)
-        except OSError as error:
-            raise UsageError(f"{address}:{port}: {error.strerror or error}") from error
-        note(f"http://{address}:{server.server_port}/metrics")
-        end = None if seconds is None else time.monotonic() + seconds
-        try:
-            while end is None or time.monotonic() < end:
-                with lock:
+    with opened(interface):
+        pass
+    try:
+        server, thread = start_http_server(port, address, found)
+    except OSError as error:
+        raise UsageError(f"{address}:{port}: {error.strerror or error}") from error
+    note(f"http://{address}:{server.server_port}/metrics")
+    end = None if seconds is None else time.monotonic() + seconds
+    try:
+        while end is None or time.monotonic() < end:
+            with opened(interface) as (record, programs, _):
+                while is_attached(interface, record) and (end is None or time.monotonic() < end):
                     sweep(record, programs)
-                time.sleep(SWEEP_S)
-        finally:
-            server.shutdown()
-            thread.join()
+                    time.sleep(SWEEP_S)
+    finally:
+        server.shutdown()
+        thread.join()

@@ -9,7 +9,7 @@ from typing import Any
 from n3ic.evaluation.drift import Drift, drift
 from n3ic.exporters.xdp.network.rows import bit_counts
 from n3ic.exporters.xdp.program import MeterPrograms
-from n3ic.exporters.xdp.tools.deployment import now_of, opened
+from n3ic.exporters.xdp.tools.deployment import now_of, opened, residents
 from n3ic.exporters.xdp.tools.record import Interface, Record
 from n3ic.meter.compiled import ASIDE
 from n3ic.model.network import BinaryModel
@@ -92,25 +92,19 @@ def status(interface: Interface) -> Status:
     Raises:
         UsageError: n3ic has loaded none there.
     """
-    with opened(interface) as (record, programs, models):
-        return status_of(interface, record, programs, models)
+    with opened(interface) as (record, programs, _):
+        return status_of(interface, record, programs)
 
 
-def status_of(
-    interface: Interface,
-    record: Record,
-    programs: MeterPrograms,
-    models: Mapping[int, BinaryModel],
-) -> Status:
+def status_of(interface: Interface, record: Record, programs: MeterPrograms) -> Status:
     """The figures of an opened program.
 
     Args:
         interface: where it is attached.
         record: how.
         programs: its maps.
-        models: resident models by slot.
     """
-    counters = programs.counters()
+    counters, models = programs.counters(), residents(interface, programs)
     flows = programs.maps["flows"].count()
     ends = {
         name.removeprefix("decided: "): count

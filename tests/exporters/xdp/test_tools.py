@@ -6,7 +6,10 @@ import os
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,12 +24,16 @@ from n3ic.evaluation.drift import Drift
 from n3ic.exporters.xdp import libbpf
 from n3ic.exporters.xdp.resident import NO_VLAN, Rule
 from n3ic.exporters.xdp.tools import deployment, words
-from n3ic.exporters.xdp.tools.record import Interface
+from n3ic.exporters.xdp.tools.record import Interface, read_record
 from n3ic.exporters.xdp.tools.status import SlotStatus, Status, status
 from n3ic.meter.standard import standard_spec
 from n3ic.model.random_models import random_model
 from n3ic.targets.directory import export
 
+N3IC = (
+    sys.executable, "-u", "-c",
+    "import sys; from n3ic.cli.main import main; sys.argv[0] = 'n3ic'; main()",
+)  # fmt: skip
 CLASSES = ("benign", "attack=very", "shunted")
 
 
@@ -197,6 +204,105 @@ def test_a_network_of_another_structure_brings_a_program_that_keeps_the_flows(
         n3ic("update", one, _saved(replace(wide, classes=("b", "a", "c")), tmp_path))
 
 
+@pytest.mark.parametrize("at", ["write_record", "attach", "forget_others"])
+@pytest.mark.parametrize("wide", [False, True])
+def test_an_update_that_is_killed_leaves_a_program_with_its_record(
+    link, exported, models, tmp_path, monkeypatch, at, wide
+):
+    one, other = link
+    n3ic("load", one, exported)
+    real = getattr(deployment, at)
+
+    def killed(*arguments, **given):
+        real(*arguments, **given)
+        raise SystemError("killed")
+
+    following = network(standard_spec(packets=4), 7) if wide else models[1]
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(SystemError) if (wide or at == "forget_others") else nullcontext(),
+    ):
+        patch.setattr(deployment, at, killed)
+        n3ic("update", one, _saved(following, tmp_path))
+    send(other, [frame(1)] * 4)
+    swapped = not wide or at != "write_record"
+    found = status(Interface.named(one))
+    assert found.slots[0].digest == (following if swapped else models[0]).digest
+    (flow,) = [json.loads(t) for t in n3ic("watch", one, "--flows", 1, "--json").splitlines()]
+    assert flow["model"] == found.slots[0].digest[:16]
+    n3ic("update", one, _saved(models[0], tmp_path))
+    n3ic("unload", one)
+    assert not list((tmp_path / "run" / "xdp").iterdir())
+
+
+@pytest.mark.parametrize("at", ["write_record", "attach"])
+def test_a_load_that_is_interrupted_leaves_nothing(link, exported, tmp_path, monkeypatch, at):
+    one, _ = link
+    real = getattr(deployment, at)
+
+    def interrupted(*arguments, **given):
+        real(*arguments, **given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(deployment, at, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        deployment.load(Interface.named(one), exported)
+    assert libbpf.query(socket.if_nametoindex(one)) is None
+    assert not list((tmp_path / "run" / "xdp").iterdir())
+
+
+def test_a_record_is_there_before_its_program(link, exported, monkeypatch):
+    one, _ = link
+    attach, seen = deployment.attach, []
+
+    def looking(index, program, mode, **given):
+        seen.append(read_record(Interface.named(one), program.id)[0].program_id == program.id)
+        attach(index, program, mode, **given)
+
+    monkeypatch.setattr(deployment, "attach", looking)
+    deployment.load(Interface.named(one), exported)
+    assert seen == [True]
+
+
+def test_two_loads_at_once_leave_one_program_with_its_record(link, exported):
+    one, _ = link
+
+    def load(_):
+        try:
+            return deployment.load(Interface.named(one), exported).record.program_id
+        except UsageError:
+            return None
+
+    with ThreadPoolExecutor(3) as pool:
+        done = [number for number in pool.map(load, range(3)) if number]
+    assert done == [status(Interface.named(one)).program_id]
+
+
+def test_who_watches_sees_the_models_of_updates_and_the_end(link, exported, models, tmp_path):
+    one, other = link
+    n3ic("load", one, exported)
+    wide = network(standard_spec(packets=4), 7)
+    with ThreadPoolExecutor(1) as pool:
+        watched = pool.submit(
+            subprocess.run,
+            [*N3IC, "xdp", "watch", one, "--json"],
+            capture_output=True,
+            text=True,
+            env=os.environ,
+        )
+        for port, model in enumerate((models[1], wide), 1):
+            n3ic("update", one, _saved(model, tmp_path))
+            send(other, [frame(port)] * 4)
+        found = status(Interface.named(one))
+        assert found.slots[0].decided == 1
+        time.sleep(3)
+        n3ic("unload", one)
+        done = watched.result(30)
+    told = [json.loads(line)["model"] for line in done.stdout.splitlines()]
+    assert told == [models[1].digest[:16], wide.digest[:16]]
+    assert "n3ic has loaded nothing there" in done.stderr
+
+
 def _saved(model, folder):
     path = folder / "given.n3ic"
     model.save(path)
@@ -272,7 +378,7 @@ def test_a_program_that_somebody_took_away_is_said_and_forgotten(link, exported)
 def test_a_damaged_record_is_a_line(link, exported):
     one, _ = link
     n3ic("load", one, exported)
-    record = Interface.named(one).folder / "record.json"
+    (record,) = Interface.named(one).folder.glob("*/record.json")
     for text in ("{", "[]", '{"version": 1}', '{"version": 9, "rules": [], "policies": []}'):
         record.write_text(text)
         with pytest.raises(UsageError, match="damaged"):
@@ -280,18 +386,20 @@ def test_a_damaged_record_is_a_line(link, exported):
     n3ic("unload", one)
 
 
-def test_a_scrape_gives_the_figures(link, exported):
+def test_a_scrape_gives_the_figures(link, exported, models, tmp_path):
     pytest.importorskip("prometheus_client", reason="needs prometheus-client")
     one, other = link
     n3ic("load", one, exported)
     send(other, [frame(1)] * 4)
-    code = "import sys; from n3ic.cli.main import main; sys.argv[0] = 'n3ic'; main()"
-    command = [sys.executable, "-u", "-c", code, "xdp", "serve", one, "--port", "0"]
+    command = [*N3IC, "xdp", "serve", one, "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ) as server:
         try:
             url = server.stderr.readline().split()[-1]
             with urllib.request.urlopen(url, timeout=20) as answer:
                 text = answer.read().decode()
+            n3ic("update", one, _saved(models[1], tmp_path))
+            with urllib.request.urlopen(url, timeout=20) as answer:
+                assert 'model="net1"' in answer.read().decode()
         finally:
             server.terminate()
     assert f'n3ic_xdp_flows{{interface="{one}"}} 1.0' in text
