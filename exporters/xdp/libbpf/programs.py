@@ -235,6 +235,15 @@ def program_by_id(number: int) -> Program:
     return Program(check(fd, f"program {number}"), owned=True)
 
 
+def is_loaded(number: int) -> bool:
+    """Whether the kernel holds a program of that number."""
+    try:
+        program_by_id(number).close()
+    except BpfError as error:
+        return error.number != errno.ENOENT
+    return True
+
+
 def pinned_program(path: str | Path) -> Program:
     """The program that is pinned at a path."""
     return Program(check(libbpf().bpf_obj_get(os.fsencode(path)), f"{path}"), owned=True)

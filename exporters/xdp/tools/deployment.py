@@ -273,6 +273,7 @@ def unload(interface: Interface) -> bool:
     Raises:
         UsageError: the program there is somebody else's.
     """
+    known = interface.folder.exists()
     with changing(interface):
         found = query(interface.index)
         if found is not None:
@@ -283,7 +284,6 @@ def unload(interface: Interface) -> bool:
                         f"n3ic's: ip link set dev {interface.name} xdp off takes it away"
                     )
                 detach(interface.index, found.mode or "native", program)
-        known = interface.folder.exists()
         remove_record(interface)
     return found is not None or known
 

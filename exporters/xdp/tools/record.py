@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import UsageError
-from n3ic.exporters.xdp.libbpf import AttachMode
+from n3ic.exporters.xdp.libbpf import AttachMode, is_loaded
 from n3ic.model.network import BinaryModel
 from n3ic.util.files import write_atomic
 
@@ -58,8 +58,7 @@ class Interface:
     @property
     def folder(self) -> Path:
         """Where its record stands: namespaces may have interfaces of the same name."""
-        root = Path(os.environ.get("N3IC_RUN", "/run/n3ic"))
-        return root / "xdp" / f"{self.name}-{Path('/proc/self/ns/net').stat().st_ino}"
+        return _root() / f"{self.name}-{Path('/proc/self/ns/net').stat().st_ino}"
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,10 @@ class Record:
     policies: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     otherwise: int = 0
+
+
+def _root() -> Path:
+    return Path(os.environ.get("N3IC_RUN", "/run/n3ic")) / "xdp"
 
 
 def write_record(
@@ -175,9 +178,17 @@ def forget_others(interface: Interface, program_id: int, digests: Collection[str
             path.unlink(missing_ok=True)
 
 
+def forget_gone() -> None:
+    """Forget the programs of interfaces that are gone, and that were loaded before a restart."""
+    for folder in _root().glob("*-*"):
+        numbers = [int(p.name) for p in folder.iterdir() if p.name.isdecimal()]
+        if not any(map(is_loaded, numbers)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextmanager
 def changing(interface: Interface) -> Iterator[None]:
-    """While this lasts, nobody else loads, updates or unloads.
+    """While this lasts, nobody else loads, updates or unloads; what is gone is forgotten.
 
     Raises:
         UsageError: the folder of the records cannot be written.
@@ -194,6 +205,7 @@ def changing(interface: Interface) -> Iterator[None]:
     place = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(place, fcntl.LOCK_EX)
+        forget_gone()
         yield
     finally:
         os.close(place)

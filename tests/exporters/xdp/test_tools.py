@@ -251,6 +251,24 @@ def test_a_load_that_is_interrupted_leaves_nothing(link, exported, tmp_path, mon
     assert not list((tmp_path / "run" / "xdp").iterdir())
 
 
+def test_an_interface_that_vanished_is_forgotten(link, exported, tmp_path):
+    one, _ = link
+    extra = f"{one}x"
+    subprocess.run(
+        ["ip", "link", "add", extra, "type", "veth", "peer", "name", f"{one}y"], check=True
+    )
+    try:
+        n3ic("load", extra, exported)
+    finally:
+        subprocess.run(["ip", "link", "del", extra], check=True)
+    for _ in range(50):  # the kernel lets the program go a moment later
+        n3ic("unload", one)
+        if not list((tmp_path / "run" / "xdp").iterdir()):
+            break
+        time.sleep(0.1)
+    assert not list((tmp_path / "run" / "xdp").iterdir())
+
+
 def test_a_record_is_there_before_its_program(link, exported, monkeypatch):
     one, _ = link
     attach, seen = deployment.attach, []
