@@ -35,6 +35,7 @@ from n3ic.targets.manifest import exported_network, read_manifest
 
 OBJECT = "meter.o"
 _TRIES = 3
+_CPU_QUEUE = 2048  # packets that wait for another CPU
 _NOT_NATIVE = (errno.EOPNOTSUPP, errno.EINVAL)  # a driver that has no XDP, or not for this set-up
 
 
@@ -100,6 +101,8 @@ def load(
             if isinstance(argument, str):
                 programs.maps["interfaces"].update(i, words.index_of(argument))
                 argument = i
+            elif action == "cpu":
+                programs.maps["cpus"].update(argument, _CPU_QUEUE)
             programs.set_policy(verdict, action, argument)
         record = Record(
             programs.program.id,

@@ -11,6 +11,7 @@ from n3ic.exporters.xdp.program import ACTIONS, Action, Verdict
 from n3ic.exporters.xdp.resident import NO_VLAN, Rule
 
 _WITH_ARGUMENT = ("interface", "socket", "cpu", "mark")
+_ENDS = {"socket": 64, "cpu": 64}  # entries of their maps
 _OTHERS = ("shunt", "undecided", "aside")
 _POLICY = "VERDICT=ACTION or VERDICT=ACTION:ARGUMENT, such as attack=drop or shunt=cpu:1"
 _RULE = "KEY=VALUE,...=slot:N with the keys interface, vlan, udp-port and prefix"
@@ -46,7 +47,7 @@ def policy(text: str, classes: Sequence[str]) -> tuple[Verdict, Action, int | st
         raise UsageError(f"policy {text!r}: {found} {needs}: {_POLICY}")
     if found == "interface":
         return verdict, found, argument
-    return verdict, found, _number(text, argument or "0", 1 << 32)
+    return verdict, found, _number(text, argument or "0", _ENDS.get(found, 1 << 32))
 
 
 def rule(text: str) -> Rule:

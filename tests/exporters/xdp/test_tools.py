@@ -171,6 +171,19 @@ def test_a_policy_drops_and_what_is_undecided_passes(link, exported):
     assert ports == [7, 7, 7, 8]  # the fourth packet decides, and is dropped itself
 
 
+def test_another_cpu_takes_the_packets_of_a_verdict(link, exported):
+    one, other = link
+    n3ic("load", one, exported, "--policy", "undecided=cpu:0")
+    with libbpf.program_by_id(status(Interface.named(one)).program_id) as program:
+        (cpus,) = [m for m in program.maps() if m.name == "cpus"]
+    assert cpus.lookup(0)
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as sniffer:
+        sniffer.bind((one, 0x0800))
+        sniffer.settimeout(5)
+        send(other, [frame(7)])
+        assert int.from_bytes(sniffer.recv(200)[34:36], "big") == 7
+
+
 def test_a_rule_chooses_the_slot(link, exported, models, tmp_path):
     one, other = link
     n3ic("load", one, exported, "--rule", "udp-port=9=slot:5")
@@ -450,6 +463,8 @@ def test_policies_as_they_are_typed(text, expected):
         ("benign=cpu", "wants an argument"),
         ("benign=drop:1", "has no argument"),
         ("benign=cpu:x", "no number"),
+        ("benign=cpu:64", "no number below 64"),
+        ("benign=socket:64", "no number below 64"),
         ("benign=mark:4294967296", "no number"),
     ],
 )
