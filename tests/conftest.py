@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -15,6 +16,10 @@ from n3ic.kernel.library import Library
 # How long an example takes says how busy the machine is, not what is wrong.
 hypothesis.settings.register_profile("n3ic", deadline=None)
 hypothesis.settings.load_profile("n3ic")
+
+# A shell's background jobs ignore it, and so would all that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 
