@@ -74,7 +74,8 @@ def load(
         otherwise: the slot of flows that no rule names; the exported model goes there.
 
     Raises:
-        UsageError: something is attached there already, or the words mean nothing.
+        UsageError: something is attached there already, or the words mean nothing, or two
+            policies are for one verdict.
         ExportError: the directory is no XDP export of a network with a meter.
         BpfError: the kernel refuses the program.
     """
@@ -84,7 +85,7 @@ def load(
         raise ExportError(
             f"{export}: its network has no meter: train it on a table of `n3ic data extract`"
         )
-    acts = [words.policy(text, model.classes) for text in policies]
+    acts = words.policies(policies, model.classes)
     chosen = [words.rule(text) for text in rules]
     place, structure = export / "meter", structure_of([model])
     _check_free(interface)

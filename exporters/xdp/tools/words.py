@@ -50,6 +50,23 @@ def policy(text: str, classes: Sequence[str]) -> tuple[Verdict, Action, int | st
     return verdict, found, _number(text, argument or "0", _ENDS.get(found, 1 << 32))
 
 
+def policies(
+    texts: Sequence[str], classes: Sequence[str]
+) -> list[tuple[Verdict, Action, int | str]]:
+    """Policies of different verdicts; see :func:`policy`.
+
+    Raises:
+        UsageError: one is none, or a verdict has two.
+    """
+    found: dict[Verdict, tuple[str, tuple[Verdict, Action, int | str]]] = {}
+    for text in texts:
+        one = policy(text, classes)
+        if one[0] in found:
+            raise UsageError(f"policies {found[one[0]][0]!r} and {text!r}: one a verdict expected")
+        found[one[0]] = text, one
+    return [one for _, one in found.values()]
+
+
 def rule(text: str) -> Rule:
     """A rule: which flows the model of a slot decides.
 

@@ -474,6 +474,15 @@ def test_policies_that_mean_nothing(text, match):
 
 
 @pytest.mark.parametrize(
+    "texts", [("a=drop", "b=pass", "a=pass"), ("a=drop",) * 2, ("shunt=cpu:1", "shunt=drop")]
+)
+def test_two_policies_of_one_verdict_are_refused(texts):
+    with pytest.raises(UsageError, match=f"'{texts[0]}' and '{texts[-1]}': one a verdict"):
+        words.policies(texts, ("a", "b"))
+    assert len(words.policies(("a=drop", "b=drop", "shunt=drop"), ("a", "b"))) == 3
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("vlan=10=slot:3", Rule(3, vlan=10)),
