@@ -3,7 +3,8 @@
 Every program must give the model's scores on all its inputs before it is timed. What is timed is
 ``BPF_PROG_TEST_RUN``: no driver, no DMA, the packet in the cache. The inputs vary (1,024 in turn,
 on the cuts and beside them), and each figure is a difference to a program that parses the packet
-and reads the features, which takes turns with the measured one.
+and reads the features, which takes turns with the measured one. Beside these stand packets a second
+over a link, see :mod:`~n3ic.exporters.xdp.wire`.
 """
 
 from __future__ import annotations
@@ -12,23 +13,26 @@ import itertools
 import platform
 import statistics
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.errors import VerifyError
+from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.host.machine import cpu_name
-from n3ic.exporters.xdp.libbpf import Object, Program
+from n3ic.exporters.xdp import wire
+from n3ic.exporters.xdp.libbpf import BpfError, Object, Program
 from n3ic.exporters.xdp.network.kernel import INPUTS, KernelNetwork
-from n3ic.exporters.xdp.network.structure import as_bits, structure_of
+from n3ic.exporters.xdp.network.structure import Structure, as_bits, structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
-from n3ic.exporters.xdp.program import CLOCKS, MeterPrograms
+from n3ic.exporters.xdp.program import CLOCKS, Clock, MeterPrograms
 from n3ic.exporters.xdp.source import FOLDER, METER, compiled, meter_program
 from n3ic.meter.standard import standard_spec
 from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
-from n3ic.model.metering import Decision
+from n3ic.model.metering import Decision, MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.targets.figures import Bench
@@ -102,6 +106,9 @@ class XdpBench:
             around it included.
         timings: one entry a network.
         meters: one entry a clock, with and without the lock of a flow, and with decisions.
+        generator: median nanoseconds of a generated packet that goes nowhere; 0 where not run.
+        wire: programs at the end of a link, native and generic.
+        skipped: why there are none of these; empty where there are.
     """
 
     cpu: str
@@ -109,15 +116,53 @@ class XdpBench:
     base: float
     timings: tuple[NetworkTiming, ...]
     meters: tuple[MeterTiming, ...]
+    generator: float
+    wire: tuple[wire.WireTiming, ...]
+    skipped: str
 
 
-def bench_xdp(model: BinaryModel, *, rounds: int = ROUNDS, repeat: int = REPEAT) -> XdpBench:
+@dataclass(frozen=True)
+class _Metering:
+    """A metering program of the standard meter, with a network over all its features."""
+
+    decides: bool
+    spec: MeterSpec
+    structure: Structure
+    value: bytes
+    image: bytes
+
+    @classmethod
+    def build(cls, decides: bool) -> Self:
+        decision = Decision(packets=16, repeat=True) if decides else Decision()
+        spec = replace(standard_spec(), decision=decision)
+        units = [(feature.name, feature.unit) for feature in spec.features]
+        model = spread_model(units, (1 << 8, 1 << 15, 1 << 31), np.random.default_rng(0))
+        structure = structure_of([model])
+        image = compiled(meter_program(spec, structure, per_cpu=False), METER)
+        return cls(decides, spec, structure, value_bytes(structure, model), image)
+
+    def load(self, clock: Clock, locked: bool) -> MeterPrograms:
+        """The program in the kernel, its model in slot 0."""
+        given = (self.image, METER, self.spec, self.structure)
+        loaded = MeterPrograms(*given, clock=clock, locked=locked, events=False)
+        loaded.set_model(0, self.value)
+        return loaded
+
+
+def bench_xdp(
+    model: BinaryModel,
+    *,
+    rounds: int = ROUNDS,
+    repeat: int = REPEAT,
+    packets: int = wire.PACKETS,
+) -> XdpBench:
     """Measure a network from its bits and from its features, beside networks of known make.
 
     Args:
         model: the network.
         rounds: how often each program is timed.
         repeat: packets of a round.
+        packets: of a program's turn at the end of a link.
 
     Raises:
         MissingDependencyError: clang or libbpf is missing.
@@ -142,27 +187,44 @@ def bench_xdp(model: BinaryModel, *, rounds: int = ROUNDS, repeat: int = REPEAT)
         timings.append(timing)
         bases += bare
     base = statistics.median(bases)
-    meters = tuple(_meters(rounds, repeat))
-    return XdpBench(cpu_name(), platform.release(), base, tuple(timings), meters)
+    meterings = [_Metering.build(decides) for decides in (False, True)]
+    meters = tuple(_meters(meterings, rounds, repeat))
+    generator, over_link, skipped = _wire(meterings, packets)
+    return XdpBench(
+        cpu_name(),
+        platform.release(),
+        base,
+        tuple(timings),
+        meters,
+        generator,
+        over_link,
+        skipped,
+    )
 
 
-def _meters(rounds: int, repeat: int) -> Iterator[MeterTiming]:
+def _wire(
+    meterings: Sequence[_Metering], packets: int
+) -> tuple[float, tuple[wire.WireTiming, ...], str]:
+    """The generator's time, programs at the end of a link, and why there are none."""
+    with ExitStack() as stack:
+        metered = [
+            (
+                "meters, decides at each 16th packet" if metering.decides else "meters",
+                stack.enter_context(metering.load("kernel", locked=True)),
+            )
+            for metering in meterings
+        ]
+        try:
+            return *wire.measure(_OF_A_FLOW, metered, packets=packets), ""
+        except (MissingDependencyError, BpfError) as error:
+            return 0.0, (), str(error)
+
+
+def _meters(meterings: Sequence[_Metering], rounds: int, repeat: int) -> Iterator[MeterTiming]:
     image = compiled({_FLOWS: (FOLDER / _FLOWS).read_text(encoding="utf-8")}, _FLOWS)
-    for decides in (False, True):
-        decision = Decision(packets=16, repeat=True) if decides else Decision()
-        spec = replace(standard_spec(), decision=decision)
-        units = [(feature.name, feature.unit) for feature in spec.features]
-        model = spread_model(units, (1 << 8, 1 << 15, 1 << 31), np.random.default_rng(0))
-        structure = structure_of([model])
-        meter = compiled(meter_program(spec, structure, per_cpu=False), METER)
+    for metering in meterings:
         for clock, locked in itertools.product(CLOCKS[:2], (True, False)):
-            with (
-                Object(image, _FLOWS) as flows,
-                MeterPrograms(
-                    meter, METER, spec, structure, clock=clock, locked=locked, events=False
-                ) as loaded,
-            ):
-                loaded.set_model(0, value_bytes(structure, model))
+            with Object(image, _FLOWS) as flows, metering.load(clock, locked) as loaded:
                 both = (flows.programs["pass"], loaded.program)
                 taken = [
                     [_spread(flows, program, repeat) for program in both] for _ in range(rounds)
@@ -170,7 +232,7 @@ def _meters(rounds: int, repeat: int) -> Iterator[MeterTiming]:
             differences = [metered - base for base, metered in taken]
             least, median = min(differences), statistics.median(differences)
             total = statistics.median(metered for _, metered in taken)
-            yield MeterTiming(decides, clock, locked, least, median, total)
+            yield MeterTiming(metering.decides, clock, locked, least, median, total)
 
 
 def _spread(flows: Object, program: Program, repeat: int) -> int:
@@ -266,14 +328,21 @@ def render(result: XdpBench) -> Bench:
         for t in result.timings
     )
     title = f"from input to verdict on {result.cpu}: ns more than a program that parses, measured"
+    over_link = (
+        f"Nothing is measured over a link: {result.skipped}"
+        if result.skipped
+        else "Over the link the generator (live frames of BPF_PROG_TEST_RUN) alone took "
+        f"{result.generator:,.0f} ns of a packet; programs took turns, kernel clock and locks."
+    )
     notes = (
         f"Kernel {result.kernel}, BPF_PROG_TEST_RUN, {INPUTS:,} inputs in turn, on the cuts and "
         "beside them; each program gave the model's scores on them before it was timed.",
         f"The program that only parses and reads the input took {result.base:,.0f} ns, the "
-        "kernel's loop around it included. No driver and no DMA is in these figures.",
+        "kernel's loop around it included. No driver and no DMA is in the test runs' figures.",
         "Metering is by the standard meter, with its five windows over the last 100 flows and a "
         "256-32-16-2 network over all its features.",
         "Other work on the machine makes the median larger; the least is of the quietest round.",
+        over_link,
     )
     metering = (
         "metering packets of 1,000 flows: ns more than a program that passes them, measured",
@@ -291,5 +360,23 @@ def render(result: XdpBench) -> Bench:
             for m in result.meters
         ),
     )
+    link = (
+        "packets of 1,000 flows over a veth pair to a program that drops them, on one core, "
+        "generator and link included, measured",
+        ("mode", "program", "million packets/s", "of only drops", "ns", "more", "lost"),
+        tuple(
+            (
+                w.mode,
+                w.name,
+                f"{w.mpps:,.2f}",
+                f"{w.ratio:.0%}",
+                f"{w.median:,.0f}",
+                f"{w.difference:,.0f}",
+                f"{w.lost:.1%}",
+            )
+            for w in result.wire
+        ),
+    )
     data = asdict(result) | {"kind": "measured", "unit": "ns"}
-    return Bench(((title, columns, rows), metering), notes, data)
+    tables = ((title, columns, rows), metering, *((link,) if result.wire else ()))
+    return Bench(tables, notes, data)
