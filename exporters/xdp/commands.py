@@ -122,16 +122,19 @@ def update(
     """Swap a model while traffic flows; no packet sees half of it."""
     from n3ic.cli.console import note, say
     from n3ic.errors import UsageError
+    from n3ic.exporters.xdp.tools.deployment import exported
     from n3ic.exporters.xdp.tools.deployment import update as swap
     from n3ic.exporters.xdp.tools.record import Interface
     from n3ic.model.network import BinaryModel
     from n3ic.runs.folder import models_of
+    from n3ic.targets.manifest import MANIFEST, read_manifest
 
     found = models_of(model)
     if len(found) != 1:
         raise UsageError(f"{model} holds {len(found)} models; name one's file")
-    network = BinaryModel.load(next(iter(found.values())))
-    done = swap(Interface.named(interface), network, slot)
+    is_export = (model / MANIFEST).is_file() and read_manifest(model)["target"] == "xdp"
+    network = exported(model)[0] if is_export else BinaryModel.load(next(iter(found.values())))
+    done = swap(Interface.named(interface), network, slot, export=model if is_export else None)
     if done.note:
         note(f"{interface}: {done.note}")
     say(f"{interface}: slot {done.slot} holds {network.name} {network.digest[:12]}")

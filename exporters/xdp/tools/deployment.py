@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from n3ic.errors import ExportError, UsageError, VerifyError
+from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.xdp import source
 from n3ic.exporters.xdp.exporter import read_program, read_value
 from n3ic.exporters.xdp.libbpf import AttachMode, BpfError, attach, detach, program_by_id, query
@@ -79,7 +79,7 @@ def load(
         ExportError: the directory is no XDP export of a network with a meter.
         BpfError: the kernel refuses the program.
     """
-    model, per_cpu = _exported(export)
+    model, per_cpu = exported(export)
     spec = model.meter
     if spec is None:
         raise ExportError(
@@ -197,7 +197,13 @@ class Updated:
     note: str = ""
 
 
-def update(interface: Interface, model: BinaryModel, slot: int | None = None) -> Updated:
+def update(
+    interface: Interface,
+    model: BinaryModel,
+    slot: int | None = None,
+    *,
+    export: Path | None = None,
+) -> Updated:
     """Swap a model while traffic flows: a packet sees the old one or the new one, whole.
 
     A network whose structure was not compiled in brings a new program, which takes over the
@@ -207,10 +213,13 @@ def update(interface: Interface, model: BinaryModel, slot: int | None = None) ->
         interface: whose program.
         model: a network of the same meter, and of the same classes where there are policies.
         slot: which; that of flows that no rule names where None.
+        export: the XDP export that the network comes from: where a new program is needed for this
+            network alone, and there is no clang, its object file serves.
 
     Raises:
         ExportError: the network is of another meter, of other classes, or beyond what BPF holds.
-        MissingDependencyError: a new program is needed, and there is no clang.
+        MissingDependencyError: a new program is needed, there is no clang, and no object file of
+            an export is that program.
     """
     with changing(interface), opened(interface) as (record, programs, models):
         if model.meter != programs.spec:
@@ -230,7 +239,7 @@ def update(interface: Interface, model: BinaryModel, slot: int | None = None) ->
         try:
             programs.set_model(chosen, value_bytes(programs.structure, model))
         except ExportError as error:
-            attached = _succeed(interface, record, programs, models)
+            attached = _succeed(interface, record, programs, models, export)
             note = f"a new program, which took over the flows: {error}"
         else:
             programs.clear_tally(chosen)
@@ -244,6 +253,7 @@ def _succeed(
     record: Record,
     programs: MeterPrograms,
     models: Mapping[int, BinaryModel],
+    export: Path | None,
 ) -> int:
     """Attach a program for all resident models in the place of the present one.
 
@@ -258,7 +268,12 @@ def _succeed(
             f"{programs.structure.classes}: load an export instead"
         )
     files = source.meter_program(programs.spec, structure, per_cpu=record.per_cpu)
-    image = source.compiled(files, source.METER)
+    try:
+        image = source.compiled(files, source.METER)
+    except MissingDependencyError as error:
+        image = _built(export, models, record, error)
+        compiled = compiled[:1]
+        structure = structure_of(compiled)  # that of the export
     clock: Clock = "coarse" if record.clock == "coarse" else "kernel"
     with MeterPrograms(
         image, OBJECT, programs.spec, structure, clock=clock, succeeds=programs.program
@@ -269,6 +284,29 @@ def _succeed(
         write_record(interface, new, image, compiled)
         attach(interface.index, following.program, record.mode, replaces=programs.program)
         return new.program_id
+
+
+def _built(
+    export: Path | None,
+    models: Mapping[int, BinaryModel],
+    record: Record,
+    error: MissingDependencyError,
+) -> bytes:
+    """The object file of an export, where that is the program for all resident models.
+
+    Raises:
+        MissingDependencyError: it is not; says why it is to be compiled.
+    """
+    if len({model.digest for model in models.values()}) > 1:
+        slots = ", ".join(map(str, sorted(models)))
+        why = f"no export has a program for the models of slots {slots} together"
+    elif export is None or not (export / "meter" / OBJECT).is_file():
+        why = f"no built meter/{OBJECT} was given (an XDP export has one after make)"
+    elif exported(export)[1] != record.per_cpu:
+        why = f"the windows of {export} are over other flows than the program's (--windows)"
+    else:
+        return _image(export / "meter")
+    raise MissingDependencyError(f"a new program is needed, and {why}: {error}")
 
 
 def unload(interface: Interface) -> bool:
@@ -299,8 +337,13 @@ def now_of(record: Record, tick_ns: int) -> int:
     return time.clock_gettime_ns(clock) // tick_ns
 
 
-def _exported(export: Path) -> tuple[BinaryModel, bool]:
-    """An export's network, and whether its windows are over the flows of one CPU."""
+def exported(export: Path) -> tuple[BinaryModel, bool]:
+    """An export's network, and whether its windows are over the flows of one CPU.
+
+    Raises:
+        ExportError: the directory is no XDP export.
+        ModelError: its model is missing or damaged.
+    """
     manifest = read_manifest(export)
     if manifest["target"] != "xdp":
         raise ExportError(f"{export}: an export for {manifest['target']}, expected one for xdp")

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,14 +20,16 @@ from metering import network
 from typer.testing import CliRunner
 
 from n3ic.cli.main import command_line
-from n3ic.errors import N3icError, UsageError
+from n3ic.errors import MissingDependencyError, N3icError, UsageError
 from n3ic.evaluation.drift import Drift
-from n3ic.exporters.xdp import libbpf
+from n3ic.exporters.xdp import libbpf, source
+from n3ic.exporters.xdp.exporter import read_program
 from n3ic.exporters.xdp.resident import NO_VLAN, Rule
 from n3ic.exporters.xdp.tools import deployment, words
 from n3ic.exporters.xdp.tools.record import Interface, read_record
 from n3ic.exporters.xdp.tools.status import SlotStatus, Status, status
 from n3ic.meter.standard import standard_spec
+from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.targets.directory import export
 
@@ -215,6 +218,47 @@ def test_a_network_of_another_structure_brings_a_program_that_keeps_the_flows(
     assert before.program_id not in ours()
     with pytest.raises(N3icError, match=r"policies of .* are for the classes a, b, c"):
         n3ic("update", one, _saved(replace(wide, classes=("b", "a", "c")), tmp_path))
+
+
+def test_without_clang_the_object_of_an_export_is_the_new_program(
+    link, exported, models, tmp_path, monkeypatch
+):
+    one, other = link
+    wide = network(standard_spec(packets=4), 7)
+    card, per_cpu, bare = (tmp_path / name for name in ("card", "per-cpu", "bare"))
+    export(wide, "xdp", card, verify=False)
+    export(wide, "xdp", bare, verify=False)
+    export(wide, "xdp", per_cpu, verify=False, options={"windows": "per-cpu"})
+    first = shutil.copytree(exported, tmp_path / "first")
+    for out in (card, per_cpu, first):
+        image = source.compiled(read_program(out / "meter"), source.METER)
+        (out / "meter" / "meter.o").write_bytes(image)
+    n3ic("load", one, exported, "--policy", "a=drop")
+    send(other, [frame(1)] * 2)
+    before = status(Interface.named(one))
+    monkeypatch.setenv("N3IC_CLANG", "no-such-compiler")
+    for given, why in (
+        (bare, "no built meter/meter.o was given"),
+        (_saved(wide, tmp_path), "no built meter/meter.o was given"),
+        (per_cpu, "over other flows than the program's"),
+    ):
+        with pytest.raises(MissingDependencyError, match=rf"{why}.*: .* needs clang"):
+            n3ic("update", one, given)
+    n3ic("update", one, _saved(models[1], tmp_path), "--slot", 3)
+    with pytest.raises(MissingDependencyError, match="models of slots 0, 3 together"):
+        n3ic("update", one, card)
+    assert status(Interface.named(one)).program_id == before.program_id
+    n3ic("unload", one)
+    n3ic("load", one, first, "--policy", "a=drop")
+    send(other, [frame(1)] * 2)
+    before = status(Interface.named(one))
+    assert "slot 0" in n3ic("update", one, card)
+    send(other, [frame(1)] * 2)
+    after = status(Interface.named(one))
+    assert after.program_id != before.program_id
+    assert (after.flows, after.slots[0].decided) == (1, 1)
+    assert after.slots[0].digest == BinaryModel.load(card / "model.n3ic").digest
+    assert before.program_id not in ours()
 
 
 @pytest.mark.parametrize("at", ["write_record", "attach", "forget_others"])
