@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from n3ic.exporters.xdp import source
 from n3ic.exporters.xdp.answers import AnswerProgram
 from n3ic.exporters.xdp.clang import compile_bpf
 from n3ic.exporters.xdp.decode import decode_directory
-from n3ic.exporters.xdp.layout import KEY, flow_type
+from n3ic.exporters.xdp.layout import KEY, WAYS, bucket_type, flow_type, table_entries
 from n3ic.exporters.xdp.libbpf import BpfError, Object, Program, VerifierError
 from n3ic.exporters.xdp.network.host import HostNetwork, Verdicts
 from n3ic.exporters.xdp.network.kernel import PROGRAM as HARNESS
@@ -56,6 +56,13 @@ class XdpExporter(Exporter):
             "windows over recent flows: one ring of all CPUs under a lock, or a ring a CPU",
             "shared",
             choices=("shared", "per-cpu"),
+        ),
+        Option(
+            "table",
+            "flow table: the kernel's LRU hash, or buckets, which decide what they evict",
+            "lru",
+            choices=get_args(source.Table),
+            newer=True,
         ),
         Option(
             "ethertype", "EtherType of inference packets", 0x2323, minimum=0x600, maximum=0xFFFF
@@ -99,7 +106,8 @@ class XdpExporter(Exporter):
         shared = options["windows"] == "shared"
         if model.meter is not None:
             structure = structure_of([model])
-            files = source.meter_program(model.meter, structure, per_cpu=not shared)
+            table = table_of(options)
+            files = source.meter_program(model.meter, structure, per_cpu=not shared, table=table)
             _write_program(out / "meter", files, value_bytes(structure, model))
         templates = self.folder / "templates"
         (out / "Makefile").write_bytes((templates / "Makefile").read_bytes())
@@ -126,7 +134,7 @@ class XdpExporter(Exporter):
                 program differs from the reference meter.
         """
         try:
-            return _run_in_kernel(directory, model, packet_layout(model, options), words)
+            return _run_in_kernel(directory, model, options, words)
         except VerifierError as error:
             raise VerifyError(str(error)) from error
         except (MissingDependencyError, BpfError) as error:
@@ -192,10 +200,14 @@ class XdpExporter(Exporter):
                 ),
             ]
         if model.meter is not None:
-            flow = KEY.itemsize + flow_type(model.meter).itemsize
-            table = flow * model.meter.cache_flows
-            told = f"{flow} bytes of key and value for each of {model.meter.cache_flows:,} flows"
-            figures.append(Figure("memory.flows", table, "byte", "measured", told))
+            table = table_of(options)
+            if table == "buckets":
+                item, name = bucket_type(model.meter).itemsize, f"buckets of {WAYS} flows"
+            else:
+                item, name = KEY.itemsize + flow_type(model.meter).itemsize, "flows, with keys"
+            entries = table_entries(table, model.meter.cache_flows)
+            told = f"{item:,} bytes for each of {entries:,} {name}"
+            figures.append(Figure("memory.flows", item * entries, "byte", "measured", told))
         notes = (
             "Speed is measured by `n3ic bench xdp`, as differences to a program that only parses.",
         )
@@ -214,6 +226,11 @@ class XdpExporter(Exporter):
 
         parse_options(self.bench_options, options, "the XDP benchmark")
         return render(bench_xdp(model))
+
+
+def table_of(options: Mapping[str, Any]) -> source.Table:
+    """The flow table of an export's options; those of before there was a choice have none."""
+    return "buckets" if options.get("table") == "buckets" else "lru"
 
 
 def packet_layout(model: BinaryModel, options: Options) -> PacketLayout:
@@ -273,9 +290,9 @@ def _columns(model: BinaryModel, words: Words) -> dict[str, Words]:
 
 
 def _run_in_kernel(
-    directory: Path, model: BinaryModel, packets: PacketLayout, words: Words
+    directory: Path, model: BinaryModel, options: Options, words: Words
 ) -> Execution:
-    place = directory / "answer"
+    place, packets = directory / "answer", packet_layout(model, options)
     image = source.compiled(read_program(place), source.ANSWER)
     figures = []
     with AnswerProgram(image, "answer.o", packets) as program:
@@ -284,13 +301,13 @@ def _run_in_kernel(
         figures += _program_figures("answer", program.program)
     text = f"BPF_PROG_TEST_RUN on Linux {platform.release()}"
     if model.meter is not None:
-        count, measured = _replay(directory / "meter", model)
+        count, measured = _replay(directory / "meter", model, table_of(options))
         figures += measured
         text += f", {count:,} packets through the meter"
     return Execution(inference, text, tuple(figures))
 
 
-def _replay(place: Path, model: BinaryModel) -> tuple[int, list[Figure]]:
+def _replay(place: Path, model: BinaryModel, table: source.Table) -> tuple[int, list[Figure]]:
     """Traffic through the metering program, compared with the reference meter.
 
     Raises:
@@ -300,9 +317,15 @@ def _replay(place: Path, model: BinaryModel) -> tuple[int, list[Figure]]:
     assert spec is not None  # noqa: S101 - the caller looked
     frames = traffic(spec, PACKETS, seed=0)
     image = source.compiled(read_program(place), source.METER)
-    # Nothing is evicted: which flows a full table forgets is the kernel's choice.
+    # Nothing is evicted: which flows a full table forgets is not the reference meter's choice.
     with MeterPrograms(
-        image, "meter.o", spec, structure_of([model]), clock="trailer", flows=2 * PACKETS
+        image,
+        "meter.o",
+        spec,
+        structure_of([model]),
+        clock="trailer",
+        flows=2 * PACKETS,
+        table=table,
     ) as programs:
         programs.set_model(0, read_value(place))
         events = replay(programs, frames)

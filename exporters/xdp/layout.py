@@ -11,6 +11,7 @@ from n3ic.model.metering import MeterSpec
 SLOTS = 64
 RULES = 64
 MARGINS = 256
+WAYS, SLOTS_PER_FLOW = 8, 2  # of the table of buckets
 SHUNTED, NO_MODEL = -1, -2
 
 KEY = np.dtype(
@@ -40,7 +41,12 @@ RULE = np.dtype(
 )
 RULE_TABLE = np.dtype([("count", np.uint32), ("otherwise", np.uint32), ("rule", RULE, RULES)])
 POLICY = np.dtype([("action", np.uint32), ("argument", np.uint32)])
-OPTIONS = np.dtype([("clock", np.uint32), ("events", np.uint32), ("locked", np.uint32)])
+OPTIONS = np.dtype(
+    [
+        *((name, np.uint32) for name in ("clock", "events", "locked", "buckets")),
+        ("hash", np.uint64, 10),
+    ]
+)
 TRAILER = np.dtype([("time", np.uint64), ("length", np.uint32), ("captured", np.uint32)])
 COUNTERS = np.dtype(
     [
@@ -51,6 +57,7 @@ COUNTERS = np.dtype(
         ("started", np.uint64),
         ("inserted", np.uint64),
         ("removed", np.uint64),
+        ("replaced", np.uint64),
         ("decided", np.uint64, len(ENDS)),
         ("events_lost", np.uint64),
         ("no_model", np.uint64),
@@ -79,6 +86,18 @@ def flow_type(spec: MeterSpec) -> np.dtype[np.void]:
         ],
         align=True,
     )
+
+
+def bucket_type(spec: MeterSpec) -> np.dtype[np.void]:
+    """Flows whose hashes name one place: ``struct bucket``."""
+    slot = np.dtype([("key", KEY), ("flow", flow_type(spec))])
+    header = [("busy", np.uint32), ("pad", np.uint32), ("tag", np.uint32, WAYS)]
+    return np.dtype([*header, ("rest", np.uint64, 3), ("slot", slot, WAYS)])
+
+
+def table_entries(table: str, flows: int) -> int:
+    """Entries of the map of a flow table that is made for so many flows."""
+    return -(-SLOTS_PER_FLOW * flows // WAYS) if table == "buckets" else flows
 
 
 def event_type(spec: MeterSpec, structure: Structure) -> np.dtype[np.void]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import struct
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from n3ic.exporters.xdp import layout, libbpf
 from n3ic.exporters.xdp.network.structure import Structure
 from n3ic.exporters.xdp.resident import Rule, check_slot, rule_table, swap
+from n3ic.exporters.xdp.source import Table
 from n3ic.meter.compiled import ASIDE, ENDS
 from n3ic.meter.reference import End
 from n3ic.model.metering import MeterSpec
@@ -28,6 +30,7 @@ _INHERITED = (
     "flows", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus", "events",
     "counted", "recent", "n3ic.bss",
 )  # fmt: skip
+_OPTIONS = ".rodata.options"
 _AT_ONCE = 32  # keys that one run of the ending program takes
 _DIGEST_BYTES = 32  # with which a network's value begins
 SHORTEST = 14  # bytes of a frame, and of a test run's input
@@ -47,8 +50,10 @@ class MeterPrograms:
             or ``trailer``: frames bring their time and length, see :meth:`replayed`.
         events: whether decided flows are written to the ring of events.
         locked: whether a CPU takes a flow for itself while it counts a packet. Without, packets of
-            one flow must come on one CPU (symmetric receive scaling), or counts are lost.
-        flows: entries of the flow table; those of the specification where None.
+            one flow (with buckets, of all flows) must come on one CPU, or counts are lost.
+        flows: flows that the table is made for; those of the specification where None.
+        table: the flow table that it was compiled with.
+        seed: of the buckets' hash: 80 bytes; random ones, which nobody can foresee, where None.
         attached: the metering program of that object file, in the kernel already: its maps are
             used, and what else was chosen when it was loaded holds.
         succeeds: a metering program of the same meter and classes whose flows, counters, rules
@@ -70,19 +75,28 @@ class MeterPrograms:
         events: bool = True,
         locked: bool = True,
         flows: int | None = None,
+        table: Table = "lru",
+        seed: bytes | None = None,
         attached: libbpf.Program | None = None,
         succeeds: libbpf.Program | None = None,
     ) -> None:
-        self.spec, self.structure = spec, structure
+        self.spec, self.structure, self.table = spec, structure, table
         before = attached or succeeds
         with ExitStack() as stack:
             shares = [stack.enter_context(m) for m in before.maps()] if before else []
-            options = np.array([(CLOCKS.index(clock), events, locked)], dtype=layout.OPTIONS)
+            numbers = np.frombuffer(seed or secrets.token_bytes(80), np.uint64)
+            entries = layout.table_entries(table, flows or spec.cache_flows)
+            for m in shares:  # the successor finds flows where they are
+                if m.name == _OPTIONS and table == "buckets":
+                    last = np.frombuffer(m.lookup(0) or b"", layout.OPTIONS)[0]
+                    numbers, entries = last["hash"], int(last["buckets"])
+            chosen = (CLOCKS.index(clock), events, locked, entries, numbers)
+            options = np.array([chosen], dtype=layout.OPTIONS)
             self.object = libbpf.Object(
                 image,
                 name,
-                entries={} if flows is None else {"flows": flows},
-                values={} if attached else {".rodata.options": options.tobytes()},
+                entries={} if before else {"flows": entries},
+                values={} if attached else {_OPTIONS: options.tobytes()},
                 shares=shares if attached else [m for m in shares if m.name in _INHERITED],
                 without=(METER,) if attached else (),
             )
@@ -170,6 +184,11 @@ class MeterPrograms:
     def flows(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """The table's keys, as both directions of a flow have them, and its flows."""
         items = list(self.maps["flows"].items())
+        if self.table == "buckets":
+            kind = layout.bucket_type(self.spec)
+            buckets = np.frombuffer(b"".join(v for _, v in items), dtype=kind)
+            slots = buckets["slot"][buckets["tag"] != 0]
+            return slots["key"], slots["flow"]
         keys = np.frombuffer(b"".join(k for k, _ in items), dtype=layout.KEY)
         return keys, np.frombuffer(b"".join(v for _, v in items), dtype=self._flow)
 
@@ -222,6 +241,19 @@ class MeterPrograms:
             else:
                 out[name] = int(value)
         return out
+
+    def held(self) -> int:
+        """How many flows are in the table; about, under traffic."""
+        if self.table == "lru":
+            return self.maps["flows"].count()
+        counters = self.counters()
+        return counters["inserted"] - counters["removed"] - counters["replaced"]
+
+    @property
+    def room(self) -> int:
+        """How many flows the table holds at most."""
+        entries = self.maps["flows"].entries
+        return entries * layout.WAYS if self.table == "buckets" else entries
 
     def tally(self, slot: int) -> dict[str, NDArray[np.uint64]]:
         """Decisions of a slot's models: by ``class``, ``shunted``, ``margin`` and ``row``."""

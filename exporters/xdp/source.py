@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from n3ic.exporters.p4.run.packets import PacketLayout
 from n3ic.exporters.xdp.clang import compile_bpf
@@ -18,20 +18,25 @@ from n3ic.util.templates import render
 FOLDER = Path(__file__).resolve().parent / "c"
 METER, ANSWER = "meter.c", "answer.c"
 PACKET = METER_FOLDER / "packet.h"
+Table = Literal["lru", "buckets"]
 OPTIONS = ("-ffreestanding",)  # the C library's headers are for other machines
 
 
-def meter_program(spec: MeterSpec, structure: Structure, *, per_cpu: bool) -> dict[str, str]:
+def meter_program(
+    spec: MeterSpec, structure: Structure, *, per_cpu: bool, table: Table = "lru"
+) -> dict[str, str]:
     """Files of the metering program, by name; clang compiles :data:`METER`.
 
     Args:
         spec: the meter.
         structure: what of the networks is compiled in.
         per_cpu: whether windows are over the flows of one CPU.
+        table: the flow table: the kernel's LRU hash, or an array of buckets.
     """
     meter = meter_source(spec)
     return {
         **_plain(METER, "maps.h", "state.h", "dispatch.h"),
+        "table.h": (FOLDER / f"table_{table}.h").read_text(encoding="utf-8"),
         **{name: meter[name] for name in ("packet.h", "flow.h")},
         **network_source(structure),
         "model.h": render(FOLDER, "model.h.j2", _values(spec, structure, per_cpu)),

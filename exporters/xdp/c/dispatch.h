@@ -14,7 +14,7 @@ struct key {
     uint16_t source_port, destination_port;
     uint8_t protocol, address_bytes;
     uint8_t pad[2];
-};
+} __attribute__((aligned(8))); /* copied and compared in words */
 
 /* All that is not 0 must agree with a flow's first packet. */
 struct rule {

@@ -12,14 +12,6 @@
         __type(value, VALUE);                                                                      \
     } NAME SEC(".maps")
 
-/* Where the cache may not forget flows, those that find no room are put aside. */
-struct {
-    __uint(type, METER_DROP_NEW ? BPF_MAP_TYPE_HASH : BPF_MAP_TYPE_LRU_HASH);
-    __uint(max_entries, METER_CACHE_FLOWS);
-    __type(key, struct key);
-    __type(value, struct flow);
-} flows SEC(".maps");
-
 struct fragment {
     uint8_t source[16], destination[16];
     uint32_t identification;
@@ -94,6 +86,7 @@ struct scratch {
     struct event event;
     uint32_t inputs[NETWORK_FEATURES];
     struct network_result result;
+    uint32_t slot; /* of a bucket */
 };
 
 ONE(scratches, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch);

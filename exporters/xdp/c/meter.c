@@ -14,6 +14,8 @@
 
 #include "maps.h"
 
+#define HASH_NUMBERS 10 /* 32-bit words of a key */
+
 enum clock { CLOCK_KERNEL, CLOCK_COARSE, CLOCK_TRAILER };
 
 /* Chosen when the program is loaded. */
@@ -21,6 +23,8 @@ struct options {
     uint32_t clock;
     uint32_t events; /* whether decided flows are told to user space */
     uint32_t locked; /* whether packets of one flow may come on several CPUs at once */
+    uint32_t buckets;
+    uint64_t hash[HASH_NUMBERS]; /* random numbers of the buckets' hash */
 };
 const volatile struct options options SEC(".rodata.options");
 
@@ -55,29 +59,47 @@ static inline void turn(struct key *k) {
     k->destination_port = port;
 }
 
+/* Eight bytes of an address that was written in words of four, which loads of eight would wait for. */
+static inline uint64_t eight(const uint8_t *from) {
+    const uint32_t *words = (const uint32_t *)from;
+
+    return words[0] | (uint64_t)words[1] << 32;
+}
+
+/* Ports, protocol and length as they lie behind a key's addresses, in one store. */
+static inline uint64_t ends_of(uint32_t source_port, uint32_t destination_port, uint64_t protocol,
+                               uint64_t address_bytes) {
+    return source_port | destination_port << 16 | protocol << 32 | address_bytes << 40;
+}
+
 /* The key of both directions of a packet's flow; 1 where the packet goes against it. */
 static inline int canonical_key(const struct packet *p, struct key *k) {
-    memset(k, 0, sizeof *k);
-    k->address_bytes = p->address_bytes;
-    memcpy(k->source, p->source, 16);
+    uint64_t *words = (uint64_t *)k;
+    uint64_t a0 = eight(p->source), a1 = eight(p->source + 8);
 #ifdef METER_KEY_SOURCE_HOST
+    words[0] = a0;
+    words[1] = a1;
+    words[2] = words[3] = 0;
+    words[4] = ends_of(0, 0, 0, p->address_bytes);
     return 0;
 #else
-    const uint64_t *a = (const uint64_t *)k->source, *b = (const uint64_t *)k->destination;
+    uint64_t b0 = eight(p->destination), b1 = eight(p->destination + 8);
+    uint32_t source = 0, destination = 0, protocol = 0;
     int turned;
 
-    memcpy(k->destination, p->destination, 16);
 #ifdef METER_KEY_FIVE_TUPLE
-    k->protocol = p->protocol;
-    k->source_port = p->source_port;
-    k->destination_port = p->destination_port;
+    source = p->source_port;
+    destination = p->destination_port;
+    protocol = p->protocol;
 #endif
     /* Any order does; this one compares words. */
-    turned = a[0] != b[0]   ? a[0] > b[0]
-             : a[1] != b[1] ? a[1] > b[1]
-                            : k->source_port > k->destination_port;
-    if (turned)
-        turn(k);
+    turned = a0 != b0 ? a0 > b0 : a1 != b1 ? a1 > b1 : source > destination;
+    words[0] = turned ? b0 : a0;
+    words[1] = turned ? b1 : a1;
+    words[2] = turned ? a0 : b0;
+    words[3] = turned ? a1 : b1;
+    words[4] = ends_of(turned ? destination : source, turned ? source : destination, protocol,
+                       p->address_bytes);
     return turned;
 #endif
 }
@@ -257,38 +279,32 @@ static inline void decide(struct flow *f, const struct key *k, const struct pack
     report(f, k, why, now);
 }
 
-static inline void begin(struct flow *f, struct xdp_md *ctx, struct counters *c, uint16_t vlan,
-                         int turned, uint64_t now) {
+/* A packet that is counted. */
+struct arrival {
+    const struct packet *packet;
+    uint64_t now;
+    uint32_t interface;
+    uint16_t vlan;
+    int turned; /* against the canonical direction */
+};
+
+static inline void begin(struct flow *f, const struct arrival *a, struct counters *c) {
     memset(f, 0, offsetof(struct flow, busy));
     flow_start(&f->state);
     f->number = __sync_fetch_and_add(&numbers, 1);
-    f->first = f->last = f->decided_time = now;
-    f->interface = ctx->ingress_ifindex;
-    f->vlan = vlan;
-    f->turned = turned;
+    f->first = f->last = f->decided_time = a->now;
+    f->interface = a->interface;
+    f->vlan = a->vlan;
+    f->turned = a->turned;
     c->started++;
 }
 
-/* The flow that a packet belongs to; NULL where the table is full. */
-static inline struct flow *flow_of(struct xdp_md *ctx, struct scratch *s, struct counters *c,
-                                   const struct key *k, uint16_t vlan, int turned, uint64_t now) {
-    struct flow *f = bpf_map_lookup_elem(&flows, k);
-
-    if (f)
-        return f;
-    begin(&s->flow, ctx, c, vlan, turned, now);
-    if (bpf_map_update_elem(&flows, k, &s->flow, BPF_NOEXIST))
-        c->started--;
-    else
-        c->inserted++;
-    return bpf_map_lookup_elem(&flows, k);
-}
-
 /* Ends a flow that a packet comes too late for, and begins the next one in its place. */
-static inline void renew(struct flow *f, struct xdp_md *ctx, struct counters *c,
-                         const struct key *k, const struct packet *p, uint16_t vlan, int turned,
-                         uint64_t now) {
-    int opens = p->tcp_flags & FLAG_SYN && !(p->tcp_flags & FLAG_ACK);
+static inline void renew(struct flow *f, const struct key *k, const struct arrival *a,
+                         struct counters *c) {
+    uint8_t flags = a->packet->tcp_flags;
+    int opens = flags & FLAG_SYN && !(flags & FLAG_ACK);
+    uint64_t now = a->now;
 
     if (now - f->last > METER_IDLE_TIMEOUT) {
         if (!f->closed)
@@ -301,14 +317,11 @@ static inline void renew(struct flow *f, struct xdp_md *ctx, struct counters *c,
     } else {
         return;
     }
-    begin(f, ctx, c, vlan, turned, now);
+    begin(f, a, c);
 }
 
-/*
- * Takes a flow for this CPU. No lock of the kernel's: tables that forget have none, and calls would
- * not be allowed under it. A global function, so that the verifier follows the loop once.
- */
-__attribute__((noinline)) int seize(uint32_t *busy) {
+/* Waits for what another CPU holds. Global, so that the verifier follows the loop once. */
+__attribute__((noinline)) int seize_late(uint32_t *busy) {
     if (!busy)
         return 0;
 #pragma clang loop unroll(disable)
@@ -318,10 +331,22 @@ __attribute__((noinline)) int seize(uint32_t *busy) {
     return 0;
 }
 
-static inline void release(struct flow *f) {
-    if (options.locked)
-        __sync_lock_test_and_set(&f->busy, 0);
+/*
+ * Takes a flow for this CPU. No lock of the kernel's: tables that forget have none, and calls would
+ * not be allowed under it. The call is left for the rare case: a return may cost 10 ns.
+ */
+static inline int seize(uint32_t *busy) {
+    return !__sync_val_compare_and_swap(busy, 0, 1) || seize_late(busy);
 }
+
+static inline void release(uint32_t *busy) {
+    if (options.locked)
+        __sync_lock_test_and_set(busy, 0);
+}
+
+enum entered { ENTERED, TABLE_FULL, CONTENDED };
+
+#include "table.h"
 
 /* The time of a packet that is counted; a clock costs more than what it takes to put one aside. */
 static inline uint64_t time_of(const struct trailer *t) {
@@ -339,13 +364,13 @@ static inline int count(struct xdp_md *ctx, const struct trailer *t) {
     struct scratch *s = bpf_map_lookup_elem(&scratches, &zeroth);
     struct counters *c = bpf_map_lookup_elem(&counted, &zeroth);
     struct packet p;
+    struct arrival a;
+    struct place at;
     struct flow *f;
     struct key k;
     enum aside reason;
     uint32_t verdict;
     uint64_t now = 0;
-    uint16_t vlan;
-    int turned;
 
     if (!s || !c)
         return XDP_PASS;
@@ -361,34 +386,35 @@ static inline int count(struct xdp_md *ctx, const struct trailer *t) {
             c->aside[reason]++;
         return apply(ctx, c, POLICY_ASIDE);
     }
-    vlan = vlan_of(frame);
-    turned = canonical_key(&p, &k);
-    f = flow_of(ctx, s, c, &k, vlan, turned, now);
-    if (!f) {
+    a = (struct arrival){&p, now, ctx->ingress_ifindex, vlan_of(frame), canonical_key(&p, &k)};
+    switch (enter(&a, &k, s, c, &at)) {
+    case TABLE_FULL:
         c->aside[ASIDE_CACHE_FULL]++;
         return apply(ctx, c, POLICY_ASIDE);
-    }
-    if (options.locked && !seize(&f->busy)) {
+    case CONTENDED:
         c->contended++;
         return apply(ctx, c, POLICY_UNDECIDED);
+    case ENTERED:
+        break;
     }
-    if (now < f->last) /* another CPU was ahead */
-        now = f->last;
-    renew(f, ctx, c, &k, &p, vlan, turned, now);
-    f->last = now;
+    f = at.flow;
+    if (a.now < f->last) /* another CPU was ahead */
+        a.now = f->last;
+    renew(f, &k, &a, c);
+    f->last = a.now;
     if (options.clock == CLOCK_TRAILER)
         f->touched = ++touches;
     if (f->closed) {
         c->late++;
     } else {
-        int forward = turned == f->turned;
+        int forward = a.turned == f->turned;
 
-        flow_update(&f->state, &p, forward, now - f->first, now);
+        flow_update(&f->state, &p, forward, a.now - f->first, a.now);
         f->packets++;
-        decide(f, &k, &p, forward, now);
+        decide(f, &k, &p, forward, a.now);
     }
     verdict = policy_of(f);
-    release(f);
+    leave(&at);
     return apply(ctx, c, verdict);
 }
 
@@ -424,31 +450,30 @@ struct ends {
 
 SEC("xdp")
 int n3ic_end(struct xdp_md *ctx) {
+    struct scratch *s = bpf_map_lookup_elem(&scratches, &zeroth);
     struct counters *c = bpf_map_lookup_elem(&counted, &zeroth);
     struct ends head;
     uint32_t ended = 0;
 
-    if (!c || bpf_xdp_load_bytes(ctx, 0, &head, sizeof head))
+    if (!s || !c || bpf_xdp_load_bytes(ctx, 0, &head, sizeof head))
         return 0;
 #pragma clang loop unroll(disable)
     for (uint32_t i = 0; i < ENDS_AT_ONCE; i++) {
-        struct flow *f;
+        struct place at;
         struct key k;
 
         if (i >= head.count || bpf_xdp_load_bytes(ctx, sizeof head + i * sizeof k, &k, sizeof k))
             break;
-        f = bpf_map_lookup_elem(&flows, &k);
-        if (!f || (options.locked && !seize(&f->busy)))
+        if (!find(&k, s, &at))
             continue;
         if (head.why == BY_IDLE &&
-            (head.now < f->last || head.now - f->last <= METER_IDLE_TIMEOUT)) {
-            release(f);
+            (head.now < at.flow->last || head.now - at.flow->last <= METER_IDLE_TIMEOUT)) {
+            leave(&at);
             continue;
         }
-        if (!f->closed)
-            report(f, &k, head.why, f->last);
-        /* It stays taken: what comes into its place is begun anew. */
-        if (bpf_map_delete_elem(&flows, &k) == 0)
+        if (!at.flow->closed)
+            report(at.flow, &k, head.why, at.flow->last);
+        if (forget(&at, &k))
             c->removed++;
         ended++;
     }

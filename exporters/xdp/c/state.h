@@ -64,6 +64,7 @@ struct counters {
     uint64_t late;                 /* packets behind the end of their flow */
     uint64_t started;              /* flows */
     uint64_t inserted, removed;    /* entries of the flow table; what is missing was evicted */
+    uint64_t replaced;             /* entries that made room in a bucket */
     uint64_t decided[ENDS];        /* decisions, by reason */
     uint64_t events_lost;          /* for which user space left no room */
     uint64_t no_model;             /* decisions for which there was no model */

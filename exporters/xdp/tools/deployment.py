@@ -11,7 +11,7 @@ from pathlib import Path
 
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.xdp import source
-from n3ic.exporters.xdp.exporter import read_program, read_value
+from n3ic.exporters.xdp.exporter import read_program, read_value, table_of
 from n3ic.exporters.xdp.libbpf import AttachMode, BpfError, attach, detach, program_by_id, query
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
@@ -79,7 +79,7 @@ def load(
         ExportError: the directory is no XDP export of a network with a meter.
         BpfError: the kernel refuses the program.
     """
-    model, per_cpu = exported(export)
+    model, per_cpu, table = exported(export)
     spec = model.meter
     if spec is None:
         raise ExportError(
@@ -92,7 +92,9 @@ def load(
     image = _image(place)
     with (
         changing(interface),
-        MeterPrograms(image, str(place / OBJECT), spec, structure, clock=clock) as programs,
+        MeterPrograms(
+            image, str(place / OBJECT), spec, structure, clock=clock, table=table
+        ) as programs,
     ):
         _check_free(interface)
         remove_record(interface)  # of a program that somebody detached
@@ -114,6 +116,7 @@ def load(
             tuple(policies),
             tuple(rules),
             otherwise,
+            table,
         )
         try:
             write_model(interface, model)
@@ -141,7 +144,9 @@ def opened(interface: Interface) -> Iterator[tuple[Record, MeterPrograms, dict[i
         raise UsageError(f"{interface.folder}: damaged; unload and load again")
     with (
         program_by_id(record.program_id) as program,
-        MeterPrograms(image, OBJECT, spec, structure_of(compiled), attached=program) as programs,
+        MeterPrograms(
+            image, OBJECT, spec, structure_of(compiled), attached=program, table=record.table
+        ) as programs,
     ):
         yield record, programs, residents(interface, programs)
 
@@ -267,7 +272,9 @@ def _succeed(
             f"networks of {structure.classes} classes, the program counts "
             f"{programs.structure.classes}: load an export instead"
         )
-    files = source.meter_program(programs.spec, structure, per_cpu=record.per_cpu)
+    files = source.meter_program(
+        programs.spec, structure, per_cpu=record.per_cpu, table=record.table
+    )
     try:
         image = source.compiled(files, source.METER)
     except MissingDependencyError as error:
@@ -276,7 +283,13 @@ def _succeed(
         structure = structure_of(compiled)  # that of the export
     clock: Clock = "coarse" if record.clock == "coarse" else "kernel"
     with MeterPrograms(
-        image, OBJECT, programs.spec, structure, clock=clock, succeeds=programs.program
+        image,
+        OBJECT,
+        programs.spec,
+        structure,
+        clock=clock,
+        table=record.table,
+        succeeds=programs.program,
     ) as following:
         for slot, model in models.items():
             following.set_model(slot, value_bytes(structure, model))
@@ -304,6 +317,8 @@ def _built(
         why = f"no built meter/{OBJECT} was given (an XDP export has one after make)"
     elif exported(export)[1] != record.per_cpu:
         why = f"the windows of {export} are over other flows than the program's (--windows)"
+    elif exported(export)[2] != record.table:
+        why = f"the flow table of {export} is another one than the program's (--table)"
     else:
         return _image(export / "meter")
     raise MissingDependencyError(f"a new program is needed, and {why}: {error}")
@@ -337,8 +352,8 @@ def now_of(record: Record, tick_ns: int) -> int:
     return time.clock_gettime_ns(clock) // tick_ns
 
 
-def exported(export: Path) -> tuple[BinaryModel, bool]:
-    """An export's network, and whether its windows are over the flows of one CPU.
+def exported(export: Path) -> tuple[BinaryModel, bool, source.Table]:
+    """An export's network, whether its windows are over the flows of one CPU, and its table.
 
     Raises:
         ExportError: the directory is no XDP export.
@@ -347,7 +362,9 @@ def exported(export: Path) -> tuple[BinaryModel, bool]:
     manifest = read_manifest(export)
     if manifest["target"] != "xdp":
         raise ExportError(f"{export}: an export for {manifest['target']}, expected one for xdp")
-    return exported_network(export, manifest).model, manifest["options"]["windows"] == "per-cpu"
+    options = manifest["options"]
+    model = exported_network(export, manifest).model
+    return model, options["windows"] == "per-cpu", table_of(options)
 
 
 def _image(place: Path) -> bytes:

@@ -22,6 +22,7 @@ from typing import Any
 
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp.libbpf import AttachMode, is_loaded
+from n3ic.exporters.xdp.source import Table
 from n3ic.model.network import BinaryModel
 from n3ic.util.files import write_atomic
 
@@ -74,6 +75,7 @@ class Record:
         policies: what is done by verdict, as it was typed.
         rules: how a model is chosen, as it was typed.
         otherwise: the slot of flows that no rule names.
+        table: the flow table that it was compiled with.
     """
 
     program_id: int
@@ -84,6 +86,7 @@ class Record:
     policies: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     otherwise: int = 0
+    table: Table = "lru"
 
 
 def _root() -> Path:

@@ -57,7 +57,8 @@ class Status:
         started: flows that began.
         ends: decisions by reason.
         aside: packets of no flow, by reason.
-        evicted: flows that the full table forgot, or somebody deleted; about, under traffic.
+        evicted: flows that made room for others in a full table, or that somebody deleted; about,
+            under traffic.
         late: packets behind the end of their flow.
         events_lost: decisions that nobody read in time; they are counted all the same.
         no_model: decisions for which there was no model.
@@ -105,7 +106,7 @@ def status_of(interface: Interface, record: Record, programs: MeterPrograms) -> 
         programs: its maps.
     """
     counters, models = programs.counters(), residents(interface, programs)
-    flows = programs.maps["flows"].count()
+    flows = programs.held()
     ends = {
         name.removeprefix("decided: "): count
         for name, count in counters.items()
@@ -119,7 +120,7 @@ def status_of(interface: Interface, record: Record, programs: MeterPrograms) -> 
         packets=counters["packets"],
         bytes=counters["bytes"],
         flows=flows,
-        room=programs.maps["flows"].entries,
+        room=programs.room,
         started=counters["started"],
         ends=ends,
         aside={name: counters[name] for name in ASIDE if counters[name]},

@@ -27,12 +27,14 @@ def network(spec, seed=0, shunt=0):
     return model.with_shunt(shunt) if shunt else model
 
 
-def load(model, *, per_cpu=False, clock="trailer", flows=4096, image=None):
+def load(model, *, per_cpu=False, clock="trailer", flows=4096, image=None, table="lru", seed=None):
     """The metering program of a model, loaded, the model in slot 0."""
     structure = structure_of([model])
-    files = source.meter_program(model.meter, structure, per_cpu=per_cpu)
+    files = source.meter_program(model.meter, structure, per_cpu=per_cpu, table=table)
     image = image or source.compiled(files, source.METER)
-    programs = MeterPrograms(image, "meter.o", model.meter, structure, clock=clock, flows=flows)
+    programs = MeterPrograms(
+        image, "meter.o", model.meter, structure, clock=clock, flows=flows, table=table, seed=seed
+    )
     programs.set_model(0, value_bytes(structure, model))
     return programs
 

@@ -18,6 +18,7 @@ from n3ic.model.metering import Window
 from n3ic.model.random_models import random_model
 from n3ic.targets.base import exporter as target
 from n3ic.targets.directory import export
+from n3ic.targets.manifest import read_manifest
 from n3ic.targets.verification import verify_directory
 
 SPEC = standard_spec(packets=8)
@@ -38,6 +39,17 @@ def test_an_export_is_verified_from_packets_to_verdicts(clang, kernel, exported)
     assert result.decided_bits > 0
     figures = {f.name: f.value for f in result.figures}
     assert 1000 < figures["instructions.meter"] < figures["verified.meter"] < 1_000_000
+
+
+def test_a_table_of_buckets_is_exported_and_verified(clang, kernel, exported, tmp_path):
+    """The default stays unnamed in the manifest, so that exports without it are what they were."""
+    options = {"table": "buckets"}
+    model, place = network(SPEC, shunt=2), tmp_path / "out"
+    result = export(model, "xdp", place, options=options, verify=False)
+    assert "struct bucket" in read_program(result.path / "meter")["table.h"]
+    assert verify_directory(result.path, vectors=50, record=False).ok
+    assert read_manifest(result.path)["options"]["table"] == "buckets"
+    assert "table" not in read_manifest(exported)["options"]
 
 
 def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch):

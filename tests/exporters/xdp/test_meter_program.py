@@ -3,6 +3,7 @@
 import os
 import random
 import socket
+import struct
 import threading
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from metering import load, network, replayed
 from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import source
+from n3ic.exporters.xdp.layout import SLOTS_PER_FLOW, WAYS
 from n3ic.exporters.xdp.network.rows import bit_counts
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
@@ -21,6 +23,9 @@ from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.replay import difference, replay, replayable, traffic
 from n3ic.exporters.xdp.resident import NO_VLAN, Rule
 from n3ic.meter.capture import Capture
+from n3ic.meter.compiled import ENDS
+from n3ic.meter.packet import LINK_ETHERNET, parse
+from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import unpack
 from n3ic.model.metering import Decision
@@ -31,18 +36,20 @@ STANDARD = standard_spec(packets=8)
 pytestmark = pytest.mark.usefixtures("clang", "kernel")
 
 
-@pytest.fixture(scope="module")
-def standard(clang, kernel):
-    """The standard meter's network, and its program's object file."""
+@pytest.fixture(scope="module", params=["lru", "buckets"])
+def standard(request, clang, kernel):
+    """The standard meter's network, its program's object file, and the flow table in it."""
     model = network(STANDARD, shunt=2)
-    files = source.meter_program(STANDARD, structure_of([model]), per_cpu=False)
-    return model, source.compiled(files, source.METER)
+    files = source.meter_program(
+        STANDARD, structure_of([model]), per_cpu=False, table=request.param
+    )
+    return model, source.compiled(files, source.METER), request.param
 
 
 @pytest.fixture
 def loaded(standard):
-    model, image = standard
-    with load(model, image=image) as programs:
+    model, image, table = standard
+    with load(model, image=image, table=table) as programs:
         yield model, programs
 
 
@@ -54,13 +61,14 @@ def udp(*, host=1, port=53, sender=1000, tags=b"", length=60):
     return (bytes(12) + tags + b"\x08\x00" + head + ends + body).ljust(length, b"\0")
 
 
+@pytest.mark.parametrize("table", ["lru", "buckets"])
 @pytest.mark.parametrize("seed", [34, 47, 123, pytest.param(6, marks=pytest.mark.slow)])
-def test_flows_are_the_reference_meters_and_scores_the_models(seed):
+def test_flows_are_the_reference_meters_and_scores_the_models(seed, table):
     """Random specifications and random traffic, cut and damaged frames included."""
     r = random.Random(seed)
     spec = replace(random_spec(r), cache_flows=4000)
     model = network(spec, seed)
-    with load(model) as programs:
+    with load(model, table=table) as programs:
         assert len(replayed(programs, model, random_frames(r, 200))) > 10
 
 
@@ -92,8 +100,8 @@ def test_captures_are_exact(loaded, real_data, name):
 
 
 def test_windows_of_one_cpu_are_its_own_flows(standard):
-    model, _ = standard
-    with load(model, per_cpu=True) as programs:
+    model, _, table = standard
+    with load(model, per_cpu=True, table=table) as programs:
         frames = replayable(traffic(STANDARD, 300, seed=2))
         events = replay(programs, frames)
         found = difference(model, STANDARD, frames, events)
@@ -146,6 +154,119 @@ def test_a_full_table_that_drops_counts_it():
         assert programs.counters()["flow cache full"] == 12
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_full_bucket_decides_the_flow_seen_longest_ago(again):
+    """A table of one bucket is the reference meter with a cache of as many flows."""
+    decision = Decision(packets=3, repeat=True) if again else STANDARD.decision
+    spec = replace(STANDARD, cache_flows=WAYS, decision=decision)
+    model = network(spec)
+    r = random.Random(11)
+    frames = [(udp(sender=r.randrange(14), length=60 + i % 50), 60, i // 3) for i in range(400)]
+    with load(model, flows=WAYS // SLOTS_PER_FLOW, table="buckets") as programs:
+        events = replayed(programs, model, traffic(spec, 300, seed=8) + later(frames), room=False)
+        evicted = (events["why"] == ENDS.index("evicted")).sum()
+        counters = programs.counters()
+    assert evicted > 100
+    assert counters["decided: evicted"] == evicted
+    assert counters["replaced"] >= evicted
+
+
+def later(frames, by=10**10):
+    return [(frame, length, time + by) for frame, length, time in frames]
+
+
+def test_full_buckets_are_each_a_cache_of_their_own():
+    """Each bucket's flows are what the reference meter makes of the packets that hash there."""
+    spec = replace(STANDARD, cache_flows=WAYS, windows=())
+    model = network(spec)
+    seed = bytes(range(80))
+    r = random.Random(12)
+    frames = [(udp(sender=r.randrange(120), length=60 + i % 50), 60, i) for i in range(1500)]
+    buckets = 4
+    with load(model, flows=16, table="buckets", seed=seed) as programs:
+        events = replay(programs, replayable(frames))
+        assert programs.room == buckets * WAYS
+    parts = [[] for _ in range(buckets)]
+    for frame in frames:
+        parts[bucket_of(frame[0], seed, buckets)].append(frame)
+    wanted = []
+    for part in parts:
+        meter = ReferenceMeter(spec)
+        wanted += meter.run(parse(LINK_ETHERNET, *frame) for frame in part)
+    assert sum(w.decided == "evicted" for w in wanted) > 400
+    assert sorted(
+        (w.first, w.last, w.packets, w.key.source_port, w.decided, w.registers) for w in wanted
+    ) == sorted(
+        (
+            *(int(e[name]) for name in ("first", "last", "packets", "source_port")),
+            ENDS[int(e["why"])],
+            tuple(e["registers"].tolist()),
+        )
+        for e in events
+    )
+
+
+def bucket_of(frame, seed, buckets):
+    """The bucket of a UDP frame: multilinear hashing as the paper has it, then spread."""
+    ends, ports = frame[26:34], struct.unpack(">HH", frame[34:38])
+    one, other = sorted([(ends[:4][::-1], ports[0]), (ends[4:][::-1], ports[1])])
+    parts = (one[0][::-1], other[0][::-1], one[1], other[1], frame[23], 4)
+    words = struct.unpack("=10I", struct.pack("=4s12x4s12xHHBB2x", *parts))
+    numbers = struct.unpack("=10Q", seed)
+    sums = [(n + w) % 2**64 for n, w in zip(numbers, words, strict=True)]
+    total = sum(a * b for a, b in zip(sums[::2], sums[1::2], strict=True)) % 2**64
+    for _ in range(2):
+        total = (total ^ total >> 32) * 0xD6E8FEB86659FD93 % 2**64
+    return (total >> 32) * buckets >> 32
+
+
+def test_a_full_bucket_that_drops_counts_it():
+    spec = replace(STANDARD, cache_flows=WAYS, when_full="drop-new")
+    model = network(spec)
+    frames = [(udp(sender=i % 20), 60, i) for i in range(60)]
+    with load(model, flows=WAYS // SLOTS_PER_FLOW, table="buckets") as programs:
+        replayed(programs, model, frames, room=False)
+        counters = programs.counters()
+    assert counters["flow cache full"] == 36
+    assert counters["started"] == WAYS
+
+
+def test_buckets_hold_the_flows_that_a_table_is_made_for(standard):
+    """Of as many flows as the table is for, nearly all find room, whatever the seed."""
+    model, image, table = standard
+    with load(model, image=image, table=table, flows=2048) as programs:
+        for i in range(2048):
+            programs.program.test_run(programs.replayed(udp(sender=i), 60, i))
+        counters = programs.counters()
+        keys, _ = programs.flows()
+        assert programs.held() == len(keys)
+        assert len(keys) > 1950
+        assert len(np.unique(keys)) == len(keys)
+        if table == "buckets":
+            assert len(keys) + counters["decided: evicted"] == 2048
+        programs.end_all()
+        assert programs.held() == len(programs.flows()[0]) == 0
+
+
+def test_a_following_program_finds_the_flows_of_the_last(standard):
+    """It hashes as the last one did, and its table is as large."""
+    model, image, table = standard
+    structure = structure_of([model])
+    with load(model, image=image, table=table, flows=512) as first:
+        for i in range(300):
+            first.program.test_run(first.replayed(udp(sender=i), 60, i))
+        started = first.counters()["started"]
+        with MeterPrograms(
+            image, "next.o", STANDARD, structure, clock="trailer", table=table,
+            succeeds=first.program,
+        ) as second:  # fmt: skip
+            for i in range(280, 300):
+                second.program.test_run(second.replayed(udp(sender=i), 60, 300 + i))
+            assert second.counters()["started"] == started
+            _, flows = second.flows()
+        assert (flows["packets"] == 2).sum() == 20
+
+
 def test_a_flow_table_forgets_what_was_seen_longest_ago(loaded):
     """Where the table evicts, what is left is counted right, and newer flows are kept."""
     _, programs = loaded
@@ -154,7 +275,7 @@ def test_a_flow_table_forgets_what_was_seen_longest_ago(loaded):
         programs.program.test_run(programs.replayed(frame, len(frame), i))
     keys, _ = programs.flows()
     ports = set(keys["source_port"].tolist()) | set(keys["destination_port"].tolist())
-    assert 2000 < len(keys) <= 4096
+    assert 2000 < len(keys) <= programs.room
     assert programs.counters()["started"] == 8000
     assert set(range(7500, 8000)) <= ports
 
@@ -258,16 +379,17 @@ def test_a_swap_under_load_is_never_half_a_model(standard):
     """Models whose numbers all differ: every decision has the scores of the model that it names."""
     spec = replace(STANDARD, decision=Decision(1), windows=())
     one = network(spec, 1)
+    table = standard[2]
     two = replace(network(spec, 1), output=replace(one.output, bias=one.output.bias + 1000))
     rng = np.random.default_rng(4)
     two = replace(
         two, hidden=(replace(two.hidden[0], weights=rng.random((16, one.input.n_bits)) < 0.5),)
     )
     structure = structure_of([one, two])
-    files = source.meter_program(spec, structure, per_cpu=False)
+    files = source.meter_program(spec, structure, per_cpu=False, table=table)
     values = [value_bytes(structure, m) for m in (one, two)]
     image = source.compiled(files, source.METER)
-    with MeterPrograms(image, "meter.o", spec, structure, clock="trailer") as programs:
+    with MeterPrograms(image, "meter.o", spec, structure, clock="trailer", table=table) as programs:
         programs.set_model(0, values[0])
         stop = threading.Event()
         swaps = []
@@ -307,7 +429,7 @@ def test_a_swap_under_load_is_never_half_a_model(standard):
 
 def test_no_packet_of_a_flow_is_lost_between_two_cpus(standard):
     """Both directions of one flow, each on a CPU of its own, at the same time."""
-    model, image = standard
+    model, image, table = standard
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         pytest.skip("needs two CPUs")
@@ -321,7 +443,7 @@ def test_no_packet_of_a_flow_is_lost_between_two_cpus(standard):
         os.sched_setaffinity(0, {cpu})  # of this thread
         programs.program.test_run(bytes(frame), repeat=packets)
 
-    with load(model, image=image, clock="kernel") as programs:
+    with load(model, image=image, clock="kernel", table=table) as programs:
         threads = [
             threading.Thread(target=sent, args=(cpu, frame))
             for cpu, frame in zip(cpus, (there, back), strict=False)
@@ -341,3 +463,38 @@ def test_no_packet_of_a_flow_is_lost_between_two_cpus(standard):
         assert int(flows["packets"][0]) == sum(counted)
         assert min(counted) > packets // 2
         assert counters["decided: packets"] == 1
+
+
+def test_flows_that_compete_for_a_bucket_on_two_cpus_are_all_counted(clang, kernel):
+    """More flows than the table holds, from two CPUs: each packet is in one record or counted."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs")
+    rounds, hosts = 300, 12
+
+    def sent(cpu, first):
+        os.sched_setaffinity(0, {cpu})  # of this thread
+        for i in range(rounds):
+            programs.program.test_run(udp(host=first + i % hosts), repeat=7)
+
+    model = network(replace(STANDARD, decision=Decision()))
+    with load(model, clock="kernel", table="buckets", flows=4) as programs:
+        threads = [
+            threading.Thread(target=sent, args=args) for args in zip(cpus, (1, 7), strict=False)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        keys, flows = programs.flows()
+        counters = programs.counters()
+        events = programs.events()
+    names = [r.name for r in STANDARD.registers]
+    sums = flows["registers"][:, names.index("spkts")] + flows["registers"][:, names.index("dpkts")]
+    assert len(np.unique(keys)) == len(keys) == WAYS
+    assert counters["packets"] == 2 * 7 * rounds
+    assert counters["started"] == counters["inserted"] == counters["replaced"] + WAYS
+    assert counters["replaced"] == counters["decided: evicted"] == len(events) > 100
+    assert sums.tolist() == flows["packets"].tolist()
+    counted = int(events["packets"].sum() + flows["packets"].sum())
+    assert counted + counters["contended"] == counters["packets"]

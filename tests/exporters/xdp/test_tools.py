@@ -83,6 +83,16 @@ def exported(models, tmp_path_factory, clang):
     return out
 
 
+@pytest.fixture(scope="module", params=["lru", "buckets"])
+def with_table(request, models, exported, tmp_path_factory):
+    """Exports with either flow table."""
+    if request.param == "lru":
+        return exported
+    out = tmp_path_factory.mktemp("xdp") / "export"
+    export(models[0], "xdp", out, options={"table": request.param}, verify=False)
+    return out
+
+
 @pytest.fixture
 def link(veth, tmp_path, monkeypatch):
     """A link's two ends that say nothing by themselves, and a folder in place of /run."""
@@ -109,8 +119,9 @@ def ours():
 # --- on an interface -----------------------------------------------------------------------------
 
 
-def test_the_whole_way(link, exported, models, tmp_path):
+def test_the_whole_way(link, with_table, models, tmp_path):
     one, other = link
+    exported = with_table
     loaded = json.loads(n3ic("load", one, exported, "--json"))
     assert loaded["mode"] == "native"
     send(other, [frame(port) for port in range(1000, 1010) for _ in range(4)])
@@ -198,10 +209,10 @@ def test_a_rule_chooses_the_slot(link, exported, models, tmp_path):
 
 
 def test_a_network_of_another_structure_brings_a_program_that_keeps_the_flows(
-    link, exported, models, tmp_path
+    link, with_table, models, tmp_path
 ):
     one, other = link
-    n3ic("load", one, exported, "--policy", "a=drop")
+    n3ic("load", one, with_table, "--policy", "a=drop")
     n3ic("update", one, _saved(models[1], tmp_path), "--slot", 3)
     send(other, [frame(1)] * 2 + [frame(2)] * 4)
     before = status(Interface.named(one))

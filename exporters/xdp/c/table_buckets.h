@@ -1,0 +1,181 @@
+/*
+ * The flow table as an array of buckets: a flow's hash names its bucket, and a new flow that finds
+ * it full takes the place of the one there that was seen longest ago, which is decided first.
+ *
+ * A CPU takes a bucket while it counts a packet to one of its flows. Needs begin, report and seize
+ * of meter.c.
+ */
+#ifndef N3IC_TABLE_H
+#define N3IC_TABLE_H
+
+#define WAYS 8 /* flows of a bucket */
+#define SLOTS_PER_FLOW 2
+
+struct slot {
+    struct key key;
+    struct flow flow;
+};
+
+struct bucket {
+    uint32_t busy; /* a CPU is at it */
+    uint32_t pad;
+    uint32_t tag[WAYS]; /* of the flows' hashes; 0 is free */
+    uint64_t rest[3];   /* of the cache line */
+    struct slot slot[WAYS];
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, (SLOTS_PER_FLOW * METER_CACHE_FLOWS + WAYS - 1) / WAYS);
+    __uint(key_size, sizeof(__u32));
+    __uint(value_size, sizeof(struct bucket));
+} flows SEC(".maps");
+
+/* A flow of a bucket that this CPU took. */
+struct place {
+    struct flow *flow;
+    struct bucket *bucket;
+    uint32_t tag, slot;
+};
+
+/*
+ * Multilinear-HM (Lemire and Kaser, "Strongly universal string hashing is fast", 2014): over random
+ * numbers, any two keys get one sum with a chance of 2^-32, whoever chose them. It is linear in a
+ * word, so that keys in a row would crowd in some buckets: what follows spreads them.
+ */
+static inline uint64_t hash_of(const struct key *k) {
+    const uint32_t *words = (const uint32_t *)k;
+    uint64_t sum = 0;
+
+#pragma unroll
+    for (int i = 0; i < HASH_NUMBERS; i += 2)
+        sum += (options.hash[i] + words[i]) * (options.hash[i + 1] + words[i + 1]);
+    for (int i = 0; i < 2; i++) {
+        sum ^= sum >> 32;
+        sum *= 0xd6e8feb86659fd93ull;
+    }
+    return sum;
+}
+
+static inline int same_key(const struct key *a, const struct key *b) {
+    const uint64_t *x = (const uint64_t *)a, *y = (const uint64_t *)b;
+
+    return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]));
+}
+
+/*
+ * The slot of a key; WAYS where it has none. By way of memory, so that the verifier does not follow
+ * all that comes behind once for each slot.
+ */
+static inline uint32_t slot_of_key(const struct bucket *b, const struct key *k, uint32_t tag,
+                                   struct scratch *s) {
+    uint32_t found = WAYS;
+
+#pragma unroll
+    for (int i = 0; i < WAYS; i++) {
+        if (b->tag[i] == tag && same_key(&b->slot[i].key, k)) {
+            found = i;
+            break;
+        }
+    }
+    *(volatile uint32_t *)&s->slot = found;
+    return *(volatile uint32_t *)&s->slot;
+}
+
+/* A free slot, or else that of the flow that was seen longest ago. */
+__attribute__((noinline)) int slot_for_new(const struct bucket *b) {
+    uint64_t last = ~0ull, touched = ~0ull;
+    int oldest = 0;
+
+    if (!b)
+        return 0;
+#pragma clang loop unroll(disable)
+    for (int i = 0; i < WAYS; i++) {
+        const struct flow *f = &b->slot[i].flow;
+
+        if (!b->tag[i])
+            return i;
+        if (f->last < last || (f->last == last && f->touched < touched)) {
+            last = f->last;
+            touched = f->touched;
+            oldest = i;
+        }
+    }
+    return oldest;
+}
+
+/* Takes the bucket of a key; 0 where others hold it. */
+static inline int take_bucket(const struct key *k, struct place *at) {
+    uint64_t hash = hash_of(k);
+    uint32_t index = (hash >> 32) * options.buckets >> 32;
+
+    at->tag = (uint32_t)(hash >> 16) | 1;
+    at->bucket = bpf_map_lookup_elem(&flows, &index);
+    return at->bucket && (!options.locked || seize(&at->bucket->busy));
+}
+
+static inline void leave(struct place *at) {
+    release(&at->bucket->busy);
+}
+
+static inline void put(struct place *at, uint32_t slot) {
+    at->slot = slot & (WAYS - 1);
+    at->flow = &at->bucket->slot[at->slot].flow;
+}
+
+/* Takes the flow of a key; 0 where there is none, or others hold its bucket. */
+static inline int find(const struct key *k, struct scratch *s, struct place *at) {
+    uint32_t slot;
+
+    if (!take_bucket(k, at))
+        return 0;
+    slot = slot_of_key(at->bucket, k, at->tag, s);
+    if (slot >= WAYS) {
+        leave(at);
+        return 0;
+    }
+    put(at, slot);
+    return 1;
+}
+
+/* Takes a flow out, and leaves its bucket. */
+static inline int forget(struct place *at, const struct key *k) {
+    (void)k;
+    at->bucket->tag[at->slot] = 0;
+    leave(at);
+    return 1;
+}
+
+/* Takes the flow that a packet belongs to, a new one where there is none. */
+static inline enum entered enter(const struct arrival *a, const struct key *k, struct scratch *s,
+                                 struct counters *c, struct place *at) {
+    uint32_t slot;
+
+    if (!take_bucket(k, at))
+        return CONTENDED;
+    slot = slot_of_key(at->bucket, k, at->tag, s);
+    if (slot < WAYS) {
+        put(at, slot);
+        return ENTERED;
+    }
+    put(at, slot_for_new(at->bucket));
+    if (at->bucket->tag[at->slot]) {
+        int idle = a->now > at->flow->last && a->now - at->flow->last > METER_IDLE_TIMEOUT;
+        struct key other = at->bucket->slot[at->slot].key;
+
+        if (METER_DROP_NEW && !idle) {
+            leave(at);
+            return TABLE_FULL;
+        }
+        if (!at->flow->closed)
+            report(at->flow, &other, idle ? BY_IDLE : BY_EVICTION, at->flow->last);
+        c->replaced++;
+    }
+    begin(at->flow, a, c);
+    c->inserted++;
+    at->bucket->slot[at->slot].key = *k;
+    at->bucket->tag[at->slot] = at->tag;
+    return ENTERED;
+}
+
+#endif
