@@ -59,7 +59,8 @@ static inline void turn(struct key *k) {
     k->destination_port = port;
 }
 
-/* Eight bytes of an address that was written in words of four, which loads of eight would wait for. */
+/* Eight bytes of an address that was written in words of four, which loads of eight would wait for.
+ */
 static inline uint64_t eight(const uint8_t *from) {
     const uint32_t *words = (const uint32_t *)from;
 
