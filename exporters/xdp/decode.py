@@ -125,6 +125,8 @@ def _connections(
 
 def _starts(data: bytes, plan: LayerPlan) -> tuple[NDArray[np.int64], int]:
     """What the sums of the neurons start from, and the sum from which they fire."""
+    if plan.halves:  # a byte of either half, whose sum fires from 256
+        return np.frombuffer(data, dtype=np.uint8).astype(np.int64).reshape(2, -1).sum(axis=0), 256
     if not plan.segments:
         return np.frombuffer(data, dtype=np.uint8).astype(np.int64), 1 << 7
     words = np.frombuffer(data, dtype="<u2").astype(np.int64).reshape(plan.words, 2, 4)

@@ -52,6 +52,15 @@ def test_a_table_of_buckets_is_exported_and_verified(clang, kernel, exported, tm
     assert "table" not in read_manifest(exported)["options"]
 
 
+@pytest.mark.parametrize("bits", [200, 256, 300])
+def test_thresholds_are_read_back_from_sums_of_every_size(clang, kernel, tmp_path, bits):
+    """Of one byte, and of two that are halved."""
+    model = random_model((bits, 32, 16, 2), np.random.default_rng(bits), extremes=False)
+    place = export(model, "xdp", tmp_path / "out", verify=False).path
+    result = verify_directory(place, vectors=50, record=False)
+    assert result.ok, str(result)
+
+
 def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch):
     def refused(*_):
         raise MissingDependencyError("no clang")
