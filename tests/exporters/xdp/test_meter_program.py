@@ -404,7 +404,9 @@ def test_a_swap_under_load_is_never_half_a_model(standard):
         parts = []
         r = random.Random(0)
         try:
-            for i in range(4000):
+            for i in range(60_000):  # on a busy machine, swaps are slow
+                if i >= 4000 and len(swaps) > 20:
+                    break
                 frame = udp(sender=i, length=r.randint(60, 1400), host=r.randint(1, 200))
                 programs.program.test_run(programs.replayed(frame, len(frame), i))
                 parts.append(programs.events())
@@ -412,7 +414,7 @@ def test_a_swap_under_load_is_never_half_a_model(standard):
             stop.set()
             thread.join()
         events = np.concatenate(parts)
-    assert len(events) == 4000
+    assert len(events) == len(parts) >= 4000
     assert len(swaps) > 20
     columns = {n: events["features"][:, i] for i, n in enumerate(spec.feature_names)}
     total = 0
@@ -424,7 +426,7 @@ def test_a_swap_under_load_is_never_half_a_model(standard):
         assert ran.sum() > 100
         assert (some.scores == events["scores"][ran]).all()
         total += ran.sum()
-    assert total == 4000
+    assert total == len(events)
 
 
 def test_no_packet_of_a_flow_is_lost_between_two_cpus(standard):
