@@ -1,5 +1,4 @@
-"""The target ``xdp``: meter, network and verdict in the Linux kernel."""
+"""The target ``xdp``: meter, network and verdict in the Linux kernel.
 
-from n3ic.exporters.xdp.exporter import XdpExporter
-
-EXPORTER = XdpExporter()
+Nothing is imported here: ``n3ic --help`` shows the commands of this target at once.
+"""

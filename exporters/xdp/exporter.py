@@ -369,3 +369,6 @@ def _on_host(place: Path, model: BinaryModel, features: Mapping[str, Any]) -> Ve
     """The network of a program's folder, compiled for this host."""
     structure = structure_of([model], bits=place.name == "answer")
     return HostNetwork.build(structure, read_program(place)).run(read_value(place), features)
+
+
+EXPORTER = XdpExporter()
