@@ -20,10 +20,10 @@ from n3ic.data.own import (
     with_positive,
 )
 from n3ic.data.table import Feature, FlowTable
-from n3ic.datasets.flows.recipes import RECIPES
 from n3ic.errors import N3icError, UsageError
 from n3ic.meter.table import LABEL, load_flows
 from n3ic.options import Option
+from n3ic.training.recipes import ANY_TABLE
 from n3ic.usecases.base import UseCase
 from n3ic.util.files import write_atomic
 
@@ -77,7 +77,7 @@ class OwnUseCase(UseCase):
     summary = "any table of flows of your own: --data FILE --label COLUMN"
     dataset = OWN
     default = OWN
-    recipes = RECIPES
+    recipes = ANY_TABLE
     options = (
         Option("label", "the column of the class", ""),
         Option("positive", "a class to tell from all others; all apart if empty", ""),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, HEADER_COLUMNS, PUBLISHED
 from n3ic.training.recipe import Recipe, Training
+from n3ic.training.recipes import PAPER_TRAINING
 
 PAPER = Recipe(
     name="paper",
@@ -14,17 +15,7 @@ PAPER = Recipe(
     columns=tuple(name for name in HEADER_COLUMNS if not BY_NAME[name].leaks),
     features=16,
     field_bits=16,
-    training=Training(
-        ste="clip",
-        batch_norm=False,
-        output_bias=False,
-        loss="squared_hinge",
-        dropout=0.25,
-        learning_rate=1e-3,
-        schedule="constant",
-        epochs=20,
-        batch_size=256,
-    ),
+    training=replace(PAPER_TRAINING, hidden=Training().hidden),
 )
 
 DEFAULT = Recipe(
