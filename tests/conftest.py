@@ -17,10 +17,11 @@ from n3ic.kernel.library import Library
 hypothesis.settings.register_profile("n3ic", deadline=None)
 hypothesis.settings.load_profile("n3ic")
 
-# A shell's background jobs ignore the one, nohup the other, and so would all that the tests start.
-for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
-    if signal.getsignal(number) is signal.SIG_IGN:
-        signal.signal(number, action)
+# A shell's background jobs ignore SIGINT, nohup SIGHUP, and so would all that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -277,6 +277,7 @@ def extract(
     from dataclasses import asdict
 
     from n3ic.data.metered import meter_file
+    from n3ic.errors import UsageError
     from n3ic.meter.extract import Progress
     from n3ic.meter.extract import extract as extract_flows
     from n3ic.meter.labels import read_labels
@@ -286,6 +287,8 @@ def extract(
     from n3ic.meter.standard import standard_spec
     from n3ic.util.files import free_path
 
+    if out.suffix.lower() not in (".csv", ".parquet"):
+        raise UsageError(f"--out {out}: flows are written to a .csv or a .parquet file")
     free_path(out, replace)
     if out.suffix.lower() != ".parquet":
         free_path(meter_file(out), replace)

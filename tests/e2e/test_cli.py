@@ -219,6 +219,7 @@ def test_bad_tables_are_named(tmp_path, text, message):
         (["export", "--target", "nfpp"], 2, "did you mean 'nfp'?"),
         (["export", "--target", "nfp"], 2, "there is no run below runs/"),
         (["verify", "/nowhere"], 1, "is not an export directory"),
+        (["data", "extract", "a.pcap", "--out", "a.xlsx"], 2, "to a .csv or a .parquet file"),
         (["data", "show", "nope"], 2, "unknown data set 'nope'"),
         (["nope"], 2, "No such command 'nope'"),
         (["simulate", "host", "/nowhere"], 1, "is not an export directory"),
