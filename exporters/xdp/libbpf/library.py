@@ -7,7 +7,7 @@ import errno
 import os
 from collections import deque
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from n3ic.errors import MissingDependencyError, N3icError
 
@@ -37,6 +37,30 @@ class VerifierError(BpfError):
     def __init__(self, text: str, number: int, log: str) -> None:
         super().__init__(text, number)
         self.log = log
+
+
+class Descriptor:
+    """Something in the kernel that a file descriptor stands for.
+
+    Args:
+        fd: the descriptor.
+        owned: whether it is closed with this.
+    """
+
+    def __init__(self, fd: int, *, owned: bool = False) -> None:
+        self.fd, self._owned = fd, owned
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the descriptor, if it is this object's."""
+        if self._owned and self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 class Info(ctypes.Structure):

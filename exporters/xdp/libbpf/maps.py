@@ -14,6 +14,7 @@ from typing import Any, Self
 from n3ic.exporters.xdp.libbpf.library import (
     SAMPLE,
     BpfError,
+    Descriptor,
     MapInfo,
     check,
     cpus,
@@ -28,7 +29,7 @@ _PER_CPU = (5, 6, 10, 21)  # per-CPU hash, array, LRU hash and cgroup storage
 _BATCH = 4096
 
 
-class Map:
+class Map(Descriptor):
     """A map in the kernel.
 
     Args:
@@ -46,8 +47,7 @@ class Map:
     """
 
     def __init__(self, fd: int, *, owned: bool = False) -> None:
-        self.fd = fd
-        self._owned = owned
+        super().__init__(fd, owned=owned)
         info = information(fd, MapInfo())
         self.kind, self.id = int(info.type), int(info.id)
         self.name = info.name.decode(errors="replace")
@@ -56,18 +56,6 @@ class Map:
         self.per_cpu = self.kind in _PER_CPU
         self._stride = (self.value_bytes + 7) // 8 * 8
         self._size = cpus() * self._stride if self.per_cpu else self.value_bytes
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the descriptor, if it is this object's."""
-        if self._owned and self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
 
     def lookup(self, key: bytes | int) -> bytes | None:
         """A key's value, of a per-CPU map the values of all CPUs one behind the other.

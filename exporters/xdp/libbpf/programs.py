@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from n3ic.exporters.xdp.libbpf.library import (
     BpfError,
+    Descriptor,
     ProgramInfo,
     VerifierError,
     because,
@@ -87,7 +88,7 @@ class TestRun:
     nanoseconds: int
 
 
-class Program:
+class Program(Descriptor):
     """A program in the kernel.
 
     Args:
@@ -105,24 +106,13 @@ class Program:
     """
 
     def __init__(self, fd: int, log: str = "", *, owned: bool = False) -> None:
-        self.fd, self.log, self._owned = fd, log, owned
+        super().__init__(fd, owned=owned)
+        self.log = log
         info = information(fd, ProgramInfo())
         self.id, self.name = int(info.id), info.name.decode(errors="replace")
         self.tag = bytes(info.tag).hex()
         self.instructions = int(info.xlated_prog_len) // 8
         self.verified, self.machine_bytes = int(info.verified_insns), int(info.jited_prog_len)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the descriptor, if it is this object's."""
-        if self._owned and self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
 
     def maps(self) -> list[Map]:
         """The maps that it uses; close them when they are no longer needed."""
