@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from n3ic.exporters.xdp.network.structure import Structure
+from n3ic.meter import compiled
 from n3ic.meter.compiled import ASIDE, ENDS, record_type
 from n3ic.model.metering import MeterSpec
 
@@ -14,18 +15,7 @@ MARGINS = 256
 WAYS, SLOTS_PER_FLOW = 8, 2  # of the table of buckets
 SHUNTED, NO_MODEL = -1, -2
 
-KEY = np.dtype(
-    [
-        ("source", np.uint8, 16),
-        ("destination", np.uint8, 16),
-        ("source_port", np.uint16),
-        ("destination_port", np.uint16),
-        ("protocol", np.uint8),
-        ("address_bytes", np.uint8),
-        ("pad", np.uint8, 2),
-    ],
-    align=True,
-)
+KEY = np.dtype(list(compiled.KEY), align=True)
 RULE = np.dtype(
     [
         ("address", np.uint8, 16),

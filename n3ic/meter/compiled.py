@@ -33,6 +33,16 @@ ENDS: tuple[End, ...] = (
     "capture",
 )
 ASIDE = (*REASONS, "flow cache full")
+# A flow's key as the C has it; addresses lie in the first `address_bytes`.
+KEY = (
+    ("source", np.uint8, 16),
+    ("destination", np.uint8, 16),
+    ("source_port", np.uint16),
+    ("destination_port", np.uint16),
+    ("protocol", np.uint8),
+    ("address_bytes", np.uint8),
+    ("pad", np.uint8, 2),
+)
 _CACHE = "meters"
 _U64 = np.ctypeslib.ndpointer(dtype=np.uint64, flags="C_CONTIGUOUS")
 _U32 = np.ctypeslib.ndpointer(dtype=np.uint32, flags="C_CONTIGUOUS")
@@ -63,13 +73,7 @@ def record_type(spec: MeterSpec) -> np.dtype[np.void]:
     """
     return np.dtype(
         [
-            ("source", np.uint8, 16),
-            ("destination", np.uint8, 16),
-            ("source_port", np.uint16),
-            ("destination_port", np.uint16),
-            ("protocol", np.uint8),
-            ("address_bytes", np.uint8),
-            ("pad", np.uint8, 2),
+            *KEY,
             ("why", np.uint32),
             ("pad2", np.uint32),
             ("number", np.uint64),
