@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from generated import random_frames, random_spec
+from metered_models import metered_network
 from traffic import labelled_capture, pcap
 
 import n3ic
@@ -29,10 +30,8 @@ from n3ic.meter.labels import read_labels
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.table import catalogue_of, load_flows
 from n3ic.meter.verdicts import predict_capture
-from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.metering import UINT32_MAX
 from n3ic.model.network import BinaryModel
-from n3ic.model.random_models import random_model
 from n3ic.runs.preparation import Experiment
 from n3ic.training.recipe import Recipe, Training
 
@@ -44,19 +43,6 @@ except MissingDependencyError as error:
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler"
 )
-
-
-def network(spec, seed=0):
-    """A random network that reads every feature of a specification, with cuts of all sizes."""
-    rng = np.random.default_rng(seed)
-    cuts = [sorted({*(1 << rng.integers(0, 32, 6)).tolist()}) for _ in spec.feature_names]
-    fields = [
-        Field.thermometer(name, c, unit=spec.units[name])
-        for name, c in zip(spec.feature_names, cuts, strict=True)
-    ]
-    inputs = InputSpec(tuple(fields))
-    model = random_model((inputs.n_bits, 16, 3), rng)
-    return replace(model, input=inputs, meter=spec, classes=("=a", "b,c", "d"))
 
 
 def rows_of(text):
@@ -105,7 +91,7 @@ def every_way(reference, model, path, folder):
 @pytest.mark.parametrize("packets", [0, 4])
 def test_a_capture_and_its_table_get_the_same_verdicts(tmp_path, packets, check_every_way):
     (tmp_path / "c.pcap").write_bytes(gzip.compress(labelled_capture(40)[0]))
-    check_every_way(network(standard_spec(packets=packets)), tmp_path / "c.pcap", tmp_path)
+    check_every_way(metered_network(standard_spec(packets=packets)), tmp_path / "c.pcap", tmp_path)
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3, 4])
@@ -114,17 +100,17 @@ def test_so_do_hostile_frames_and_any_meter(tmp_path, seed, quick_build, check_e
     spec = replace(random_spec(r), tick_ns=1000, when_full="evict-oldest")
     packets = [(max(0, t) / 1e6, f) for f, _, t in random_frames(r, 400)]
     (tmp_path / "c.pcap").write_bytes(pcap(packets))
-    check_every_way(network(spec, seed), tmp_path / "c.pcap", tmp_path)
+    check_every_way(metered_network(spec, seed), tmp_path / "c.pcap", tmp_path)
 
 
 def test_so_does_the_meter_of_a_data_set(tmp_path, quick_build, check_every_way):
     (tmp_path / "c.pcap").write_bytes(labelled_capture(60)[0])
-    check_every_way(network(one_tap(windows=True)), tmp_path / "c.pcap", tmp_path)
+    check_every_way(metered_network(one_tap(windows=True)), tmp_path / "c.pcap", tmp_path)
 
 
 def test_a_model_without_a_meter_says_what_to_do(tmp_path):
     (tmp_path / "c.pcap").write_bytes(pcap([]))
-    model = replace(network(standard_spec()), meter=None)
+    model = replace(metered_network(standard_spec()), meter=None)
     for function in (predict_capture, n3ic.predict):
         with pytest.raises(UsageError, match="train it on a table that n3ic data extract wrote"):
             function(model, tmp_path / "c.pcap")
@@ -134,7 +120,7 @@ def test_a_model_without_a_meter_says_what_to_do(tmp_path):
 def test_the_command_line_says_where_meters_differ(tmp_path, capsys):
     from n3ic.cli.model import predict
 
-    capture, model = tmp_path / "c.pcap", network(standard_spec())
+    capture, model = tmp_path / "c.pcap", metered_network(standard_spec())
     capture.write_bytes(labelled_capture(5)[0])
     model.save(tmp_path / "m.n3ic")
 
@@ -195,7 +181,9 @@ def labelled_table(folder, name, flows=120):
 @pytest.mark.parametrize("packets", [8, 3])
 def test_evaluation_says_where_meters_differ(tmp_path, packets):
     path = labelled_table(tmp_path, "flows.csv")
-    model = replace(network(standard_spec(packets=packets)), classes=("bulk", "question", "x"))
+    model = replace(
+        metered_network(standard_spec(packets=packets)), classes=("bulk", "question", "x")
+    )
     model.save(tmp_path / "m.n3ic")
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", N3icWarning)
@@ -300,7 +288,7 @@ def test_a_network_trained_on_real_captures_meters_them_itself(real_data, tmp_pa
     result = train(Experiment(named, RECIPE))
     assert result.test.accuracy > result.baselines["majority"].accuracy
     for path in captures[::40]:
-        check = network(standard_spec(packets=8))
+        check = metered_network(standard_spec(packets=8))
         for model in (check, result.model):
             flows, want = expected_rows(reference, model, path)
             got = n3ic.predict(model, path)

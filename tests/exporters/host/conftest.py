@@ -9,6 +9,7 @@ import pytest
 from n3ic.kernel import build
 
 sys.path.insert(0, str(Path(__file__).parent))  # modules that tests share
+sys.path.insert(0, str(Path(__file__).parents[2] / "meter"))
 
 SANITIZE = (
     "-std=c11",

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from damaged_captures import damaged_capture
-from metered_models import compiled_flows, exported, metered_network
+from flow_programs import compiled_flows, exported
+from metered_models import metered_network
 
 import n3ic
 from n3ic.errors import (

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from metered_models import compiled_flows, metered_network
+from flow_programs import compiled_flows
+from metered_models import metered_network
 
 from n3ic.kernel import build
 from n3ic.meter.hostile import hostile_frames

@@ -2,28 +2,18 @@
 
 from dataclasses import replace
 
-import numpy as np
+from metered_models import metered_network
 
 from n3ic.exporters.xdp import source
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.replay import counter_difference, difference, replay, replayable
-from n3ic.model.inputs import Field, InputSpec
-from n3ic.model.random_models import random_model
 
 
 def network(spec, seed=0, shunt=0):
-    """A random network that reads every feature of a specification, with cuts of all sizes."""
-    rng = np.random.default_rng(seed)
-    cuts = [sorted({*(1 << rng.integers(0, 32, 6)).tolist()}) for _ in spec.feature_names]
-    fields = [
-        Field.thermometer(name, c, unit=spec.units[name])
-        for name, c in zip(spec.feature_names, cuts, strict=True)
-    ]
-    inputs = InputSpec(tuple(fields))
-    model = random_model((inputs.n_bits, 16, 3), rng, extremes=False)
-    model = replace(model, input=inputs, meter=spec, classes=("a", "b", "c"))
+    """A random network over all features of a specification, which shunts below a margin."""
+    model = metered_network(spec, seed, classes=("a", "b", "c"), extremes=False)
     return model.with_shunt(shunt) if shunt else model
 
 
