@@ -27,6 +27,10 @@ class ModelError(N3icError):
     """A model file or a network description that breaks the BinaryModel contract."""
 
 
+class CardError(N3icError):
+    """A description of a shared card that cannot be read or planned; names file and line."""
+
+
 class ExportError(N3icError):
     """A model that a target cannot hold or compute."""
 

@@ -11,6 +11,7 @@ FLOORS = (
     {"data"},
     {"evaluation", "meter", "training"},
     {"targets", "runs"},
+    {"card"},
     {"usecases"},
     {"api"},
     {"cli"},
