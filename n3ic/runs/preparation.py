@@ -112,7 +112,7 @@ def prepare(
     if len(absent) > n_classes - 2:
         raise UsageError(f"{table.name}: the training rows have fewer than two classes")
     names = candidates(table, recipe)
-    choose_bits = recipe.encoding in ("boosted", "weighted") and not recipe.features
+    choose_bits = recipe.encoding in ("boosted", "weighted", "greedy") and not recipe.features
     if trees is None and (experiment.with_baselines or recipe.training.distill or choose_bits):
         stage("training boosted trees")
         own = {n: table.features[n][parts.train] for n in names}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from n3ic.data.table import FlowTable
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import UsageError
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.training import input_bits
@@ -65,29 +69,46 @@ def choose_input(
         kept = input_bits.chi2_features(columns, table.label, recipe.features)
         columns = {n: columns[n] for n in kept}
         trees = None  # those saw columns that are gone
-    fields: tuple[Field, ...]
-    if recipe.encoding == "binary":
-        fields = input_bits.binary_fields(tuple(columns), recipe.field_bits, catalogue=catalogue)
-    elif recipe.encoding == "quantile":
-        fields = input_bits.quantile_fields(columns, recipe.bits, catalogue=catalogue)
-    elif recipe.encoding == "weighted":
-        fields = input_bits.weighted_fields(
-            columns,
-            table.label,
-            recipe.bits,
-            hidden=recipe.training.hidden,
-            seed=seed,
-            trees=trees,
-            catalogue=catalogue,
-        )
-    else:
-        fields = input_bits.boosted_fields(
-            columns, table.label, recipe.bits, seed=seed, trees=trees, catalogue=catalogue
-        )
-    spec = InputSpec(fields)
+    spec = InputSpec(_fields(columns, table.label, recipe, seed, trees, catalogue))
     if spec.n_bits > recipe.bits:
         raise UsageError(
-            f"{len(fields)} fields of {recipe.field_bits} bits are {spec.n_bits} bits, "
+            f"{len(spec.fields)} fields of {recipe.field_bits} bits are {spec.n_bits} bits, "
             f"more than the budget of {recipe.bits}; take fewer features or more bits"
         )
     return spec, scores
+
+
+def _fields(
+    columns: Mapping[str, NDArray[np.int64]],
+    label: NDArray[np.int64],
+    recipe: Recipe,
+    seed: int,
+    trees: HistGradientBoostingClassifier | None,
+    catalogue: Mapping[str, Feature],
+) -> tuple[Field, ...]:
+    bits = recipe.bits
+    match recipe.encoding:
+        case "binary":
+            return input_bits.binary_fields(tuple(columns), recipe.field_bits, catalogue=catalogue)
+        case "quantile":
+            return input_bits.quantile_fields(columns, bits, catalogue=catalogue)
+        case "tree":
+            return input_bits.tree_fields(columns, label, bits, seed=seed, catalogue=catalogue)
+        case "greedy":
+            return input_bits.greedy_fields(
+                columns, label, bits, seed=seed, trees=trees, catalogue=catalogue
+            )
+        case "boosted":
+            return input_bits.boosted_fields(
+                columns, label, bits, seed=seed, trees=trees, catalogue=catalogue
+            )
+        case "weighted":
+            return input_bits.weighted_fields(
+                columns,
+                label,
+                bits,
+                hidden=recipe.training.hidden,
+                seed=seed,
+                trees=trees,
+                catalogue=catalogue,
+            )

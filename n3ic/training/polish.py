@@ -79,6 +79,7 @@ def polish(
         raise ModelError(f"labels are class indices below {len(model.classes)}")
     rng = np.random.default_rng(seed)
     model.scores(words[:1])  # checks shape, type and padding
+    words, label, weight = _distinct(words, label)
     x = np.where(unpack(words, model.input.n_bits), np.float32(1), np.float32(-1))
     layers = [
         *(_open(layer, layer.thresholds) for layer in model.hidden),
@@ -86,10 +87,21 @@ def polish(
     ]
     for _ in range(rounds):
         check()
-        search = _Search(layers, x, label, min_gain, max_moves)
+        search = _Search(layers, x, label, weight, min_gain, max_moves)
         if not search.sweep(rng):
             break
     return _close(model, layers)
+
+
+def _distinct(
+    words: Words, label: NDArray[np.int64]
+) -> tuple[Words, NDArray[np.int64], NDArray[np.float64]]:
+    """Each row and label once, and how often it is there: few bits make few different rows."""
+    labelled = np.column_stack([words, label.astype(np.uint32)])
+    keys = np.ascontiguousarray(labelled).view(f"V{4 * labelled.shape[1]}")[:, 0]
+    _, first, counts = np.unique(keys, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    return words[first[order]], label[first[order]], counts[order].astype(np.float64)
 
 
 def _open(layer: Connections, offsets: NDArray[np.int32]) -> _Layer:
@@ -116,12 +128,14 @@ class _Search:
         layers: list[_Layer],
         x: Floats,
         label: NDArray[np.int64],
+        weight: NDArray[np.float64],
         min_gain: float,
         max_moves: int,
     ) -> None:
         self.layers = layers
         self.x = x
         self.label = label
+        self.weight = weight
         self.min_gain = min_gain
         self.max_moves = max_moves
         self.temperature = self._temperature(self._scores(0, x))
@@ -135,7 +149,7 @@ class _Search:
         return self.layers[-1].popcounts(x) + self.layers[-1].offsets
 
     def _loss(self, scores: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Cross-entropy of each row."""
+        """Cross-entropy of each row, as often as it is there."""
         own = np.take_along_axis(scores, self.label[:, None], axis=1)
         if scores.shape[1] == 2:
             other = np.take_along_axis(scores, 1 - self.label[:, None], axis=1)
@@ -143,11 +157,12 @@ class _Search:
             difference = (other - own)[:, 0]
             low = int(difference.min())
             values = np.arange(low, int(difference.max()) + 1)
-            return np.asarray(np.logaddexp(0, self.temperature * values)[difference - low])
+            losses = np.logaddexp(0, self.temperature * values)
+            return np.asarray(self.weight * losses[difference - low])
         behind = (scores - own) * self.temperature
         most = behind.max(axis=1)
         rows = most + np.log(np.exp(behind - most[:, None]).sum(axis=1))
-        return np.asarray(rows, dtype=np.float64)
+        return np.asarray(self.weight * rows, dtype=np.float64)
 
     def _temperature(self, scores: NDArray[np.int32]) -> float:
         """Factor from scores to logits with the least cross-entropy, by Newton's method."""
@@ -158,8 +173,8 @@ class _Search:
             p = np.exp(best * (s - s.max(1, keepdims=True)))
             p /= p.sum(1, keepdims=True)
             mean = (p * s).sum(1)
-            slope = float((mean - own).sum())
-            curve = float((p * s * s).sum() - (mean * mean).sum())
+            slope = float(self.weight @ (mean - own))
+            curve = float(self.weight @ ((p * s * s).sum(1) - mean * mean))
             if curve <= 0:
                 break
             best = float(np.clip(best - slope / curve, best / 2, best * 2))

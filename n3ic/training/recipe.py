@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from n3ic.errors import UsageError
 
-Encoding = Literal["binary", "quantile", "boosted", "weighted"]
+Encoding = Literal["binary", "quantile", "boosted", "weighted", "tree", "greedy"]
 ENCODINGS: tuple[str, ...] = get_args(Encoding)
 Ste = Literal["identity", "clip", "approx"]
 Loss = Literal["squared_hinge", "cross_entropy"]
@@ -92,8 +92,10 @@ class Recipe:
         name: as in ``--recipe NAME``.
         summary: one line.
         encoding: ``binary`` (raw bits of integers), or thermometer fields whose cuts are
-            quantiles (``quantile``), are chosen by gradient-boosted trees (``boosted``), or are
-            those, each as often as a network with real weights values it (``weighted``).
+            quantiles (``quantile``), are chosen by gradient-boosted trees (``boosted``), are
+            those, each as often as a network with real weights values it (``weighted``), are
+            those of one tree grown best-first (``tree``), or are chosen jointly, for what
+            they tell together (``greedy``).
         bits: total budget of input bits.
         features: how many features chi-squared keeps; 0 for all of the columns.
         field_bits: bits of one ``binary`` field.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
 from n3ic.options import OptionValue
 from n3ic.training.recipe import Recipe, Training
+from n3ic.training.sizing import sized
 from n3ic.usecases.base import UseCase
 
 _SEEDS = 2**32  # scikit-learn takes seeds of 32 bits
@@ -69,7 +70,7 @@ class TrainRequest:
             )
 
     def chosen_recipe(self, case: UseCase) -> Recipe:
-        """The recipe with its replaced values.
+        """The recipe with its replaced values, and what follows from another number of bits.
 
         Raises:
             UsageError: the use case has no such recipe, or a value cannot be.
@@ -80,7 +81,8 @@ class TrainRequest:
                 known = ", ".join(case.recipes)
                 raise UsageError(f"{case.name} has no recipe {recipe!r}; it has {known}")
             recipe = case.recipes[recipe]
-        return recipe.with_options(self.overrides)
+        given = {name for name, value in self.overrides.items() if value is not None}
+        return sized(recipe.with_options(self.overrides), given)
 
 
 def command_words(
@@ -121,7 +123,10 @@ def command_words(
 
 
 def _changes(base: Recipe, recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    """Names and values of the recipe, and of its training, that are not the base's."""
+    """Names and values of the recipe, and of its training, that the base would not give."""
+    if recipe.bits != base.bits:
+        yield "bits", recipe.bits
+        base = sized(replace(base, bits=recipe.bits), {"bits"})
     for old, new, kind in ((base, recipe, Recipe), (base.training, recipe.training, Training)):
         for f in fields(kind):
             if f.name not in ("summary", "training") and getattr(new, f.name) != getattr(

@@ -84,7 +84,7 @@ def test_a_neurons_move_is_the_best_of_all_of_them(seed: int, density: float | N
         _open(model.output, model.output.bias),
     ]
     x = np.where(unpack(words, 11), np.float32(1), np.float32(-1))
-    search = _Search(layers, x, label, 0.01, 1)
+    search = _Search(layers, x, label, np.ones(len(label)), 0.01, 1)
     t = search.temperature
     inputs = x
     for layer in layers[:depth]:

@@ -74,3 +74,27 @@ def test_an_unknown_protocol_and_recipe_are_refused():
         TrainRequest("anomaly", protocol="monthly")
     with pytest.raises(UsageError, match="has no recipe 'nope'; it has default"):
         TrainRequest("anomaly", recipe="nope").chosen_recipe(use_case("anomaly"))
+
+
+def test_few_bits_bring_their_encoding_and_shape_and_the_command_says_no_more():
+    few = TrainRequest("anomaly", overrides={"bits": 8})
+    recipe = few.chosen_recipe(use_case("anomaly"))
+    assert (recipe.encoding, recipe.bits) == ("greedy", 8)
+    assert recipe.training.polish > use_case("anomaly").recipes["default"].training.polish
+    assert [word for word in words(few) if word.startswith("--bits")] == ["--bits=8"]
+    assert not {w.partition("=")[0] for w in words(few)} & {"--encoding", "--hidden", "--polish"}
+
+
+def test_what_is_given_beside_the_bits_is_kept_and_in_the_command():
+    usual = use_case("anomaly").recipes["default"].training.hidden
+    given = {"bits": 8, "hidden": usual, "encoding": "weighted", "polish": 3}
+    request = TrainRequest("anomaly", overrides=given)
+    recipe = request.chosen_recipe(use_case("anomaly"))
+    assert (recipe.encoding, recipe.training.hidden) == ("weighted", usual)
+    assert {"--bits=8", "--encoding=weighted", "--polish=3"} <= {*words(request)}
+
+
+def test_encodings_that_learn_no_labels_stay_with_other_bits():
+    request = TrainRequest("anomaly", recipe="paper", overrides={"bits": 512})
+    case = use_case("anomaly")
+    assert request.chosen_recipe(case) == replace(case.recipes["paper"], bits=512)

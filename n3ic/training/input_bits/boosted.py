@@ -1,0 +1,113 @@
+"""Cuts that gradient-boosted trees split at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.table import Feature
+from n3ic.errors import UsageError
+from n3ic.model.inputs import UINT32_MAX, Field
+from n3ic.training.input_bits.columns import (
+    Columns,
+    Cut,
+    matrix_of,
+    no_scikit_learn,
+    thermometer_fields,
+)
+from n3ic.training.input_bits.quantile import spare_cuts
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+
+def boosted_trees(
+    columns: Columns,
+    label: NDArray[np.int64],
+    *,
+    rounds: int = 200,
+    leaves: int = 31,
+    seed: int = 0,
+) -> HistGradientBoostingClassifier:
+    """Gradient-boosted trees, fitted to integer columns; the same on any number of cores.
+
+    Args:
+        columns: int64 array of shape ``(rows,)`` per feature, of training rows.
+        label: class index of each row, shape ``(rows,)``.
+        rounds: boosting rounds.
+        leaves: largest number of leaves a tree.
+        seed: seed of the boosting.
+    """
+    try:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from threadpoolctl import threadpool_limits
+    except ImportError as error:
+        raise no_scikit_learn() from error
+    _, matrix = matrix_of(columns, label)
+    trees = HistGradientBoostingClassifier(
+        max_iter=rounds, max_leaf_nodes=leaves, early_stopping=False, random_state=seed
+    )
+    # One thread: parallel sums of floats would make the cuts depend on the number of cores.
+    with threadpool_limits(1):
+        return trees.fit(np.clip(matrix, 0, UINT32_MAX), label)
+
+
+def boosted_cuts(names: Sequence[str], trees: HistGradientBoostingClassifier) -> dict[Cut, float]:
+    """Cuts that gradient-boosted trees split at, with the loss that each saved in total.
+
+    Args:
+        names: the features that the trees were fitted to, in that order.
+        trees: see :func:`boosted_trees`.
+
+    Returns:
+        Gain per cut ``(feature, value)``, ``value >= cut`` being the right branch.
+    """
+    gains: dict[Cut, float] = {}
+    # scikit-learn keeps the trees of this estimator in `_predictors` alone: one list a round,
+    # one tree a class, each with its nodes as a record array.
+    for round_ in trees._predictors:
+        for tree in round_:
+            for node in tree.nodes:
+                threshold = float(node["num_threshold"])
+                if node["is_leaf"] or not math.isfinite(threshold):
+                    continue
+                cut = (names[int(node["feature_idx"])], math.floor(threshold) + 1)
+                if 1 <= cut[1] <= UINT32_MAX:
+                    gains[cut] = gains.get(cut, 0.0) + float(node["gain"])
+    return gains
+
+
+def boosted_fields(
+    columns: Columns,
+    label: NDArray[np.int64],
+    bits: int,
+    *,
+    seed: int = 0,
+    trees: HistGradientBoostingClassifier | None = None,
+    catalogue: Mapping[str, Feature] | None = None,
+) -> tuple[Field, ...]:
+    """Thermometer fields of the ``bits`` cuts that serve gradient-boosted trees best.
+
+    Args:
+        columns: int64 array of shape ``(rows,)`` per feature, of training rows.
+        label: class index of each row, shape ``(rows,)``.
+        bits: total bit budget.
+        seed: seed of the boosting.
+        trees: those of :func:`boosted_trees` on these columns, where they are fitted already.
+        catalogue: what the features mean, for their units.
+
+    Returns:
+        Fields of ``bits`` bits in total, in the order of ``columns``; quantile cuts fill up
+        where the trees split at fewer places, and fewer bits come where values are too few.
+    """
+    if bits < 1:
+        raise UsageError(f"{bits} input bits asked for; take at least 1")
+    gains = boosted_cuts(tuple(columns), trees or boosted_trees(columns, label, seed=seed))
+    chosen = sorted(gains, key=lambda cut: (-gains[cut], cut))[:bits]
+    if len(chosen) < bits:
+        chosen += spare_cuts(columns, chosen, bits - len(chosen))
+    return thermometer_fields(chosen, tuple(columns), catalogue=catalogue)

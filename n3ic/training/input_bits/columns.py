@@ -1,0 +1,58 @@
+"""Columns of training rows and loose cuts of them: what every choice of input bits works on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.table import Feature
+from n3ic.errors import MissingDependencyError, UsageError
+from n3ic.model.inputs import Field
+
+Columns = Mapping[str, NDArray[np.int64]]
+Cut = tuple[str, int]  # a feature and the integer that its value is compared with
+
+
+def no_scikit_learn() -> MissingDependencyError:
+    """The error of an installation without scikit-learn."""
+    return MissingDependencyError(
+        "choosing input bits needs scikit-learn; install it with: pip install 'n3ic[train]'"
+    )
+
+
+def matrix_of(
+    columns: Columns, label: NDArray[np.int64]
+) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Names and the matrix ``(rows, features)`` of columns that fit the label."""
+    if not columns:
+        raise UsageError("there is no feature to choose from; name at least one")
+    rows = len(label)
+    wrong = [name for name, column in columns.items() if np.shape(column) != (rows,)]
+    if wrong:
+        raise UsageError(f"column {wrong[0]}: {rows} rows expected, as many as labels")
+    return tuple(columns), np.stack([np.asarray(c, dtype=np.int64) for c in columns.values()], 1)
+
+
+def unit_of(catalogue: Mapping[str, Feature] | None, name: str) -> tuple[str, float]:
+    """Integer unit and scale of a feature, where a catalogue tells them."""
+    if catalogue is None or name not in catalogue:
+        return "", 1.0
+    return catalogue[name].unit, catalogue[name].scale
+
+
+def thermometer_fields(
+    cuts: Sequence[Cut],
+    order: Sequence[str],
+    *,
+    catalogue: Mapping[str, Feature] | None = None,
+) -> tuple[Field, ...]:
+    """Thermometer fields of loose cuts, one a feature, in the order of ``order``."""
+    fields = []
+    for name in order:
+        own = sorted({cut for feature, cut in cuts if feature == name})
+        if own:
+            unit, scale = unit_of(catalogue, name)
+            fields.append(Field.thermometer(name, own, unit=unit, scale=scale))
+    return tuple(fields)

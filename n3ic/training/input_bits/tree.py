@@ -1,0 +1,94 @@
+"""Cuts of one decision tree that is grown best-first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.table import Feature
+from n3ic.errors import UsageError
+from n3ic.model.inputs import UINT32_MAX, Field
+from n3ic.training.input_bits.columns import (
+    Columns,
+    Cut,
+    matrix_of,
+    no_scikit_learn,
+    thermometer_fields,
+)
+from n3ic.training.input_bits.quantile import spare_cuts
+
+_LEAVES_A_CUT = 2  # a tree splits at one cut in several places: twice is enough in practice
+
+
+def tree_cuts(
+    columns: Columns, label: NDArray[np.int64], count: int, *, seed: int = 0
+) -> list[Cut]:
+    """The first distinct cuts of a tree that always splits the leaf which gains most.
+
+    Values are ranked before, so that large integers keep their order in scikit-learn's float32.
+
+    Args:
+        columns: int64 array of shape ``(rows,)`` per feature, of training rows.
+        label: class index of each row, shape ``(rows,)``.
+        count: how many cuts.
+        seed: which of equally good splits is taken.
+
+    Returns:
+        Up to ``count`` cuts in the order in which the tree splits at them; fewer where its leaves
+        are pure before. The decision tree of the same cuts is a function of these bits.
+    """
+    try:
+        from sklearn.tree import DecisionTreeClassifier
+    except ImportError as error:
+        raise no_scikit_learn() from error
+    names, matrix = matrix_of(columns, label)
+    values, ranks = [], np.empty(matrix.shape, dtype=np.float32)
+    for j in range(len(names)):
+        distinct, rank = np.unique(np.clip(matrix[:, j], 0, UINT32_MAX), return_inverse=True)
+        values.append(distinct)
+        ranks[:, j] = rank
+    leaves = _LEAVES_A_CUT * count
+    while True:
+        tree = DecisionTreeClassifier(max_leaf_nodes=max(2, leaves), random_state=seed)
+        nodes = tree.fit(ranks, label).tree_
+        # Both children of a split are appended as it is made: their number is its place in line.
+        splits = np.flatnonzero(nodes.children_left >= 0)
+        cuts: dict[Cut, None] = {}
+        for node in splits[np.argsort(nodes.children_left[splits])]:
+            feature, below = int(nodes.feature[node]), int(nodes.threshold[node])
+            low, high = (int(v) for v in values[feature][below : below + 2])
+            cuts[names[feature], (low + high) // 2 + 1] = None
+        if len(cuts) >= count or len(splits) + 1 < leaves:
+            return list(cuts)[:count]
+        leaves *= 2
+
+
+def tree_fields(
+    columns: Columns,
+    label: NDArray[np.int64],
+    bits: int,
+    *,
+    seed: int = 0,
+    catalogue: Mapping[str, Feature] | None = None,
+) -> tuple[Field, ...]:
+    """Thermometer fields of the cuts of a best-first tree that has ``bits`` of them.
+
+    Args:
+        columns: int64 array of shape ``(rows,)`` per feature, of training rows.
+        label: class index of each row, shape ``(rows,)``.
+        bits: total bit budget.
+        seed: which of equally good splits is taken.
+        catalogue: what the features mean, for their units.
+
+    Returns:
+        Fields of ``bits`` bits in total, in the order of ``columns``; quantile cuts fill up
+        where the tree needs fewer, and fewer bits come where values are too few.
+    """
+    if bits < 1:
+        raise UsageError(f"{bits} input bits asked for; take at least 1")
+    chosen = tree_cuts(columns, label, bits, seed=seed)
+    if len(chosen) < bits:
+        chosen += spare_cuts(columns, chosen, bits - len(chosen))
+    return thermometer_fields(chosen, tuple(columns), catalogue=catalogue)

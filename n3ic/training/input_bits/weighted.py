@@ -1,0 +1,92 @@
+"""Cuts as often as a network with real weights values them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.table import Feature
+from n3ic.errors import MissingDependencyError
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.training.input_bits.boosted import boosted_fields
+from n3ic.training.input_bits.columns import Columns, thermometer_fields
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+
+def weighted_fields(
+    columns: Columns,
+    label: NDArray[np.int64],
+    bits: int,
+    *,
+    hidden: tuple[int, ...] = (32, 16),
+    candidates: int = 384,
+    most_copies: int = 16,
+    seed: int = 0,
+    trees: HistGradientBoostingClassifier | None = None,
+    catalogue: Mapping[str, Feature] | None = None,
+) -> tuple[Field, ...]:
+    """Thermometer fields of boosted cuts, each cut there as often as it earns.
+
+    Gradient-boosted trees choose the candidates. A network with real first weights tells how
+    much weight each deserves (:func:`n3ic.training.importance.bit_importance`). The bits then go
+    one by one to the candidate with the largest weight a copy. Since weights are +1 or -1, two
+    copies of a bit give a neuron the weights -2, 0 and 2 to choose from.
+
+    Args:
+        columns: int64 array of shape ``(rows,)`` per feature, of training rows.
+        label: class index of each row, shape ``(rows,)``.
+        bits: total bit budget.
+        hidden: hidden layers of the network that the bits are for.
+        candidates: how many cuts to choose from.
+        most_copies: most bits of one cut.
+        seed: seed of the boosting and of the network.
+        trees: those of :func:`boosted_trees` on these columns, where they are fitted already.
+        catalogue: what the features mean, for their units.
+
+    Returns:
+        Fields of ``bits`` bits in total. The first field of a feature has each of its cuts
+        once; further fields of it have the cuts that are there again.
+    """
+    fields = boosted_fields(columns, label, candidates, seed=seed, trees=trees, catalogue=catalogue)
+    if not fields:
+        return ()
+    try:
+        from n3ic.training.importance import bit_importance
+    except ImportError as error:
+        raise MissingDependencyError(
+            "choosing input bits by weight needs PyTorch; install it with: "
+            f"pip install 'n3ic[train]' ({error})"
+        ) from error
+    encoded = InputSpec(fields).encode(columns)
+    weight = bit_importance(encoded, label, hidden=hidden, seed=seed)
+    copies = share_bits(weight, bits, most_copies)
+    cuts = [(f.feature, cut) for f in fields for cut in f.cuts]
+    out: tuple[Field, ...] = ()
+    for level in range(int(copies.max(initial=0))):
+        again = [cut for cut, count in zip(cuts, copies, strict=True) if count > level]
+        out += thermometer_fields(again, tuple(columns), catalogue=catalogue)
+    return out
+
+
+def share_bits(weight: NDArray[np.float64], bits: int, most: int) -> NDArray[np.int64]:
+    """Copies of each candidate: every bit in turn to the largest weight a copy.
+
+    Args:
+        weight: what each candidate deserves, float64 of shape ``(candidates,)``, not negative.
+        bits: how many to give away.
+        most: most copies of one candidate.
+
+    Returns:
+        int64 array of shape ``(candidates,)`` that sums to ``bits``, or to ``most`` times the
+        candidates where that is less.
+    """
+    copies = np.zeros(len(weight), dtype=np.int64)
+    for _ in range(min(bits, most * len(weight))):
+        worth = np.where(copies < most, weight / (copies + 1), -1.0)
+        copies[int(np.argmax(worth))] += 1
+    return copies
