@@ -6,7 +6,7 @@ what a wider one leaves to a full adder of its first three inputs is not among i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import gcd
@@ -28,6 +28,7 @@ class Kind:
         formula: what the outputs are, for people.
         merges: whether an output may serve for the same function of another cell. What is read
             for more than its function stands for itself: a comparison's weights, a parity's signs.
+        folds: whether an output that is a constant or a wire becomes one.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Kind:
     self_dual: bool
     formula: str
     merges: bool = True
+    folds: bool = True
 
 
 def _table(n_inputs: int, holds: Callable[[tuple[int, ...]], int]) -> int:
@@ -131,3 +133,56 @@ def at_least(weights: tuple[int, ...], bound: int) -> Kind:
         formula=f"y = {terms} >= {bound}",
         merges=False,
     )
+
+
+@cache
+def rule(formula: str) -> Kind:
+    """A formula of at most six inputs in prefix order.
+
+    ``a`` is AND, ``o`` OR, ``n`` NOT, a digit an input, ``m`` a selection: by whom, what for 0,
+    what for 1.
+    """
+    n_inputs = 1 + max(int(c) for c in formula if c.isdigit())
+    return Kind(
+        f"n3ic_rule_{formula}",
+        ("y",),
+        (_table(n_inputs, lambda x: evaluate(formula, x)),),
+        n_inputs,
+        (),
+        self_dual=False,
+        formula=f"y = {_infix(iter(formula))}",
+        merges=False,
+        folds=False,
+    )
+
+
+def evaluate(formula: str, inputs: Sequence[int]) -> int:
+    """What a formula in prefix order is for some inputs."""
+    letters = iter(formula)
+
+    def value() -> int:
+        letter = next(letters)
+        if letter == "n":
+            return 1 - value()
+        if letter == "m":
+            select, zero, one = value(), value(), value()
+            return one if select else zero
+        if letter in "ao":
+            first, second = value(), value()
+            return first & second if letter == "a" else first | second
+        return inputs[int(letter)]
+
+    return value()
+
+
+def _infix(letters: Iterator[str]) -> str:
+    letter = next(letters)
+    if letter == "n":
+        return f"!{_infix(letters)}"
+    if letter == "m":
+        select, zero, one = (_infix(letters) for _ in range(3))
+        return f"({select} ? {one} : {zero})"
+    if letter in "ao":
+        first, second = _infix(letters), _infix(letters)
+        return f"({first} {'&' if letter == 'a' else '|'} {second})"
+    return f"in[{letter}]"

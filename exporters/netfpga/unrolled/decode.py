@@ -5,7 +5,8 @@ between bits: three bits are a sum and twice a carry. What the cells say is chec
 inputs; then the equations are solved. A neuron's output is a comparison of a few bits; each carry
 among them is replaced by the bits that it was made of, and so on down to the bits that the layer
 reads. Sum bits that a comparison dropped on its way are what is left, and must be too few to change
-its answer. So every coefficient and the threshold are exact, not sampled. The margin from which on
+its answer. So every coefficient and the threshold are exact, not sampled. A layer of ORs over a
+layer of ANDs is a formula instead: multiplied out, it must be those ANDs. The margin from which on
 a flow is decided is read in the same way, from a comparison of the margin's bits or, where two
 classes alone are compared, from two of the hidden bits.
 """
@@ -14,11 +15,11 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise, permutations, product
+from itertools import islice, pairwise, permutations, product
 from math import ceil, gcd, lcm
 from pathlib import Path
 
@@ -44,6 +45,7 @@ _FULL, _FIVE, _UPPER, _PARITY, _MUX = (
     f"n3ic_{kind}" for kind in ("add3", "add5", "add32", "parity6", "mux")
 )
 _Comparison = tuple[NDArray[np.int64], int]  # coefficients of bits, and a bound of their sum
+_Cube = frozenset[Bit]  # bits that are all 1
 _MOST_DIFFERING = 12  # coefficients, where two forms of one comparison are compared
 
 
@@ -82,10 +84,11 @@ class _Equation:
         made: the variable.
         kind: ``adder`` (three inputs are ``total`` and twice the variable), ``parity`` (the
             inputs are the variable and an even number), ``comparison`` (the variable is whether
-            the weighted inputs reach ``bound``) or ``mux``.
+            the weighted inputs reach ``bound``), ``rule`` (a formula) or ``mux``.
         inputs: bits and their weights.
         total: the sum bit of an adder.
         bound: of a comparison.
+        formula: of a rule, in prefix order.
     """
 
     made: int
@@ -93,6 +96,7 @@ class _Equation:
     inputs: tuple[tuple[Bit, int], ...] = ()
     total: Bit = (0, 0)
     bound: int = 0
+    formula: str = ""
 
 
 class System:
@@ -182,9 +186,10 @@ class System:
         inputs: Iterable[tuple[Bit, int]] = (),
         total: Bit = (0, 0),
         bound: int = 0,
+        formula: str = "",
     ) -> Bit:
         made = self._variable(len(self.equations))
-        self.equations.append(_Equation(made, kind, tuple(inputs), total, bound))
+        self.equations.append(_Equation(made, kind, tuple(inputs), total, bound, formula))
         return made, 0
 
     def _add(self, instance: Instance) -> None:
@@ -203,6 +208,8 @@ class System:
             values["s"] = self._define("parity", ((b, 1) for b in inputs))
         elif name == _MUX:
             values["y"] = self._define("mux")
+        elif (formula := claimed_formula(instance.module)) is not None:
+            values["y"] = self._define("rule", ((b, 1) for b in inputs), formula=formula)
         else:
             weights, bound = claim(instance.module)
             terms = zip(inputs, weights, strict=True)
@@ -353,6 +360,60 @@ class System:
         equation = self.equations[index]
         return equation if equation.kind == "comparison" else None
 
+    def multiplied_out(self, bit: Bit, known: set[int], most: int) -> list[_Cube] | None:
+        """The ANDs of known bits whose OR a bit is; None where it is no formula of them.
+
+        Args:
+            bit: the bit.
+            known: the variables to end at.
+            most: how many ANDs there may be.
+
+        Raises:
+            VerifyError: there are more.
+        """
+        variable, inverted = bit
+        if variable in known:
+            return [frozenset({bit})]
+        index = self.defined[variable]
+        if inverted or index is None or self.equations[index].kind != "rule":
+            return None
+        equation = self.equations[index]
+        letters = iter(equation.formula)
+        inputs = [b for b, _ in equation.inputs]
+
+        def limited(cubes: list[_Cube]) -> list[_Cube]:
+            if len(cubes) > most:
+                raise VerifyError(f"a formula has more than {most} ANDs")
+            return cubes
+
+        def both(first: list[_Cube] | None, second: list[_Cube] | None) -> list[_Cube] | None:
+            if first is None or second is None:
+                return None
+            return limited([a | b for a, b in islice(product(first, second), most + 1)])
+
+        def either(first: list[_Cube] | None, second: list[_Cube] | None) -> list[_Cube] | None:
+            return None if first is None or second is None else limited(first + second)
+
+        def inverse(cubes: list[_Cube] | None) -> list[_Cube] | None:
+            if cubes is None or len(cubes) != 1 or len(cubes[0]) != 1:
+                return None
+            ((variable, inverted),) = cubes[0]
+            return [frozenset({(variable, inverted ^ 1)})]
+
+        def value() -> list[_Cube] | None:
+            letter = next(letters)
+            if letter == "n":
+                return inverse(value())
+            if letter == "m":
+                select = value()
+                zero, one = value(), value()
+                return either(both(inverse(select), zero), both(select, one))
+            if letter in "ao":
+                return (both if letter == "a" else either)(value(), value())
+            return self.multiplied_out(inputs[int(letter)], known, most)
+
+        return value()
+
     def alternatives(self, bit: Bit) -> tuple[Bit, ...]:
         """The inputs of a bit that is an OR; none where it is not."""
         index = self.defined[bit[0]]
@@ -368,6 +429,42 @@ class System:
             if found is not None and found.bound == 1 and not inverted:
                 return index
         return None
+
+
+def claimed_formula(module: Module) -> str | None:
+    """The formula that a rule's module has in its name; None of another kind of module.
+
+    Raises:
+        VerifyError: the module does not compute that.
+    """
+    named = re.fullmatch(r"n3ic_rule_([aomn0-5]{1,64})", module.name)
+    if named is None:
+        return None
+    formula = named[1]
+    open_ends = 1  # operands that are still to come
+    for at, letter in enumerate(formula):
+        if not open_ends:
+            raise VerifyError(f"module {module.name}: no formula after {at} letters")
+        open_ends += {"a": 1, "o": 1, "m": 2, "n": 0}.get(letter, -1)
+    if open_ends or max(map(int, re.findall(r"\d", formula))) >= module.n_inputs:
+        raise VerifyError(f"module {module.name} is of no formula of its inputs")
+    check(module, {"y": lambda x: _value(iter(formula), x)})
+    return formula
+
+
+def _value(letters: Iterator[str], inputs: tuple[int, ...]) -> int:
+    """What a formula in prefix order is for some inputs."""
+    letter = next(letters)
+    if letter.isdigit():
+        return inputs[int(letter)]
+    first = _value(letters, inputs)
+    if letter == "n":
+        return 1 - first
+    second = _value(letters, inputs)
+    if letter == "m":
+        third = _value(letters, inputs)
+        return third if first else second
+    return first & second if letter == "a" else first | second
 
 
 def claim(module: Module) -> tuple[tuple[int, ...], int]:
@@ -469,12 +566,14 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
     trace = [system.bit(literal) for literal in core.outputs.get("out_trace", ())]
     if len(trace) != sum(model.shape[1:-1]):
         raise VerifyError(f"the core shows {len(trace)} hidden bits, not {sum(model.shape[1:-1])}")
-    layers = []
+    layers: list[DecodedLayer] = []
+    below: list[Bit] = []
     try:
         for index, count in enumerate(model.shape[1:-1]):
             outputs, trace = trace[:count], trace[count:]
-            layers.append(_hidden(system, inputs, outputs, index))
-            inputs = outputs
+            ands = _cubes_of(layers[-1], below) if layers else {}
+            layers.append(_hidden(system, inputs, outputs, index, {v for v, _ in below}, ands))
+            below, inputs = inputs, outputs
         layers.append(_output(system, inputs, core.outputs["out_scores"], len(model.classes)))
     except Undecidable:
         return None
@@ -519,15 +618,49 @@ def _known(inputs: Sequence[Bit]) -> set[int]:
     return known
 
 
+def _cubes_of(layer: DecodedLayer, inputs: Sequence[Bit]) -> dict[_Cube, int]:
+    """The neurons of a layer that are ANDs, by the bits that they are an AND of."""
+    found: dict[_Cube, int] = {}
+    if layer.limits is None or layer.mask is None:
+        return found
+    for j, (weights, mask, limit) in enumerate(
+        zip(layer.weights, layer.mask, layer.limits, strict=True)
+    ):
+        if limit == mask.sum():
+            chosen = np.flatnonzero(mask)
+            found[frozenset((inputs[i][0], inputs[i][1] ^ int(not weights[i])) for i in chosen)] = j
+    return found
+
+
 def _hidden(
-    system: System, inputs: Sequence[Bit], outputs: Sequence[Bit], layer: int
+    system: System,
+    inputs: Sequence[Bit],
+    outputs: Sequence[Bit],
+    layer: int,
+    below: set[int],
+    ands: Mapping[_Cube, int],
 ) -> DecodedLayer:
-    """A hidden layer between known bits."""
+    """A hidden layer between known bits.
+
+    Args:
+        system: the core's equations.
+        inputs: what the layer reads.
+        outputs: its neurons.
+        layer: its number.
+        below: the variables that the layer before reads.
+        ands: the ANDs among that layer's neurons.
+    """
     known = _known(inputs)
     signs = np.zeros((len(outputs), len(inputs)), dtype=np.int64)
     limits = np.zeros(len(outputs), dtype=np.int64)
     for j, bit in enumerate(outputs):
         try:
+            wire = bit[0] in known  # of an input, which an AND of one bit is
+            found = None if wire else system.multiplied_out(bit, below, len(ands))
+            if found is not None:
+                signs[j, [_named(cube, ands) for cube in found]] = 1
+                limits[j] = 1
+                continue
             test = system.test(bit, known)
         except VerifyError as error:
             raise VerifyError(f"layer {layer}, neuron {j}: {error}") from error
@@ -537,6 +670,17 @@ def _hidden(
         # An agreement with a weight of 0 is 1 - x.
         limits[j] = test.bound - shift + int((signs[j] < 0).sum())
     return DecodedLayer(signs > 0, limits, signs != 0)
+
+
+def _named(cube: _Cube, ands: Mapping[_Cube, int]) -> int:
+    """Which AND this one is.
+
+    Raises:
+        VerifyError: it is none of them.
+    """
+    if cube not in ands:
+        raise VerifyError(f"an AND of {len(cube)} bits is no neuron of the layer before")
+    return ands[cube]
 
 
 def _output(

@@ -119,7 +119,7 @@ class Netlist:
         table = _rewire(cell.kind.tables[port], wiring, len(nodes))
         left = [k for k in range(len(nodes)) if _depends(table, k, len(nodes))]
         inverted = table & 1
-        if len(left) <= 1:  # a constant or a wire
+        if len(left) <= 1 and cell.kind.folds:  # a constant or a wire
             return 2 * nodes[left[0]] + inverted if left else int(inverted)
         function = (nodes, table ^ ((1 << (1 << len(nodes))) - 1 if inverted else 0))
         if cell.kind.merges and function in self._functions:

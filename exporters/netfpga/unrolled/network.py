@@ -11,6 +11,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.exporters.netfpga.unrolled import rules
 from n3ic.exporters.netfpga.unrolled.heap import Adder, Heap
 from n3ic.exporters.netfpga.unrolled.netlist import FALSE, TRUE, Netlist
 from n3ic.exporters.netfpga.unrolled.sites import pairs
@@ -88,10 +89,17 @@ def build(model: BinaryModel, *, scores: bool) -> Network:
     builder = _Builder(model.input.n_bits)
     inputs = [builder.net.input(i) for i in range(model.input.n_bits)]
     used = [np.flatnonzero(read).tolist() for read in read_neurons(model, scores=ranks)]
+    ruled = rules.layers(model)
+    for i in ruled:
+        used[i - 1] = []  # the ANDs are nowhere but in the trace
     hidden: list[list[int]] = []
     literals = inputs
     for i, (layer, alive) in enumerate(zip(model.hidden, used, strict=True)):
-        literals = builder.fire(layer, literals, alive, f"l{i}")
+        below = hidden[i - 2] if i > 1 else inputs
+        if i in ruled:
+            literals = rules.fire(builder.net, model.hidden[i - 1], layer, below, f"l{i}")
+        else:
+            literals = builder.fire(layer, literals, alive, f"l{i}")
         hidden.append(literals)
     totals = [
         _Sum.of(model.output, c, literals).plus(int(b)) for c, b in enumerate(model.output.bias)

@@ -1,0 +1,223 @@
+"""Rules as look-up tables: neurons that are an OR of ANDs, such as a decision tree and its leaves.
+
+A neuron that fires where all its inputs agree is an AND; one above it that fires where any of
+these does is a rule. Its ANDs are never built one by one: what they have in common is taken out,
+variable by variable (``x a + !x b + c``), so that the branches of a decision tree come back as
+selections. The formula is then cut into tables of six inputs, by dynamic programming over its
+gates (Cong and Ding, FlowMap, 1994, name such cuts; over a tree the smallest cover is exact).
+
+Multiplied out, the formula has the ANDs that went in, one by one: so a reader gets all weights
+back (:mod:`n3ic.exporters.netfpga.unrolled.decode`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from n3ic.exporters.netfpga.unrolled.cells import MAX_INPUTS, rule
+from n3ic.exporters.netfpga.unrolled.netlist import FALSE, TRUE, Netlist
+from n3ic.model.layers import Connections, HiddenLayer
+from n3ic.model.network import BinaryModel
+
+Cube = frozenset[int]  # literals of an AND
+_MOST_LITERALS = 64  # of one AND; the formula is as deep
+_CUTS = 12  # kept a gate
+_COST = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of a table by its inputs: small ones share a site
+
+
+@dataclass(frozen=True, eq=False)
+class Gate:
+    """A node of a formula.
+
+    Attributes:
+        kind: ``x`` for a literal, ``a`` for AND, ``o`` for OR, ``m`` for a selection.
+        literal: that of ``x``, or the selecting one of ``m``.
+        children: two gates but for ``x``; of ``m`` those for 0 and for 1.
+    """
+
+    kind: str
+    literal: int = 0
+    children: tuple[Gate, ...] = ()
+
+
+def is_ands(layer: Connections) -> bool:
+    """Whether every neuron of a layer is an AND of some inputs and inverted inputs."""
+    return (
+        isinstance(layer, HiddenLayer)
+        and bool((layer.thresholds == layer.fan_in).all())
+        and int(layer.fan_in.min()) > 0
+        and int(layer.fan_in.max()) <= _MOST_LITERALS
+    )
+
+
+def is_ors(layer: Connections) -> bool:
+    """Whether every neuron of a layer is an OR of some inputs."""
+    return (
+        isinstance(layer, HiddenLayer)
+        and bool((layer.thresholds == 1).all() and (layer.fan_in > 0).all())
+        and bool((layer.weights if layer.mask is None else layer.weights | ~layer.mask).all())
+    )
+
+
+def layers(model: BinaryModel) -> frozenset[int]:
+    """The hidden layers that are ORs over a layer of ANDs, of which none is read elsewhere."""
+    found: set[int] = set()
+    for i in range(1, len(model.hidden)):
+        if i - 1 not in found and is_ands(model.hidden[i - 1]) and is_ors(model.hidden[i]):
+            found.add(i)
+    return frozenset(found)
+
+
+def cubes(ands: Connections, ors: Connections, neuron: int, literals: Sequence[int]) -> list[Cube]:
+    """The ANDs of one OR, without those that are never true.
+
+    Args:
+        ands: the lower layer.
+        ors: the upper one.
+        neuron: of the upper one.
+        literals: what the lower one reads.
+    """
+    chosen = range(ors.n_inputs) if ors.mask is None else np.flatnonzero(ors.mask[neuron])
+    found: dict[Cube, None] = {}
+    for j in chosen:
+        own = range(ands.n_inputs) if ands.mask is None else np.flatnonzero(ands.mask[j])
+        cube = frozenset(literals[i] ^ int(not ands.weights[j, i]) for i in own) - {TRUE}
+        if FALSE not in cube and not any(x ^ 1 in cube for x in cube):
+            found[cube] = None
+    return list(found)
+
+
+def factored(found: Sequence[Cube]) -> Gate:
+    """A formula that multiplies out to these ANDs, each once; there is one at least, none empty."""
+    terms: list[Gate] = []
+    left = list(found)
+    while left:
+        uses = Counter(x & ~1 for cube in left for x in cube)
+        variable = min(uses, key=lambda x: (-uses[x], x))
+        if uses[variable] == 1:  # nothing is left in common
+            terms += [_joined("a", [Gate("x", x) for x in sorted(cube)]) for cube in left]
+            break
+        ways = [
+            [cube - {literal} for cube in left if literal in cube]
+            for literal in (variable ^ 1, variable)
+        ]
+        left = [cube for cube in left if variable not in cube and variable ^ 1 not in cube]
+        if all(ways) and frozenset() not in (*ways[0], *ways[1]):
+            terms.append(Gate("m", variable, (factored(ways[0]), factored(ways[1]))))
+            continue
+        for literal, way in zip((variable ^ 1, variable), ways, strict=True):
+            alone = Gate("x", literal)
+            terms += [alone for cube in way if not cube]
+            if rest := [cube for cube in way if cube]:
+                terms.append(Gate("a", children=(alone, factored(rest))))
+    return _joined("o", terms)
+
+
+def _joined(kind: str, gates: Sequence[Gate]) -> Gate:
+    """A balanced tree of ANDs or ORs."""
+    if len(gates) == 1:
+        return gates[0]
+    half = len(gates) // 2
+    return Gate(kind, children=(_joined(kind, gates[:half]), _joined(kind, gates[half:])))
+
+
+@dataclass(frozen=True, eq=False)
+class _Cut:
+    """A table of a gate: what it reads (literals of variables, gates), and what all costs."""
+
+    variables: frozenset[int]
+    gates: frozenset[Gate]
+    cost: float  # of the gates that it reads and all below
+
+    @property
+    def size(self) -> int:
+        return len(self.variables) + len(self.gates)
+
+
+def build(net: Netlist, gate: Gate, name: str) -> int:
+    """The literal of a formula, in as few tables as are found.
+
+    Args:
+        net: where the tables go.
+        gate: the formula.
+        name: of the tables in the Verilog.
+    """
+    best: dict[Gate, _Cut] = {}
+    _choose(gate, best)
+    return _emit(net, gate, best, name)
+
+
+def _choose(gate: Gate, best: dict[Gate, _Cut]) -> list[_Cut]:
+    """Cuts of a gate for the one above; its own table goes into ``best``."""
+    if gate.kind == "x":
+        return [_Cut(frozenset({gate.literal & ~1}), frozenset(), 0.0)]
+    first, second = (_choose(child, best) for child in gate.children)
+    select = {gate.literal & ~1} if gate.kind == "m" else set[int]()
+    found: dict[tuple[frozenset[int], frozenset[Gate]], _Cut] = {}
+    for a in first:
+        for b in second:
+            cut = _Cut(a.variables | b.variables | select, a.gates | b.gates, a.cost + b.cost)
+            if cut.size <= MAX_INPUTS:
+                found.setdefault((cut.variables, cut.gates), cut)
+    ranked = sorted(found.values(), key=lambda cut: (cut.cost + _COST[cut.size], cut.size))
+    best[gate] = ranked[0]
+    whole = _Cut(frozenset(), frozenset({gate}), ranked[0].cost + _COST[ranked[0].size])
+    return [whole, *ranked[:_CUTS]]
+
+
+def _emit(net: Netlist, gate: Gate, best: dict[Gate, _Cut], name: str) -> int:
+    if gate.kind == "x":
+        return gate.literal
+    cut = best[gate]
+    inputs: list[int] = []
+    words: list[str] = []
+
+    def spell(node: Gate) -> None:
+        if node in cut.gates:
+            place(_emit(net, node, best, name))
+        elif node.kind == "x":
+            place(node.literal)
+        else:
+            words.append(node.kind)
+            if node.kind == "m":
+                place(node.literal)
+            for child in node.children:
+                spell(child)
+
+    def place(literal: int) -> None:
+        known = next((x for x in inputs if x >> 1 == literal >> 1), None)
+        if known is None:
+            inputs.append(literal)
+            known = literal
+        if known != literal:
+            words.append("n")
+        words.append(str(inputs.index(known)))
+
+    spell(gate)
+    return net.cell(rule("".join(words)), inputs, [name])[0]
+
+
+def fire(
+    net: Netlist, ands: Connections, ors: Connections, literals: Sequence[int], name: str
+) -> list[int]:
+    """Literals of a layer of ORs over a layer of ANDs.
+
+    Args:
+        net: where the tables go.
+        ands: the lower layer.
+        ors: the upper one.
+        literals: what the lower one reads.
+        name: of the upper layer in the Verilog.
+    """
+    out = []
+    for j in range(ors.n_outputs):
+        found = cubes(ands, ors, j, literals)
+        if not found or frozenset() in found:
+            out.append(TRUE if found else FALSE)
+        else:
+            out.append(build(net, factored(found), f"{name}_n{j}"))
+    return out
