@@ -106,17 +106,61 @@ def train_shapes(
 
 def _train(prepared: Prepared, progress: TrainingProgress) -> Result:
     from n3ic.training.baselines import float_mlp
+
+    this, rows = prepared.experiment, prepared.train
+    training, table = this.recipe.training, this.table
+    history: tuple[Epoch, ...] = ()
+    if training.trees:
+        model = _forest(prepared, progress)
+    else:
+        model, history = _gradient(prepared, progress)
+    if table.meter is not None and set(model.input.features) <= set(table.meter.feature_names):
+        model = replace(model, meter=table.meter)
+    if table.rules is not None:
+        model = replace(model, table=table.rules.only(model.input.features))
+    mlp = None
+    if this.with_baselines:
+        progress.stage("baseline: float_mlp")
+        n_classes = len(table.classes)
+        mlp = float_mlp(
+            rows, prepared.validation, prepared.test, n_classes, training.hidden, this.seed
+        )
+    return _result(prepared, model, history, mlp)
+
+
+def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
+    """A network whose neurons are the leaves and answers of decision trees."""
+    from n3ic.training.forest import train_forest
+
+    this, rows = prepared.experiment, prepared.train
+    progress.stage("growing decision trees")
+    return train_forest(
+        rows.bits,
+        rows.label,
+        prepared.spec.with_rates(rows.bits),
+        this.table.classes,
+        trees=this.recipe.training.trees,
+        leaves=this.recipe.training.leaves,
+        seed=this.seed,
+        name=this.name,
+        provenance=_provenance(this),
+    )
+
+
+def _gradient(
+    prepared: Prepared, progress: TrainingProgress
+) -> tuple[BinaryModel, tuple[Epoch, ...]]:
+    """A network trained by gradient, folded and polished, and the figures of its epochs."""
     from n3ic.training.fit import fit_network
     from n3ic.training.fold import check_fold, fold
 
     this, rows, held = prepared.experiment, prepared.train, prepared.validation
     training = this.recipe.training
-    n_classes = len(this.table.classes)
     progress.stage("training the binary network")
     trained = fit_network(
         rows.bits,
         rows.label,
-        n_classes,
+        len(this.table.classes),
         training,
         seed=this.seed,
         validation=(held.bits, held.label),
@@ -130,11 +174,6 @@ def _train(prepared: Prepared, progress: TrainingProgress) -> Result:
         name=this.name,
         provenance=_provenance(this),
     )
-    meter = this.table.meter
-    if meter is not None and set(model.input.features) <= set(meter.feature_names):
-        model = replace(model, meter=meter)
-    if (rules := this.table.rules) is not None:
-        model = replace(model, table=rules.only(model.input.features))
     progress.stage("comparing the folded network with the trained one")
     check_fold(trained.network, model, prepared.bits)
     if training.polish:
@@ -142,11 +181,7 @@ def _train(prepared: Prepared, progress: TrainingProgress) -> Result:
 
         progress.stage("polishing the integer network")
         model = polish(model, pack(rows.bits), rows.label, rounds=training.polish, seed=this.seed)
-    mlp = None
-    if this.with_baselines:
-        progress.stage("baseline: float_mlp")
-        mlp = float_mlp(rows, held, prepared.test, n_classes, training.hidden, this.seed)
-    return _result(prepared, model, trained.history, mlp)
+    return model, trained.history
 
 
 def _provenance(experiment: Experiment) -> dict[str, str]:

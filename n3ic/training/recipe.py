@@ -42,6 +42,9 @@ class Training:
         density: share of the hidden layers' connections that are kept, pruned while training.
         patience: epochs without a better validation loss before training stops; 0 for never.
         polish: rounds of discrete search on the integer network after training.
+        trees: decision trees that vote, grown instead of all the above: their leaves and answers
+            are the hidden neurons. 0 for none.
+        leaves: most leaves of one tree.
     """
 
     hidden: tuple[int, ...] = (32, 16)
@@ -61,6 +64,8 @@ class Training:
     density: float = 1.0
     patience: int = 0
     polish: int = 0
+    trees: int = 0
+    leaves: int = 400
 
     def __post_init__(self) -> None:
         def require(ok: bool, name: str, rule: str) -> None:
@@ -82,6 +87,8 @@ class Training:
         require(0 < self.density <= 1, "density", "in (0, 1]")
         require(self.patience >= 0, "patience", "0 or more")
         require(self.polish >= 0, "polish", "0 or more")
+        require(0 <= self.trees <= 1000, "trees", "in 0..1000")
+        require(2 <= self.leaves <= 65536, "leaves", "in 2..65536")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,162 @@
+"""Decision trees that vote, as a binary network of three layers.
+
+A leaf is a neuron that fires where all splits on the way to it agree: an AND of input bits. The
+answer of a tree is an OR of its leaves of one class, and the scores of the classes count the trees
+that vote for them. Laid out as weights and masks such a network has thousands of connections; in
+look-up tables a split is a selection, and a tree of 400 leaves takes some 140 tables of six inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import MissingDependencyError, UsageError
+from n3ic.model.bits import Bits
+from n3ic.model.inputs import InputSpec
+from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
+
+_CANDIDATES = 0.5  # share of the bits that a split chooses from, so that trees differ
+_Leaf = tuple[int, tuple[tuple[int, bool], ...]]  # class; bits and their values on the way
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A split of a tree, or a leaf, which has no children."""
+
+    answer: int
+    bit: int = -1
+    children: tuple[_Node, ...] = ()
+
+
+def train_forest(
+    bits: Bits,
+    label: NDArray[np.int64],
+    spec: InputSpec,
+    classes: tuple[str, ...],
+    *,
+    trees: int,
+    leaves: int,
+    seed: int,
+    name: str = "model",
+    provenance: Mapping[str, str] | None = None,
+) -> BinaryModel:
+    """Grow trees on input bits, best split first, each leaf answering with its most frequent class.
+
+    Several trees choose each split from another half of the bits (Breiman 2001, without the
+    bootstrap). The same arguments give the same network.
+
+    Args:
+        bits: bool array of shape ``(rows, inputs)``.
+        label: class index of each row, shape ``(rows,)``.
+        spec: what the bits are.
+        classes: names of the classes.
+        trees: how many vote; of an even number and two classes, the first wins a tie.
+        leaves: most leaves of one tree.
+        seed: of the choice of bits.
+        name: the model's name.
+        provenance: where it comes from.
+
+    Returns:
+        A network of the shape inputs, leaves, answers, classes. With two classes only the leaves of
+        the second are there, and an answer a tree; else an answer a tree and class.
+
+    Raises:
+        UsageError: no bit tells any two rows of different classes apart.
+        MissingDependencyError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.ensemble import RandomForestClassifier
+    except ImportError as error:
+        raise MissingDependencyError(
+            "trees need scikit-learn; install it with: pip install 'n3ic[train]'"
+        ) from error
+    forest = RandomForestClassifier(
+        n_estimators=trees,
+        max_leaf_nodes=max(2, leaves),
+        max_features=1.0 if trees == 1 else _CANDIDATES,
+        bootstrap=False,
+        random_state=seed,
+        n_jobs=1,
+    ).fit(bits.astype(np.float32), label)
+    named = forest.classes_.tolist()
+    grown = [_leaves(_node(tree.tree_, named, 0)) for tree in forest.estimators_]
+    return _network(grown, spec, classes, name, dict(provenance or {}))
+
+
+def _node(tree: Any, named: list[int], index: int) -> _Node:
+    """A node of scikit-learn's tree; splits whose sides answer the same are gone."""
+    answer = named[int(tree.value[index, 0].argmax())]
+    below = (int(tree.children_left[index]), int(tree.children_right[index]))
+    if below[0] < 0:
+        return _Node(answer)
+    children = tuple(_node(tree, named, child) for child in below)
+    if not any(child.children for child in children) and len({c.answer for c in children}) == 1:
+        return children[0]
+    return _Node(answer, int(tree.feature[index]), children)
+
+
+def _leaves(node: _Node, way: tuple[tuple[int, bool], ...] = ()) -> list[_Leaf]:
+    if not node.children:
+        return [(node.answer, way)]
+    return [
+        leaf
+        for value, child in zip((False, True), node.children, strict=True)
+        for leaf in _leaves(child, (*way, (node.bit, value)))
+    ]
+
+
+def _network(
+    grown: list[list[_Leaf]],
+    spec: InputSpec,
+    classes: tuple[str, ...],
+    name: str,
+    provenance: dict[str, str],
+) -> BinaryModel:
+    two = len(classes) == 2
+    ways: list[tuple[tuple[int, bool], ...]] = []
+    answers: list[tuple[int, list[int]]] = []  # class and leaves
+    bias = np.zeros(len(classes), dtype=np.int32)
+    for leaves in grown:
+        if len(leaves) == 1:  # a tree without a split votes for one class always
+            bias[leaves[0][0]] += 1
+            continue
+        for c in range(int(two), len(classes)):
+            own = [way for answer, way in leaves if answer == c]
+            if own:
+                answers.append((c, list(range(len(ways), len(ways) + len(own)))))
+                ways += own
+    if not ways:
+        raise UsageError(
+            "no input bit tells the classes apart, so no tree has a split; "
+            "take other columns or more bits"
+        )
+    weights = np.zeros((len(ways), spec.n_bits), dtype=np.bool_)
+    mask = np.zeros_like(weights)
+    for j, way in enumerate(ways):
+        for bit, value in way:
+            weights[j, bit], mask[j, bit] = value, True
+    chosen = np.zeros((len(answers), len(ways)), dtype=np.bool_)
+    votes = np.zeros((len(classes), len(answers)), dtype=np.bool_)
+    for k, (c, own_leaves) in enumerate(answers):
+        chosen[k, own_leaves] = True
+        votes[c, k] = True
+    return BinaryModel(
+        input=spec,
+        hidden=(
+            HiddenLayer(weights, mask=mask, thresholds=mask.sum(axis=1).astype(np.int32)),
+            HiddenLayer(
+                np.ones_like(chosen), mask=chosen, thresholds=np.ones(len(answers), dtype=np.int32)
+            ),
+        ),
+        # Of two classes an answer counts for the second, or else for the first.
+        output=OutputLayer(votes, mask=None if two else votes, bias=bias),
+        classes=classes,
+        name=name,
+        provenance=provenance,
+    )

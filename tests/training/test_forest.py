@@ -1,0 +1,70 @@
+"""Trees as binary networks: the answers of scikit-learn's votes, and the same network again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+
+from n3ic.errors import UsageError
+from n3ic.model.bits import pack
+from n3ic.model.inputs import InputSpec
+from n3ic.training.forest import train_forest
+
+
+def rows(n_classes: int, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(0, 2, (600, 12)).astype(bool)
+    noise = rng.random(600) < 0.1
+    label = (bits[:, 0].astype(int) + (bits[:, 1] & bits[:, 2]) + (bits[:, 3] ^ bits[:, 4])) % 3
+    label = np.where(noise, rng.integers(0, 3, 600), label) % n_classes
+    return bits, label.astype(np.int64)
+
+
+def names(n_classes: int) -> tuple[str, ...]:
+    return tuple("abc"[:n_classes])
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("trees", [1, 3, 4])
+def test_the_network_is_the_vote_of_the_trees(n_classes, trees):
+    bits, label = rows(n_classes)
+    model = train_forest(
+        bits, label, InputSpec.raw(12), names(n_classes), trees=trees, leaves=20, seed=5
+    )
+    forest = RandomForestClassifier(
+        trees,
+        max_leaf_nodes=20,
+        max_features=1.0 if trees == 1 else 0.5,
+        bootstrap=False,
+        random_state=5,
+    ).fit(bits.astype(np.float32), label)
+    every = (np.arange(1 << 12)[:, None] >> np.arange(12) & 1).astype(bool)
+    votes = np.zeros((len(every), n_classes), dtype=np.int64)
+    for tree in forest.estimators_:
+        votes[np.arange(len(every)), tree.predict(every.astype(np.float32)).astype(int)] += 1
+    np.testing.assert_array_equal(model.scores(pack(every)), votes)
+    assert model.shape[1] < 20 * trees * n_classes
+
+
+def test_splits_that_change_no_answer_are_gone():
+    bits = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 20, dtype=bool)
+    label = np.array([0, 0, 1, 1] * 20)
+    model = train_forest(bits, label, InputSpec.raw(2), ("a", "b"), trees=1, leaves=4, seed=0)
+    assert model.shape == (2, 1, 1, 2)
+    assert model.hidden[0].fan_in.tolist() == [1]
+
+
+def test_the_same_arguments_give_the_same_bytes(tmp_path):
+    bits, label = rows(2)
+    for name in ("one", "two"):
+        train_forest(bits, label, InputSpec.raw(12), ("a", "b"), trees=3, leaves=9, seed=1).save(
+            tmp_path / name
+        )
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_bits_that_tell_nothing_are_refused():
+    bits, label = np.zeros((20, 3), dtype=bool), np.arange(20) % 2
+    with pytest.raises(UsageError, match="no input bit tells"):
+        train_forest(bits, label, InputSpec.raw(3), ("a", "b"), trees=2, leaves=9, seed=1)
