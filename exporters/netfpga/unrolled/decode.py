@@ -627,7 +627,7 @@ def _cubes_of(layer: DecodedLayer, inputs: Sequence[Bit]) -> dict[_Cube, int]:
         zip(layer.weights, layer.mask, layer.limits, strict=True)
     ):
         if limit == mask.sum():
-            chosen = np.flatnonzero(mask)
+            chosen = np.flatnonzero(mask).tolist()
             found[frozenset((inputs[i][0], inputs[i][1] ^ int(not weights[i])) for i in chosen)] = j
     return found
 

@@ -81,14 +81,20 @@ def cubes(ands: Connections, ors: Connections, neuron: int, literals: Sequence[i
         neuron: of the upper one.
         literals: what the lower one reads.
     """
-    chosen = range(ors.n_inputs) if ors.mask is None else np.flatnonzero(ors.mask[neuron])
     found: dict[Cube, None] = {}
-    for j in chosen:
-        own = range(ands.n_inputs) if ands.mask is None else np.flatnonzero(ands.mask[j])
+    for j in _present(ors, neuron):
+        own = _present(ands, j)
         cube = frozenset(literals[i] ^ int(not ands.weights[j, i]) for i in own) - {TRUE}
         if FALSE not in cube and not any(x ^ 1 in cube for x in cube):
             found[cube] = None
     return list(found)
+
+
+def _present(layer: Connections, neuron: int) -> list[int]:
+    """The inputs that a neuron is connected to."""
+    if layer.mask is None:
+        return list(range(layer.n_inputs))
+    return np.flatnonzero(layer.mask[neuron]).tolist()
 
 
 def factored(found: Sequence[Cube]) -> Gate:
