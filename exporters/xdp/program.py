@@ -24,7 +24,7 @@ Clock = Literal["kernel", "coarse", "trailer"]
 Action = Literal["pass", "drop", "interface", "socket", "cpu", "mark"]
 CLOCKS: tuple[Clock, ...] = ("kernel", "coarse", "trailer")
 ACTIONS: tuple[Action, ...] = ("pass", "drop", "interface", "socket", "cpu", "mark")
-METER, END = "n3ic_meter", "n3ic_end"
+METER, END, PASS = "n3ic_meter", "n3ic_end", "n3ic_pass"
 # Maps that say nothing of the networks; the kernel names global data by the object, too.
 _INHERITED = (
     "flows", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus", "events",
@@ -56,6 +56,8 @@ class MeterPrograms:
         seed: of the buckets' hash: 80 bytes; random ones, which nobody can foresee, where None.
         attached: the metering program of that object file, in the kernel already: its maps are
             used, and what else was chosen when it was loaded holds.
+        ending: with ``attached``, whether :meth:`end_idle` and :meth:`end_all` will be called:
+            the verifier need not go through a program that nobody runs.
         succeeds: a metering program of the same meter and classes whose flows, counters, rules
             and policies this one takes over.
 
@@ -78,6 +80,7 @@ class MeterPrograms:
         table: Table = "lru",
         seed: bytes | None = None,
         attached: libbpf.Program | None = None,
+        ending: bool = True,
         succeeds: libbpf.Program | None = None,
     ) -> None:
         self.spec, self.structure, self.table = spec, structure, table
@@ -98,7 +101,7 @@ class MeterPrograms:
                 entries={} if before else {"flows": entries},
                 values={} if attached else {_OPTIONS: options.tobytes()},
                 shares=shares if attached else [m for m in shares if m.name in _INHERITED],
-                without=(METER,) if attached else (),
+                without=(METER, PASS, *(() if ending else (END,))) if attached else (),
             )
         self.program = attached or self.object.programs[METER]
         self.maps = self.object.maps

@@ -132,8 +132,14 @@ def load(
 
 
 @contextmanager
-def opened(interface: Interface) -> Iterator[tuple[Record, MeterPrograms, dict[int, BinaryModel]]]:
+def opened(
+    interface: Interface, *, ending: bool = False
+) -> Iterator[tuple[Record, MeterPrograms, dict[int, BinaryModel]]]:
     """The program of an interface: its record, its maps, and the resident models by slot.
+
+    Args:
+        interface: where.
+        ending: whether flows will be ended.
 
     Raises:
         UsageError: n3ic has loaded none there, or it was replaced since.
@@ -145,7 +151,13 @@ def opened(interface: Interface) -> Iterator[tuple[Record, MeterPrograms, dict[i
     with (
         program_by_id(record.program_id) as program,
         MeterPrograms(
-            image, OBJECT, spec, structure_of(compiled), attached=program, table=record.table
+            image,
+            OBJECT,
+            spec,
+            structure_of(compiled),
+            attached=program,
+            ending=ending,
+            table=record.table,
         ) as programs,
     ):
         yield record, programs, residents(interface, programs)

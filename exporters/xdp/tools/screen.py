@@ -102,7 +102,7 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
 
     with live as view:
         while going():
-            with opened(interface) as (record, programs, models):
+            with opened(interface, ending=True) as (record, programs, models):
                 while going() and is_attached(interface, record):
                     if time.monotonic() - swept > SWEEP_S:
                         sweep(record, programs)

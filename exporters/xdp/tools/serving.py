@@ -40,7 +40,7 @@ def serve(interface: Interface, address: str, port: int, *, seconds: float | Non
     end = None if seconds is None else time.monotonic() + seconds
     try:
         while end is None or time.monotonic() < end:
-            with opened(interface) as (record, programs, _):
+            with opened(interface, ending=True) as (record, programs, _):
                 while is_attached(interface, record) and (end is None or time.monotonic() < end):
                     sweep(record, programs)
                     time.sleep(SWEEP_S)

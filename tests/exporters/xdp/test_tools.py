@@ -172,6 +172,16 @@ def test_scores_that_are_watched_are_the_models(link, exported, models):
         assert flow["margin"] == top[-1] - top[-2]
 
 
+def test_only_who_ends_flows_loads_the_program_that_does(link, exported):
+    interface = Interface.named(link[0])
+    n3ic("load", link[0], exported)
+    with deployment.opened(interface) as (_, programs, _):
+        assert programs.held() == 0
+        assert set(programs.object.programs) == set()
+    with deployment.opened(interface, ending=True) as (_, programs, _):
+        assert set(programs.object.programs) == {"n3ic_end"}
+
+
 def test_a_policy_drops_and_what_is_undecided_passes(link, exported):
     one, other = link
     policies = [f"--policy={verdict}=drop" for verdict in "abc"]
