@@ -28,6 +28,7 @@ from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.replay import counter_difference, difference, replay, traffic
 from n3ic.model.bits import Words, pack
+from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.base import Execution, Exporter
@@ -82,11 +83,7 @@ class XdpExporter(Exporter):
         if model.input.n_bits > limit:
             text = f"{model.input.n_bits:,} input bits, an inference packet has room for {limit:,}"
             problems.append(Problem(text, layer=0))
-        room = int(self.device.limits["window_flows"])
-        for window in model.meter.windows if model.meter else ():
-            if window.flows > room:
-                text = f"window {window.name!r} is over {window.flows:,} flows, at most {room:,}"
-                problems.append(Problem(text))
+        problems += _window_problems(model.meter, self.device.limits) if model.meter else ()
         memory = self.device.memory("map")
         for placed in placements:
             if placed.bytes > memory.bytes:
@@ -281,6 +278,19 @@ def _structures(model: BinaryModel) -> Iterator[tuple[str, Structure | None, str
             yield folder, structure_of([model], bits=bits), ""
         except ExportError as error:
             yield folder, None, str(error)
+
+
+def _window_problems(spec: MeterSpec, limits: Mapping[str, float]) -> Iterator[Problem]:
+    """What of the windows over recent flows is more than the verifier follows."""
+    room, most = int(limits["window_flows"]), int(limits["window_checks"])
+    for window in spec.windows:
+        if window.flows > room:
+            text = f"window {window.name!r} is over {window.flows:,} flows, at most {room:,}"
+            yield Problem(text)
+    ring = min(room, max((w.flows for w in spec.windows), default=0))
+    if len(spec.windows) * ring > most:
+        text = f"{len(spec.windows)} windows, the largest over {ring:,} flows"
+        yield Problem(f"{text}: their product is more than {most:,}, which the verifier follows")
 
 
 def _columns(model: BinaryModel, words: Words) -> dict[str, Words]:

@@ -233,7 +233,8 @@ class MeterPrograms:
 
     def counters(self) -> dict[str, int]:
         """Counters of all CPUs, those of packets put aside by reason, of decisions by reason."""
-        of_cpus = self.maps["counted"].each_cpu(0)
+        counted = self.maps["counted"]
+        of_cpus = [value for user in range(counted.entries) for value in counted.each_cpu(user)]
         total = np.frombuffer(b"".join(of_cpus), dtype=layout.COUNTERS)
         out: dict[str, int] = {}
         for name in layout.COUNTERS.names or ():
@@ -261,10 +262,16 @@ class MeterPrograms:
     def tally(self, slot: int) -> dict[str, NDArray[np.uint64]]:
         """Decisions of a slot's models: by ``class``, ``shunted``, ``margin`` and ``row``."""
         kind = layout.tally_type(self.structure)
-        of_cpus = np.frombuffer(b"".join(self.maps["tallies"].each_cpu(slot)), dtype=kind)
+        values = [v for at in self._tallies(slot) for v in self.maps["tallies"].each_cpu(at)]
+        of_cpus = np.frombuffer(b"".join(values), dtype=kind)
         return {name: of_cpus[name].sum(axis=0) for name in kind.names or ()}
 
     def clear_tally(self, slot: int) -> None:
         """Begin a slot's counters anew; what is decided meanwhile may be missing in them."""
         tallies = self.maps["tallies"]
-        tallies.update(slot, bytes(tallies.value_bytes))
+        for at in self._tallies(slot):
+            tallies.update(at, bytes(tallies.value_bytes))
+
+    def _tallies(self, slot: int) -> range:
+        """Where a slot's counters are: those of packets, then those of flows that were ended."""
+        return range(slot, self.maps["tallies"].entries, layout.SLOTS)

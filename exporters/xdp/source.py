@@ -17,6 +17,7 @@ from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent / "c"
 METER, ANSWER = "meter.c", "answer.c"
+ON_STACK = 8  # counts of windows; of more, there is no room for all
 PACKET = METER_FOLDER / "packet.h"
 Table = Literal["lru", "buckets"]
 OPTIONS = ("-ffreestanding",)  # the C library's headers are for other machines
@@ -85,4 +86,5 @@ def _values(spec: MeterSpec, structure: Structure, per_cpu: bool) -> dict[str, A
         "windows": [{"flows": w.flows, "same": w.same} for w in spec.windows],
         "parts": {part for w in spec.windows for part in w.same},
         "per_cpu": per_cpu,
+        "on_stack": len(spec.windows) <= ON_STACK,
     }

@@ -80,6 +80,30 @@ def random_spec(r):
     )
 
 
+def large_spec(r, key, *, registers, features, windows, flows):
+    """A specification of so many registers, features, and windows over that many flows."""
+    state = tuple(random_register(r, i) for i in range(registers))
+    programs = [random_program(r, state) for _ in range(features)]
+    parts = PARTS[key]
+    return MeterSpec(
+        state,
+        tuple(
+            MeteredFeature(f"f{i}", "" if program else r.choice(state).name, program)
+            for i, program in enumerate(programs)
+        ),
+        key=key,
+        windows=tuple(
+            Window(f"w{i}", flows - i % 7, tuple(r.sample(parts, r.randint(1, len(parts)))))
+            for i in range(windows)
+        ),
+        idle_timeout=50,
+        active_timeout=30,
+        ends=("fin", "rst") if key == "five-tuple" else (),
+        decision=Decision(3, 20, True),
+        tick_ns=1,
+    )
+
+
 def random_frames(r, count):
     """Frames with their lengths and times, which go back now and then."""
     return list(hostile_frames(r, count, [0, 0, 1, 1, 2, 7, 60, -3]))

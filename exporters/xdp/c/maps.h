@@ -4,10 +4,10 @@
 
 #include "model.h"
 
-#define ONE(NAME, TYPE, VALUE)                                                                     \
+#define PER_CPU(NAME, ENTRIES, VALUE)                                                              \
     struct {                                                                                       \
-        __uint(type, TYPE);                                                                        \
-        __uint(max_entries, 1);                                                                    \
+        __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);                                                   \
+        __uint(max_entries, ENTRIES);                                                              \
         __type(key, __u32);                                                                        \
         __type(value, VALUE);                                                                      \
     } NAME SEC(".maps")
@@ -69,18 +69,18 @@ struct {
 } cpus SEC(".maps");
 
 struct {
-    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-    __uint(max_entries, SLOTS);
-    __type(key, __u32);
-    __type(value, struct tally);
-} tallies SEC(".maps");
-
-struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
     __uint(max_entries, 1 << 22);
 } events SEC(".maps");
 
-/* Too large for the stack. A program is not interrupted by another one on its CPU. */
+/*
+ * Who uses a CPU's scratch and counters. Kernels differ in whether a packet may interrupt the test
+ * run that ends flows, so each has its own; user space adds the counters up.
+ */
+enum user { PACKETS, SWEEP, USERS };
+#define TALLIES (USERS * SLOTS) /* those of packets first */
+
+/* Too large for the stack. */
 struct scratch {
     struct flow flow;
     struct event event;
@@ -89,7 +89,8 @@ struct scratch {
     uint32_t slot; /* of a bucket */
 };
 
-ONE(scratches, BPF_MAP_TYPE_PERCPU_ARRAY, struct scratch);
-ONE(counted, BPF_MAP_TYPE_PERCPU_ARRAY, struct counters);
+PER_CPU(scratches, USERS, struct scratch);
+PER_CPU(counted, USERS, struct counters);
+PER_CPU(tallies, TALLIES, struct tally);
 
 #endif

@@ -144,10 +144,10 @@ static inline void tell(struct tally *t, const struct network_result *r) {
 }
 
 /* Runs the network on the features of this CPU's event. Global, as what follows. */
-__attribute__((noinline)) int classify(struct flow *f) {
-    struct scratch *s = bpf_map_lookup_elem(&scratches, &zeroth);
+__attribute__((noinline)) int classify(struct flow *f, uint32_t user) {
+    struct scratch *s = bpf_map_lookup_elem(&scratches, &user);
     struct event *e;
-    uint32_t slot;
+    uint32_t slot, of_user;
     void *model;
     const struct network *network;
     struct tally *tally;
@@ -158,7 +158,8 @@ __attribute__((noinline)) int classify(struct flow *f) {
     slot = e->slot = slot_of(f->interface, f->vlan, &e->key);
     model = bpf_map_lookup_elem(&models, &slot);
     network = model ? bpf_map_lookup_elem(model, &zeroth) : NULL;
-    tally = bpf_map_lookup_elem(&tallies, &slot);
+    of_user = user * SLOTS + slot;
+    tally = bpf_map_lookup_elem(&tallies, &of_user);
     f->slot = slot;
     f->verdict = e->verdict = NO_MODEL;
     if (!network || !tally)
@@ -179,9 +180,9 @@ __attribute__((noinline)) int classify(struct flow *f) {
  * function, so that the verifier follows it once. `k` is the canonical key.
  */
 __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32_t why,
-                                     uint64_t now) {
-    struct scratch *s = bpf_map_lookup_elem(&scratches, &zeroth);
-    struct counters *c = bpf_map_lookup_elem(&counted, &zeroth);
+                                     uint64_t now, uint32_t user) {
+    struct scratch *s = bpf_map_lookup_elem(&scratches, &user);
+    struct counters *c = bpf_map_lookup_elem(&counted, &user);
     struct event *e;
 
     if (!f || !k || !s || !c || (f->decided && !METER_DECIDE_AGAIN))
@@ -190,11 +191,12 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     f->decided_packets = f->packets;
     f->decided_time = now;
     e = &s->event;
-    memset(e, 0, sizeof *e);
+    memset(&e->verdict, 0, sizeof *e - offsetof(struct event, verdict));
     e->key = *k;
     if (f->turned)
         turn(&e->key);
     e->why = why;
+    e->pad = 0;
     e->number = f->number;
     e->first = f->first;
     e->last = f->last;
@@ -205,7 +207,7 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
 #if METER_WINDOWS
     count_windows(&e->key, (struct window_counts *)(e->features + METER_FEATURES));
 #endif
-    classify(f);
+    classify(f, user);
     if (why < ENDS)
         c->decided[why]++;
     c->no_model += e->verdict == NO_MODEL;
@@ -256,6 +258,18 @@ static inline int reached(uint64_t value, uint64_t limit) {
     return limit && value >= limit;
 }
 
+#if METER_REGISTERS > 32
+/* Global, so that the verifier follows so many branches once, and not once for each way to them. */
+__attribute__((noinline)) int update(struct flow_state *s, const struct packet *p, int forward,
+                                     uint64_t time, uint64_t now) {
+    if (s && p)
+        flow_update(s, p, forward, time, now);
+    return 0;
+}
+#else
+#define update flow_update /* a return may cost 10 ns */
+#endif
+
 static inline void decide(struct flow *f, const struct key *k, const struct packet *p, int forward,
                           uint64_t now) {
     uint32_t why;
@@ -277,7 +291,7 @@ static inline void decide(struct flow *f, const struct key *k, const struct pack
     } else {
         return;
     }
-    report(f, k, why, now);
+    report(f, k, why, now, PACKETS);
 }
 
 /* A packet that is counted. */
@@ -309,12 +323,12 @@ static inline void renew(struct flow *f, const struct key *k, const struct arriv
 
     if (now - f->last > METER_IDLE_TIMEOUT) {
         if (!f->closed)
-            report(f, k, BY_IDLE, f->last);
+            report(f, k, BY_IDLE, f->last, PACKETS);
     } else if (f->closed) {
         if (!opens)
             return;
     } else if (reached(now - f->first, METER_ACTIVE_TIMEOUT)) {
-        report(f, k, BY_ACTIVE, f->last);
+        report(f, k, BY_ACTIVE, f->last, PACKETS);
     } else {
         return;
     }
@@ -410,7 +424,7 @@ static inline int count(struct xdp_md *ctx, const struct trailer *t) {
     } else {
         int forward = a.turned == f->turned;
 
-        flow_update(&f->state, &p, forward, a.now - f->first, a.now);
+        update(&f->state, &p, forward, a.now - f->first, a.now);
         f->packets++;
         decide(f, &k, &p, forward, a.now);
     }
@@ -451,8 +465,9 @@ struct ends {
 
 SEC("xdp")
 int n3ic_end(struct xdp_md *ctx) {
-    struct scratch *s = bpf_map_lookup_elem(&scratches, &zeroth);
-    struct counters *c = bpf_map_lookup_elem(&counted, &zeroth);
+    uint32_t user = SWEEP;
+    struct scratch *s = bpf_map_lookup_elem(&scratches, &user);
+    struct counters *c = bpf_map_lookup_elem(&counted, &user);
     struct ends head;
     uint32_t ended = 0;
 
@@ -473,7 +488,7 @@ int n3ic_end(struct xdp_md *ctx) {
             continue;
         }
         if (!at.flow->closed)
-            report(at.flow, &k, head.why, at.flow->last);
+            report(at.flow, &k, head.why, at.flow->last, SWEEP);
         if (forget(&at, &k))
             c->removed++;
         ended++;

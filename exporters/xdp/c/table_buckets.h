@@ -168,7 +168,7 @@ static inline enum entered enter(const struct arrival *a, const struct key *k, s
             return TABLE_FULL;
         }
         if (!at->flow->closed)
-            report(at->flow, &other, idle ? BY_IDLE : BY_EVICTION, at->flow->last);
+            report(at->flow, &other, idle ? BY_IDLE : BY_EVICTION, at->flow->last, PACKETS);
         c->replaced++;
     }
     begin(at->flow, a, c);

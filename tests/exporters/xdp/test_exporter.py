@@ -142,3 +142,14 @@ def test_what_does_not_fit_is_said(tmp_path):
     tool = target("xdp")
     fit = tool.check(model, tool.parse_options({}))
     assert [str(p) for p in fit.problems] == ["window 'ct_all' is over 5,000 flows, at most 1,024"]
+
+
+def test_more_windows_than_the_verifier_follows_are_refused_before(tmp_path):
+    spec = standard_spec()
+    more = tuple(Window(f"w{i}", 1024, ("protocol",)) for i in range(21 - len(spec.windows)))
+    model = network(replace(spec, windows=(*spec.windows, *more)))
+    tool = target("xdp")
+    (problem,) = tool.check(model, tool.parse_options({})).problems
+    assert "21 windows, the largest over 1,024 flows" in str(problem)
+    fewer = replace(spec, windows=(*spec.windows, *more[1:]))
+    assert not tool.check(network(fewer), tool.parse_options({})).problems

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from generated import random_frames, random_spec
+from generated import large_spec, random_frames, random_spec
 from metering import load, network, replayed
 
 from n3ic.datasets.unsw_nb15.meter import one_tap
@@ -29,6 +29,7 @@ from n3ic.meter.reference import ReferenceMeter
 from n3ic.meter.standard import standard_spec
 from n3ic.model.bits import unpack
 from n3ic.model.metering import Decision
+from n3ic.targets.base import exporter as target
 
 ABORTED, DROP, PASS, REDIRECT = 0, 1, 2, 4
 STANDARD = standard_spec(packets=8)
@@ -70,6 +71,30 @@ def test_flows_are_the_reference_meters_and_scores_the_models(seed, table):
     model = network(spec, seed)
     with load(model, table=table) as programs:
         assert len(replayed(programs, model, random_frames(r, 200))) > 10
+
+
+@pytest.mark.parametrize("key", ["five-tuple", "host-pair", "source-host"])
+def test_more_registers_and_windows_than_fit_the_stack_are_exact(key):
+    r = random.Random(1)
+    spec = large_spec(r, key, registers=40, features=60, windows=12, flows=40)
+    model = network(spec)
+    with load(model) as programs:
+        assert len(replayed(programs, model, random_frames(r, 200))) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["five-tuple", "host-pair", "source-host"])
+@pytest.mark.parametrize("table", ["lru", "buckets"])
+@pytest.mark.parametrize(("windows", "flows"), [(20, 1024), (204, 100)])
+def test_the_largest_specifications_load_and_are_exact(key, table, windows, flows):
+    """64 registers and 256 features, windows among them: what a specification holds at most."""
+    r = random.Random(2)
+    given = {"registers": 64, "features": 256 - windows, "windows": windows, "flows": flows}
+    spec = large_spec(r, key, **given)
+    model = network(spec)
+    assert not target("xdp").check(model, target("xdp").parse_options({})).problems
+    with load(model, table=table) as programs:
+        assert len(replayed(programs, model, random_frames(r, 300))) > 10
 
 
 def test_the_standard_meter_is_exact(loaded):
@@ -122,6 +147,26 @@ def test_counters_say_what_the_network_said(loaded):
     counts = bit_counts(programs.structure, model, tally["row"])
     want = unpack(model.encode(columns), model.input.n_bits).sum(axis=0)
     assert counts.tolist() == want.tolist()
+
+
+def test_who_ends_flows_writes_over_nothing_of_the_packets(loaded):
+    """Some kernels let a packet interrupt the run that ends flows, on its CPU."""
+    _, programs = loaded
+    for frame, length, time in replayable(traffic(STANDARD, 100, seed=4)):
+        programs.program.test_run(programs.replayed(frame, length, time))
+    maps = programs.maps
+    before = [maps[name].each_cpu(0) for name in ("scratches", "counted", "tallies")]
+    decided = int(programs.tally(0)["class"].sum() + programs.tally(0)["shunted"])
+    held, counters = programs.held(), programs.counters()
+    programs.end_all()
+    assert [maps[name].each_cpu(0) for name in ("scratches", "counted", "tallies")] == before
+    after, tally = programs.counters(), programs.tally(0)
+    ended = after["decided: capture"]
+    assert ended > 0
+    assert after == counters | {"decided: capture": ended, "removed": counters["removed"] + held}
+    assert int(tally["class"].sum() + tally["shunted"]) == decided + ended
+    programs.clear_tally(0)
+    assert not programs.tally(0)["class"].any()
 
 
 def test_hostile_bytes_change_nothing_but_a_counter(loaded):
