@@ -284,16 +284,20 @@ class CardDevice:
     Attributes:
         target: the exporter that writes for it; empty where every task states what it needs.
         regions: equal regions that it is divided into.
+        spare: regions that are left empty, for tenants to come.
         resources: amount of each resource on the whole card, over all regions.
         ingress: bandwidth of its ports together.
         uid: how packets carry the UID of their graph.
+        scheduling_ns: one pass through the scheduler.
     """
 
     target: str = ""
     regions: int | None = None
+    spare: int = 0
     resources: Mapping[str, float] = field(default_factory=dict)
     ingress: Rate | None = None
     uid: UidCarrier = "header"
+    scheduling_ns: float | None = None
 
 
 @dataclass(frozen=True)

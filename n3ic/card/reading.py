@@ -109,18 +109,20 @@ def _card(root: Entry) -> Card:
 
 
 def _device(entry: Entry) -> CardDevice:
-    entry.only("target", "regions", "resources", "ingress", "uid")
+    entry.only("target", "regions", "spare", "resources", "ingress", "uid", "scheduling_ns")
     if "target" not in entry.values and not entry.amounts("resources"):
         raise entry.error("expected 'target' in [device], or [device.resources]; got neither")
     ingress = entry.rate("ingress")
-    if ingress is not None and ingress.unit == "inferences/s":
-        raise entry.error("'ingress': expected Gb/s or packets/s, got inferences/s", "ingress")
+    if ingress is not None and ingress.unit != "Gb/s":
+        raise entry.error(f"'ingress': expected Gb/s, got {ingress.unit}", "ingress")
     return CardDevice(
         target=entry.text("target", ""),
         regions=entry.optional_integer("regions", 1, 64),
+        spare=entry.integer("spare", 0, 63, 0),
         resources=entry.amounts("resources"),
         ingress=ingress,
         uid=entry.choice("uid", tuple(UID_BITS), "header"),
+        scheduling_ns=entry.optional_number("scheduling_ns"),
     )
 
 

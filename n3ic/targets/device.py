@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,46 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class SharedResource:
+    """Something of a device that several networks divide.
+
+    Attributes:
+        name: such as ``lut_sites``, ``cls``, ``cycles``.
+        unit: of amounts.
+        figure: of a network's report that says how much it takes; with ``whole``, the figure of
+            the inferences a second that it gives by having ``whole`` of the resource.
+        capacity: of the device; None where it is counted but has no bound.
+        whole: amount by which a report's rate is reached, of what inferences take (threads,
+            cycles a second); None of what a network takes by being there (area, memory).
+    """
+
+    name: str
+    unit: str
+    figure: str
+    capacity: float | None = None
+    whole: float | None = None
+
+
+@dataclass(frozen=True)
+class CardLayout:
+    """How a device is divided among several networks and their owners.
+
+    Attributes:
+        regions: equal parts that hold networks: FPGA regions, islands, cores.
+        resources: what is divided.
+        ingress_gbps: bandwidth of its ports together, in Gb/s; None where it has none of its own.
+        scheduling_ns: one pass through the scheduler that gives packets to regions.
+        source: where the numbers come from.
+    """
+
+    regions: int
+    resources: tuple[SharedResource, ...]
+    ingress_gbps: float | None
+    scheduling_ns: float
+    source: str
+
+
+@dataclass(frozen=True)
 class Device:
     """A device, read from the ``device.toml`` beside a target.
 
@@ -31,6 +72,7 @@ class Device:
         limits: numbers that bound a program (threads, table bytes, LUTs, ...).
         paper: the paper's figures for it, by name.
         source: where the numbers come from.
+        card: how several owners' networks share it; None where nothing is known of that.
     """
 
     name: str
@@ -39,6 +81,7 @@ class Device:
     limits: Mapping[str, float]
     paper: Mapping[str, float]
     source: str
+    card: CardLayout | None = None
 
     @classmethod
     def from_toml(cls, path: Path) -> Device:
@@ -51,11 +94,22 @@ class Device:
             limits=data.get("limits", {}),
             paper=data.get("paper", {}),
             source=data["source"],
+            card=_card_layout(data["card"]) if "card" in data else None,
         )
 
     def memory(self, name: str) -> Memory:
         """The memory of that name."""
         return next(m for m in self.memories if m.name == name)
+
+
+def _card_layout(data: Mapping[str, Any]) -> CardLayout:
+    return CardLayout(
+        regions=data["regions"],
+        resources=tuple(SharedResource(**r) for r in data["resources"]),
+        ingress_gbps=data.get("ingress_gbps"),
+        scheduling_ns=float(data.get("scheduling_ns", 0)),
+        source=data["source"],
+    )
 
 
 @dataclass(frozen=True)

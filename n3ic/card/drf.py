@@ -1,0 +1,74 @@
+"""Fair sharing of space: dominant-resource fairness.
+
+Ghodsi et al., "Dominant Resource Fairness: Fair Allocation of Multiple Resource Types" (NSDI
+2011); with weights, limits and resources that some do not need as in Parkes, Procaccia and Shah,
+"Beyond Dominant Resource Fairness" (ACM TEAC 2015). Amounts are divisible.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+_FULL = 1e-12  # share of a resource below which nothing of it is left
+
+
+def dominant_resource_fairness(
+    demands: ArrayLike,
+    capacity: ArrayLike,
+    weights: ArrayLike | None = None,
+    limits: ArrayLike | None = None,
+) -> Floats:
+    """How many units of work each user is given: dominant shares rise together, by weight.
+
+    All users' dominant shares are raised in proportion to their weights. Who needs a resource that
+    is used up, or has reached its limit, stays; the others go on. What results is the only
+    division whose sorted vector of weighted dominant shares is the largest (max-min fairness).
+
+    Args:
+        demands: what a unit of work takes of each resource, array of shape ``(users, resources)``.
+        capacity: how much there is of each, array of shape ``(resources,)``.
+        weights: of the users, array of shape ``(users,)``; equal if None.
+        limits: units that a user wants at most, array of shape ``(users,)``; no limits if None.
+
+    Returns:
+        Units of work of each user, float64 array of shape ``(users,)``; infinite for a user
+        without a limit who needs nothing.
+    """
+    share = shares_of(demands, capacity)
+    users = len(share)
+    weight = np.ones(users) if weights is None else np.asarray(weights, dtype=np.float64)
+    limit = np.full(users, np.inf) if limits is None else np.asarray(limits, dtype=np.float64)
+    dominant = share.max(axis=1, initial=0.0)
+    impossible = ~np.isfinite(dominant)  # needs what there is nothing of
+    given = np.where(dominant > 0, 0.0, limit)
+    rising = (dominant > 0) & ~impossible & (limit > 0)
+    free = np.ones(share.shape[1])
+    while rising.any():
+        speed = np.where(rising, weight / np.where(dominant > 0, dominant, 1.0), 0.0)
+        taken = speed @ np.where(rising[:, None], share, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            until_full = np.where(taken > 0, free / taken, np.inf)
+            until_limit = np.where(rising, (limit - given) / speed, np.inf)
+        step = min(until_full.min(initial=np.inf), until_limit.min(initial=np.inf))
+        given = given + speed * step
+        free = np.maximum(free - taken * step, 0.0)
+        reached = rising & (until_limit <= step * (1 + _FULL))
+        given = np.where(reached, limit, given)
+        full = (until_full <= step * (1 + _FULL)) | (free <= _FULL)
+        rising &= ~reached & ~(share[:, full] > 0).any(axis=1)
+    return given
+
+
+def shares_of(demands: ArrayLike, capacity: ArrayLike) -> Floats:
+    """Demands as shares of the capacity; infinite of what there is nothing of.
+
+    Args:
+        demands: array of shape ``(users, resources)``.
+        capacity: array of shape ``(resources,)``.
+    """
+    demand = np.asarray(demands, dtype=np.float64)
+    whole = np.broadcast_to(np.asarray(capacity, dtype=np.float64), demand.shape)
+    none = np.where(demand > 0, np.inf, 0.0)
+    return np.divide(demand, whole, out=none, where=whole > 0)
