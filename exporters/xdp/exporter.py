@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class XdpExporter(Exporter):
             "table",
             "flow table: the kernel's LRU hash, or buckets, which decide what they evict",
             "lru",
-            choices=get_args(source.Table),
+            choices=source.TABLES,
             newer=True,
         ),
         Option(

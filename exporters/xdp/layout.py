@@ -7,6 +7,7 @@ import numpy as np
 from n3ic.exporters.xdp.network.structure import Structure
 from n3ic.meter import compiled
 from n3ic.meter.compiled import ASIDE, ENDS, record_type
+from n3ic.meter.source import state_members
 from n3ic.model.metering import MeterSpec
 
 SLOTS = 64
@@ -59,20 +60,19 @@ COUNTERS = np.dtype(
 
 def flow_type(spec: MeterSpec) -> np.dtype[np.void]:
     """A flow in the table: ``struct flow``."""
-    gaps = sum(r.field == "gap" for r in spec.registers)
+    state = [(m.name, np.dtype(f"u{m.bytes}")) for m in state_members(spec)]
     u64, u8 = np.uint64, np.uint8
     return np.dtype(
         [
-            ("registers", u64, max(1, len(spec.registers))),
-            ("before", u64, max(1, gaps)),
-            *((name, u64) for name in ("seen", "passed", "number", "first", "last", "packets")),
-            *((name, u64) for name in ("decided_packets", "decided_time", "touched")),
-            ("interface", np.uint32),
-            ("verdict", np.int32),
-            ("margin", np.uint32),
-            ("vlan", np.uint16),
-            *((name, u8) for name in ("turned", "fins", "closed", "decided", "slot", "pad")),
             ("busy", np.uint32),
+            ("verdict", np.int32),
+            *((name, u64) for name in ("first", "last", "packets")),
+            *((name, u8) for name in ("turned", "fins", "closed", "decided", "slot", "pad")),
+            ("vlan", np.uint16),
+            ("state", np.dtype(state, align=True)),
+            *((name, u64) for name in ("decided_packets", "decided_time", "number", "touched")),
+            ("interface", np.uint32),
+            ("margin", np.uint32),
         ],
         align=True,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from n3ic.exporters.p4.run.packets import PacketLayout
 from n3ic.exporters.xdp.clang import compile_bpf
@@ -20,6 +20,7 @@ METER, ANSWER = "meter.c", "answer.c"
 ON_STACK = 8  # counts of windows; of more, there is no room for all
 PACKET = METER_FOLDER / "packet.h"
 Table = Literal["lru", "buckets"]
+TABLES: tuple[Table, ...] = get_args(Table)
 OPTIONS = ("-ffreestanding",)  # the C library's headers are for other machines
 
 
@@ -62,6 +63,11 @@ def answer_program(structure: Structure, packets: PacketLayout) -> dict[str, str
         **network_source(structure),
         ANSWER: render(FOLDER, "answer.c.j2", values),
     }
+
+
+def test_program(name: str) -> dict[str, str]:
+    """Files of a program that makes packets for test runs, by name; clang compiles ``name``."""
+    return _plain(name, "test_frames.h") | {PACKET.name: PACKET.read_text(encoding="utf-8")}
 
 
 def compiled(files: dict[str, str], program: str) -> bytes:

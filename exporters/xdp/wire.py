@@ -25,7 +25,7 @@ from typing import Literal
 from n3ic.errors import MissingDependencyError
 from n3ic.exporters.xdp.libbpf import BpfError, Object, Program, attach, detach
 from n3ic.exporters.xdp.program import MeterPrograms, Verdict
-from n3ic.exporters.xdp.source import FOLDER, compiled
+from n3ic.exporters.xdp.source import compiled, test_program
 
 Mode = Literal["native", "generic"]
 MODES: tuple[Mode, ...] = ("native", "generic")
@@ -89,8 +89,7 @@ def measure(
         MissingDependencyError: there is no clang, or no ``ip``.
         BpfError: the kernel refuses a namespace, a link, a program, or live frames.
     """
-    source = {_GENERATOR: (FOLDER / _GENERATOR).read_text(encoding="utf-8")}
-    image = compiled(source, _GENERATOR)
+    image = compiled(test_program(_GENERATOR), _GENERATOR)
     with (
         _one_cpu(),
         _link() as (there, here),

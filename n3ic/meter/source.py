@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from n3ic.model.metering import Guard, MeteredFeature, MeterSpec, Step
+from n3ic.model.metering import Guard, MeteredFeature, MeterSpec, Register, Step
 
 FOLDER = Path(__file__).resolve().parent / "c"
 
@@ -19,6 +20,58 @@ def meter_source(spec: MeterSpec) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class Member:
+    """A member of C's ``struct flow_state``, an unsigned integer.
+
+    Attributes:
+        name: ``r`` and a register's number; ``before`` and the number of a guard, for the time of
+            the last packet that passed it; ``seen`` and ``passed``, a bit for each first value and
+            each such guard.
+        bytes: 1, 2, 4 or 8.
+        comment: the register's name, or empty.
+    """
+
+    name: str
+    bytes: int
+    comment: str = ""
+
+
+def state_members(spec: MeterSpec) -> tuple[Member, ...]:
+    """What is kept of a flow, in the order of memory.
+
+    What every packet updates stands first, then what packets of one direction do, the widest
+    first: few lines of the processor's cache are touched.
+    """
+    gaps = _gap_guards(spec)
+    firsts = len(_firsts(spec))
+    placed = [
+        ("both", Member("seen", _bytes(firsts))),
+        ("both", Member("passed", _bytes(len(gaps)))),
+    ]
+    placed += [(g.direction, Member(f"before{i}", 8)) for i, g in enumerate(gaps)]
+    placed += [
+        (r.guard.direction, Member(f"r{i}", _bytes(r.width), r.name))
+        for i, r in enumerate(spec.registers)
+    ]
+    order = ("both", "forward", "reverse")
+    placed.sort(key=lambda place: (order.index(place[0]), -place[1].bytes))
+    return tuple(member for _, member in placed)
+
+
+def _bytes(bits: int) -> int:
+    return next(size for size in (1, 2, 4, 8) if bits <= 8 * size)
+
+
+def _gap_guards(spec: MeterSpec) -> list[Guard]:
+    """Guards of registers of gaps: those of one guard see the same gaps."""
+    return list(dict.fromkeys(r.guard for r in spec.registers if r.field == "gap"))
+
+
+def _firsts(spec: MeterSpec) -> list[str]:
+    return [r.name for r in spec.registers if r.update == "first"]
+
+
 def _render(name: str, spec: MeterSpec) -> str:
     from n3ic.util.templates import render
 
@@ -26,22 +79,24 @@ def _render(name: str, spec: MeterSpec) -> str:
 
 
 def _values(spec: MeterSpec) -> dict[str, Any]:
-    gaps = [r.name for r in spec.registers if r.field == "gap"]
+    registers = [_register(spec, i, r) for i, r in enumerate(spec.registers)]
+    gaps = _gap_guards(spec)
+    guards = dict.fromkeys(r.guard for r in spec.registers)
     return {
-        "registers": [
+        "registers": registers,
+        "members": state_members(spec),
+        "guards": [
             {
-                "index": i,
-                "name": r.name,
-                "kind": r.update,
-                "field": r.field,
-                "top": f"{r.top}ull",
-                "field_top": f"{r.field_top}ull",
-                "guard": _guard(r.guard),
-                "gap": gaps.index(r.name) if r.field == "gap" else None,
+                "guard": _guard(guard),
+                "registers": [
+                    values
+                    for r, values in zip(spec.registers, registers, strict=True)
+                    if r.guard == guard
+                ],
+                "gap": gaps.index(guard) if guard in gaps else None,
             }
-            for i, r in enumerate(spec.registers)
+            for guard in guards
         ],
-        "gaps": gaps,
         "features": [_feature(spec, i, f) for i, f in enumerate(spec.features)],
         "windows": [{"flows": w.flows, "same": w.same} for w in spec.windows],
         "key": spec.key.replace("-", "_").upper(),
@@ -56,6 +111,18 @@ def _values(spec: MeterSpec) -> dict[str, Any]:
         "decide_again": int(spec.decision.repeat),
         "fragments_aside": int(spec.fragments == "aside"),
         "tick_ns": spec.tick_ns,
+    }
+
+
+def _register(spec: MeterSpec, index: int, r: Register) -> dict[str, Any]:
+    return {
+        "index": index,
+        "name": r.name,
+        "kind": r.update,
+        "field": r.field,
+        "top": f"{r.top}ull",
+        "field_top": f"{r.field_top}ull",
+        "first": _firsts(spec).index(r.name) if r.update == "first" else None,
     }
 
 
@@ -76,7 +143,7 @@ def _guard(guard: Guard) -> str:
 
 def _feature(spec: MeterSpec, number: int, feature: MeteredFeature) -> dict[str, Any]:
     def operand(name: str) -> str:
-        return f"s{name[1:]}" if name.startswith("$") else f"r[{spec.index[name]}]"
+        return f"s{name[1:]}" if name.startswith("$") else f"(uint64_t)s->r{spec.index[name]}"
 
     steps = []
     read = _steps_read(feature.program)

@@ -107,3 +107,38 @@ def large_spec(r, key, *, registers, features, windows, flows):
 def random_frames(r, count):
     """Frames with their lengths and times, which go back now and then."""
     return list(hostile_frames(r, count, [0, 0, 1, 1, 2, 7, 60, -3]))
+
+
+def edge_frames():
+    """TCP and UDP packets at every limit of what the parser reads at once, with their lengths."""
+    v4 = bytes.fromhex("45000000 00000000 4006 0000 0a000001 0a000002")
+    v6 = bytes.fromhex("60000000 0000 06 40") + bytes(15) + b"\1" + bytes(15) + b"\2"
+    tcp = bytes.fromhex("04000050 00000001 00000001 50180400 00000000")
+    frames = []
+
+    def add(header, body, captured=None, length=None):
+        frame = bytes(12) + (b"\x08\0" if header[0] >> 4 == 4 else b"\x86\xdd") + header + body
+        held = frame[:captured]
+        frames.append((held, len(held) if length is None else length, len(frames)))
+
+    for plain, protocol, total in ((v4, 9, 2), (v6, 6, 4)):
+        for kind in (6, 17, 1):
+            header = bytearray(plain)
+            header[protocol] = kind
+            for captured in range(30, 100):
+                add(bytes(header), tcp + bytes(26), captured)
+            for length in (0, 13, 14, 33, 34, 49, 50, 53, 54, 69, 70, 71, 1 << 31, (1 << 32) - 1):
+                add(bytes(header), tcp + bytes(26), length=length)
+            for said in (0, 1, 7, 8, 19, 20, 21, 27, 28, 39, 40, 41, 46, 47, 0x7FFF, 0xFFFF):
+                header[total : total + 2] = said.to_bytes(2, "big")
+                for words in range(16):
+                    body = tcp[:12] + bytes([words << 4]) + tcp[13:] + bytes(26)
+                    add(bytes(header), body)
+    for first in range(256):  # versions and sizes of headers
+        add(bytes([first]) + v4[1:], tcp + bytes(50))
+        add(bytes([first]) + v6[1:], tcp + bytes(50))
+    for fragment in (0x4000, 0x8000, 0x2000, 0x1, 0x1FFF, 0xE000):
+        add(v4[:6] + fragment.to_bytes(2, "big") + v4[8:], tcp)
+    for kind in (0, 43, 44, 58, 60):
+        add(v6[:6] + bytes([kind]) + v6[7:], bytes([6]) + bytes(7) + tcp)
+    return frames

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from generated import random_frames, random_spec
+from generated import edge_frames, random_frames, random_spec
 
-from n3ic.meter.source import FOLDER, meter_source
+from n3ic.meter.source import FOLDER, meter_source, state_members
 from n3ic.meter.standard import standard_spec
-from n3ic.model.metering import MeteredFeature, MeterSpec, Register, Step
+from n3ic.model.metering import Decision, MeteredFeature, MeterSpec, Register, Step
 
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler"
@@ -33,6 +33,22 @@ def test_every_link_type(equal):
     for link in (0, 1, 101, 113, 276, 7):
         equal(spec, link, frames)
         equal(spec, link, [(frame[14:], max(0, n - 14), t) for frame, n, t in frames])
+
+
+def test_headers_at_the_limits_of_what_is_read_at_once(equal):
+    spec = replace(standard_spec(), decision=Decision(packets=1, repeat=True))
+    assert len(equal(spec, 1, edge_frames())) > 500
+
+
+def test_registers_are_as_wide_as_they_need_and_gaps_of_one_guard_are_kept_once():
+    """A flow of the standard meter fits three lines of a cache, one direction's part two."""
+    members = state_members(standard_spec())
+    assert sum(m.bytes for m in members) < 3 * 64
+    assert [m.name for m in members if m.name.startswith("before")] == ["before0", "before1"]
+    spec = standard_spec()
+    for i, register in enumerate(spec.registers):
+        (member,) = [m for m in members if m.name == f"r{i}"]
+        assert register.width <= 8 * member.bytes
 
 
 def test_more_flows_than_one_batch_and_more_fragments_than_are_remembered(equal):
@@ -65,7 +81,7 @@ def test_a_register_beside_itself_makes_no_comparison_that_compilers_refuse(equa
         MeteredFeature(op, program=(Step(op, "n", "n"),)) for op in ("add", "sub", "min", "max")
     )
     spec = MeterSpec((Register("n", "count"),), features)
-    assert "r[0] > r[0]" not in meter_source(spec)["flow.h"]
+    assert "s->r0 > (uint64_t)s->r0" not in meter_source(spec)["flow.h"]
     r = random.Random(0)
     assert {row[-1] for row in equal(spec, 1, random_frames(r, 100))} >= {(2, 0, 1, 1)}
 

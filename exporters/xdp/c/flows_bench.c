@@ -1,19 +1,12 @@
 /*
- * Packets of many flows for test runs, which repeat one packet: each gets the next source address
- * and goes on to the program that is measured.
+ * Packets of many flows for test runs, which repeat one packet: each goes on to the program that is
+ * measured. And what this is compared with: to pass the packet, and to parse it, too.
  */
-#include <linux/bpf.h>
-#include <linux/if_ether.h>
-#include <linux/ip.h>
+#include "test_frames.h"
 
-#include <bpf/bpf_helpers.h>
+#define inline inline __attribute__((always_inline))
 
-#define FLOWS 1000
-
-struct frame {
-    struct ethhdr ethernet;
-    struct iphdr ip;
-} __attribute__((packed));
+#include "packet.h"
 
 struct {
     __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -22,22 +15,24 @@ struct {
     __type(value, __u32);
 } measured SEC(".maps");
 
-__u32 flow;
-
 SEC("xdp") int spread(struct xdp_md *ctx) {
-    struct frame *frame = (void *)(long)ctx->data;
-
-    if ((void *)(frame + 1) > (void *)(long)ctx->data_end)
-        return XDP_ABORTED;
-    flow = flow + 1 < FLOWS ? flow + 1 : 0;
-    /* In one store: a load of four bytes waits for stores of one. */
-    *(volatile __u32 *)((char *)frame + 26) = flow;
-    bpf_tail_call(ctx, &measured, 0);
+    if (next_source(ctx))
+        bpf_tail_call(ctx, &measured, 0);
     return XDP_ABORTED;
 }
 
 SEC("xdp") int pass(struct xdp_md *ctx) {
     return XDP_PASS;
+}
+
+SEC("xdp") int parse(struct xdp_md *ctx) {
+    struct frame frame = {(void *)(long)ctx->data, (void *)(long)ctx->data_end};
+    struct packet p;
+    enum aside reason = parse_frame(LINK_ETHERNET, frame, ctx->data_end - ctx->data, &p);
+
+    /* As if all of it were read. */
+    __asm__ volatile("" : : "r"(&p) : "memory");
+    return reason == PACKET_OK ? XDP_PASS : XDP_ABORTED;
 }
 
 char permission[] SEC("license") = "Dual BSD/GPL";

@@ -86,7 +86,8 @@ struct scratch {
     struct event event;
     uint32_t inputs[NETWORK_FEATURES];
     struct network_result result;
-    uint32_t slot; /* of a bucket */
+    uint64_t tick, now; /* of the coarse clock */
+    uint32_t slot;      /* of a bucket */
 };
 
 PER_CPU(scratches, USERS, struct scratch);

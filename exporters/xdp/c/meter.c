@@ -59,12 +59,8 @@ static inline void turn(struct key *k) {
     k->destination_port = port;
 }
 
-/* Eight bytes of an address that was written in words of four, which loads of eight would wait for.
- */
 static inline uint64_t eight(const uint8_t *from) {
-    const uint32_t *words = (const uint32_t *)from;
-
-    return words[0] | (uint64_t)words[1] << 32;
+    return *(const uint64_t *)from;
 }
 
 /* Ports, protocol and length as they lie behind a key's addresses, in one store. */
@@ -201,8 +197,7 @@ __attribute__((noinline)) int report(struct flow *f, const struct key *k, uint32
     e->first = f->first;
     e->last = f->last;
     e->packets = f->packets;
-    for (int i = 0; i < METER_REGISTERS; i++)
-        e->registers[i] = f->state.value[i];
+    flow_registers(&f->state, e->registers);
     flow_features(&f->state, e->features);
 #if METER_WINDOWS
     count_windows(&e->key, (struct window_counts *)(e->features + METER_FEATURES));
@@ -296,20 +291,22 @@ static inline void decide(struct flow *f, const struct key *k, const struct pack
 
 /* A packet that is counted. */
 struct arrival {
+    struct xdp_md *ctx;
     const struct packet *packet;
     uint64_t now;
-    uint32_t interface;
-    uint16_t vlan;
     int turned; /* against the canonical direction */
 };
 
 static inline void begin(struct flow *f, const struct arrival *a, struct counters *c) {
-    memset(f, 0, offsetof(struct flow, busy));
+    struct frame frame = {(void *)(long)a->ctx->data, (void *)(long)a->ctx->data_end};
+
+    f->verdict = 0;
+    memset(&f->first, 0, sizeof *f - offsetof(struct flow, first)); /* it stays taken */
     flow_start(&f->state);
     f->number = __sync_fetch_and_add(&numbers, 1);
     f->first = f->last = f->decided_time = a->now;
-    f->interface = a->interface;
-    f->vlan = a->vlan;
+    f->interface = a->ctx->ingress_ifindex;
+    f->vlan = vlan_of(frame);
     f->turned = a->turned;
     c->started++;
 }
@@ -359,20 +356,31 @@ static inline void release(uint32_t *busy) {
         __sync_lock_test_and_set(busy, 0);
 }
 
-enum entered { ENTERED, TABLE_FULL, CONTENDED };
+/*
+ * The time of a packet that is counted; a clock costs more than what it takes to put one aside. The
+ * coarse one moves with the kernel's ticks, and is called at the first packet of each.
+ */
+static inline uint64_t time_of(const struct trailer *t, struct scratch *s) {
+    if (options.clock == CLOCK_KERNEL)
+        return bpf_ktime_get_ns() / METER_TICK_NS;
+    if (options.clock == CLOCK_COARSE) {
+        uint64_t tick = bpf_jiffies64();
 
-#include "table.h"
+        if (s->tick != tick) {
+            uint64_t now = bpf_ktime_get_coarse_ns() / METER_TICK_NS;
 
-/* The time of a packet that is counted; a clock costs more than what it takes to put one aside. */
-static inline uint64_t time_of(const struct trailer *t) {
-    if (options.clock != CLOCK_TRAILER) {
-        uint64_t ns =
-            options.clock == CLOCK_COARSE ? bpf_ktime_get_coarse_ns() : bpf_ktime_get_ns();
-
-        return ns / METER_TICK_NS;
+            if (s->now != now) /* a tick is counted before its time is set */
+                s->tick = tick;
+            s->now = now;
+        }
+        return s->now;
     }
     return replayed = t->time > replayed ? t->time : replayed;
 }
+
+enum entered { ENTERED, TABLE_FULL, CONTENDED };
+
+#include "table.h"
 
 static inline int count(struct xdp_md *ctx, const struct trailer *t) {
     struct frame frame = {(void *)(long)ctx->data, (void *)(long)ctx->data_end};
@@ -393,7 +401,7 @@ static inline int count(struct xdp_md *ctx, const struct trailer *t) {
     c->bytes += t->length;
     reason = parse_frame(LINK_ETHERNET, frame, t->length, &p);
     if (reason == PACKET_OK)
-        now = time_of(t);
+        now = time_of(t, s);
     if (reason == PACKET_OK && p.fragmented && !join_fragment(&p))
         reason = ASIDE_FRAGMENT;
     if (reason != PACKET_OK) {
@@ -401,7 +409,7 @@ static inline int count(struct xdp_md *ctx, const struct trailer *t) {
             c->aside[reason]++;
         return apply(ctx, c, POLICY_ASIDE);
     }
-    a = (struct arrival){&p, now, ctx->ingress_ifindex, vlan_of(frame), canonical_key(&p, &k)};
+    a = (struct arrival){ctx, &p, now, canonical_key(&p, &k)};
     switch (enter(&a, &k, s, c, &at)) {
     case TABLE_FULL:
         c->aside[ASIDE_CACHE_FULL]++;

@@ -29,20 +29,20 @@ enum { SHUNTED = -1, NO_MODEL = -2 }; /* verdicts that are no class */
 
 /* A flow; its key in the table is the canonical one of both directions. */
 struct flow {
-    struct flow_state state;
-    uint64_t number, first, last, packets;
-    uint64_t decided_packets, decided_time;
-    uint64_t touched;   /* in replay: number of its last packet, for packets of one time */
-    uint32_t interface; /* of its first packet, and so is the VLAN */
-    int32_t verdict;    /* class, SHUNTED or NO_MODEL; once it is decided */
-    uint32_t margin;
-    uint16_t vlan;
+    uint32_t busy;   /* a CPU is at it */
+    int32_t verdict; /* class, SHUNTED or NO_MODEL; once it is decided */
+    uint64_t first, last, packets;
     uint8_t turned; /* its first packet went against the canonical direction */
     uint8_t fins, closed, decided;
     uint8_t slot; /* of the model that decided it */
     uint8_t pad;
-    uint32_t busy; /* a CPU is at it */
-};
+    uint16_t vlan; /* of its first packet, and so is the interface */
+    struct flow_state state;
+    /* What few packets need stands behind. */
+    uint64_t decided_packets, decided_time, number;
+    uint64_t touched; /* in replay: number of its last packet, for packets of one time */
+    uint32_t interface, margin;
+} __attribute__((aligned(8)));
 
 /* A flow when it was decided: the record of n3ic/meter/compiled.py, then the verdict. */
 struct event {

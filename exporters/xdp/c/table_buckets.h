@@ -41,26 +41,28 @@ struct place {
 /*
  * Multilinear-HM (Lemire and Kaser, "Strongly universal string hashing is fast", 2014): over random
  * numbers, any two keys get one sum with a chance of 2^-32, whoever chose them. It is linear in a
- * word, so that keys in a row would crowd in some buckets: what follows spreads them.
+ * word, so that keys in a row would crowd in some buckets: what follows spreads them. Words that
+ * are 0 in all keys of IPv4 are left out there.
  */
-static inline uint64_t hash_of(const struct key *k) {
+static inline uint64_t product(const struct key *k, int number, int i, int j) {
     const uint32_t *words = (const uint32_t *)k;
-    uint64_t sum = 0;
 
-#pragma unroll
-    for (int i = 0; i < HASH_NUMBERS; i += 2)
-        sum += (options.hash[i] + words[i]) * (options.hash[i + 1] + words[i + 1]);
-    for (int i = 0; i < 2; i++) {
-        sum ^= sum >> 32;
-        sum *= 0xd6e8feb86659fd93ull;
-    }
-    return sum;
+    return (options.hash[number] + words[i]) * (options.hash[number + 1] + words[j]);
+}
+
+static inline uint64_t hash_of(const struct key *k) {
+    uint64_t sum = product(k, 0, 0, 4) + product(k, 2, 8, 9);
+
+    if (k->address_bytes != 4)
+        sum += product(k, 4, 1, 5) + product(k, 6, 2, 6) + product(k, 8, 3, 7);
+    return (sum ^ sum >> 32) * 0xd6e8feb86659fd93ull;
 }
 
 static inline int same_key(const struct key *a, const struct key *b) {
     const uint64_t *x = (const uint64_t *)a, *y = (const uint64_t *)b;
 
-    return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]));
+    return !((x[0] ^ y[0]) | (x[2] ^ y[2]) | (x[4] ^ y[4])) &&
+           (b->address_bytes == 4 || !((x[1] ^ y[1]) | (x[3] ^ y[3])));
 }
 
 /*

@@ -31,8 +31,9 @@ def test_every_network_is_checked_and_timed():
     assert shown.data["timings"][1]["shape"] == "256-32-16-2"
     assert (len(found.wire) == 6) != bool(found.skipped)
     assert len(shown.tables) == 2 + bool(found.wire)
-    ways = [(m.decides, m.clock, m.locked) for m in found.meters]
-    assert ways == list(itertools.product((False, True), ("kernel", "coarse"), (True, False)))
+    ways = [(m.decides, m.table, (m.clock, m.locked)) for m in found.meters]
+    clocks = (("kernel", True), ("coarse", True), ("coarse", False))
+    assert ways == list(itertools.product((False, True), ("lru", "buckets"), clocks))
 
 
 def test_the_packet_that_is_metered_is_of_a_flow():
@@ -59,7 +60,7 @@ def links():
 
 @pytest.fixture(scope="module")
 def metering(kernel, compile_bpf):
-    return [bench._Metering.build(decides=True)]
+    return [bench._Metering.build(decides=True, table="lru")]
 
 
 def test_programs_at_the_end_of_a_link_see_every_packet_and_nothing_is_left(metering):
@@ -108,7 +109,7 @@ def test_without_the_right_to_make_links_the_reason_is_said(metering, monkeypatc
     assert links() == before
     monkeypatch.setattr(wire, "compiled", lambda *given: b"")
     assert "iproute2" in bench._wire(metering, packets=10)[2]
-    result = bench.XdpBench("cpu", "kernel", 1.0, (), (), *bench._wire(metering, packets=10))
+    result = bench.XdpBench("cpu", "kernel", 1.0, (), (), 5.0, *bench._wire(metering, packets=10))
     shown = bench.render(result)
     assert len(shown.tables) == 2
     assert "iproute2" in shown.notes[-1]

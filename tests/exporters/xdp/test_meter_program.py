@@ -5,11 +5,12 @@ import random
 import socket
 import struct
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from generated import large_spec, random_frames, random_spec
+from generated import edge_frames, large_spec, random_frames, random_spec
 from metering import load, network, replayed
 
 from n3ic.datasets.unsw_nb15.meter import one_tap
@@ -122,6 +123,32 @@ def test_captures_are_exact(loaded, real_data, name):
     with Capture(path) as capture:
         frames = [(f, n, t // STANDARD.tick_ns) for f, n, t in capture.packets()][:2000]
     replayed(programs, model, frames)
+
+
+def test_headers_at_the_limits_of_what_is_read_at_once_are_exact():
+    spec = replace(standard_spec(), decision=Decision(packets=1, repeat=True))
+    model = network(spec)
+    with load(model) as programs:
+        assert len(replayed(programs, model, edge_frames())) > 500
+
+
+def test_the_coarse_clock_moves_with_the_kernels_ticks(standard):
+    """It is called at the first packet of a tick, and may then still tell the time of the last."""
+    model, image, table = standard
+    coarse, us = 6, STANDARD.tick_ns  # CLOCK_MONOTONIC_COARSE has no name in Python
+    step = time.clock_getres(coarse)
+    seen = set()
+    with load(model, image=image, table=table, clock="coarse") as programs:
+        for _ in range(30):
+            before = time.clock_gettime(coarse)
+            programs.program.test_run(udp())
+            after = time.clock_gettime(coarse)
+            _, flows = programs.flows()
+            last = int(flows["last"][0]) * us / 1e9
+            assert before - 2 * step < last < after + step
+            seen.add(last)
+            time.sleep(step)
+    assert len(seen) > 10
 
 
 def test_windows_of_one_cpu_are_its_own_flows(standard):
@@ -500,10 +527,10 @@ def test_no_packet_of_a_flow_is_lost_between_two_cpus(standard):
         for thread in threads:
             thread.join()
         _, flows = programs.flows()
-        registers = flows["registers"][0]
+        state = flows["state"][0]
         counters = programs.counters()
         names = [r.name for r in STANDARD.registers]
-        counted = [int(registers[names.index(name)]) for name in ("spkts", "dpkts")]
+        counted = [int(state[f"r{names.index(name)}"]) for name in ("spkts", "dpkts")]
         assert len(flows) == 1
         assert counters["packets"] == 2 * packets
         assert sum(counted) + counters["contended"] == 2 * packets
@@ -537,11 +564,11 @@ def test_flows_that_compete_for_a_bucket_on_two_cpus_are_all_counted(clang, kern
         counters = programs.counters()
         events = programs.events()
     names = [r.name for r in STANDARD.registers]
-    sums = flows["registers"][:, names.index("spkts")] + flows["registers"][:, names.index("dpkts")]
+    sent, back = (flows["state"][f"r{names.index(name)}"] for name in ("spkts", "dpkts"))
     assert len(np.unique(keys)) == len(keys) == WAYS
     assert counters["packets"] == 2 * 7 * rounds
     assert counters["started"] == counters["inserted"] == counters["replaced"] + WAYS
     assert counters["replaced"] == counters["decided: evicted"] == len(events) > 100
-    assert sums.tolist() == flows["packets"].tolist()
+    assert (sent + back).tolist() == flows["packets"].tolist()
     counted = int(events["packets"].sum() + flows["packets"].sum())
     assert counted + counters["contended"] == counters["packets"]

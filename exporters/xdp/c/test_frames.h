@@ -1,0 +1,32 @@
+/* Packets of many flows, made from one: each gets the next source address. */
+#ifndef N3IC_TEST_FRAMES_H
+#define N3IC_TEST_FRAMES_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+
+#include <bpf/bpf_helpers.h>
+
+#define FLOWS 1000
+
+struct ipv4_frame {
+    struct ethhdr ethernet;
+    struct iphdr ip;
+} __attribute__((packed));
+
+__u32 flow;
+
+/* 0 where the packet is too short. */
+static __always_inline int next_source(struct xdp_md *ctx) {
+    struct ipv4_frame *frame = (void *)(long)ctx->data;
+    volatile __u32 *source = (void *)&frame->ip.saddr;
+
+    if ((void *)(frame + 1) > (void *)(long)ctx->data_end)
+        return 0;
+    flow = flow + 1 < FLOWS ? flow + 1 : 0;
+    *source = flow; /* in one store: a load of four bytes waits for stores of one */
+    return 1;
+}
+
+#endif
