@@ -179,8 +179,8 @@ def test_counters_say_what_the_network_said(loaded):
 def test_who_ends_flows_writes_over_nothing_of_the_packets(loaded):
     """Some kernels let a packet interrupt the run that ends flows, on its CPU."""
     _, programs = loaded
-    for frame, length, time in replayable(traffic(STANDARD, 100, seed=4)):
-        programs.program.test_run(programs.replayed(frame, length, time))
+    for frame, length, at in replayable(traffic(STANDARD, 100, seed=4)):
+        programs.program.test_run(programs.replayed(frame, length, at))
     maps = programs.maps
     before = [maps[name].each_cpu(0) for name in ("scratches", "counted", "tallies")]
     decided = int(programs.tally(0)["class"].sum() + programs.tally(0)["shunted"])
