@@ -1,0 +1,1 @@
+"""A card under load: tenants, bursts and failures, and who gets what under which policy."""

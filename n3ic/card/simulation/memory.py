@@ -1,0 +1,180 @@
+"""On-board memory of a card's tenants: an address space each, in pages, with a flat table.
+
+SuperNIC, section IV-F: 1 GB of virtual addresses a tenant in pages of 2 MB, so that a table is one
+level of 512 entries; pages are taken from a free list when they are first touched, permissions
+are checked at every access, and memory may be promised beyond what there is. The text leaves open
+where a page goes then: here to the host, the least recently used one of the tenant itself if it
+holds its share, else one of the tenant that holds most beyond its own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from n3ic.errors import N3icError
+
+PAGE_BYTES = 2 << 20
+SPACE_BYTES = 1 << 30
+PAGES_OF_SPACE = SPACE_BYTES // PAGE_BYTES
+ENTRY_BYTES = 8  # so that a table takes 4 KB
+
+Kind = Literal["read", "write"]
+
+
+class MemoryFaultError(N3icError):
+    """An access that a tenant may not make; the card refuses it and changes nothing."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Pages of an address space with the same permissions.
+
+    Attributes:
+        first: its first page, from 0.
+        pages: how many.
+        write: whether its tasks may write there.
+    """
+
+    first: int
+    pages: int
+    write: bool = True
+
+
+@dataclass(frozen=True)
+class MemoryTiming:
+    """What accesses take.
+
+    Attributes:
+        lookup: cycles of the flat table on the chip.
+        access: cycles of the on-board memory.
+        swap_seconds: to move a page to or from the host; 2 MB at 12.5 GB/s (PCIe 3.0 x16).
+    """
+
+    lookup: int = 2
+    access: int = 30
+    swap_seconds: float = PAGE_BYTES / 12.5e9
+
+
+@dataclass(frozen=True)
+class Access:
+    """What an access did.
+
+    Attributes:
+        frame: physical page that it went to.
+        allocated: whether the page was touched for the first time.
+        swapped_in: whether it had to be fetched from the host.
+        swapped_out: whether another one had to leave for it.
+    """
+
+    frame: int
+    allocated: bool = False
+    swapped_in: bool = False
+    swapped_out: bool = False
+
+    def cycles(self, timing: MemoryTiming, clock_hz: float) -> int:
+        """Clock cycles that it takes."""
+        moves = self.swapped_in + self.swapped_out
+        return timing.lookup + timing.access + round(moves * timing.swap_seconds * clock_hz)
+
+
+@dataclass
+class _Space:
+    """A tenant's table: frames of its pages that are on board, least recently used first."""
+
+    segments: tuple[Segment, ...]
+    frames: OrderedDict[int, int] = field(default_factory=OrderedDict)
+    elsewhere: set[int] = field(default_factory=set)
+
+
+class Memory:
+    """A card's on-board memory, shared by tenants that cannot reach each other's pages.
+
+    Args:
+        frames: physical pages that there are.
+        shares: pages that each tenant is entitled to, by its name.
+    """
+
+    def __init__(self, frames: int, shares: Mapping[str, int]) -> None:
+        self._free = list(range(frames - 1, -1, -1))
+        self._shares = dict(shares)
+        self._spaces = {name: _Space(()) for name in shares}
+
+    def map(self, tenant: str, segments: tuple[Segment, ...]) -> None:
+        """Give a tenant's addresses permissions; nothing is allocated before it is touched.
+
+        Raises:
+            MemoryFaultError: segments overlap, or do not fit the address space.
+        """
+        end = 0
+        for segment in sorted(segments, key=lambda s: s.first):
+            if segment.first < end or segment.pages < 1:
+                raise MemoryFaultError(f"{tenant}: segments must not overlap or be empty")
+            end = segment.first + segment.pages
+        if end > PAGES_OF_SPACE:
+            raise MemoryFaultError(
+                f"{tenant}: {end} pages of {PAGE_BYTES >> 20} MB, an address space has "
+                f"{PAGES_OF_SPACE}"
+            )
+        self._spaces[tenant].segments = segments
+
+    def access(self, tenant: str, address: int, kind: Kind = "read") -> Access:
+        """Translate an address of a tenant's own space; the page is brought on board if need be.
+
+        Raises:
+            MemoryFaultError: it is not mapped, or must not be written, or no frame can be had.
+        """
+        space = self._spaces[tenant]
+        page = address // PAGE_BYTES
+        segment = next(
+            (s for s in space.segments if s.first <= page < s.first + s.pages and address >= 0),
+            None,
+        )
+        if segment is None:
+            raise MemoryFaultError(f"{tenant}: address {address:#x} is not mapped")
+        if kind == "write" and not segment.write:
+            raise MemoryFaultError(f"{tenant}: address {address:#x} may only be read")
+        if page in space.frames:
+            space.frames.move_to_end(page)
+            return Access(space.frames[page])
+        swapped_out = not self._free
+        frame = self._evict(tenant) if swapped_out else self._free.pop()
+        swapped_in = page in space.elsewhere
+        space.elsewhere.discard(page)
+        space.frames[page] = frame
+        return Access(frame, not swapped_in, swapped_in, swapped_out)
+
+    def release(self, tenant: str) -> None:
+        """Take a tenant's pages back, when it leaves."""
+        space = self._spaces[tenant]
+        self._free.extend(space.frames.values())
+        self._spaces[tenant] = _Space(())
+
+    def resident(self, tenant: str) -> int:
+        """Pages of a tenant that are on board."""
+        return len(self._spaces[tenant].frames)
+
+    def elsewhere(self, tenant: str) -> int:
+        """Pages of a tenant that were swapped out."""
+        return len(self._spaces[tenant].elsewhere)
+
+    @property
+    def free(self) -> int:
+        """Frames that nobody has."""
+        return len(self._free)
+
+    def _evict(self, asking: str) -> int:
+        """The frame of a page that leaves: of the tenant furthest above its share, or its own."""
+        over = {
+            name: len(space.frames) - self._shares[name] for name, space in self._spaces.items()
+        }
+        # who holds its share takes from itself; who is below it takes from who holds most beyond
+        victim = asking if over[asking] >= 0 else max(over, key=lambda n: (over[n], n))
+        space = self._spaces[victim]
+        if not space.frames or (victim != asking and over[victim] <= 0):
+            raise MemoryFaultError(f"{asking}: no page can be had, all are within others' shares")
+        page, frame = space.frames.popitem(last=False)
+        space.elsewhere.add(page)
+        return frame

@@ -1,0 +1,84 @@
+"""Which rates graphs are let in at: fair shares of time of the tasks, by the load that is seen.
+
+SuperNIC, section IV-E, step 2: dominant shares of time as in DRFQ, on the load that is meant for
+each task, handed out at ingress alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a graph would send through.
+
+    Attributes:
+        load: packets a second that arrive.
+        entitled: packets a second that are due to it whatever the others send.
+        weight: share that is due to it.
+        times: seconds of an instance of each task that a packet takes.
+    """
+
+    load: float
+    entitled: float
+    weight: float
+    times: Mapping[str, float]
+
+
+def fair_rates(demands: Mapping[str, Demand], instances: Mapping[str, float]) -> dict[str, float]:
+    """Packets a second of each graph: what is due to it, then max-min over dominant shares of time.
+
+    First all rise to their load or what is due to them, whichever is less. What is left goes to
+    the loads beyond that, and at last to loads that may rise before the next look: graphs rise
+    together in dominant share over weight, until a load is met or a task is full.
+
+    Args:
+        demands: by graph.
+        instances: how many there are of each task; fractions where one is shared with others.
+    """
+    rates = dict.fromkeys(demands, 0.0)
+    left = dict(instances)
+    due = {g: min(d.load, d.entitled) for g, d in demands.items()}
+    loads = {g: d.load for g, d in demands.items()}
+    for caps in (due, loads, dict.fromkeys(demands, math.inf)):
+        _fill(demands, instances, rates, left, caps)
+    return rates
+
+
+def _fill(
+    demands: Mapping[str, Demand],
+    instances: Mapping[str, float],
+    rates: dict[str, float],
+    left: dict[str, float],
+    caps: Mapping[str, float],
+) -> None:
+    """Raise rates, up to their caps, until each graph has met its cap or a full task."""
+    # packets a second that a graph gains where all dominant shares rise by their weights
+    speed = {}
+    for graph, demand in demands.items():
+        dominant = max(
+            (t / instances[task] if instances.get(task) else math.inf)
+            for task, t in demand.times.items()
+        )
+        speed[graph] = demand.weight / dominant if dominant else 0.0
+    rising = {g for g in demands if speed[g] > 0 and rates[g] < caps[g]}
+    while True:
+        rising = {g for g in rising if all(left[t] > 1e-9 * instances[t] for t in demands[g].times)}
+        if not rising:
+            return
+        pull: dict[str, float] = {}
+        for graph in rising:
+            for task, seconds in demands[graph].times.items():
+                pull[task] = pull.get(task, 0.0) + speed[graph] * seconds
+        step = min(
+            *((caps[g] - rates[g]) / speed[g] for g in rising),
+            *(left[t] / p for t, p in pull.items()),
+        )
+        for graph in sorted(rising):
+            rates[graph] += step * speed[graph]
+        for task, p in pull.items():
+            left[task] -= step * p
+        rising = {g for g in rising if rates[g] < caps[g] * (1 - 1e-9)}
