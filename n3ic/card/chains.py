@@ -93,8 +93,10 @@ class Programme:
         self.y = self._flows(shape)
         self._capacities()
         self.level = self._add((1,), np.inf)[0]
+        self.owned = np.zeros((len(demand.tenants), 0), dtype=np.int64)
         if instances is None:
-            self.owned = self._ownership(shape) if exclusive else None
+            if exclusive:
+                self.owned = self._ownership(shape)
             self._larger_regions_first()
         self.passes, self.makespans = self._staying()
 
@@ -158,6 +160,19 @@ class Programme:
             part = np.nan_to_num(self.demand.area / self.demand.space_capacity, posinf=0.0)
         weight = part.max(axis=1, initial=0.0) + 1e-3
         return {int(c): float(w) for row, w in zip(self.n, weight, strict=True) for c in row}
+
+    def regions_in_use(self) -> dict[int, float]:
+        """Objective: regions that belong to a tenant, of so little weight that area goes first."""
+        return dict.fromkeys(map(int, self.owned.ravel()), 1e-4)
+
+    def keep_to_fair_regions(self, columns: Floats) -> None:
+        """No tenant has more regions than its weight gives it, or than it needs in a solution."""
+        weights = np.array([t.weight for t in self.demand.tenants])
+        fair = np.floor(self.demand.regions * weights / weights.sum())
+        for owned, due in zip(self.owned, fair, strict=True):
+            if len(owned):
+                most = max(float(due), float(columns[owned].round().sum()))
+                self.at_most({int(c): 1.0 for c in owned}, most)
 
     def flows(self, columns: Floats) -> Flows:
         """The shares of packets in a solution."""
@@ -280,8 +295,8 @@ def place(demand: Demand, entitled: Floats, scheduling_ns: float) -> Placement:
 
     In this order: the least served graph, against what it is entitled to, is served as much as can
     be; then the others; then as little area as will do; then as few nanoseconds as can be, by fewer
-    passes through the scheduler and by branches in regions side by side. Each region is of one
-    tenant, unless less would be served then.
+    passes through the scheduler and by branches in regions side by side, as far as a tenant's fair
+    share of the regions allows. Each region is of one tenant, unless less would be served then.
 
     Args:
         demand: the card's numbers.
@@ -327,11 +342,12 @@ class _Chosen:
             raise CardError(_NOT_FOUND)
         for column in p.f:
             p.at_least({int(column): 1.0}, max(0.0, float(found[column]) - SLACK))
-        smallest = p.solve(p.area())
+        smallest = p.solve(p.area() | p.regions_in_use())
         if smallest is not None:
             found = smallest
             bound = sum(v * found[c] for c, v in p.area().items())
             p.at_most(p.area(), bound + SLACK * max(1.0, bound))
+            p.keep_to_fair_regions(found)
         quickest = p.solve(p.latency(), _NODES_FOR_LATENCY, _GAP_IN_LATENCY)
         if quickest is not None:
             found = quickest

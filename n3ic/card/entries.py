@@ -16,6 +16,7 @@ from n3ic.errors import CardError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _MOST = 1e18
+_A_RATE = 'a rate such as "8 Gb/s", "1.8e6 inferences/s" or "200000 packets/s"'
 _Text = TypeVar("_Text", bound=str)
 
 
@@ -126,16 +127,11 @@ class Entry:
         """A rate with its unit, or None where the key is missing."""
         if key not in self.values:
             return None
-        what = 'a rate such as "8 Gb/s", "1.8e6 inferences/s" or "200000 packets/s"'
-        text = self._expect(key, what, lambda v: isinstance(v, str))
-        number, _, unit = text.strip().partition(" ")
+        text = self._expect(key, _A_RATE, lambda v: isinstance(v, str))
         try:
-            value = float(number)
-        except ValueError:
-            value = math.nan
-        if not 0 < value <= 1e15 or unit.strip() not in RATE_UNITS:
-            raise self.error(f"{key!r}: expected {what}, got {shown(text)}", key)
-        return Rate(value, cast(RateUnit, unit.strip()))
+            return parse_rate(text)
+        except CardError as error:
+            raise self.error(f"{key!r}: {error}", key) from error
 
     def path(self, key: str) -> Path | None:
         """A path, relative to the file's folder, or None where the key is missing."""
@@ -163,6 +159,22 @@ class Entry:
 
     def _below(self, values: Mapping[str, Any], *keys: str | int) -> Entry:
         return Entry(values, (*self.where, *keys), self.source, self.lines, self.folder)
+
+
+def parse_rate(text: str) -> Rate:
+    """A rate from a number and its unit.
+
+    Raises:
+        CardError: it is none.
+    """
+    number, _, unit = text.strip().partition(" ")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 1e15 or unit.strip() not in RATE_UNITS:
+        raise CardError(f"expected {_A_RATE}, got {shown(text)}")
+    return Rate(value, cast(RateUnit, unit.strip()))
 
 
 def is_int(value: Any) -> bool:

@@ -1,0 +1,89 @@
+"""A first ``card.toml`` is one that can be read and planned; pictures are of the plan alone."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from n3ic.card.description import InputStage, Network, Parallel, Rate, Series
+from n3ic.card.picture import write_picture
+from n3ic.card.planner import plan_card
+from n3ic.card.reading import parse_card
+from n3ic.card.starting import card_text, owners_of
+from n3ic.errors import UsageError
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.random_models import random_model
+
+WANTS = Rate(1e5, "inferences/s")
+
+
+@pytest.fixture(name="place")
+def place_with_runs(tmp_path):
+    """A run of 17 networks, a model with an input stage of features, and a hostile name."""
+    (tmp_path / "queues" / "models").mkdir(parents=True)
+    for i in range(17):
+        name = f"tor{i} \"'\n]"
+        model = random_model((40, 8, 2), np.random.default_rng(i))
+        model.save(tmp_path / "queues" / "models" / f"{name}.n3ic")
+    spec = InputSpec((Field.thermometer("bytes", [10, 20, 30]), Field.binary("ttl", 8)))
+    base = random_model((spec.n_bits, 8, 2), np.random.default_rng(99))
+    replace(base, input=spec).save(tmp_path / "anomaly.n3ic")
+    return tmp_path
+
+
+def test_17_queues_and_an_anomaly_network(place):
+    owners = owners_of([str(place / "queues"), f"soc={place / 'anomaly.n3ic'}"])
+    text = card_text(owners, "host", folder=place, wants=WANTS)
+    assert text == card_text(owners, "host", folder=place, wants=WANTS)
+    card = parse_card(text, "card.toml", place)
+    assert [t.name for t in card.tenants] == ["queues", "soc"]
+    (queues,), (soc,) = (t.graphs for t in card.tenants)
+    (step,) = queues.flow.steps
+    assert isinstance(step, Parallel) and step.join == "both" and len(step.branches) == 17
+    assert soc.flow == Series(("soc/input", "soc/network"))
+    assert isinstance(card.tasks["soc/input"], InputStage)
+    assert sorted(card.graphs) == [1, 2]
+    networks = [t for t in card.tasks.values() if isinstance(t, Network)]
+    assert len(networks) == 18 and all(t.model.exists() for t in networks)
+    assert {t.network for t in networks if t.network} == set(owners[0].models)
+    planned = plan_card(card)
+    assert planned.problems == ()
+    assert sum(len(r.chain) for r in planned.regions) == 19
+
+
+def test_paths_are_relative_to_the_file_and_names_are_distinct(place):
+    (place / "there").mkdir()
+    owners = owners_of([str(place / "anomaly.n3ic")])
+    card = parse_card(card_text(owners, "host", folder=place / "there", wants=WANTS))
+    assert card.tenants[0].name == "anomaly"
+    assert card.tasks["anomaly/network"].model == Path("../anomaly.n3ic")
+    with pytest.raises(UsageError, match="two tenants named anomaly"):
+        owners_of([str(place / "anomaly.n3ic")] * 2)
+    with pytest.raises(UsageError, match="holds no model"):
+        owners_of([str(place / "there")])
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_the_same_plan_gives_the_same_picture(two_tenants, kind):
+    pytest.importorskip("matplotlib")
+    planned = plan_card(two_tenants())
+    first, second = io.BytesIO(), io.BytesIO()
+    write_picture(planned, first, kind)
+    write_picture(planned, second, kind)
+    assert first.getvalue() == second.getvalue()
+    assert len(first.getvalue()) > 5000
+
+
+def test_the_picture_shows_every_chain_and_tenant(two_tenants):
+    pytest.importorskip("matplotlib")
+    stream = io.BytesIO()
+    import matplotlib as mpl
+
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        write_picture(plan_card(two_tenants()), stream, "svg")
+    text = stream.getvalue().decode()
+    for said in ("region 0", "region 2", "nt1", "nt3", "u1", "u2", "units", "memory"):
+        assert said in text
+    assert text.count(">nt2<") == text.count(">nt4<") == 2

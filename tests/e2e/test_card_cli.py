@@ -1,0 +1,81 @@
+"""``n3ic card`` as a person types it."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from n3ic.model.random_models import random_model
+
+pytest.importorskip("scipy")
+pytestmark = pytest.mark.slow  # calls the command line many times
+
+
+@pytest.fixture(name="n3ic")
+def command(tmp_path):
+    def run(words, expect=0):
+        done = subprocess.run(
+            [sys.executable, "-m", "n3ic", *shlex.split(words)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        assert done.returncode == expect, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run
+
+
+def save_models(folder, queues, shape=(152, 32, 16, 2)):
+    (folder / "tomography" / "models").mkdir(parents=True)
+    for i in range(queues):
+        model = random_model(shape, np.random.default_rng(i))
+        model.save(folder / "tomography" / "models" / f"q{i:02}.n3ic")
+    random_model((256, 32, 16, 2), np.random.default_rng(99)).save(folder / "anomaly.n3ic")
+
+
+def test_init_and_plan(n3ic, tmp_path):
+    save_models(tmp_path, 3)
+    said = n3ic("card init tomography soc=anomaly.n3ic --target host").stdout
+    assert "card.toml: 2 tenants, 4 networks" in said
+    n3ic("card init anomaly.n3ic", expect=2)  # it exists
+    n3ic("card init anomaly.n3ic --out other.toml --wants 3", expect=1)
+    done = n3ic("card plan --json --out plan.json --picture card.png")
+    planned = json.loads(done.stdout)
+    assert planned == json.loads((tmp_path / "plan.json").read_text())
+    assert [g["uid"] for g in planned["graphs"]] == [1, 2]
+    assert (tmp_path / "card.png").read_bytes()[:4] == b"\x89PNG"
+    shown = n3ic("card plan card.toml").stdout
+    for words in ("dominant-resource fairness", "tomography/q02", "soc/network", "cycles"):
+        assert words in shown
+    n3ic("card plan --out plan.json", expect=2)
+    n3ic("card plan --picture card.gif", expect=2)
+
+
+def test_what_cannot_be_guaranteed_is_an_error(n3ic, tmp_path):
+    save_models(tmp_path, 1)
+    n3ic("card init a=anomaly.n3ic --target host --wants '1e12 inferences/s'")
+    done = n3ic("card plan --out plan.json", expect=1)
+    assert "cannot be guaranteed what they want" in done.stderr
+    assert not (tmp_path / "plan.json").exists()
+    n3ic("card plan --out plan.json --best-effort")
+    (tmp_path / "card.toml").write_text("[device]\ntarget = 3\n")
+    assert "card.toml:2: 'target': expected a text, got 3" in n3ic("card plan", expect=1).stderr
+    assert "unknown.toml: cannot be read" in n3ic("card plan unknown.toml", expect=1).stderr
+
+
+def test_17_queues_and_an_anomaly_network_on_a_netfpga(n3ic, tmp_path):
+    save_models(tmp_path, 17)
+    n3ic("card init tomography soc=anomaly.n3ic")
+    planned = json.loads(n3ic("card plan --json").stdout)
+    assert planned["problems"] == []
+    chains = [{name.partition("/")[0] for name in r["chain"]} for r in planned["regions"]]
+    assert sorted(map(sorted, chains)) == [[], ["soc"], ["tomography"], ["tomography"]]
+    kinds = {a["kind"] for t in planned["tasks"].values() for a in t["needs"].values()}
+    assert kinds == {"estimated"}
+    assert {t["rate_kind"] for t in planned["tasks"].values()} == {"simulated"}
