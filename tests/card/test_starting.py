@@ -58,7 +58,8 @@ def test_paths_are_relative_to_the_file_and_names_are_distinct(place):
     owners = owners_of([str(place / "anomaly.n3ic")])
     card = parse_card(card_text(owners, "host", folder=place / "there", wants=WANTS))
     assert card.tenants[0].name == "anomaly"
-    assert card.tasks["anomaly/network"].model == Path("../anomaly.n3ic")
+    network = card.tasks["anomaly/network"]
+    assert isinstance(network, Network) and network.model == Path("../anomaly.n3ic")
     with pytest.raises(UsageError, match="two tenants named anomaly"):
         owners_of([str(place / "anomaly.n3ic")] * 2)
     with pytest.raises(UsageError, match="holds no model"):
