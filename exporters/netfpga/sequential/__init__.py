@@ -6,6 +6,7 @@ fills the parameters of the hand-written blocks in ``rtl/``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from n3ic.exporters.netfpga.sequential.layout import (
     Shunting,
     plan,
     score_bits_needed,
+    shared,
 )
 from n3ic.exporters.netfpga.sequential.update import Update, read_update, update_text
 from n3ic.model.bits import WORD_BITS
@@ -29,19 +31,24 @@ from n3ic.util.templates import render
 FOLDER = Path(__file__).resolve().parent
 
 
-def write(model: BinaryModel, layout: SequentialLayout, out: Path) -> dict[str, Any]:
+def write(
+    model: BinaryModel, layout: SequentialLayout, out: Path, others: Sequence[BinaryModel] = ()
+) -> dict[str, Any]:
     """Write Verilog and memory files below ``out``.
 
     Args:
         model: the network.
         layout: the executor's sizes.
         out: the export directory.
+        others: networks of the same shape that share the executor, after the first one.
 
     Returns:
         The widths of the core's ports, for the testbench and the wrapper.
     """
     copy_blocks(out, SHARED_RTL, FOLDER / "rtl")
     (out / "mem").mkdir(exist_ok=True)
+    models = (model, *others)
+    filled = [*models, *[model] * ((1 << layout.model_w) - len(models))]
     values = {
         "shape": model.shape_text,
         "n_in": layout.layers[0].n,
@@ -54,13 +61,16 @@ def write(model: BinaryModel, layout: SequentialLayout, out: Path) -> dict[str, 
         "modules": layout.modules,
         "depth_w": layout.depth_w,
         "tables": layout.tables,
-        "model_id": model.digest[:8],
+        "model_w": layout.model_w,
+        "bank_w": layout.model_w + 1,
+        "model_ids": 2 * [m.digest[:8] for m in filled],
         "shunts": layout.shunts,
     }
     for name in ("n3ic_executor", "n3ic_core"):
         (out / "rtl" / f"{name}.v").write_text(render(FOLDER, f"{name}.v.j2", values))
-    for image in images(model, layout):
-        rows = _both_banks(image)
+    for same in zip(*(images(m, layout) for m in filled), strict=True):
+        image = same[0]
+        rows = 2 * [row for each in same for row in _bank(each)]
         (out / "mem" / f"{image.name}.mem").write_text("\n".join(rows) + "\n")
         coe = "memory_initialization_radix=16;\nmemory_initialization_vector=\n"
         (out / "mem" / f"{image.name}.coe").write_text(coe + ",\n".join(rows) + ";\n")
@@ -78,11 +88,11 @@ def write(model: BinaryModel, layout: SequentialLayout, out: Path) -> dict[str, 
     }
 
 
-def _both_banks(image: Image) -> list[str]:
-    """Rows of both banks in hexadecimal, the highest word first."""
+def _bank(image: Image) -> list[str]:
+    """Rows of a bank in hexadecimal, the highest word first."""
     bank = ["".join(f"{int(w):08x}" for w in row[::-1]) for row in image.words]
     blank = "0" * len(bank[0])
-    return 2 * (bank + [blank] * ((1 << image.row_w) - len(bank)))
+    return bank + [blank] * ((1 << image.row_w) - len(bank))
 
 
 __all__ = [
@@ -97,6 +107,7 @@ __all__ = [
     "plan",
     "read_update",
     "score_bits_needed",
+    "shared",
     "write",
     "writes",
 ]

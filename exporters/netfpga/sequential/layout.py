@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -40,6 +41,7 @@ class LayerLayout:
         lanes: neurons of a row.
         chunks: rows of a neuron; 1 where there are several lanes.
         trace_at: index of its first bit among all hidden bits.
+        bank_w: bits of a bank's number: two banks a model.
     """
 
     index: int
@@ -50,6 +52,7 @@ class LayerLayout:
     lanes: int
     chunks: int
     trace_at: int
+    bank_w: int = 1
 
     @property
     def part(self) -> int:
@@ -104,19 +107,31 @@ class LayerLayout:
     @property
     def block(self) -> bool:
         """Whether the weights lie in block RAM."""
-        return distributed_luts(2 << self.row_w, 32 * self.row_words) > _MAX_DISTRIBUTED_LUTS
+        return (
+            distributed_luts(1 << self.row_w + self.bank_w, 32 * self.row_words)
+            > _MAX_DISTRIBUTED_LUTS
+        )
 
     @property
     def bram36(self) -> float:
         """Blocks of 36 Kib: half a block holds 512 words of a row's 32-bit column."""
-        blocks = self.row_words * -(-(2 << self.row_w) // 512) / 2 if self.block else 0.0
-        side = self.lanes * -(-(2 << self.group_w) // 512) / 2 if self.block_side else 0.0
+        blocks = (
+            self.row_words * -(-(1 << self.row_w + self.bank_w) // 512) / 2 if self.block else 0.0
+        )
+        side = (
+            self.lanes * -(-(1 << self.group_w + self.bank_w) // 512) / 2
+            if self.block_side
+            else 0.0
+        )
         return blocks * (2 if self.masked else 1) + side
 
     @property
     def block_side(self) -> bool:
         """Whether the thresholds or biases lie in block RAM."""
-        return distributed_luts(2 << self.group_w, self.lanes * self.count_w) > _MAX_SIDE_LUTS
+        return (
+            distributed_luts(1 << self.group_w + self.bank_w, self.lanes * self.count_w)
+            > _MAX_SIDE_LUTS
+        )
 
 
 def distributed_luts(depth: int, width: int) -> int:
@@ -174,6 +189,7 @@ class SequentialLayout:
         modules: executors in parallel.
         tables: popcount by tables of 256 entries instead of compressors.
         shunts: whether a register a bank holds the margin from which on a result is decided.
+        model_w: bits of a model's number, where several of one shape share the executor.
     """
 
     layers: tuple[LayerLayout, ...]
@@ -181,6 +197,7 @@ class SequentialLayout:
     modules: int
     tables: bool
     shunts: bool = False
+    model_w: int = 0
 
     @cached_property
     def address_map(self) -> AddressMap:
@@ -279,6 +296,22 @@ def plan(
     score_w = max(score_bits, clog2(model.output.n_inputs + 1) + 3)
     shunts = shunting == "all" or model.shunt > 0
     return SequentialLayout(tuple(layers), score_w, modules, tables, shunts)
+
+
+def shared(layouts: Sequence[SequentialLayout]) -> SequentialLayout:
+    """The layout of one executor that several models of one shape share, two banks each.
+
+    Args:
+        layouts: of each model alone, with the same options.
+    """
+    first, model_w = layouts[0], clog2(len(layouts))
+    layers = tuple(
+        replace(p, masked=any(each.layers[i].masked for each in layouts), bank_w=1 + model_w)
+        for i, p in enumerate(first.layers)
+    )
+    return replace(
+        first, layers=layers, shunts=any(each.shunts for each in layouts), model_w=model_w
+    )
 
 
 def score_bits_needed(model: BinaryModel) -> int:

@@ -40,9 +40,9 @@ def resources(layout: SequentialLayout) -> Resources:
 
 
 def _layer_luts(p: LayerLayout, *, tables: bool) -> float:
-    memory = 0 if p.block else distributed_luts(2 << p.row_w, 32 * p.row_words)
+    memory = 0 if p.block else distributed_luts(1 << p.row_w + p.bank_w, 32 * p.row_words)
     memory *= 2 if p.masked else 1
-    side = 0 if p.block_side else p.lanes * distributed_luts(2 << p.group_w, p.count_w)
+    side = 0 if p.block_side else p.lanes * distributed_luts(1 << p.group_w + p.bank_w, p.count_w)
     select = min(p.part, p.n - p.part) * -(-p.chunks // 4) if p.chunks > 1 else 0
     add = 2 * p.count_w if p.chunks > 1 else 0
     lane = _popcount(p.part, masked=p.masked, tables=tables) + p.count_w + add

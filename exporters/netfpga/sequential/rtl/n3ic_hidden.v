@@ -8,24 +8,25 @@ module n3ic_hidden #(
     parameter WORD_W  = 1,   // address bits of a threshold of a group
     parameter W       = 9,   // bits of a count and of a threshold
     parameter BLOCK   = 0,
+    parameter BANK_W  = 1,   // bits of a bank's number
     parameter THRESHOLDS = "thresholds.mem"
 ) (
     input  wire               clk,
     input  wire               rst,
     input  wire               in_valid,
-    input  wire               in_bank,
+    input  wire [BANK_W-1:0]  in_bank,
     input  wire [GROUP_W-1:0] in_group,
     input  wire [LANES*W-1:0] in_counts,
-    input  wire               early_bank,
+    input  wire [BANK_W-1:0]  early_bank,
     input  wire [GROUP_W-1:0] early_group,
     input  wire               started,
     output wire               start_ok,
     output wire               out_valid,
     input  wire               out_ready,
     output wire [M-1:0]       out_bits,
-    output wire               out_bank,
+    output wire [BANK_W-1:0]  out_bank,
     input  wire               wr_en,
-    input  wire               wr_bank,
+    input  wire [BANK_W-1:0]  wr_bank,
     input  wire [GROUP_W-1:0] wr_group,
     input  wire [WORD_W-1:0]  wr_word,
     input  wire [31:0]        wr_data
@@ -37,7 +38,7 @@ module n3ic_hidden #(
     wire [32*LANES-1:0] thresholds;
     /* verilator lint_on UNUSEDSIGNAL */
     n3ic_memory #(
-        .WORDS(LANES), .ADDR_W(GROUP_W + 1), .WORD_W(WORD_W), .BLOCK(BLOCK), .INIT(THRESHOLDS)
+        .WORDS(LANES), .ADDR_W(GROUP_W + BANK_W), .WORD_W(WORD_W), .BLOCK(BLOCK), .INIT(THRESHOLDS)
     ) threshold_rows (
         .clk(clk), .wr_en(wr_en), .wr_row({wr_bank, wr_group}), .wr_word(wr_word),
         .wr_data(wr_data), .rd_row({early_bank, early_group}), .rd_data(thresholds)
@@ -55,7 +56,8 @@ module n3ic_hidden #(
     /* verilator lint_off UNUSEDSIGNAL */
     reg  [BITS-1:0] hold;  // above M: lanes of the last row that hold no neuron
     /* verilator lint_on UNUSEDSIGNAL */
-    reg             full, full_bank, hold_valid, hold_bank;
+    reg              full, hold_valid;
+    reg [BANK_W-1:0] full_bank, hold_bank;
     wire            move = full && (!hold_valid || out_ready);
     generate
         if (GROUPS > 1) begin : g_shift

@@ -7,6 +7,7 @@ module n3ic_output #(
     parameter W       = 5,  // bits of a count
     parameter SCORE_W = 6,  // bits of a score, two's complement
     parameter BLOCK   = 0,
+    parameter BANK_W  = 1,  // bits of a bank's number
     parameter BIASES  = "biases.mem"
 ) (
     input  wire                       clk,
@@ -14,14 +15,14 @@ module n3ic_output #(
     input  wire                       in_valid,
     input  wire [GROUP_W-1:0]         in_group,
     input  wire [W-1:0]               in_count,
-    input  wire                       early_bank,
+    input  wire [BANK_W-1:0]          early_bank,
     input  wire [GROUP_W-1:0]         early_group,
     output reg                        out_valid,
     output reg  [CLASS_W-1:0]         out_class,
     output reg  [SCORE_W*CLASSES-1:0] out_scores,
     output reg  [SCORE_W-1:0]         out_margin,
     input  wire                       wr_en,
-    input  wire                       wr_bank,
+    input  wire [BANK_W-1:0]          wr_bank,
     input  wire [GROUP_W-1:0]         wr_group,
     input  wire [31:0]                wr_data
 );
@@ -32,7 +33,7 @@ module n3ic_output #(
     wire [31:0] bias;
     /* verilator lint_on UNUSEDSIGNAL */
     n3ic_memory #(
-        .WORDS(1), .ADDR_W(GROUP_W + 1), .WORD_W(1), .BLOCK(BLOCK), .INIT(BIASES)
+        .WORDS(1), .ADDR_W(GROUP_W + BANK_W), .WORD_W(1), .BLOCK(BLOCK), .INIT(BIASES)
     ) bias_rows (
         .clk(clk), .wr_en(wr_en), .wr_row({wr_bank, wr_group}), .wr_word(1'b0),
         .wr_data(wr_data), .rd_row({early_bank, early_group}), .rd_data(bias)

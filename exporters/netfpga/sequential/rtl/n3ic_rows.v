@@ -16,6 +16,7 @@ module n3ic_rows #(
     parameter MASKED  = 0,
     parameter TABLES  = 0,
     parameter BLOCK   = 1,    // memory in block RAM
+    parameter BANK_W  = 1,    // bits of a bank's number
     parameter WEIGHTS = "weights.mem",
     parameter MASKS   = "masks.mem"
 ) (
@@ -25,20 +26,20 @@ module n3ic_rows #(
     input  wire               in_valid,
     output wire               in_ready,
     input  wire [N-1:0]       in_bits,
-    input  wire               in_bank,
+    input  wire [BANK_W-1:0]  in_bank,
     input  wire               start_ok,   // the second half has room for another vector
     output wire               started,
     // Counts, a group of LANES neurons each
     output wire               out_valid,
-    output wire               out_bank,
+    output wire [BANK_W-1:0]  out_bank,
     output wire [GROUP_W-1:0] out_group,
     output wire [LANES*W-1:0] out_counts,
-    output wire               early_bank,  // two clocks before
+    output wire [BANK_W-1:0]  early_bank,  // two clocks before
     output wire [GROUP_W-1:0] early_group,
     // Write port, into the bank that no vector uses
     input  wire               wr_weights,
     input  wire               wr_masks,
-    input  wire               wr_bank,
+    input  wire [BANK_W-1:0]  wr_bank,
     input  wire [ROW_W-1:0]   wr_row,
     input  wire [WORD_W-1:0]  wr_word,
     input  wire [31:0]        wr_data
@@ -46,19 +47,20 @@ module n3ic_rows #(
     localparam LANE_WORDS = (PART + 31) / 32;
     localparam WORDS      = LANES * LANE_WORDS;
     localparam CHUNK_W    = (CHUNKS > 1) ? $clog2(CHUNKS) : 1;
-    localparam SIDE_W     = 3 + GROUP_W;
+    localparam SIDE_W     = 2 + BANK_W + GROUP_W;
     localparam PW         = (CHUNKS > 1) ? $clog2(PART + 1) : W;
     localparam LAST_GROUP = GROUPS - 1;
     localparam LAST_CHUNK = CHUNKS - 1;
 
     // --- addresses ------------------------------------------------------------------------
-    reg                busy, take, bank;
+    reg                busy, take;
+    reg  [BANK_W-1:0]  bank;
     reg  [ROW_W-1:0]   row;
     reg  [GROUP_W-1:0] group;
     reg  [CHUNK_W-1:0] chunk;
     wire start      = in_valid && start_ok && !busy && !take;
     wire issue      = start || busy;
-    wire now_bank   = busy ? bank : in_bank;
+    wire [BANK_W-1:0] now_bank = busy ? bank : in_bank;
     wire last_chunk = chunk == LAST_CHUNK[CHUNK_W-1:0];
     wire last       = last_chunk && group == LAST_GROUP[GROUP_W-1:0];
     assign in_ready = take;
@@ -102,7 +104,7 @@ module n3ic_rows #(
     wire [32*WORDS-1:0] weights, masks;
     /* verilator lint_on UNUSEDSIGNAL */
     n3ic_memory #(
-        .WORDS(WORDS), .ADDR_W(ROW_W + 1), .WORD_W(WORD_W), .BLOCK(BLOCK), .INIT(WEIGHTS)
+        .WORDS(WORDS), .ADDR_W(ROW_W + BANK_W), .WORD_W(WORD_W), .BLOCK(BLOCK), .INIT(WEIGHTS)
     ) weight_rows (
         .clk(clk), .wr_en(wr_weights), .wr_row({wr_bank, wr_row}), .wr_word(wr_word),
         .wr_data(wr_data), .rd_row({now_bank, row}), .rd_data(weights)
@@ -110,7 +112,7 @@ module n3ic_rows #(
     generate
         if (MASKED != 0) begin : g_masks
             n3ic_memory #(
-                .WORDS(WORDS), .ADDR_W(ROW_W + 1), .WORD_W(WORD_W), .BLOCK(BLOCK), .INIT(MASKS)
+                .WORDS(WORDS), .ADDR_W(ROW_W + BANK_W), .WORD_W(WORD_W), .BLOCK(BLOCK), .INIT(MASKS)
             ) mask_rows (
                 .clk(clk), .wr_en(wr_masks), .wr_row({wr_bank, wr_row}), .wr_word(wr_word),
                 .wr_data(wr_data), .rd_row({now_bank, row}), .rd_data(masks)
@@ -166,15 +168,15 @@ module n3ic_rows #(
         if (CHUNKS > 1) begin : g_sum
             reg                valid;
             reg  [W-1:0]       sum;
-            reg                sum_bank, early_bank_q;
+            reg  [BANK_W-1:0]  sum_bank, early_bank_q;
             reg  [GROUP_W-1:0] sum_group, early_group_q;
             wire [W-1:0]       base = sides[0][GROUP_W+1] ? {W {1'b0}} : sum;
             always @(posedge clk) begin
                 valid <= valids[0] && sides[0][GROUP_W] && !rst;
                 if (valids[0]) sum <= base + {{(W - PW) {1'b0}}, counts};
-                sum_bank      <= sides[0][SIDE_W-1];
+                sum_bank      <= sides[0][SIDE_W-1 -: BANK_W];
                 sum_group     <= sides[0][GROUP_W-1:0];
-                early_bank_q  <= earlys[0][SIDE_W-1];
+                early_bank_q  <= earlys[0][SIDE_W-1 -: BANK_W];
                 early_group_q <= earlys[0][GROUP_W-1:0];
             end
             assign out_valid   = valid;
@@ -185,10 +187,10 @@ module n3ic_rows #(
             assign early_group = early_group_q;
         end else begin : g_direct
             assign out_valid   = valids[0];
-            assign out_bank    = sides[0][SIDE_W-1];
+            assign out_bank    = sides[0][SIDE_W-1 -: BANK_W];
             assign out_group   = sides[0][GROUP_W-1:0];
             assign out_counts  = counts;
-            assign early_bank  = earlys[0][SIDE_W-1];
+            assign early_bank  = earlys[0][SIDE_W-1 -: BANK_W];
             assign early_group = earlys[0][GROUP_W-1:0];
         end
     endgenerate

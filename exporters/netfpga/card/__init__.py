@@ -1,0 +1,1 @@
+"""One card of several tenants: their networks behind a scheduler of credits, in one image."""

@@ -1,0 +1,83 @@
+// Results wait under their packet's sequence number until all branches of it have one, and the
+// packets before it left: the reorder buffer of each tenant.
+module n3ic_card_results #(
+    parameter TENANTS  = 2,
+    parameter QUEUE_W  = 2,
+    parameter GRAPH_W  = 1,
+    parameter SEQ_W    = 5,
+    parameter BEATS_W  = 7,
+    parameter BRANCH_W = 1,
+    parameter BRANCHES = 1,
+    parameter RESULT_W = 60
+) (
+    input  wire                         clk,
+    input  wire                         rst,
+    // A packet was admitted; branches that its graph lacks are done
+    input  wire                         admit,
+    input  wire [QUEUE_W-1:0]           admit_queue,
+    input  wire [SEQ_W-1:0]             admit_seq,
+    input  wire [GRAPH_W-1:0]           admit_graph,
+    input  wire [BEATS_W:0]             admit_beats,
+    input  wire [BRANCHES-1:0]          admit_done,
+    // A branch is done
+    input  wire                         done,
+    input  wire [QUEUE_W-1:0]           done_queue,
+    input  wire [SEQ_W-1:0]             done_seq,
+    input  wire [BRANCH_W-1:0]          done_branch,
+    input  wire [RESULT_W-1:0]          done_result,
+    // Queues whose next packet can leave
+    output reg  [TENANTS:0]             ready,
+    input  wire                         leave,
+    input  wire [QUEUE_W-1:0]           leave_queue,
+    output wire [(SEQ_W+1)*(TENANTS+1)-1:0] leave_next,
+    output wire [GRAPH_W-1:0]           leave_graph,
+    output wire [BEATS_W:0]             leave_beats,
+    output wire [RESULT_W*BRANCHES-1:0] leave_results
+);
+    localparam QUEUES = TENANTS + 1;
+    localparam SLOTS  = 1 << (QUEUE_W + SEQ_W);
+    reg [GRAPH_W+BEATS_W:0] packets [0:SLOTS-1];
+    reg [SEQ_W:0]           first   [0:QUEUES-1];  // the next one to leave
+    reg [SEQ_W:0]           behind  [0:QUEUES-1];  // the next one to be admitted
+    wire [QUEUE_W+SEQ_W-1:0] leave_slot = {leave_queue, first[leave_queue][SEQ_W-1:0]};
+    assign {leave_graph, leave_beats} = packets[leave_slot];
+    integer i;
+    always @(posedge clk) begin
+        if (admit) packets[{admit_queue, admit_seq}] <= {admit_graph, admit_beats};
+        for (i = 0; i < QUEUES; i = i + 1) begin
+            if (admit && admit_queue == i) behind[i] <= behind[i] + 1'b1;
+            if (leave && leave_queue == i) first[i] <= first[i] + 1'b1;
+            if (rst) behind[i] <= {(SEQ_W + 1) {1'b0}};
+            if (rst) first[i] <= {(SEQ_W + 1) {1'b0}};
+        end
+    end
+
+    wire [QUEUES*BRANCHES-1:0] all_done;
+    genvar b, q;
+    generate
+        for (b = 0; b < BRANCHES; b = b + 1) begin : g_branch
+            reg  [RESULT_W-1:0] results [0:SLOTS-1];
+            reg  [SLOTS-1:0]    is_done;
+            wire                mine = done && done_branch == b;
+            assign leave_results[RESULT_W*b +: RESULT_W] = results[leave_slot];
+            always @(posedge clk) begin
+                if (mine) results[{done_queue, done_seq}] <= done_result;
+                if (mine) is_done[{done_queue, done_seq}] <= 1'b1;
+                if (admit) is_done[{admit_queue, admit_seq}] <= admit_done[b];
+            end
+            for (q = 0; q < QUEUES; q = q + 1) begin : g_queue
+                assign all_done[QUEUES*b+q] = is_done[{q[QUEUE_W-1:0], first[q][SEQ_W-1:0]}];
+            end
+        end
+        for (q = 0; q < QUEUES; q = q + 1) begin : g_ready
+            wire [BRANCHES-1:0] done_here;
+            for (b = 0; b < BRANCHES; b = b + 1) begin : g_done
+                assign done_here[b] = all_done[QUEUES*b+q];
+            end
+            assign leave_next[(SEQ_W+1)*q +: SEQ_W+1] = first[q];
+            // What leaves now is not ready any more.
+            always @(posedge clk)
+                ready[q] <= first[q] != behind[q] && &done_here && !(leave && leave_queue == q);
+        end
+    endgenerate
+endmodule

@@ -1,0 +1,243 @@
+// Sends the inputs of admitted packets to regions, as SuperNIC's scheduler does (section IV-D):
+// where each task of a region's chain has a credit, all of them are reserved and the chain runs
+// as a whole; else the first task's credit alone is taken, and a packet that finds no credit
+// further on comes back and is scheduled again. A credit is a place in a task.
+//
+// Each tenant has a head: the leg of its oldest packet that is next to be sent. Heads take turns,
+// so that a tenant waits for another one's head at most where both want the same region, and
+// nobody waits for a head that cannot go. Branches of a packet are sent one after the other.
+module n3ic_card_scheduler #(
+    parameter TENANTS  = 2,
+    parameter QUEUE_W  = 2,
+    parameter GRAPH_W  = 1,
+    parameter SEQ_W    = 5,
+    parameter BRANCH_W = 1,
+    parameter LEG_W    = 1,
+    parameter MODEL_W  = 1,
+    parameter REGIONS  = 2,
+    parameter TASKS    = 1,   // of a chain
+    parameter CREDIT_W = 3,   // log2 of a task's credits
+    parameter [REGIONS*TASKS-1:0] PRESENT = {REGIONS * TASKS {1'b1}}  // tasks that there are
+) (
+    input  wire                       clk,
+    input  wire                       rst,
+    // A packet was admitted
+    input  wire                       admit,
+    input  wire [QUEUE_W-1:0]         admit_queue,
+    input  wire [SEQ_W-1:0]           admit_seq,
+    input  wire [GRAPH_W-1:0]         admit_graph,
+    // A packet came back from a region
+    input  wire                       back,
+    input  wire [QUEUE_W-1:0]         back_queue,
+    input  wire [SEQ_W-1:0]           back_seq,
+    input  wire [BRANCH_W-1:0]        back_branch,
+    input  wire [LEG_W-1:0]           back_leg,
+    input  wire [TASKS-1:0]           back_skip,    // tasks that it is through
+    // The plan: where a leg of a graph's branch runs
+    output reg  [GRAPH_W-1:0]         ask_graph,
+    output reg  [BRANCH_W-1:0]        ask_branch,
+    output reg  [LEG_W-1:0]           ask_leg,
+    input  wire [REGIONS-1:0]         leg_regions,
+    input  wire [TASKS-1:0]           leg_skip,
+    input  wire [MODEL_W-1:0]         leg_model,
+    input  wire                       leg_last,
+    input  wire                       branch_last,
+    // A leg is sent
+    output reg  [REGIONS-1:0]         send,
+    output reg  [QUEUE_W-1:0]         send_queue,
+    output reg  [SEQ_W-1:0]           send_seq,
+    output reg  [GRAPH_W-1:0]         send_graph,
+    output reg  [BRANCH_W-1:0]        send_branch,
+    output reg  [LEG_W-1:0]           send_leg,
+    output reg                        send_last,     // no leg comes after it
+    output reg  [TASKS-1:0]           send_skip,
+    output reg  [MODEL_W-1:0]         send_model,
+    output reg                        send_reserved, // it holds a credit of every task
+    output reg                        send_again,    // it was in a region before
+    // Credits: task k of region r is bit r * TASKS + k
+    input  wire [REGIONS*TASKS-1:0]   returned,
+    input  wire [REGIONS*TASKS-1:0]   wanted,        // by a packet inside the region
+    output wire [REGIONS*TASKS-1:0]   granted,
+    input  wire [REGIONS-1:0]         hold,          // nothing is sent to the region
+    output reg  [REGIONS-1:0]         idle           // all its credits are at home
+);
+    localparam CREDITS = 1 << CREDIT_W;
+    localparam BACK_W  = SEQ_W + BRANCH_W;  // as many legs of a tenant can be under way
+    localparam ENTRY_W = SEQ_W + BRANCH_W + LEG_W + TASKS;
+
+    // --- work of each tenant: fresh packets, and legs that came back -----------------------------
+    reg [GRAPH_W-1:0] graphs [0:(1 << (QUEUE_W + SEQ_W))-1];
+    reg [ENTRY_W-1:0] backs  [0:(1 << (QUEUE_W + BACK_W))-1];
+    reg [SEQ_W:0]     fresh_in   [0:TENANTS-1];
+    reg [SEQ_W:0]     fresh_out  [0:TENANTS-1];
+    reg [BRANCH_W-1:0] branch    [0:TENANTS-1];  // of the oldest fresh packet
+    reg [BACK_W:0]    back_in    [0:TENANTS-1];
+    reg [BACK_W:0]    back_out   [0:TENANTS-1];
+    reg [TENANTS-1:0] has_head, fetching;
+    wire admitted = admit && admit_queue != TENANTS[QUEUE_W-1:0];
+    wire [TENANTS-1:0] has_back, has_fresh;
+    genvar t;
+    generate
+        for (t = 0; t < TENANTS; t = t + 1) begin : g_work
+            assign has_back[t]  = back_in[t] != back_out[t];
+            assign has_fresh[t] = fresh_in[t] != fresh_out[t];
+        end
+    endgenerate
+
+    // --- heads are fetched, in four clocks -------------------------------------------------------
+    wire [TENANTS-1:0] fetch;
+    wire               fetches = |fetch;
+    n3ic_card_turns #(.N(TENANTS)) fetch_turns (
+        .clk(clk), .rst(rst), .asks((has_back | has_fresh) & ~has_head & ~fetching),
+        .taken(fetches), .turn(fetch)
+    );
+    reg  [QUEUE_W-1:0] chosen;
+    integer i;
+    always @* begin
+        chosen = {QUEUE_W {1'b0}};
+        for (i = 0; i < TENANTS; i = i + 1) if (fetch[i]) chosen = chosen | i[QUEUE_W-1:0];
+    end
+    reg                fetch1, fetch2, fetch3, again1, again2, again3;
+    reg [QUEUE_W-1:0]  of1, of2, of3;
+    reg [SEQ_W-1:0]    seq1, seq2, seq3;
+    reg [BRANCH_W-1:0] branch1;
+    reg [LEG_W-1:0]    leg1;
+    reg [TASKS-1:0]    skip1, skip2, skip3;
+    reg [REGIONS-1:0]  regions3;
+    reg [MODEL_W-1:0]  model3;
+    reg                last3;
+    reg [GRAPH_W-1:0]  graph3;
+    reg [BRANCH_W-1:0] branch3;
+    reg [LEG_W-1:0]    leg3;
+    wire [ENTRY_W-1:0] entry = backs[{chosen, back_out[chosen][BACK_W-1:0]}];
+    wire chosen_back = has_back[chosen];
+    always @(posedge clk) begin
+        fetch1 <= fetches && !rst;
+        of1    <= chosen;
+        again1 <= chosen_back;
+        {seq1, branch1, leg1, skip1} <= chosen_back ? entry
+            : {fresh_out[chosen][SEQ_W-1:0], branch[chosen], {(LEG_W + TASKS) {1'b0}}};
+        fetch2     <= fetch1 && !rst;
+        of2        <= of1;
+        again2     <= again1;
+        seq2       <= seq1;
+        skip2      <= skip1;
+        ask_graph  <= graphs[{of1, seq1}];
+        ask_branch <= branch1;
+        ask_leg    <= leg1;
+        fetch3     <= fetch2 && !rst;
+        of3        <= of2;
+        again3     <= again2;
+        seq3       <= seq2;
+        skip3      <= skip2 | leg_skip;
+        regions3   <= leg_regions;
+        model3     <= leg_model;
+        last3      <= leg_last;
+        graph3     <= ask_graph;
+        branch3    <= ask_branch;
+        leg3       <= ask_leg;
+    end
+
+    // --- heads take turns --------------------------------------------------------------------------
+    localparam HEAD_W = SEQ_W + GRAPH_W + BRANCH_W + LEG_W + 2 + TASKS + MODEL_W;
+    reg  [HEAD_W-1:0]  heads        [0:TENANTS-1];
+    reg  [REGIONS-1:0] head_regions [0:TENANTS-1];
+    wire [REGIONS-1:0] all_free, first_free;
+    wire [TENANTS-1:0] ready, turn;
+    generate
+        for (t = 0; t < TENANTS; t = t + 1) begin : g_ready
+            assign ready[t] = has_head[t] && |(head_regions[t] & first_free);
+        end
+    endgenerate
+    wire go = |turn;
+    n3ic_card_turns #(.N(TENANTS)) head_turns (
+        .clk(clk), .rst(rst), .asks(ready), .taken(go), .turn(turn)
+    );
+    reg [QUEUE_W-1:0] sent;
+    reg [REGIONS-1:0] candidates;
+    integer j;
+    always @* begin
+        sent       = {QUEUE_W {1'b0}};
+        candidates = {REGIONS {1'b0}};
+        for (j = 0; j < TENANTS; j = j + 1)
+            if (turn[j]) begin
+                sent       = sent | j[QUEUE_W-1:0];
+                candidates = candidates | head_regions[j];
+            end
+    end
+    // Instances of a chain take turns, those where the whole of it is free before others.
+    wire               whole = |(candidates & all_free);
+    wire [REGIONS-1:0] region;
+    n3ic_card_turns #(.N(REGIONS)) region_turns (
+        .clk(clk), .rst(rst), .asks(candidates & (whole ? all_free : first_free)), .taken(go),
+        .turn(region)
+    );
+    always @(posedge clk) begin
+        send          <= rst ? {REGIONS {1'b0}} : region;
+        send_queue    <= sent;
+        send_reserved <= whole;
+        {send_seq, send_graph, send_branch, send_leg, send_last, send_again, send_skip, send_model}
+            <= heads[sent];
+    end
+
+    // --- the tenants' state ------------------------------------------------------------------------
+    integer n;
+    always @(posedge clk) begin
+        if (admitted) graphs[{admit_queue, admit_seq}] <= admit_graph;
+        if (back) backs[{back_queue, back_in[back_queue][BACK_W-1:0]}]
+            <= {back_seq, back_branch, back_leg, back_skip};
+        if (fetch3) heads[of3]
+            <= {seq3, graph3, branch3, leg3, last3, again3, skip3, model3};
+        if (fetch3) head_regions[of3] <= regions3;
+        for (n = 0; n < TENANTS; n = n + 1) begin
+            if (admitted && admit_queue == n) fresh_in[n] <= fresh_in[n] + 1'b1;
+            if (back && back_queue == n) back_in[n] <= back_in[n] + 1'b1;
+            if (fetch[n] && chosen_back) back_out[n] <= back_out[n] + 1'b1;
+            if (fetch2 && of2 == n && !again2) begin
+                branch[n] <= branch_last ? {BRANCH_W {1'b0}} : branch[n] + 1'b1;
+                if (branch_last) fresh_out[n] <= fresh_out[n] + 1'b1;
+            end
+            if (fetch[n]) fetching[n] <= 1'b1;
+            else if (fetch3 && of3 == n) fetching[n] <= 1'b0;
+            if (fetch3 && of3 == n) has_head[n] <= 1'b1;
+            else if (turn[n]) has_head[n] <= 1'b0;
+            if (rst) begin
+                fresh_in[n]  <= {(SEQ_W + 1) {1'b0}};
+                fresh_out[n] <= {(SEQ_W + 1) {1'b0}};
+                branch[n]    <= {BRANCH_W {1'b0}};
+                back_in[n]   <= {(BACK_W + 1) {1'b0}};
+                back_out[n]  <= {(BACK_W + 1) {1'b0}};
+                has_head[n]  <= 1'b0;
+                fetching[n]  <= 1'b0;
+            end
+        end
+    end
+
+    // --- credits ----------------------------------------------------------------------------------
+    genvar r, k;
+    generate
+        for (r = 0; r < REGIONS; r = r + 1) begin : g_region
+            wire [TASKS-1:0] some, home;
+            assign all_free[r]   = &some && !hold[r];
+            assign first_free[r] = some[0] && !hold[r];
+            always @(posedge clk) idle[r] <= &home;
+            for (k = 0; k < TASKS; k = k + 1) if (!PRESENT[r*TASKS+k]) begin : g_none
+                assign some[k] = 1'b1;
+                assign home[k] = 1'b1;
+                assign granted[r*TASKS+k] = 1'b0;
+            end else begin : g_task
+                reg [CREDIT_W:0] credits;
+                // The scheduler comes first; who finds no credit inside a region comes back.
+                wire reserve = region[r] && (whole || k == 0);
+                assign some[k] = credits != {(CREDIT_W + 1) {1'b0}};
+                assign home[k] = credits == CREDITS[CREDIT_W:0];
+                assign granted[r*TASKS+k] = wanted[r*TASKS+k] && some[k] && !reserve;
+                wire less = reserve || granted[r*TASKS+k];
+                always @(posedge clk)
+                    if (rst) credits <= CREDITS[CREDIT_W:0];
+                    else if (less && !returned[r*TASKS+k]) credits <= credits - 1'b1;
+                    else if (!less && returned[r*TASKS+k]) credits <= credits + 1'b1;
+            end
+        end
+    endgenerate
+endmodule

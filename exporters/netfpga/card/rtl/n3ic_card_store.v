@@ -1,0 +1,133 @@
+// The packet store: a bounded queue of beats a tenant, and one of packets that name no graph.
+//
+// A packet is admitted where its tenant's token bucket is not overdrawn and its queue has room,
+// else it is dropped whole: what one tenant sends takes no other's room. The bucket counts beats,
+// and a packet that it admits may overdraw it. An admitted packet has a sequence number of its
+// queue, under which its input, its results and its length are found.
+module n3ic_card_store #(
+    parameter TENANTS = 2,  // queue TENANTS is that of the packets that name no graph
+    parameter QUEUE_W = 2,  // clog2(TENANTS + 1)
+    parameter GRAPH_W = 1,
+    parameter DATA_W  = 256,
+    parameter BEATS_W = 7,  // log2 of the beats of a queue
+    parameter SEQ_W   = 5   // log2 of the packets of a queue
+) (
+    input  wire                           clk,
+    input  wire                           rst,
+    // Judged beats
+    input  wire                           beat_valid,
+    input  wire [416:0]                   beat,
+    input  wire                           asks,
+    input  wire [GRAPH_W-1:0]             graph,
+    input  wire [QUEUE_W-1:0]             tenant,
+    input  wire [DATA_W-1:0]              data,
+    // Token buckets: beats a clock in 1/65536, and beats that they hold
+    input  wire [17*TENANTS-1:0]          rates,
+    input  wire [12*TENANTS-1:0]          bursts,
+    // Packets that were admitted, and those that were not
+    output reg                            admit,
+    output reg  [QUEUE_W-1:0]             admit_queue,
+    output reg  [SEQ_W-1:0]               admit_seq,
+    output reg  [GRAPH_W-1:0]             admit_graph,
+    output reg  [DATA_W-1:0]              admit_data,
+    output reg  [BEATS_W:0]               admit_beats,
+    output reg                            over_rate,
+    output reg                            overflow,
+    // Sequence numbers of the next packets to leave
+    input  wire [(SEQ_W+1)*(TENANTS+1)-1:0] leave_next,
+    // Beats are read
+    input  wire                           rd_en,
+    input  wire                           rd_move,  // a beat of the queue is used up
+    input  wire [QUEUE_W-1:0]             rd_queue,
+    output reg  [416:0]                   rd_beat
+);
+    localparam QUEUES = TENANTS + 1;
+    (* ram_style = "block", no_rw_check *)
+    reg [416:0] words [0:(1 << (QUEUE_W + BEATS_W))-1];
+    reg [BEATS_W:0] head [0:QUEUES-1];
+    reg [BEATS_W:0] tail [0:QUEUES-1];
+    reg [SEQ_W:0]   next [0:QUEUES-1];
+
+    // --- a beat and its queue -----------------------------------------------------------------
+    reg                valid;
+    reg  [416:0]       word;
+    reg  [QUEUE_W-1:0] queue;
+    reg  [GRAPH_W-1:0] of_graph;
+    reg  [DATA_W-1:0]  input_data;
+    always @(posedge clk) begin
+        valid      <= beat_valid && !rst;
+        word       <= beat;
+        queue      <= asks ? tenant : TENANTS[QUEUE_W-1:0];
+        of_graph   <= graph;
+        input_data <= data;
+    end
+
+    // --- token buckets ------------------------------------------------------------------------
+    reg  [TENANTS:0] poor;
+    wire             write;
+    genvar t;
+    generate
+        for (t = 0; t < TENANTS; t = t + 1) begin : g_bucket
+            reg  signed [31:0] tokens;
+            wire signed [31:0] paid = tokens - ((write && queue == t) ? 32'sd65536 : 32'sd0);
+            wire signed [31:0] full = {4'd0, bursts[12*t +: 12], 16'd0};
+            always @(posedge clk) begin
+                tokens  <= (paid < full) ? paid + $signed({15'd0, rates[17*t +: 17]}) : full;
+                poor[t] <= paid <= 0;
+                if (rst) tokens <= full;
+            end
+        end
+    endgenerate
+    always @(posedge clk) poor[TENANTS] <= 1'b0;
+
+    // --- admission ------------------------------------------------------------------------------
+    wire [SEQ_W:0]   leave [0:QUEUES-1];
+    genvar q;
+    generate
+        for (q = 0; q < QUEUES; q = q + 1) begin : g_queue
+            assign leave[q] = leave_next[(SEQ_W+1)*q +: SEQ_W+1];
+        end
+    endgenerate
+    reg              inside, lost;  // of a packet whose last beat did not come yet
+    reg  [BEATS_W:0] count;         // its beats
+    wire [BEATS_W:0] place = tail[queue] + count;
+    wire [BEATS_W:0] level = place - head[queue];
+    wire [SEQ_W:0]   under_way = next[queue] - leave[queue];
+    wire starved = !inside && poor[queue];
+    wire no_room = level[BEATS_W] || under_way[SEQ_W] || count[BEATS_W];
+    wire drop    = (inside && lost) || starved || no_room;
+    wire last    = word[416];
+    assign write = valid && !drop;
+    integer i;
+    always @(posedge clk) begin
+        if (write) words[{queue, place[BEATS_W-1:0]}] <= word;
+        if (valid) begin
+            inside <= !last;
+            lost   <= drop;
+            count  <= (last || drop) ? {(BEATS_W + 1) {1'b0}} : count + 1'b1;
+        end
+        if (write && last) begin
+            tail[queue] <= place + 1'b1;
+            next[queue] <= next[queue] + 1'b1;
+        end
+        admit       <= write && last && !rst;
+        admit_queue <= queue;
+        admit_seq   <= next[queue][SEQ_W-1:0];
+        admit_graph <= of_graph;
+        admit_data  <= input_data;
+        admit_beats <= count + 1'b1;
+        over_rate   <= valid && starved && !rst;
+        overflow    <= valid && no_room && !starved && !(inside && lost) && !rst;
+        if (rd_move) head[rd_queue] <= head[rd_queue] + 1'b1;
+        if (rd_en) rd_beat <= words[{rd_queue, head[rd_queue][BEATS_W-1:0]}];
+        if (rst) begin
+            inside <= 1'b0;
+            count  <= {(BEATS_W + 1) {1'b0}};
+            for (i = 0; i < QUEUES; i = i + 1) begin
+                head[i] <= {(BEATS_W + 1) {1'b0}};
+                tail[i] <= {(BEATS_W + 1) {1'b0}};
+                next[i] <= {(SEQ_W + 1) {1'b0}};
+            end
+        end
+    end
+endmodule

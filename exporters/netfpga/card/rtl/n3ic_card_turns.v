@@ -1,0 +1,18 @@
+// Whose turn it is among those that ask: round robin.
+module n3ic_card_turns #(
+    parameter N = 2
+) (
+    input  wire         clk,
+    input  wire         rst,
+    input  wire [N-1:0] asks,
+    input  wire         taken,  // the turn is used
+    output wire [N-1:0] turn    // one of those that ask
+);
+    reg  [N-1:0] behind;  // those that come after the last one in the round
+    wire [N-1:0] first = asks & behind;
+    wire [N-1:0] from  = |first ? first : asks;
+    assign turn = from & (~from + 1'b1);
+    always @(posedge clk)
+        if (rst) behind <= {N {1'b0}};
+        else if (taken) behind <= ~(turn | (turn - 1'b1));
+endmodule
