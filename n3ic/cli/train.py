@@ -78,6 +78,7 @@ def train(
     """Train a binary network and write a run: model, metrics, pictures."""
     from n3ic import plugins
     from n3ic.data.own import OWN
+    from n3ic.runs.report import warnings_of
     from n3ic.usecases.base import use_case as named
     from n3ic.usecases.request import TrainRequest
     from n3ic.usecases.training import train_use_case
@@ -117,6 +118,8 @@ def train(
     for said in run.metrics["data"].get("notes", ()):
         note(said)
     show(run.metrics, named(use_case).group)
+    for said in warnings_of(run.metrics, named(use_case).group):
+        note(said)
     say(
         f"run: {run.path} ({', '.join(str(p) for p in list(run.models.values())[:1])}"
         f"{', ...' if len(run.models) > 1 else ''}, metrics.json, report.md, plots/)"

@@ -205,6 +205,11 @@ class InputSpec:
         """Bytes that the spec costs a target: four a cut (uint32); raw bits cost nothing."""
         return 4 * sum(len(f.cuts) for f in self.fields)
 
+    @property
+    def n_cuts(self) -> int:
+        """Number of different comparisons: a cut that is there again needs no second one."""
+        return len({(f.feature, cut) for f in self.fields for cut in f.cuts})
+
     def encode(self, values: Mapping[str, ArrayLike]) -> Bits:
         """Bits of integer features.
 

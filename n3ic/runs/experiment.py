@@ -58,6 +58,13 @@ class Result:
     test_scores: Mapping[str, NDArray[np.floating]] = field(repr=False)
     rows: Mapping[str, int]
 
+    @property
+    def no_better_than(self) -> str:
+        """The most frequent class, where saying it of all test rows is as good; else empty."""
+        counts = np.bincount(self.test_label, minlength=len(self.model.classes))
+        share = counts.max() / max(1, counts.sum())
+        return self.model.classes[counts.argmax()] if self.test.accuracy <= share else ""
+
 
 def train(experiment: Experiment, progress: TrainingProgress | None = None) -> Result:
     """Train on a table and evaluate once on its test rows.
@@ -112,6 +119,8 @@ def _train(prepared: Prepared, progress: TrainingProgress) -> Result:
     history: tuple[Epoch, ...] = ()
     if training.trees:
         model = _forest(prepared, progress)
+    elif training.method == "prototypes":
+        model = _polished(_prototypes(prepared, progress), prepared, progress)
     else:
         model, history = _gradient(prepared, progress)
     if table.meter is not None and set(model.input.features) <= set(table.meter.feature_names):
@@ -176,12 +185,37 @@ def _gradient(
     )
     progress.stage("comparing the folded network with the trained one")
     check_fold(trained.network, model, prepared.bits)
-    if training.polish:
-        from n3ic.training.polish import polish
+    return _polished(model, prepared, progress), trained.history
 
-        progress.stage("polishing the integer network")
-        model = polish(model, pack(rows.bits), rows.label, rounds=training.polish, seed=this.seed)
-    return model, trained.history
+
+def _prototypes(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
+    """A network whose neurons are prototypes, chosen one by one."""
+    from n3ic.training.prototypes import prototype_network
+
+    this, rows = prepared.experiment, prepared.train
+    progress.stage("choosing prototypes")
+    return prototype_network(
+        rows.bits,
+        rows.label,
+        prepared.spec.with_rates(rows.bits),
+        this.table.classes,
+        this.recipe.training.hidden[0],
+        name=this.name,
+        provenance=_provenance(this),
+    )
+
+
+def _polished(model: BinaryModel, prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
+    """The network after the recipe's rounds of polishing."""
+    rounds = prepared.experiment.recipe.training.polish
+    if not rounds:
+        return model
+    from n3ic.training.polish import polish
+
+    progress.stage("polishing the integer network")
+    rows = prepared.train
+    seed = prepared.experiment.seed
+    return polish(model, pack(rows.bits), rows.label, rounds=rounds, seed=seed)
 
 
 def _provenance(experiment: Experiment) -> dict[str, str]:

@@ -26,7 +26,8 @@ def write_plots(directory: Path, result: Result, table: FlowTable) -> None:
     save(confusion_figure(result.test.confusion, table.classes, title), directory, "confusion")
     if result.positive is not None and len(np.unique(result.test_label)) > 1:
         save(roc_figure(result, result.positive, title), directory, "roc")
-    save(training_figure(result, title), directory, "training")
+    if result.history:  # prototypes have none
+        save(training_figure(result, title), directory, "training")
     save(feature_figure(result, title), directory, "features")
 
 

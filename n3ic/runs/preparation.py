@@ -133,7 +133,7 @@ def prepare(
     figures: dict[str, Evaluation] = {}
     scores_of: dict[str, NDArray[np.float64]] = {}
     if experiment.with_baselines and trees is not None:
-        for other in shapeless_baselines(train_rows, test, n_classes, seed, trees):
+        for other in shapeless_baselines(train_rows, test, n_classes, seed, trees, spec.n_cuts):
             stage(f"baseline: {other.name}")
             figures[other.name] = baseline_figures(experiment, other, test.label, unseen)
             if other.scores is not None:

@@ -32,6 +32,7 @@ def _one(result: Result) -> dict[str, Any]:
         "baselines": {name: e.to_dict() for name, e in result.baselines.items()},
         "rows": dict(result.rows),
         "twin_share": result.twin_share,
+        "no_better_than": result.no_better_than,
         "epochs": len(result.history),
     }
 
@@ -134,6 +135,18 @@ def metrics_of(
     return out
 
 
+def warnings_of(metrics: Mapping[str, Any], group: str = "") -> list[str]:
+    """A sentence on each network of a run that is no better than always saying one class."""
+    networks = metrics[group] if group and group in metrics else {"": metrics}
+    return [
+        f"{f'{task}: ' if task else ''}no better than always saying {one['no_better_than']} "
+        f"({percent(one['test']['accuracy'])} of the test rows); give it more bits, more neurons "
+        "or columns that tell more"
+        for task, one in networks.items()
+        if one.get("no_better_than")
+    ]
+
+
 def _medians(results: Mapping[str, Result]) -> dict[str, float]:
     return {
         key: float(np.median([getattr(r.test, key) for r in results.values()]))
@@ -162,6 +175,8 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
     ]
     if data.get("notes"):
         lines += [*(f"- {escaped(said)}" for said in data["notes"]), ""]
+    if warned := warnings_of(metrics, group):
+        lines += [*(f"- **{escaped(said)}**" for said in warned), ""]
     protocols = metrics["protocols"].items()
     if group and group in metrics:
         baselines = ("majority", "float_mlp", "hist_gradient_boosting")

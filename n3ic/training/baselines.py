@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.model.bits import Bits
 
+if TYPE_CHECKING:
+    from sklearn.tree import DecisionTreeClassifier
+
 TREE_DEPTHS = (3, 6, 9)
+TREE_OF_CUTS = "tree_same_cuts"
+"""The baseline that compares as often as the network: a tree of as many distinct cuts."""
 
 
 class Classifier(Protocol):
@@ -42,12 +47,13 @@ class Rows:
 
 
 def shapeless_baselines(
-    train: Rows, test: Rows, n_classes: int, seed: int, boosted: Classifier
+    train: Rows, test: Rows, n_classes: int, seed: int, boosted: Classifier, cuts: int
 ) -> Iterator[Prediction]:
     """Predictions on the test rows of the baselines that have no neurons, one after the other.
 
     They are the majority class, decision trees of depth 3, 6 and 9 on the network's input bits,
-    and gradient-boosted trees on the integer columns.
+    a best-first tree on the integer columns that has as many distinct cuts as the network, and
+    gradient-boosted trees on these columns.
 
     Args:
         train: rows to fit.
@@ -55,6 +61,8 @@ def shapeless_baselines(
         n_classes: number of classes.
         seed: of every baseline.
         boosted: boosted trees, fitted to the integer columns of the training rows.
+        cuts: different comparisons of the network's inputs; 0 for none, where its bits are raw
+            ones and no tree has as many.
     """
     from sklearn.tree import DecisionTreeClassifier
 
@@ -64,8 +72,44 @@ def shapeless_baselines(
         tree = DecisionTreeClassifier(max_depth=depth, random_state=seed)
         tree.fit(train.bits, train.label)
         yield _prediction(f"tree_depth_{depth}", tree.predict_proba(test.bits), tree, n_classes)
+    if cuts:
+        tree = best_first_tree(train.columns, train.label, cuts, seed)
+        yield _prediction(TREE_OF_CUTS, tree.predict_proba(test.columns), tree, n_classes)
     odds = boosted.predict_proba(test.columns)
     yield _prediction("hist_gradient_boosting", odds, boosted, n_classes)
+
+
+def best_first_tree(
+    columns: NDArray[np.int64], label: NDArray[np.int64], cuts: int, seed: int
+) -> DecisionTreeClassifier:
+    """A decision tree that always splits the leaf which gains most, of a number of comparisons.
+
+    Args:
+        columns: of training rows, shape ``(rows, features)``.
+        label: class index of each row, shape ``(rows,)``.
+        cuts: most distinct pairs of a feature and a threshold; a tree may use one many times.
+        seed: which of equally good splits is taken.
+
+    Returns:
+        The largest such tree.
+    """
+    from sklearn.tree import DecisionTreeClassifier
+
+    leaves = 2 * cuts
+    while True:
+        grown = DecisionTreeClassifier(max_leaf_nodes=max(2, leaves), random_state=seed)
+        nodes = grown.fit(columns, label).tree_
+        # Both children of a split are appended as it is made: their number is its place in line.
+        splits = np.flatnonzero(nodes.children_left >= 0)
+        seen: set[tuple[int, float]] = set()
+        for made, node in enumerate(splits[np.argsort(nodes.children_left[splits])]):
+            seen.add((int(nodes.feature[node]), float(nodes.threshold[node])))
+            if len(seen) > cuts:
+                smaller = DecisionTreeClassifier(max_leaf_nodes=made + 1, random_state=seed)
+                return smaller.fit(columns, label)
+        if len(splits) + 1 < leaves:
+            return grown
+        leaves *= 2
 
 
 def class_probabilities(

@@ -14,6 +14,7 @@ Ste = Literal["identity", "clip", "approx"]
 Loss = Literal["squared_hinge", "cross_entropy"]
 Optimizer = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine"]
+Method = Literal["gradient", "prototypes"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,9 @@ class Training:
 
     Attributes:
         hidden: neurons of each hidden layer.
+        method: how weights are found: by ``gradient`` descent, or, for few input bits and one
+            hidden layer, as ``prototypes`` that are chosen one by one; what is said of gradients
+            and epochs does not matter then.
         ste: straight-through estimator of the activations: ``identity`` passes the gradient,
             ``clip`` passes it within [-1, 1] (Courbariaux et al. 2016), ``approx`` is the
             derivative of a piecewise quadratic (ApproxSign, Liu et al. 2018).
@@ -48,6 +52,7 @@ class Training:
     """
 
     hidden: tuple[int, ...] = (32, 16)
+    method: Method = "gradient"
     ste: Ste = "approx"
     batch_norm: bool = True
     output_bias: bool = True
@@ -73,6 +78,11 @@ class Training:
                 raise UsageError(f"{name} must be {rule}, got {getattr(self, name)!r}")
 
         require(all(0 < h <= 65536 for h in self.hidden), "hidden", "numbers in 1..65536")
+        require(self.method in get_args(Method), "method", " or ".join(get_args(Method)))
+        if self.method == "prototypes":
+            require(len(self.hidden) == 1, "hidden", "one layer for prototypes")
+            require(self.density == 1, "density", "1 for prototypes")
+            require(self.distill == 0, "distill", "0 for prototypes")
         require(self.ste in ("identity", "clip", "approx"), "ste", "identity, clip or approx")
         require(self.loss in ("squared_hinge", "cross_entropy"), "loss", "a known loss")
         require(self.optimizer in ("adam", "adamw", "sgd"), "optimizer", "adam, adamw or sgd")

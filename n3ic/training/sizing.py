@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 from n3ic.training.recipe import Encoding, Recipe
@@ -29,16 +28,15 @@ def sized(recipe: Recipe, given: Collection[str]) -> Recipe:
     """
     if "bits" not in given or recipe.encoding in ("binary", "quantile"):
         return recipe
-    own: dict[str, Any] = {}
-    if "encoding" not in given:
-        own["encoding"] = encoding_for(recipe.bits, recipe.encoding)
     few = recipe.bits <= GREEDY_BITS
-    training = recipe.training
-    if "hidden" not in given and recipe.bits <= TREE_BITS:
-        training = replace(training, hidden=hidden_for(recipe.bits))
-    if "polish" not in given and few:
-        training = replace(training, polish=max(training.polish, FEW_BITS_POLISH))
-    return replace(recipe, **own, training=training)
+    follows: dict[str, Any] = {"encoding": encoding_for(recipe.bits, recipe.encoding)}
+    if recipe.bits <= TREE_BITS:
+        follows["hidden"] = hidden_for(recipe.bits)
+    if few:
+        follows["polish"] = max(recipe.training.polish, FEW_BITS_POLISH)
+        if "hidden" not in given or len(recipe.training.hidden) == 1:
+            follows |= {"method": "prototypes", "distill": 0.0, "density": 1.0}
+    return recipe.with_options({k: v for k, v in follows.items() if k not in given})
 
 
 def encoding_for(bits: int, many: Encoding = "weighted") -> Encoding:
@@ -47,9 +45,7 @@ def encoding_for(bits: int, many: Encoding = "weighted") -> Encoding:
 
 
 def hidden_for(bits: int) -> tuple[int, ...]:
-    """Hidden layers for few bits, of up to about 1.1 KB."""
-    if bits <= 12:
-        return (32, 16)
+    """Hidden layers for few bits: of up to about a kilobyte with them."""
     if bits <= GREEDY_BITS:
-        return (64, 32)
+        return (min(10 * bits, 160),)
     return (108, 16) if bits <= 64 else (76, 16) if bits <= 96 else (60, 16)

@@ -1,0 +1,130 @@
+"""Networks of prototypes: for few input bits, weights that are chosen and not trained.
+
+A neuron of the first layer fires iff its inputs differ from its weights in at most some number of
+bits: it is a ball around a prototype. With few bits there are few different rows, so that the ball
+that serves best is found by trying all. Balls are added as in boosting (additive logistic
+regression, Friedman et al. 2000, with steps of one size, since an output weight is +1 or -1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import MissingDependencyError
+from n3ic.model.bits import Bits
+from n3ic.model.inputs import InputSpec
+from n3ic.model.layers import HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
+from n3ic.util.signals import check
+
+STEP = 0.5  # logits that a ball which fires is worth
+_FARTHEST = 6  # radii that are tried
+_MOST_CELLS = 1536  # different rows that are looked at, the most frequent; for two classes
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class _Ball:
+    """Rows that differ from a pattern in at most ``radius`` bits, for or against a class."""
+
+    centre: Bits
+    radius: int
+    class_: int
+    in_favour: bool
+
+
+def prototype_network(
+    bits: Bits,
+    label: NDArray[np.int64],
+    spec: InputSpec,
+    classes: tuple[str, ...],
+    neurons: int,
+    *,
+    name: str = "model",
+    provenance: dict[str, str] | None = None,
+) -> BinaryModel:
+    """A network of one hidden layer whose neurons are balls, to be polished.
+
+    Args:
+        bits: bool array of shape ``(rows, inputs)``, of training rows.
+        label: class index of each row, shape ``(rows,)``.
+        spec: what the bits mean.
+        classes: name of each class.
+        neurons: how many balls.
+        name: the model's name.
+        provenance: where it comes from.
+
+    Returns:
+        The network; the same for the same rows, on any number of cores.
+    """
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError as error:
+        raise MissingDependencyError(
+            "training needs threadpoolctl; install it with: pip install 'n3ic[train]'"
+        ) from error
+    cells, counts = _cells(bits, label, len(classes))
+    with threadpool_limits(1):  # parallel sums of floats would depend on the number of cores
+        balls = _boosted(cells, counts, neurons)
+    weights = np.stack([ball.centre for ball in balls])
+    thresholds = np.array([spec.n_bits - ball.radius for ball in balls], dtype=np.int32)
+    votes = np.zeros((len(classes), neurons), dtype=np.bool_)
+    for j, ball in enumerate(balls):
+        votes[:, j] = not ball.in_favour
+        votes[ball.class_, j] = ball.in_favour
+    # A ball that does not fire counts for the classes whose weight is 0.
+    logits = 2 / STEP * np.log(_shares(counts)) - (~votes).sum(axis=1)
+    return BinaryModel(
+        input=spec,
+        hidden=(HiddenLayer(weights, thresholds=thresholds),),
+        output=OutputLayer(votes, bias=np.rint(logits - logits.max()).astype(np.int32)),
+        classes=classes,
+        name=name,
+        provenance=provenance or {},
+    )
+
+
+def _cells(
+    bits: Bits, label: NDArray[np.int64], n_classes: int
+) -> tuple[Bits, NDArray[np.float32]]:
+    """Different rows, the most frequent first, and how often each class has them."""
+    packed, of_row = np.unique(np.packbits(bits, axis=1), axis=0, return_inverse=True)
+    counts = np.zeros((len(packed), n_classes), dtype=np.float32)
+    np.add.at(counts, (of_row.reshape(-1), label), 1)
+    most = int(_MOST_CELLS * np.sqrt(2 / n_classes))
+    kept = np.argsort(-counts.sum(axis=1), kind="stable")[:most]
+    cells = np.unpackbits(packed[kept], axis=1, count=bits.shape[1]).astype(np.bool_)
+    return cells, counts[kept]
+
+
+def _shares(counts: Floats) -> NDArray[np.float64]:
+    """Share of each class, never 0."""
+    whole = counts.sum(axis=0, dtype=np.float64) + 1
+    return np.asarray(whole / whole.sum())
+
+
+def _boosted(cells: Bits, counts: Floats, neurons: int) -> list[_Ball]:
+    signs = np.where(cells, np.float32(1), np.float32(-1))
+    distance = (cells.shape[1] - signs @ signs.T) / 2
+    radii = np.arange(min(_FARTHEST, cells.shape[1]) + 1)
+    inside = (distance <= radii[:, None, None]).astype(np.float32)  # (radii, centres, cells)
+    rows = counts.sum(axis=1, keepdims=True)
+    logits = np.tile(np.log(_shares(counts)), (len(cells), 1))
+    balls: list[_Ball] = []
+    for _ in range(neurons):
+        check()
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        odds = (odds / odds.sum(axis=1, keepdims=True)).astype(np.float32)
+        slope, curve = counts - rows * odds, rows * odds * (1 - odds)
+        sums = inside @ np.hstack([slope, curve])  # (radii, centres, 2 classes)
+        pulls, drags = np.split(sums, 2, axis=2)
+        gains = STEP * np.abs(pulls) - STEP**2 / 2 * drags
+        radius, centre, class_ = np.unravel_index(int(gains.argmax()), gains.shape)
+        in_favour = bool(pulls[radius, centre, class_] > 0)
+        balls.append(_Ball(cells[centre], int(radius), int(class_), in_favour))
+        logits[inside[radius, centre] > 0, class_] += STEP if in_favour else -STEP
+    return balls
