@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import fields
 from typing import Any
 
-from n3ic.training.recipe import Encoding, Recipe
+from n3ic.training.recipe import Encoding, Recipe, Training
 
 GREEDY_BITS = 48
 """Up to so many bits are chosen jointly; the table of their cells still has enough rows a cell."""
@@ -19,7 +20,8 @@ def sized(recipe: Recipe, given: Collection[str]) -> Recipe:
     """A recipe whose number of bits was replaced, with all that should follow from it.
 
     A recipe is made for its own number of bits. Of another one this chooses the encoding, the
-    hidden layers and the rounds of polishing, but for what is given. Encodings that are not
+    hidden layers, the rounds of polishing, and for few bits prototypes instead of gradients where
+    nothing that is about gradients is given; all but for what is given. Encodings that are not
     learned from labels are left as they are.
 
     Args:
@@ -34,7 +36,9 @@ def sized(recipe: Recipe, given: Collection[str]) -> Recipe:
         follows["hidden"] = hidden_for(recipe.bits)
     if few:
         follows["polish"] = max(recipe.training.polish, FEW_BITS_POLISH)
-        if "hidden" not in given or len(recipe.training.hidden) == 1:
+        gradient = {f.name for f in fields(Training)} - {"hidden", "polish"}
+        one_layer = "hidden" not in given or len(recipe.training.hidden) == 1
+        if one_layer and gradient.isdisjoint(given):
             follows |= {"method": "prototypes", "distill": 0.0, "density": 1.0}
     return recipe.with_options({k: v for k, v in follows.items() if k not in given})
 

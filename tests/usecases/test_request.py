@@ -91,6 +91,7 @@ def test_what_is_given_beside_the_bits_is_kept_and_in_the_command():
     request = TrainRequest("anomaly", overrides=given)
     recipe = request.chosen_recipe(use_case("anomaly"))
     assert (recipe.encoding, recipe.training.hidden) == ("weighted", usual)
+    assert recipe.training.method == "gradient"  # of two hidden layers
     assert {"--bits=8", "--encoding=weighted", "--polish=3"} <= {*words(request)}
 
 
@@ -98,3 +99,12 @@ def test_encodings_that_learn_no_labels_stay_with_other_bits():
     request = TrainRequest("anomaly", recipe="paper", overrides={"bits": 512})
     case = use_case("anomaly")
     assert request.chosen_recipe(case) == replace(case.recipes["paper"], bits=512)
+
+
+@pytest.mark.parametrize("given", [{"epochs": 5}, {"density": 0.5}, {"distill": 0.5}, {"trees": 3}])
+def test_what_is_about_gradients_keeps_them(given):
+    request = TrainRequest("anomaly", overrides={"bits": 8, **given})
+    training = request.chosen_recipe(use_case("anomaly")).training
+    assert training.method == "gradient"
+    name, value = next(iter(given.items()))
+    assert getattr(training, name) == value
