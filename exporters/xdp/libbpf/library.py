@@ -7,12 +7,18 @@ import errno
 import os
 from collections import deque
 from functools import cache
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from n3ic.errors import MissingDependencyError, N3icError
 
 SAMPLE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _PRINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+
+
+# To load; to find what is loaded, by its number; and to attach.
+RIGHTS = "CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN and CAP_NET_ADMIN"
+_PERFMON, _SYS_ADMIN = 38, 21  # numbers of capabilities
 
 
 class BpfError(N3icError):
@@ -196,7 +202,7 @@ def refused(result: int, what: str) -> BpfError:
     """The error of a call that gave ``-errno``."""
     number = -result
     if number in (errno.EPERM, errno.EACCES):
-        why = "not permitted: run as root, or with CAP_BPF and CAP_NET_ADMIN"
+        why = f"not permitted: run as root, or with {RIGHTS}"
         if os.geteuid() == 0:
             why += "; this is root, so the kernel is locked down, or a container takes the rights"
     elif number == errno.EBUSY:
@@ -206,6 +212,13 @@ def refused(result: int, what: str) -> BpfError:
     else:
         why = os.strerror(number)
     return BpfError(f"{what}: {why}", number)
+
+
+def without_perfmon() -> bool:
+    """Whether this process lacks the right by which the verifier trusts a program's pointers."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    rights = next((int(s.split()[1], 16) for s in lines if s.startswith("CapEff:")), 0)
+    return not rights >> _PERFMON & 1 and not rights >> _SYS_ADMIN & 1
 
 
 # --- what libbpf says ----

@@ -24,6 +24,7 @@ from n3ic.exporters.xdp.libbpf.library import (
     libbpf,
     refused,
     said,
+    without_perfmon,
 )
 from n3ic.exporters.xdp.libbpf.maps import Map, map_by_id
 
@@ -361,6 +362,9 @@ def _load_error(result: int, name: str, logs: Mapping[str, str]) -> BpfError:
         error = refused(result, f"{name}: loading into the kernel")
         return BpfError(f"{error}{because()}", error.number)
     end = "\n".join(f"  {line}" for line in log.strip().splitlines()[-_LOG_LINES:])
+    why = ", and allows less without CAP_PERFMON" if without_perfmon() else ""
     return VerifierError(
-        f"{name}: the kernel's verifier refuses the program; its log ends:\n{end}", -result, log
+        f"{name}: the kernel's verifier refuses the program{why}; its log ends:\n{end}",
+        -result,
+        log,
     )

@@ -2,8 +2,11 @@
 
 import errno
 import os
+import shutil
 import socket
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,6 +96,22 @@ def test_the_verifiers_refusal_ends_with_its_log(compile_bpf, kernel, tmp_path):
     ) as e:
         Object(image, "bad.o")
     assert "r0 = *(u8 *)(r1 +0)" in e.value.log  # the trace, not the figures alone
+
+
+def test_without_perfmon_the_refusal_says_what_is_missing(compile_bpf, kernel, tmp_path):
+    """CAP_BPF and CAP_NET_ADMIN load a program, but the verifier trusts it less."""
+    if not shutil.which("setpriv"):
+        pytest.skip("needs setpriv (apt-get install util-linux)")
+    compile_bpf(SMALL, tmp_path / "bad.o", "-DREFUSED")
+    rights = "+bpf,+net_admin,+dac_read_search"
+    user = ("--reuid=65534", "--regid=65534", "--clear-groups")
+    command = ["setpriv", *user, f"--inh-caps={rights}", f"--ambient-caps={rights}"]
+    code = "import sys; from n3ic.exporters.xdp.libbpf import Object; Object.from_file(sys.argv[1])"
+    program = [sys.executable, "-c", code, str(tmp_path / "bad.o")]
+    said = subprocess.run([*command, *program], capture_output=True, text=True).stderr
+    if said.startswith("setpriv"):
+        pytest.skip(said.strip())
+    assert "refuses the program, and allows less without CAP_PERFMON; its log ends:" in said
 
 
 @pytest.mark.parametrize("image", [b"", b"no object", b"\x7fELF" + bytes(200)])
