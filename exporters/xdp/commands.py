@@ -76,6 +76,10 @@ def load(
     else:
         record = loaded.record
         say(f"{interface}: program {record.program_id}, {record.mode} XDP, model in slot {slot}")
+        say(
+            f"{interface}: idle flows end while n3ic xdp watch or serve {interface} runs; "
+            "without, at their next packet"
+        )
 
 
 @COMMANDS.command()

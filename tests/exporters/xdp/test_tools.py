@@ -162,7 +162,8 @@ def test_the_whole_way(link, with_table, models, tmp_path):
 
 def test_scores_that_are_watched_are_the_models(link, exported, models):
     one, other = link
-    n3ic("load", one, exported)
+    said = n3ic("load", one, exported)
+    assert f"idle flows end while n3ic xdp watch or serve {one} runs" in said
     send(other, [frame(port) for port in range(50) for _ in range(4)])
     for line in n3ic("watch", one, "--flows", 50, "--json").splitlines():
         flow = json.loads(line)
