@@ -16,6 +16,7 @@ from n3ic.exporters.xdp import source
 from n3ic.exporters.xdp.answers import AnswerProgram
 from n3ic.exporters.xdp.clang import compile_bpf
 from n3ic.exporters.xdp.decode import decode_directory
+from n3ic.exporters.xdp.flows import flow_rows, replay_capture, room_for
 from n3ic.exporters.xdp.layout import KEY, WAYS, bucket_type, flow_type, table_entries
 from n3ic.exporters.xdp.libbpf import BpfError, Object, Program, VerifierError
 from n3ic.exporters.xdp.network.host import HostNetwork, Verdicts
@@ -27,11 +28,12 @@ from n3ic.exporters.xdp.network.structure import Structure, structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.replay import counter_difference, difference, replay, traffic
+from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.bits import Words, pack
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import Option, Options, OptionValue, parse_options
-from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.base import Execution, Exporter, Metered
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Bench, Figure, Report
@@ -39,7 +41,7 @@ from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
 VALUE = "network.bin"
-PACKETS = 1000  # that verification replays
+PACKETS = 1000  # that verification replays, of a generator that uses every branch of the parser
 _TAKEN = (0x0800, 0x86DD, 0x8100, 0x88A8, 0x9100)
 _BATCH = 1024
 
@@ -51,6 +53,8 @@ class XdpExporter(Exporter):
     summary: ClassVar[str] = "meter, network and verdict in the Linux kernel (XDP, restricted C)"
     products: ClassVar[tuple[str, ...]] = ("*/*.o",)
     shunts: ClassVar[bool] = True
+    links: ClassVar[tuple[int, ...]] = (LINK_ETHERNET,)
+    evicts: ClassVar[bool] = False  # by the kernel's own choice, or a bucket's
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "windows",
@@ -172,6 +176,37 @@ class XdpExporter(Exporter):
                 f"{other.scores[i].tolist()} from its bits"
             )
         return words
+
+    def meter(
+        self, directory: Path, model: BinaryModel, options: Options, capture: Path
+    ) -> Metered | None:
+        """Replay a capture through the metering program in test runs; None without a meter.
+
+        Raises:
+            MissingDependencyError: the kernel does not run programs for this process, or there is
+                no clang.
+            VerifyError: the C does not compile, the kernel's verifier refuses it, or the network
+                gives other scores for a flow's features when it runs alone.
+        """
+        if model.meter is None:
+            return None
+        place, table = directory / "meter", table_of(options)
+        try:
+            with _metering(place, model, table, room_for(capture, table)) as programs:
+                events, counters = replay_capture(programs, capture)
+        except VerifierError as error:
+            raise VerifyError(str(error)) from error
+        except BpfError as error:
+            raise MissingDependencyError(str(error)) from error
+        if not len(events):
+            return Metered((), counters)
+        features = {n: events["features"][:, i] for i, n in enumerate(model.meter.feature_names)}
+        alone = _in_kernel(place, model, features) or _on_host(place, model, features)
+        wrong = np.flatnonzero((alone.scores != events["scores"]).any(axis=1))
+        if len(wrong):
+            raise VerifyError(f"{capture.name}: flow {wrong[0]}: other scores from its features")
+        bits = pack(bits_of(structure_of([model]), model, alone.selected))
+        return Metered(flow_rows(model, model.meter, events, bits), counters)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
         """What the map values hold; see the base class."""
@@ -323,27 +358,29 @@ def _replay(place: Path, model: BinaryModel, table: source.Table) -> tuple[int, 
     Raises:
         VerifyError: they differ.
     """
-    spec = model.meter
-    assert spec is not None  # noqa: S101 - the caller looked
-    frames = traffic(spec, PACKETS, seed=0)
-    image = source.compiled(read_program(place), source.METER)
+    assert model.meter is not None  # noqa: S101 - the caller looked
     # Nothing is evicted: which flows a full table forgets is not the reference meter's choice.
-    with MeterPrograms(
-        image,
-        "meter.o",
-        spec,
-        structure_of([model]),
-        clock="trailer",
-        flows=2 * PACKETS,
-        table=table,
-    ) as programs:
-        programs.set_model(0, read_value(place))
+    spec = replace(model.meter, cache_flows=2 * PACKETS)
+    frames = traffic(spec, PACKETS, seed=0)
+    with _metering(place, model, table, 2 * PACKETS) as programs:
         events = replay(programs, frames)
-        found = difference(model, replace(spec, cache_flows=2 * PACKETS), frames, events)
+        found = difference(model, spec, frames, events)
         found = found or counter_difference(spec, frames, programs.counters())
         if found:
             raise VerifyError(f"meter.c: {found}")
         return len(frames), _program_figures("meter", programs.program)
+
+
+def _metering(place: Path, model: BinaryModel, table: source.Table, flows: int) -> MeterPrograms:
+    """The metering program of an export in the kernel, its model in slot 0."""
+    assert model.meter is not None  # noqa: S101 - the callers looked
+    image = source.compiled(read_program(place), source.METER)
+    structure = structure_of([model])
+    programs = MeterPrograms(
+        image, "meter.o", model.meter, structure, clock="trailer", flows=flows, table=table
+    )
+    programs.set_model(0, read_value(place))
+    return programs
 
 
 def _program_figures(name: str, program: Program) -> list[Figure]:

@@ -80,6 +80,9 @@ class Exporter(Plugin, ABC):
         shunts: whether the artefacts give *class or shunt* by the model's threshold. What
             :meth:`run` returns then holds verdicts. A target that does not is written for models
             without a threshold alone.
+        links: link types of the captures that its meter reads; empty for all.
+        evicts: whether a full flow cache of its meter forgets what the specification says. Where
+            not, captures are compared with room for all their flows.
     """
 
     options: ClassVar[tuple[Option, ...]] = ()
@@ -91,6 +94,8 @@ class Exporter(Plugin, ABC):
     reads: ClassVar[tuple[str, ...]] = ()
     products: ClassVar[tuple[str, ...]] = ()
     shunts: ClassVar[bool] = False
+    links: ClassVar[tuple[int, ...]] = ()
+    evicts: ClassVar[bool] = True
 
     @cached_property
     def device(self) -> Device:

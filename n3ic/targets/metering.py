@@ -5,12 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from n3ic.errors import UsageError
+from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.meter.capture import Capture, plain_capture
 from n3ic.meter.hostile import Frame, hostile_captures
 from n3ic.meter.packet import parse
@@ -23,6 +23,7 @@ from n3ic.model.passes import Simplified
 from n3ic.options import Options
 from n3ic.targets.base import Exporter, Metered
 
+_ROOM = 1 << 24  # the largest flow cache
 _MAX_PACKETS = 2000  # of a capture that is made: the reference meter is slow
 
 
@@ -34,11 +35,13 @@ class Metering:
         packets: packets of all captures; 0 where the target or the model has no meter.
         flows: flows that were decided.
         failures: where they differ, in words.
+        missing: why the meter did not run here, in words; empty where it did.
     """
 
     packets: int = 0
     flows: int = 0
     failures: tuple[str, ...] = ()
+    missing: str = ""
 
 
 def check_metering(
@@ -63,19 +66,29 @@ def check_metering(
         captures: captures to run besides, plain or packed.
 
     Raises:
-        UsageError: captures are given, and the target or the model has no meter.
+        UsageError: captures are given, and the target or the model has no meter, or the target
+            reads none of their link type.
         DataError: a capture cannot be read.
         VerifyError: the artefacts do not build or run.
-        MissingDependencyError: a tool or library is missing.
     """
     spec = network.source.meter
+    if spec is not None and not tool.evicts:
+        spec = replace(spec, cache_flows=_ROOM)
     found = Metering()
     with tempfile.TemporaryDirectory(prefix="n3ic-captures-") as name:
         for title, path, link, frames in _captures(spec, Path(name), packets, seed, captures):
-            got = tool.meter(directory, network.model, options, path)
+            if tool.links and link not in tool.links:
+                if title in map(str, captures):
+                    known = ", ".join(map(str, tool.links))
+                    raise UsageError(f"{title}: link type {link}; {tool.name} meters {known}")
+                continue
+            try:
+                got = tool.meter(directory, network.model, options, path)
+            except MissingDependencyError as error:
+                return Metering(missing=str(error))
             if got is None:
                 break
-            want = reference_flows(network, link, frames)
+            want = reference_flows(network, link, frames, spec)
             wrong = _difference(network, got, want)
             found = Metering(
                 found.packets + want.counters["packets"],
@@ -119,7 +132,9 @@ def flow_columns(model: BinaryModel) -> list[str]:
     ]
 
 
-def reference_flows(network: Simplified, link: int, frames: Iterable[Frame]) -> Metered:
+def reference_flows(
+    network: Simplified, link: int, frames: Iterable[Frame], spec: MeterSpec | None = None
+) -> Metered:
     """What the reference meter and the trained network make of frames.
 
     Args:
@@ -127,9 +142,10 @@ def reference_flows(network: Simplified, link: int, frames: Iterable[Frame]) -> 
             bits are shown.
         link: link type of the frames.
         frames: captured bytes, length on the wire, and time in units of the specification.
+        spec: the meter; the trained network's where None.
     """
     source = network.source
-    spec = source.meter
+    spec = spec or source.meter
     if spec is None:
         raise UsageError("the model has no meter")
     meter = ReferenceMeter(spec)

@@ -61,6 +61,7 @@ class Verification:
         below_shunt: how many have one less, or the next below it that any has.
         packets: packets of captures that the target's own meter counted; 0 where it has none.
         flows: flows of them, each compared in registers, bits, scores and verdict.
+        unmetered: why given captures were not metered, in words; empty where they were.
     """
 
     target: str
@@ -83,6 +84,7 @@ class Verification:
     below_shunt: int = 0
     packets: int = 0
     flows: int = 0
+    unmetered: str = ""
 
     @property
     def ok(self) -> bool:
@@ -113,6 +115,8 @@ class Verification:
         metered = (
             f", and on {self.flows:,} flows that it metered from {self.packets:,} packets"
             if self.packets
+            else f", captures not metered: {self.unmetered}"
+            if self.unmetered
             else ""
         )
         return (
@@ -279,6 +283,7 @@ def verify_artefacts(
         below_shunt=below_shunt,
         packets=metering.packets,
         flows=metering.flows,
+        unmetered=metering.missing if captures else "",
     )
 
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from metering import network
 
-from n3ic.errors import MissingDependencyError, N3icWarning
+from n3ic.errors import MissingDependencyError, N3icWarning, UsageError
 from n3ic.exporters.p4.run.packets import PacketLayout
 from n3ic.exporters.xdp import exporter, source
 from n3ic.exporters.xdp.answers import AnswerProgram
 from n3ic.exporters.xdp.exporter import read_program, read_value
+from n3ic.meter.hostile import hostile_captures
 from n3ic.meter.standard import standard_spec
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.metering import Window
@@ -35,10 +36,39 @@ def test_an_export_is_verified_from_packets_to_verdicts(clang, kernel, exported)
     assert result.ok, str(result)
     assert "BPF_PROG_TEST_RUN on Linux" in result.executor
     assert "1,000 packets through the meter" in result.executor
+    assert result.packets == 300
+    assert result.flows > 50
     assert result.edges > 10
     assert result.decided_bits > 0
     figures = {f.name: f.value for f in result.figures}
     assert 1000 < figures["instructions.meter"] < figures["verified.meter"] < 1_000_000
+
+
+@pytest.mark.parametrize("table", ["lru", "buckets"])
+def test_a_capture_is_replayed_and_compared(clang, kernel, tmp_path, table):
+    """Even where the specification's flow cache is too small: there is room for all flows."""
+    model = network(replace(SPEC, cache_flows=2), shunt=2)
+    path = export(model, "xdp", tmp_path / "out", options={"table": table}, verify=False).path
+    made = {c.name: c for c in hostile_captures(SPEC, 9, 200)}
+    (tmp_path / "c.pcap").write_bytes(made["ethernet.pcap"].data)
+    alone = verify_directory(path, vectors=50, record=False)
+    found = verify_directory(path, vectors=50, record=False, captures=[tmp_path / "c.pcap"])
+    assert alone.ok, str(alone)
+    assert found.ok, str(found)
+    assert found.packets == alone.packets + 200
+    assert found.flows > alone.flows > 0
+    (tmp_path / "raw.pcapng").write_bytes(made["raw.pcapng"].data)
+    with pytest.raises(UsageError, match="link type 101; xdp meters 1"):
+        verify_directory(path, vectors=50, record=False, captures=[tmp_path / "raw.pcapng"])
+
+
+@pytest.mark.parametrize("name", ["443-git.pcap", "6in4tunnel.pcap", "fuzz-2006-09-29-28586.pcap"])
+def test_captures_from_outside_are_replayed_and_compared(clang, kernel, exported, real_data, name):
+    path = real_data / "pcaps" / name
+    if not path.exists():
+        pytest.skip(f"no {name} here")
+    found = verify_directory(exported, vectors=50, record=False, captures=[path])
+    assert found.ok, str(found)
 
 
 def test_a_table_of_buckets_is_exported_and_verified(clang, kernel, exported, tmp_path):
@@ -61,17 +91,22 @@ def test_thresholds_are_read_back_from_sums_of_every_size(clang, kernel, tmp_pat
     assert result.ok, str(result)
 
 
-def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch):
+def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch, tmp_path):
     def refused(*_):
         raise MissingDependencyError("no clang")
 
     monkeypatch.setattr(source, "compile_bpf", refused)
     monkeypatch.setattr(exporter, "compile_bpf", refused)
-    result = verify_directory(exported, vectors=300, record=False)
+    (made, *_) = hostile_captures(SPEC, 9, 20)
+    (tmp_path / "c.pcap").write_bytes(made.data)
+    captures = [tmp_path / "c.pcap"]
+    result = verify_directory(exported, vectors=300, record=False, captures=captures)
     if result.missing:
         pytest.skip(result.missing)
     assert result.ok, str(result)
     assert "compiled for this host; the kernel ran nothing: no clang" in result.executor
+    assert "captures not metered: no clang" in str(result)
+    assert not result.packets
 
 
 @pytest.mark.parametrize(
