@@ -28,6 +28,9 @@ def test_every_network_is_checked_and_timed():
     shown = bench.render(found)
     (title, columns, rows), *_ = shown.tables
     assert "measured" in title and all(len(row) == len(columns) for row in rows)
+    _, columns, rows = shown.tables[1]
+    assert all(len(row) == len(columns) for row in rows)
+    assert [row[6] or row[9] for row in rows] == 6 * ["20"] + 6 * ["10"]
     assert shown.data["timings"][1]["shape"] == "256-32-16-2"
     assert (len(found.wire) == 6) != bool(found.skipped)
     assert len(shown.tables) == 2 + bool(found.wire)
