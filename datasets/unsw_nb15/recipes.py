@@ -22,7 +22,13 @@ DEFAULT = Recipe(
     name="default",
     summary="deployable: 256 cuts of what a meter at one tap computes, chosen by boosted trees",
     encoding="weighted",
-    training=Training(epochs=20, batch_size=256, learning_rate=1e-2, polish=3),
+    training=Training(
+        loss="generalized_cross_entropy",
+        epochs=20,
+        batch_size=256,
+        learning_rate=1e-2,
+        polish=3,
+    ),
 )
 
 PUBLISHED_COLUMNS = replace(

@@ -15,7 +15,7 @@ from n3ic.model.bits import pack
 from n3ic.model.network import BinaryModel
 from n3ic.runs.preparation import Experiment, Prepared, baseline_figures, prepare
 from n3ic.runs.progress import TrainingProgress
-from n3ic.training.recipe import Recipe
+from n3ic.training.recipe import GCE_Q, Recipe
 
 if TYPE_CHECKING:
     from n3ic.training.baselines import Prediction
@@ -207,15 +207,21 @@ def _prototypes(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
 
 def _polished(model: BinaryModel, prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
     """The network after the recipe's rounds of polishing."""
-    rounds = prepared.experiment.recipe.training.polish
-    if not rounds:
+    training = prepared.experiment.recipe.training
+    if not training.polish:
         return model
     from n3ic.training.polish import polish
 
     progress.stage("polishing the integer network")
     rows = prepared.train
-    seed = prepared.experiment.seed
-    return polish(model, pack(rows.bits), rows.label, rounds=rounds, seed=seed)
+    return polish(
+        model,
+        pack(rows.bits),
+        rows.label,
+        rounds=training.polish,
+        q=GCE_Q if training.loss == "generalized_cross_entropy" else 0.0,
+        seed=prepared.experiment.seed,
+    )
 
 
 def _provenance(experiment: Experiment) -> dict[str, str]:

@@ -35,7 +35,7 @@ class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ste: straight-through estimator, ``identity``, ``clip`` or ``approx``.
         batch_norm: whether batch norm stands before each sign; it folds into thresholds.
         output_bias: whether each class has an integer bias.
-        loss: ``squared_hinge`` or ``cross_entropy``.
+        loss: ``squared_hinge``, ``cross_entropy`` or ``generalized_cross_entropy``.
         dropout: share of the hidden activations that are dropped while training.
         optimizer: ``adam``, ``adamw`` or ``sgd``.
         learning_rate: the step at the start.

@@ -22,7 +22,7 @@ from n3ic.training.loop import (
     run_epochs,
     signs,
 )
-from n3ic.training.recipe import Training
+from n3ic.training.recipe import GCE_Q, Training
 
 _PRUNE_FROM, _PRUNE_TO = 0.1, 0.6  # share of the epochs over which connections are removed
 
@@ -96,6 +96,9 @@ def fit_network(
             validation=None
             if validation is None
             else (signs(validation[0]), class_indices(validation[1])),
+            validation_loss=generalized_cross_entropy
+            if config.loss == "generalized_cross_entropy"
+            else nn.functional.cross_entropy,
             before_epoch=lambda epoch: _prune(network, config, epoch),
             after_step=network.clip_weights,
             progress=progress,
@@ -125,12 +128,31 @@ def _row_weights(
     return weight
 
 
+def generalized_cross_entropy(logits: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
+    """``(1 - p^q) / q`` of the probability p of the own class; at most 1/q.
+
+    The gradient is that of the cross-entropy times p^q: rows that the network is sure to be
+    labelled otherwise hardly move it (Zhang and Sabuncu, "Generalized Cross Entropy Loss for
+    Training Deep Neural Networks with Noisy Labels", NeurIPS 2018).
+
+    Args:
+        logits: shape ``(rows, classes)``.
+        y: class indices, shape ``(rows,)``.
+        reduction: ``mean``, or ``none`` for the loss of each row.
+    """
+    rows = nn.functional.cross_entropy(logits, y, reduction="none")
+    rows = -torch.expm1(-GCE_Q * rows) / GCE_Q
+    return rows.mean() if reduction == "mean" else rows
+
+
 def _loss(
     logits: Tensor, y: Tensor, weight: Tensor | None, soft: Tensor | None, config: Training
 ) -> Tensor:
     if config.loss == "squared_hinge":
         signs = 2.0 * nn.functional.one_hot(y, logits.shape[1]) - 1.0
         rows = (1 - signs * logits).clamp(min=0).square().mean(dim=1)
+    elif config.loss == "generalized_cross_entropy":
+        rows = generalized_cross_entropy(logits, y, reduction="none")
     else:
         rows = nn.functional.cross_entropy(
             logits, y, reduction="none", label_smoothing=config.label_smoothing

@@ -27,7 +27,7 @@ class Epoch:
     Attributes:
         number: from 1.
         loss: mean training loss.
-        validation_loss: cross-entropy on the validation rows; NaN where there are none.
+        validation_loss: loss on the validation rows; NaN where there are none.
         validation_accuracy: accuracy on the validation rows; NaN where there are none.
     """
 
@@ -69,14 +69,15 @@ def run_epochs(
     passes: Passes,
     *,
     validation: tuple[Tensor, Tensor] | None = None,
+    validation_loss: Callable[[Tensor, Tensor], Tensor] = nn.functional.cross_entropy,
     before_epoch: Callable[[int], None] | None = None,
     after_step: Callable[[], None] | None = None,
     progress: EpochCallback | None = None,
 ) -> tuple[Epoch, ...]:
     """Train a network in place; it ends in evaluation mode, with the parameters of one epoch.
 
-    That is the epoch of the least cross-entropy on the validation rows, the earliest of equal
-    ones; the last where there are none.
+    That is the epoch of the least loss on the validation rows, the earliest of equal ones; the
+    last where there are none.
 
     Args:
         network: what is trained; its output are logits of shape ``(rows, classes)``.
@@ -85,6 +86,7 @@ def run_epochs(
         rows: number of training rows.
         passes: how they are passed over.
         validation: inputs and class indices of the rows that choose the epoch.
+        validation_loss: their mean loss, of logits and class indices.
         before_epoch: called with the number of each epoch, from 0.
         after_step: called after each step of the optimizer.
         progress: called after every epoch with it and the number of epochs.
@@ -119,7 +121,7 @@ def run_epochs(
             if after_step is not None:
                 after_step()
             total += float(value.detach()) * len(index)
-        entry = Epoch(number + 1, total / rows, *_validate(network, validation))
+        entry = Epoch(number + 1, total / rows, *_validate(network, validation, validation_loss))
         history.append(entry)
         if progress is not None:
             progress(entry, passes.epochs)
@@ -137,14 +139,18 @@ def run_epochs(
     return tuple(history)
 
 
-def _validate(network: nn.Module, rows: tuple[Tensor, Tensor] | None) -> tuple[float, float]:
-    """Cross-entropy and accuracy; NaN without rows."""
+def _validate(
+    network: nn.Module,
+    rows: tuple[Tensor, Tensor] | None,
+    loss: Callable[[Tensor, Tensor], Tensor],
+) -> tuple[float, float]:
+    """Loss and accuracy; NaN without rows."""
     if rows is None:
         return math.nan, math.nan
     network.eval()
     logits = logits_of(network, rows[0])
     correct = logits.numpy().argmax(axis=1) == rows[1].numpy()
-    return float(nn.functional.cross_entropy(logits, rows[1])), float(correct.mean())
+    return float(loss(logits, rows[1])), float(correct.mean())
 
 
 @torch.no_grad()

@@ -50,9 +50,10 @@ def polish(
     rounds: int = 4,
     min_gain: float = 3.0,
     max_moves: int = 8,
+    q: float = 0.0,
     seed: int = 0,
 ) -> BinaryModel:
-    """Flip weights and shift thresholds and biases while that lowers the cross-entropy.
+    """Flip weights and shift thresholds and biases while that lowers the loss.
 
     Args:
         model: the network to start from; masks are kept.
@@ -63,11 +64,13 @@ def polish(
             to be more than a fit to chance; larger values make
             fewer moves and fit the training rows less closely.
         max_moves: most moves of one neuron in one pass.
+        q: the loss is the generalized cross-entropy ``(1 - p^q) / q`` of the probability p of a
+            row's class; 0 is the cross-entropy.
         seed: of the order in which neurons are visited.
 
     Returns:
-        A network of the same shape, input and names. The loss, at the best temperature of the
-        scores, is never above that of ``model``.
+        A network of the same shape, input and names. The loss, at the temperature of the scores
+        with the least cross-entropy, never rises within a round.
 
     Raises:
         ModelError: words and labels do not fit each other or the model.
@@ -87,7 +90,7 @@ def polish(
     ]
     for _ in range(rounds):
         check()
-        search = _Search(layers, x, label, weight, min_gain, max_moves)
+        search = _Search(layers, x, label, weight, min_gain, max_moves, q)
         if not search.sweep(rng):
             break
     return _close(model, layers)
@@ -131,6 +134,7 @@ class _Search:
         weight: NDArray[np.float64],
         min_gain: float,
         max_moves: int,
+        q: float = 0.0,
     ) -> None:
         self.layers = layers
         self.x = x
@@ -138,6 +142,7 @@ class _Search:
         self.weight = weight
         self.min_gain = min_gain
         self.max_moves = max_moves
+        self.q = q
         self.temperature = self._temperature(self._scores(0, x))
 
     # --- the loss ---------------------------------------------------------------------------
@@ -149,7 +154,7 @@ class _Search:
         return self.layers[-1].popcounts(x) + self.layers[-1].offsets
 
     def _loss(self, scores: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Cross-entropy of each row, as often as it is there."""
+        """Loss of each row, as often as it is there."""
         own = np.take_along_axis(scores, self.label[:, None], axis=1)
         if scores.shape[1] == 2:
             other = np.take_along_axis(scores, 1 - self.label[:, None], axis=1)
@@ -157,12 +162,16 @@ class _Search:
             difference = (other - own)[:, 0]
             low = int(difference.min())
             values = np.arange(low, int(difference.max()) + 1)
-            losses = np.logaddexp(0, self.temperature * values)
+            losses = self._bounded(np.logaddexp(0, self.temperature * values))
             return np.asarray(self.weight * losses[difference - low])
         behind = (scores - own) * self.temperature
         most = behind.max(axis=1)
         rows = most + np.log(np.exp(behind - most[:, None]).sum(axis=1))
-        return np.asarray(self.weight * rows, dtype=np.float64)
+        return np.asarray(self.weight * self._bounded(rows), dtype=np.float64)
+
+    def _bounded(self, entropy: NDArray[np.float64]) -> NDArray[np.float64]:
+        """From cross-entropies to the loss."""
+        return -np.expm1(-self.q * entropy) / self.q if self.q else entropy
 
     def _temperature(self, scores: NDArray[np.int32]) -> float:
         """Factor from scores to logits with the least cross-entropy, by Newton's method."""

@@ -11,7 +11,10 @@ from n3ic.errors import UsageError
 Encoding = Literal["binary", "quantile", "boosted", "weighted", "tree", "greedy"]
 ENCODINGS: tuple[str, ...] = get_args(Encoding)
 Ste = Literal["identity", "clip", "approx"]
-Loss = Literal["squared_hinge", "cross_entropy"]
+Loss = Literal["squared_hinge", "cross_entropy", "generalized_cross_entropy"]
+LOSSES: tuple[str, ...] = get_args(Loss)
+GCE_Q = 0.7
+"""The q of the generalized cross-entropy ``(1 - p^q) / q``, as its authors take it."""
 Optimizer = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine"]
 Method = Literal["gradient", "prototypes"]
@@ -32,7 +35,9 @@ class Training:
         batch_norm: whether batch norm stands before each sign; without it every threshold is
             half the fan-in, as in the paper.
         output_bias: whether each class has an integer bias.
-        loss: ``squared_hinge`` (paper) or ``cross_entropy``.
+        loss: ``squared_hinge`` (paper), ``cross_entropy`` or ``generalized_cross_entropy``, which
+            is bounded, so that rows whose label contradicts all others cost little (Zhang and
+            Sabuncu, NeurIPS 2018). Polishing lowers it, too, else the cross-entropy.
         dropout: share of the hidden activations that are dropped while training.
         optimizer: ``adam``, ``adamw`` or ``sgd``.
         learning_rate: the step at the start.
@@ -84,7 +89,7 @@ class Training:
             require(self.density == 1, "density", "1 for prototypes")
             require(self.distill == 0, "distill", "0 for prototypes")
         require(self.ste in ("identity", "clip", "approx"), "ste", "identity, clip or approx")
-        require(self.loss in ("squared_hinge", "cross_entropy"), "loss", "a known loss")
+        require(self.loss in LOSSES, "loss", " or ".join(LOSSES))
         require(self.optimizer in ("adam", "adamw", "sgd"), "optimizer", "adam, adamw or sgd")
         require(self.schedule in ("constant", "cosine"), "schedule", "constant or cosine")
         require(self.class_weight in ("none", "balanced"), "class_weight", "none or balanced")

@@ -39,7 +39,12 @@ def sized(recipe: Recipe, given: Collection[str]) -> Recipe:
         gradient = {f.name for f in fields(Training)} - {"hidden", "polish"}
         one_layer = "hidden" not in given or len(recipe.training.hidden) == 1
         if one_layer and gradient.isdisjoint(given):
-            follows |= {"method": "prototypes", "distill": 0.0, "density": 1.0}
+            follows |= {
+                "method": "prototypes",
+                "loss": "cross_entropy",  # what their polishing lowers
+                "distill": 0.0,
+                "density": 1.0,
+            }
     return recipe.with_options({k: v for k, v in follows.items() if k not in given})
 
 

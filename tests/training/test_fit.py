@@ -5,7 +5,7 @@ import torch
 from n3ic.errors import UsageError
 from n3ic.model.bits import pack
 from n3ic.model.inputs import InputSpec
-from n3ic.training.fit import fit_network
+from n3ic.training.fit import fit_network, generalized_cross_entropy
 from n3ic.training.fold import fold
 from n3ic.training.loop import batch_rows
 from n3ic.training.recipe import Recipe, Training
@@ -41,6 +41,7 @@ CONFIGS = {
         schedule="constant",
     ),
     "adamw": Training(hidden=(16,), epochs=6, batch_size=64, optimizer="adamw"),
+    "bounded": Training(hidden=(16,), epochs=6, batch_size=64, loss="generalized_cross_entropy"),
     "balanced": Training(
         hidden=(), epochs=6, batch_size=64, class_weight="balanced", label_smoothing=0.1
     ),
@@ -63,6 +64,33 @@ def test_training_learns_and_repeats(rows, name):
     assert right > 0.75
     _, other = train(rows, CONFIGS[name], seed=1)
     assert other.to_bytes() != model.to_bytes()
+
+
+def test_a_loss_that_is_bounded():
+    logits = torch.tensor([[0.0, 0.0], [20.0, -20.0], [-20.0, 20.0], [1.0, 0.0]])
+    y = torch.tensor([0, 0, 0, 1])
+    logits.requires_grad_()
+    rows = generalized_cross_entropy(logits, y, reduction="none")
+    own = logits.detach().softmax(dim=1)[range(4), y]
+    assert rows.tolist() == pytest.approx(((1 - own**0.7) / 0.7).tolist(), abs=1e-6)
+    assert generalized_cross_entropy(logits, y).item() == pytest.approx(rows.mean().item())
+    rows.sum().backward()
+    bounded = logits.grad.clone()
+    logits.grad = None
+    torch.nn.functional.cross_entropy(logits, y, reduction="sum").backward()
+    assert torch.allclose(bounded, logits.grad * own[:, None] ** 0.7, atol=1e-6)
+    assert bounded[2].abs().max() < 1e-6  # the network is sure that this label is wrong
+
+
+def test_the_epoch_is_chosen_by_the_loss_that_is_trained(rows):
+    bits, label = rows
+    config = Training(hidden=(16,), epochs=6, batch_size=64, loss="generalized_cross_entropy")
+    trained, _ = train(rows, config)
+    kept = min(epoch.validation_loss for epoch in trained.history)
+    with torch.no_grad():
+        logits = trained.network(torch.from_numpy(2.0 * bits[:500] - 1).float())
+    again = generalized_cross_entropy(logits, torch.from_numpy(label[:500]))
+    assert again.item() == pytest.approx(kept, abs=1e-6)
 
 
 def test_density_is_exact_at_the_end(rows):

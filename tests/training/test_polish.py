@@ -17,10 +17,13 @@ from n3ic.model.random_models import random_model
 from n3ic.training.polish import _open, _Search, polish
 
 
-def _loss(model: BinaryModel, words: np.ndarray, label: np.ndarray, temperature: float) -> float:
+def _loss(
+    model: BinaryModel, words: np.ndarray, label: np.ndarray, temperature: float, q: float = 0.0
+) -> float:
     z = model.scores(words) * temperature
     z = z - z.max(axis=1, keepdims=True)
-    return float(-(z[np.arange(len(z)), label] - np.log(np.exp(z).sum(axis=1))).sum())
+    own = np.exp(z[np.arange(len(z)), label]) / np.exp(z).sum(axis=1)
+    return float(((1 - own**q) / q if q else -np.log(own)).sum())
 
 
 def _best_loss(model: BinaryModel, words: np.ndarray, label: np.ndarray) -> float:
@@ -76,7 +79,10 @@ def _moves(model: BinaryModel, depth: int, j: int) -> list[BinaryModel]:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("density", [None, 0.7])
-def test_a_neurons_move_is_the_best_of_all_of_them(seed: int, density: float | None) -> None:
+@pytest.mark.parametrize("q", [0.0, 0.7])
+def test_a_neurons_move_is_the_best_of_all_of_them(
+    seed: int, density: float | None, q: float
+) -> None:
     model, words, label = _case(seed, (11, 6, 4, 2 + seed % 2), density)
     depth, j = seed % 2, seed % 4
     layers = [
@@ -84,7 +90,7 @@ def test_a_neurons_move_is_the_best_of_all_of_them(seed: int, density: float | N
         _open(model.output, model.output.bias),
     ]
     x = np.where(unpack(words, 11), np.float32(1), np.float32(-1))
-    search = _Search(layers, x, label, np.ones(len(label)), 0.01, 1)
+    search = _Search(layers, x, label, np.ones(len(label)), 0.01, 1, q)
     t = search.temperature
     inputs = x
     for layer in layers[:depth]:
@@ -98,15 +104,15 @@ def test_a_neurons_move_is_the_best_of_all_of_them(seed: int, density: float | N
         depth + 1, base + (column < 0)
     )
     made, after = search._neuron(layer, j, inputs, popcounts[:, j], cost)
-    brute = min(_loss(m, words, label, t) for m in _moves(model, depth, j))
-    now = _loss(model, words, label, t)
+    brute = min(_loss(m, words, label, t, q) for m in _moves(model, depth, j))
+    now = _loss(model, words, label, t, q)
     assert made == (brute < now - 0.01)
     hidden = tuple(
         replace(old, weights=new.weights >= 0, thresholds=new.offsets)
         for old, new in zip(model.hidden, layers[:-1], strict=True)
     )
     moved = replace(model, hidden=hidden)
-    assert _loss(moved, words, label, t) == pytest.approx(min(brute, now) if made else now)
+    assert _loss(moved, words, label, t, q) == pytest.approx(min(brute, now) if made else now)
     assert (after == layer.popcounts(inputs)[:, j]).all()
 
 
