@@ -45,7 +45,10 @@ POLICIES: Mapping[str, Policy] = {
 def placement(policy: Policy, scenario: Scenario) -> tuple[Placed, ...]:
     """What stands in which region at the start, from region 0."""
     if policy.spaces == "plan":
-        return scenario.placed
+        absent = {t.name for t in scenario.tenants if t.arrives > 0} if policy.adapts else set()
+        used = {task for g in scenario.graphs if g.tenant not in absent for task in g.flow.tasks()}
+        # what nobody uses yet is launched when its tenant comes
+        return tuple(p if used & set(p.chain) else Placed(()) for p in scenario.placed)
     counts = _regions_of(policy, scenario)
     placed: list[Placed] = []
     for tenant in scenario.tenants:

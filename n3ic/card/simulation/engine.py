@@ -20,7 +20,7 @@ from n3ic.card.simulation.memory import PAGE_BYTES, Memory, Segment
 from n3ic.card.simulation.regions import Chain, Launch, Region, Regions
 from n3ic.card.simulation.scaling import Scaling, scaled
 from n3ic.card.simulation.scenario import Failure, Scenario, SimGraph
-from n3ic.card.simulation.scheduler import Grant, Instance, Scheduler, Server
+from n3ic.card.simulation.scheduler import Grant, Instance, Scheduler, Server, Turns
 from n3ic.card.simulation.throttle import Demand, fair_rates
 
 Steps = Generator[simpy.Event, Any, None]
@@ -171,7 +171,7 @@ class _Simulation:
         self.events: list[Event] = []
         self.scaling: dict[Chain, Scaling] = {}
         self.virtual = 0.0
-        self.finish = dict.fromkeys(scenario.tenant_of, 0.0)
+        self.finish = {g.name: 0.0 for g in scenario.graphs}
         self.tie = 0
         self.egress_free = 0.0
         self.region_busy = np.zeros(scenario.regions)
@@ -201,8 +201,12 @@ class _Simulation:
 
     def _open(self, region: int, chain: Chain, owner: str = "") -> None:
         parts = (chain,) if self.policy.chained else tuple((task,) for task in chain)
+        turns = Turns()
         for part in parts:
-            servers = {task: Server(self.scenario.tasks[task]) for task in part}
+            servers = {}
+            for name in part:
+                task = self.scenario.tasks[name]
+                servers[name] = Server(task, turns if task.turns else Turns())
             self.scheduler.add(Instance(region, part, servers, owner))
 
     def _instances(self, region: int) -> list[Instance]:
@@ -311,7 +315,6 @@ class _Simulation:
     def _tag(self, packet: _Packet) -> None:
         """Virtual start time: DRFQ's, or that of fair queueing by bytes."""
         graph = packet.graph
-        tenant = self.scenario.tenant_of[graph.tenant]
         if self.policy.name == "per-task":
             cost = packet.arrival.bytes * self.scenario.board.wire
         else:
@@ -321,8 +324,8 @@ class _Simulation:
                 / self.hz / max(1, counts.get(t, 1))
                 for t in graph.flow.tasks()
             )  # fmt: skip
-        start = max(self.virtual, self.finish[tenant.name])
-        self.finish[tenant.name] = start + cost / tenant.weight
+        start = max(self.virtual, self.finish[graph.name])
+        self.finish[graph.name] = start + cost / graph.weight
         self.tie += 1
         packet.tag = (start, self.tie)
 
@@ -472,8 +475,7 @@ class _Simulation:
             graph = lane.graph
             times = self.scenario.times(graph)
             if self._present(graph.tenant) and all(t in instances for t in times):
-                weight = self.scenario.tenant_of[graph.tenant].weight
-                demands[name] = Demand(loads[name], graph.entitled, weight, times)
+                demands[name] = Demand(loads[name], graph.entitled, graph.weight, times)
         for name, rate in fair_rates(demands, instances).items():
             lane = self.lanes[name]
             # never below what is due, so that a tenant that comes back does not wait for a look

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+
+from n3ic.errors import UsageError
 
 LoadKind = Literal["constant", "poisson", "bursts", "heavy-tailed"]
 LOAD_KINDS: tuple[LoadKind, ...] = ("constant", "poisson", "bursts", "heavy-tailed")
@@ -145,6 +147,35 @@ class Load:
             gap -= factor * (at - time) if factor else 0.0
             time = at
         return time
+
+
+def parse_load(text: str, tenants: Collection[str]) -> tuple[str, LoadKind, float]:
+    """Tenant, kind and factor of a load as it is typed: ``[TENANT=]KIND[*FACTOR]``.
+
+    Args:
+        text: such as ``bursts``, ``mallory=constant*10``.
+        tenants: names that there are.
+
+    Returns:
+        Tenant (empty for all), kind, and by what its rate is to be multiplied.
+
+    Raises:
+        UsageError: there is no such tenant or kind, or the factor is no number above 0.
+    """
+    tenant, found, rest = text.rpartition("=")
+    kind, times, factor = rest.partition("*")
+    if found and tenant not in tenants:
+        raise UsageError(f"--load {text!r}: no tenant {tenant!r}, there are {', '.join(tenants)}")
+    known = next((k for k in LOAD_KINDS if k == kind), None)
+    if known is None:
+        raise UsageError(f"--load {text!r}: expected one of {', '.join(LOAD_KINDS)}, got {kind!r}")
+    try:
+        value = float(factor) if times else 1.0
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise UsageError(f"--load {text!r}: expected a factor above 0, got {factor!r}")
+    return tenant, known, value
 
 
 def rate_of(gbps: float, packet_bytes: float) -> float:

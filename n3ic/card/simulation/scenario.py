@@ -27,6 +27,7 @@ class SimTask:
         area: of one instance, in units of the caller's.
         memory_pages: pages of its tenant's on-board memory that its packets touch.
         per_inference: whether only packets at which a flow is decided take its interval.
+        turns: whether the tasks of a region that say so take turns, as those of one core do.
     """
 
     name: str
@@ -37,6 +38,7 @@ class SimTask:
     area: float = 1.0
     memory_pages: int = 0
     per_inference: bool = False
+    turns: bool = False
 
     def busy(self, packet_bytes: int, clock_hz: float, decides: bool = True) -> int:
         """Clock cycles before the next packet may start."""
@@ -107,6 +109,7 @@ class SimGraph:
         flow: the tasks that they run through.
         load: what arrives.
         entitled: packets a second that are due to it: the rate of its bucket when all is contended.
+        weight: its weight where time is shared.
         burst: packets that its bucket lets through at once after a pause.
         deciding: share of packets at which its meter decides a flow.
     """
@@ -116,6 +119,7 @@ class SimGraph:
     flow: Series
     load: Load
     entitled: float
+    weight: float = 1.0
     burst: float = 16.0
     deciding: float = 1.0
 
@@ -131,7 +135,7 @@ class SimTenant:
 
     Attributes:
         name: unique.
-        weight: share of what is contended that is due to it.
+        weight: share of the regions that is due to it.
         arrives: second at which its graphs are deployed.
         leaves: second from which on it sends nothing; its chains are then de-scheduled.
         pages: on-board memory that it is entitled to.

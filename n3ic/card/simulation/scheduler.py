@@ -21,13 +21,19 @@ from n3ic.card.simulation.scenario import SimTask
 
 
 @dataclass
+class Turns:
+    """The cycle at which the next packet may start; several tasks may have one in common."""
+
+    next_start: int = 0
+
+
+@dataclass
 class Server:
     """A task of a chain in a region: a pipeline with credits."""
 
     task: SimTask
+    turns: Turns
     free: int = 0
-    next_start: int = 0
-    busy: int = 0  # cycles of work taken on so far
 
     def __post_init__(self) -> None:
         self.free = self.task.credits
@@ -38,9 +44,8 @@ class Server:
         Returns:
             The cycle at which it has its result.
         """
-        start = max(now, self.next_start)
-        self.next_start = start + busy
-        self.busy += busy
+        start = max(now, self.turns.next_start)
+        self.turns.next_start = start + busy
         return start + latency
 
 

@@ -7,11 +7,11 @@ from n3ic.card.simulation.scenario import Board, Placed, Scenario, SimGraph, Sim
 SIZE = 512
 
 
-def graph(tenant, tasks, gbps, entitled=None, kind="poisson", **load):
+def graph(tenant, tasks, gbps, entitled=None, kind="poisson", weight=1.0, **load):
     flow = tasks if isinstance(tasks, Series) else Series(tuple(tasks))
     rate = rate_of(gbps, SIZE)
     due = rate if entitled is None else rate_of(entitled, SIZE)
-    return SimGraph(f"{tenant}/g", tenant, flow, Load(rate, kind, SIZE, **load), due)
+    return SimGraph(f"{tenant}/g", tenant, flow, Load(rate, kind, SIZE, **load), due, weight)
 
 
 def figure_4(first, second, seconds=1e-3, **change):
@@ -19,10 +19,10 @@ def figure_4(first, second, seconds=1e-3, **change):
     return Scenario(
         Board(),
         {f"t{i}": SimTask(f"t{i}", latency=10, gbps=10) for i in range(1, 5)},
-        (SimTenant("u1", 8), SimTenant("u2", 7)),
+        (SimTenant("u1"), SimTenant("u2")),
         (
-            graph("u1", ("t1", "t2", "t3", "t4"), first, 7.27),
-            graph("u2", ("t2", "t4"), second, 12.72),
+            graph("u1", ("t1", "t2", "t3", "t4"), first, 7.27, weight=8),
+            graph("u2", ("t2", "t4"), second, 12.72, weight=7),
         ),
         3,
         2.0,

@@ -124,7 +124,7 @@ def test_a_flood_leaves_others_within_their_bound():
     modest = replace(calm.graphs[0], load=replace(calm.graphs[0].load, kind="constant"))
     found = {}
     for gbps in (5, 90):
-        loud = graph("u2", ("t2", "t4"), gbps, 12.72, "constant")
+        loud = graph("u2", ("t2", "t4"), gbps, 12.72, "constant", 7)
         trace = simulate(replace(calm, graphs=(modest, loud), seconds=kind), CHAINS)
         found[gbps] = latencies(trace, "u1/g") * 4
         assert len(trace.served["u1/g"].left) >= 0.97 * trace.counts["u1/g"].arrived
@@ -133,7 +133,7 @@ def test_a_flood_leaves_others_within_their_bound():
     assert found[90].max() <= bound
     assert found[90].max() > found[5].max()  # else nothing was shared
     per_task = simulate(
-        replace(calm, graphs=(modest, graph("u2", ("t2", "t4"), 90, 12.72, "constant"))),
+        replace(calm, graphs=(modest, graph("u2", ("t2", "t4"), 90, 12.72, "constant", 7))),
         POLICIES["static"],
     )
     assert per_task.counts["u2/g"].dropped
