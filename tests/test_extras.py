@@ -124,6 +124,12 @@ def test_onnx_exports_verifies_and_imports(alone):
         alone("onnx", "-m", "n3ic", "verify", target, "--vectors", 20)
 
 
+def test_card_plans_and_simulates(alone):
+    words = ("-m", "n3ic", "card", "simulate", "--experiment", "scheduling")
+    assert "pip install 'n3ic[card]'" in alone("", *words, expect=4)
+    assert "64 ns" in alone("card", *words)
+
+
 @pytest.mark.slow
 def test_train_trains_and_draws(alone, tmp_path):
     alone("train", "-m", "n3ic", "data", "generate", "unsw-nb15-synthetic", "--rows", 600,

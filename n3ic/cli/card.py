@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -12,15 +12,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from n3ic.cli.console import note, print_json, say, table, working
+from n3ic.cli.console import note, print_json, reaching, say, table, working
 from n3ic.errors import CardError, UsageError
 
 if TYPE_CHECKING:
     from n3ic.card.plan import Plan
     from n3ic.card.resources import TaskCost
+    from n3ic.card.simulation.baselines import Policy
+    from n3ic.card.simulation.report import PolicyFigures
 
 CardFile = Annotated[Path, typer.Argument(help="The card's description.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+
+
+class Sizes(StrEnum):
+    """Lengths of the frames that tenants offer."""
+
+    FIXED = "fixed"
+    IMIX = "imix"
+    DATA_CENTRE = "data-centre"
 
 
 class Carrier(StrEnum):
@@ -38,6 +48,7 @@ def register(app: typer.Typer) -> None:
     )
     group.command("init")(init)
     group.command("plan")(plan)
+    group.command("simulate")(simulate)
     app.add_typer(group, name="card")
 
 
@@ -125,6 +136,140 @@ def plan(
         for path in (out, picture):
             if path is not None:
                 say(f"{path} written")
+
+
+def simulate(
+    card: CardFile = Path("card.toml"),
+    seconds: Annotated[float, typer.Option(help="How long.", min=1e-6, max=1000.0)] = 0.01,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    load: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What tenants offer: [TENANT=]KIND[*FACTOR]; KIND is constant, poisson, bursts or "
+            "heavy-tailed, FACTOR multiplies what they want. Repeat for several."
+        ),
+    ] = None,
+    sizes: Annotated[
+        Sizes, typer.Option(help="Lengths of frames: as in card.toml, or a mix.")
+    ] = Sizes.FIXED,
+    event: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="TENANT:arrives@SECOND, TENANT:leaves@SECOND, REGION:stuck@SECOND or "
+            "REGION:lost@SECOND. Repeat for several."
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="chains, drf, static or per-task; repeat for several. All without."),
+    ] = None,
+    experiment: Annotated[
+        str,
+        typer.Option(
+            help="One of SuperNIC's claims instead of a card: scheduling, chaining, parallel, "
+            "sharing, fairness or victims."
+        ),
+    ] = "",
+    json: JsonFlag = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw throughput, latency, fairness, utilisation: .png.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
+) -> None:
+    """Simulate a card under load, beside static partitions and scheduling per task."""
+    from n3ic.util.files import free_path
+
+    if plot is not None:
+        free_path(plot, replace)
+        if plot.suffix != ".png":
+            raise UsageError(f"--plot: expected a name that ends in .png, got {plot}")
+    if experiment:
+        _experiment(experiment, seed, json, plot)
+        return
+    chosen = _policies(policy or [])
+    from n3ic.card.planner import plan_card
+    from n3ic.card.reading import read_card
+    from n3ic.card.resources import budget_of
+    from n3ic.card.simulation.engine import simulate as run
+    from n3ic.card.simulation.planned import (
+        packets_offered,
+        scenario_of,
+        with_events,
+        with_loads,
+    )
+    from n3ic.card.simulation.report import figures_of, tables
+
+    described = read_card(card)
+    with working("planning") as progress, _solver_to_standard_error():
+        planned = plan_card(described, progress)
+    scenario = scenario_of(planned, budget_of(described), seconds)
+    scenario = with_loads(scenario, load or [], sizes.value)
+    scenario = with_events(scenario, event or [])
+    for line in planned.problems:
+        note(line)
+    count = sum(packets_offered(scenario).values()) * len(chosen)
+    note(f"{count:,.0f} packets, about {count / 5000:,.0f} s")
+    found = []
+    with reaching("simulating") as reached:
+        for i, way in enumerate(chosen):
+
+            def told(share: float, i: int = i, name: str = way.name) -> None:
+                reached((i + share) / len(chosen), name)
+
+            found.append(figures_of(run(scenario, way, seed, told)))
+    if json:
+        print_json(
+            {
+                "kind": "simulated",
+                "seconds": seconds,
+                "seed": seed,
+                "policies": [f.to_dict() for f in found],
+            }
+        )
+    else:
+        for title, head, rows in tables(found):
+            table(title, head, rows, left=2)
+    _plot(plot, found, seconds, json)
+
+
+def _experiment(name: str, seed: int, json: bool, plot: Path | None) -> None:
+    from n3ic.card.simulation.experiments import EXPERIMENTS
+
+    if name not in EXPERIMENTS:
+        raise UsageError(f"--experiment: expected one of {', '.join(EXPERIMENTS)}, got {name!r}")
+    with reaching(f"simulating {name}") as reached:
+        found = EXPERIMENTS[name](seed, lambda share: reached(share, ""))
+    if plot is not None and not found.figures:
+        raise UsageError(f"--plot: the experiment {name} has nothing over time to draw")
+    if json:
+        print_json({"kind": "simulated", "claim": found.claim, "seed": seed} | dict(found.data))
+    else:
+        say(f"SuperNIC: {found.claim}")
+        for title, head, rows in found.tables:
+            table(title, head, rows)
+        for line in found.notes:
+            note(line)
+    _plot(plot, found.figures, found.seconds, json)
+
+
+def _plot(path: Path | None, found: Sequence[PolicyFigures], seconds: float, json: bool) -> None:
+    if path is None:
+        return
+    from n3ic.card.simulation.picture import comparison, write
+
+    write(comparison(found, seconds), path)
+    if not json:
+        say(f"{path} written")
+
+
+def _policies(names: Sequence[str]) -> list[Policy]:
+    """Policies by name; all of them where none is named."""
+    from n3ic.card.simulation.baselines import POLICIES
+
+    for name in names:
+        if name not in POLICIES:
+            raise UsageError(f"--policy: expected one of {', '.join(POLICIES)}, got {name!r}")
+    return [p for n, p in POLICIES.items() if n in names or not names]
 
 
 def show(planned: Plan) -> None:

@@ -79,3 +79,54 @@ def test_17_queues_and_an_anomaly_network_on_a_netfpga(n3ic, tmp_path):
     kinds = {a["kind"] for t in planned["tasks"].values() for a in t["needs"].values()}
     assert kinds == {"estimated"}
     assert {t["rate_kind"] for t in planned["tasks"].values()} == {"simulated"}
+
+
+UNITS = """
+[device]
+resources = { units = 4 }
+regions = 2
+"""
+TASK = """
+[[tasks]]
+name = "NAME"
+kind = "verilog"
+sources = ["user.v"]
+top = "user"
+needs = { units = 1 }
+rate = "10 Gb/s"
+"""
+TENANT = """
+[[tenants]]
+name = "NAME"
+[[tenants.graphs]]
+name = "g"
+uid = UID
+wants = "4 Gb/s"
+packet_bytes = 512
+flow = ["first", "second"]
+"""
+
+
+def test_a_card_is_simulated_under_every_policy(n3ic, tmp_path):
+    pytest.importorskip("simpy")
+    text = UNITS + "".join(TASK.replace("NAME", name) for name in ("first", "second"))
+    text += "".join(
+        TENANT.replace("NAME", name).replace("UID", str(uid)) for uid, name in enumerate("ab", 1)
+    )
+    (tmp_path / "card.toml").write_text(text)
+    (tmp_path / "user.v").write_text("module user; endmodule\n")
+    words = "card simulate --seconds 3e-4 --load poisson --load b=bursts*3 --event 0:stuck@1e-4"
+    first, second, other = (
+        json.loads(n3ic(f"{words} --json --seed {seed}").stdout) for seed in (1, 1, 2)
+    )
+    assert first == second != other
+    assert first["kind"] == "simulated"
+    assert [p["policy"] for p in first["policies"]] == ["chains", "drf", "static", "per-task"]
+    shown = n3ic(f"{words} --policy chains --policy static --plot card.png").stdout
+    for said in ("(simulated)", "chains", "static", "p99.9", "Jain", "card.png written"):
+        assert said in shown
+    assert (tmp_path / "card.png").read_bytes()[:4] == b"\x89PNG"
+    n3ic("card simulate --plot card.png", expect=2)
+    assert "expected one of scheduling" in n3ic("card simulate --experiment x", expect=2).stderr
+    n3ic("card simulate --experiment parallel --plot other.png", expect=2)
+    assert "SuperNIC: 64 ns" in n3ic("card simulate --experiment scheduling").stdout

@@ -6,10 +6,9 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import simpy
 
 from n3ic.card.description import Parallel, Series
 from n3ic.card.simulation.baselines import Policy, placement, split
@@ -23,7 +22,11 @@ from n3ic.card.simulation.scenario import Failure, Scenario, SimGraph
 from n3ic.card.simulation.scheduler import Grant, Instance, Scheduler, Server, Turns
 from n3ic.card.simulation.throttle import Demand, fair_rates
 
-Steps = Generator[simpy.Event, Any, None]
+if TYPE_CHECKING:
+    import simpy
+
+    Steps = Generator[simpy.Event, Any, None]
+
 _PROGRESS_STEPS = 100
 
 
@@ -157,6 +160,8 @@ def simulate(
 
 class _Simulation:
     def __init__(self, scenario: Scenario, policy: Policy, seed: int) -> None:
+        import simpy
+
         self.scenario, self.policy, self.seed = scenario, policy, seed
         board = scenario.board
         self.env = simpy.Environment()

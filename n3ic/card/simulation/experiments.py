@@ -288,8 +288,9 @@ def fairness(seed: int, progress: Progress) -> Found:
         {"fairness": data},
         ("User 1 offers 8 and then 14 Gb/s, user 2 24 Gb/s; regions hold four tasks of 10 Gb/s. "
          "The text gives neither its loads nor the number of its regions; these show what it "
-         "describes. Ours serves user 1 wholly when its load rises, where DRF leaves it one "
-         "region's 10 Gb/s.",
+         "describes. Ours gives what user 1 leaves to user 2, and takes it back when user 1's load "
+         "rises; DRF leaves user 2 one region's 10 Gb/s however little user 1 sends, and static "
+         "partitions leave a region empty.",
          "Packets are simulated in trains of 6.25 MB, 5 ms of a task, so that queues and "
          "latencies of this experiment mean nothing.",),
         tuple(found),

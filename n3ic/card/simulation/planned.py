@@ -11,7 +11,7 @@ from n3ic.card.demand import demand_of, of_every_packet
 from n3ic.card.plan import GraphPlan, Plan
 from n3ic.card.planner import time_weights
 from n3ic.card.resources import Budget
-from n3ic.card.simulation.loads import Load, SizeKind, parse_load
+from n3ic.card.simulation.loads import SIZE_KINDS, Load, parse_load
 from n3ic.card.simulation.scenario import (
     Board,
     Failure,
@@ -67,7 +67,7 @@ def scenario_of(planned: Plan, budget: Budget, seconds: float) -> Scenario:
     )
 
 
-def with_loads(scenario: Scenario, texts: Sequence[str], sizes: SizeKind) -> Scenario:
+def with_loads(scenario: Scenario, texts: Sequence[str], sizes: str) -> Scenario:
     """A scenario whose tenants offer other loads, typed as for :func:`parse_load`."""
     names = tuple(scenario.tenant_of)
     graphs = list(scenario.graphs)
@@ -77,7 +77,10 @@ def with_loads(scenario: Scenario, texts: Sequence[str], sizes: SizeKind) -> Sce
             if tenant in ("", graph.tenant):
                 load = replace(graph.load, kind=kind, rate=graph.load.rate * factor)
                 graphs[i] = replace(graph, load=load)
-    changed = tuple(replace(g, load=replace(g.load, sizes=sizes)) for g in graphs)
+    mix = next((k for k in SIZE_KINDS if k == sizes), None)
+    if mix is None:
+        raise UsageError(f"--sizes: expected one of {', '.join(SIZE_KINDS)}, got {sizes!r}")
+    changed = tuple(replace(g, load=replace(g.load, sizes=mix)) for g in graphs)
     return replace(scenario, graphs=changed)
 
 

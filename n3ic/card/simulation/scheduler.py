@@ -13,11 +13,13 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-
-import simpy
+from typing import TYPE_CHECKING
 
 from n3ic.card.simulation.regions import Chain, part_of
 from n3ic.card.simulation.scenario import SimTask
+
+if TYPE_CHECKING:
+    import simpy
 
 
 @dataclass

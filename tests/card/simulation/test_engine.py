@@ -14,6 +14,8 @@ from n3ic.card.simulation.loads import LOAD_KINDS, rate_of
 from n3ic.card.simulation.report import figures_of
 from n3ic.card.simulation.scenario import Board, Failure, Placed, Scenario, SimTask, SimTenant
 
+pytest.importorskip("simpy")
+
 CHAINS = POLICIES["chains"]
 
 
