@@ -56,6 +56,12 @@ def train(
         str | None, typer.Option(help="Another data set than the use case's own.")
     ] = None,
     recipe: Annotated[str, typer.Option(help="A recipe of the use case.")] = "default",
+    budget_bytes: Annotated[
+        int | None,
+        typer.Option(
+            help="Bytes of weights: chooses input bits and hidden layers. Cuts come on top.", min=1
+        ),
+    ] = None,
     protocol: Annotated[
         Literal["random", "partition", "time", "conversation"] | None,
         typer.Option(help="How rows are split."),
@@ -101,6 +107,7 @@ def train(
         dataset=dataset,
         recipe=recipe,
         overrides=recipe_overrides(typed),
+        budget_bytes=budget_bytes,
         options={k: v for k, v in typed.items() if k not in of_recipe},
         protocol=protocol,
         seed=seed,

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import fields
 from typing import Any
 
+from n3ic.errors import UsageError
 from n3ic.training.recipe import Encoding, Recipe, Training
 
 GREEDY_BITS = 48
@@ -14,6 +15,9 @@ TREE_BITS = 128
 """Up to so many bits are the cuts of one tree. Copies by weight pick bits that say the same, which
 fewer cannot bear: -1.5 points at 96 bits and -4 at 64 on UNSW-NB15."""
 FEW_BITS_POLISH = 20
+TREE_BYTES, MANY_BYTES = 640, 1024
+"""From so many bytes of weights on, 128 bits are worth it, and all bits of the recipe."""
+SECOND_LAYER = 16
 
 
 def sized(recipe: Recipe, given: Collection[str]) -> Recipe:
@@ -46,6 +50,55 @@ def sized(recipe: Recipe, given: Collection[str]) -> Recipe:
                 "density": 1.0,
             }
     return recipe.with_options({k: v for k, v in follows.items() if k not in given})
+
+
+def within(recipe: Recipe, given: Collection[str], budget: int, n_classes: int) -> Recipe:
+    """A recipe whose network fills a number of bytes of weights.
+
+    Args:
+        recipe: with the values that were given.
+        given: names of the values that were given; where ``bits`` is among them, only the hidden
+            layers are chosen.
+        budget: most bytes of weights, inputs x neurons / 8 over all layers. The cuts of the input
+            are memory of another kind and not counted.
+        n_classes: number of classes.
+
+    Raises:
+        UsageError: the budget is too small for any network, or the hidden layers are given, too.
+    """
+    if not {"hidden", "trees"}.isdisjoint(given):
+        raise UsageError("a budget of bytes chooses the hidden layers; leave them, or it, out")
+    learned = recipe.encoding not in ("binary", "quantile")
+    if "bits" not in given and learned:
+        recipe = recipe.with_options({"bits": bits_for(budget, recipe.bits)})
+    recipe = sized(recipe, {*given, "bits"})
+    hidden = _filled(8 * budget, recipe.bits, n_classes, len(recipe.training.hidden))
+    if min(hidden) < 2:
+        raise UsageError(
+            f"{budget} bytes of weights hold no network of {recipe.bits} input bits and "
+            f"{n_classes} classes; take more bytes" + (" or fewer bits" if "bits" in given else "")
+        )
+    return recipe.with_options({"hidden": hidden})
+
+
+def bits_for(budget: int, most: int) -> int:
+    """How many input bits a number of bytes of weights is best shared among; at most ``most``."""
+    few = min(int((2 * budget) ** 0.5), GREEDY_BITS)  # four neurons a bit
+    if budget < TREE_BYTES:
+        return min(max(few, 4), most)
+    return min(TREE_BITS, most) if budget < MANY_BYTES else most
+
+
+def _filled(weights: int, bits: int, n_classes: int, layers: int) -> tuple[int, ...]:
+    """Neurons of one or two hidden layers that have so many weights together."""
+    if layers == 1:
+        return (weights // (bits + n_classes),)
+    second = SECOND_LAYER
+    while True:  # a wide first layer is worth a wider second one
+        first = (weights - second * n_classes) // (bits + second)
+        if first < 4 * (second + 8):
+            return first, second
+        second += 8
 
 
 def encoding_for(bits: int, many: Encoding = "weighted") -> Encoding:

@@ -12,7 +12,7 @@ from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
 from n3ic.options import OptionValue
 from n3ic.training.recipe import Recipe, Training
-from n3ic.training.sizing import sized
+from n3ic.training.sizing import sized, within
 from n3ic.usecases.base import UseCase
 
 _SEEDS = 2**32  # scikit-learn takes seeds of 32 bits
@@ -30,6 +30,8 @@ class TrainRequest:
         table: a table that is loaded already, instead of ``data``.
         recipe: a recipe of the use case by name, or one of your own.
         overrides: values of the recipe that are replaced.
+        budget_bytes: bytes of weights that the network may have: bits and hidden layers are
+            chosen to fill them. None for those of the recipe.
         options: the use case's own options.
         protocol: how the rows are split; the use case's default where None. The network of
             this protocol is kept; the other protocols that the data allows are reported.
@@ -51,6 +53,7 @@ class TrainRequest:
     table: FlowTable | None = field(default=None, repr=False)
     recipe: str | Recipe = "default"
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    budget_bytes: int | None = None
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     protocol: SplitProtocol | None = None
     seed: int = 0
@@ -69,8 +72,12 @@ class TrainRequest:
                 f"got {self.seeds} from {self.seed}"
             )
 
-    def chosen_recipe(self, case: UseCase) -> Recipe:
-        """The recipe with its replaced values, and what follows from another number of bits.
+    def chosen_recipe(self, case: UseCase, n_classes: int = 2) -> Recipe:
+        """The recipe with its replaced values, and what follows from other bits or a budget.
+
+        Args:
+            case: the use case.
+            n_classes: number of classes, for a budget of bytes.
 
         Raises:
             UsageError: the use case has no such recipe, or a value cannot be.
@@ -82,7 +89,10 @@ class TrainRequest:
                 raise UsageError(f"{case.name} has no recipe {recipe!r}; it has {known}")
             recipe = case.recipes[recipe]
         given = {name for name, value in self.overrides.items() if value is not None}
-        return sized(recipe.with_options(self.overrides), given)
+        recipe = recipe.with_options(self.overrides)
+        if self.budget_bytes is None:
+            return sized(recipe, given)
+        return within(recipe, given, self.budget_bytes, n_classes)
 
 
 def command_words(

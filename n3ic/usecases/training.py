@@ -52,6 +52,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         raise UsageError(
             f"the use case {case.name} has several networks and no word for one (group)"
         )
+    recipe = request.chosen_recipe(case, max(len(rows.classes) for rows in tasks.values()))
     main, *further = _protocols(case, table, request.protocol)
     own = recipe.training.hidden
     others = tuple(shape for shape in case.shapes(options) if shape != own)

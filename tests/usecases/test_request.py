@@ -1,6 +1,7 @@
 """What is asked of a training, and the command that asks for it again."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -108,3 +109,38 @@ def test_what_is_about_gradients_keeps_them(given):
     assert training.method == "gradient"
     name, value = next(iter(given.items()))
     assert getattr(training, name) == value
+
+
+def weights(recipe, n_classes):
+    shape = (recipe.bits, *recipe.training.hidden, n_classes)
+    return sum(a * b for a, b in pairwise(shape)) / 8
+
+
+@pytest.mark.parametrize("n_classes", [2, 10])
+def test_a_budget_is_filled_and_more_bytes_never_give_fewer_bits(n_classes):
+    case, bits = use_case("anomaly"), 0
+    for budget in (16, 24, 64, 100, 256, 600, 700, 1000, 1092, 4096, 16384):
+        request = TrainRequest("anomaly", budget_bytes=budget)
+        recipe = request.chosen_recipe(case, n_classes)
+        assert 0.8 * budget <= weights(recipe, n_classes) <= budget
+        assert bits <= recipe.bits <= case.recipes["default"].bits
+        bits = recipe.bits
+
+
+def test_what_a_budget_chose_is_in_the_command():
+    request = TrainRequest("anomaly", budget_bytes=64)
+    case = use_case("anomaly")
+    recipe = request.chosen_recipe(case, 2)
+    said = command_words(request, case, recipe, {}, "random")
+    hidden = ",".join(map(str, recipe.training.hidden))
+    assert {f"--bits={recipe.bits}", f"--hidden={hidden}"} <= {*said}
+
+
+def test_bits_beside_a_budget_are_kept_and_hidden_layers_refused():
+    case = use_case("anomaly")
+    request = TrainRequest("anomaly", budget_bytes=512, overrides={"bits": 24})
+    assert request.chosen_recipe(case).bits == 24
+    for given, said in (({"hidden": (8,)}, "chooses the hidden"), ({"bits": 256}, "fewer bits")):
+        request = TrainRequest("anomaly", budget_bytes=48, overrides=given)
+        with pytest.raises(UsageError, match=said):
+            request.chosen_recipe(case)
