@@ -108,10 +108,16 @@ def train_shapes(
         this = replace(experiment, recipe=own)
         if prepared is None or own.encoding == "weighted":  # weighted bits are for a shape
             prepared = prepare(this, progress.stage, prepared.trees if prepared else None)
-        yield _train(replace(prepared, experiment=this), progress)
+        yield train_prepared(replace(prepared, experiment=this), progress)
 
 
-def _train(prepared: Prepared, progress: TrainingProgress) -> Result:
+def train_prepared(prepared: Prepared, progress: TrainingProgress) -> Result:
+    """Train on rows that are split and encoded already, and evaluate once on the test rows.
+
+    Args:
+        prepared: rows, and the experiment that they are for.
+        progress: what is told meanwhile.
+    """
     from n3ic.training.baselines import float_mlp
 
     this, rows = prepared.experiment, prepared.train

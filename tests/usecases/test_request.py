@@ -112,7 +112,7 @@ def test_what_is_about_gradients_keeps_them(given):
 
 
 def weights(recipe, n_classes):
-    shape = (recipe.bits, *recipe.training.hidden, n_classes)
+    shape = [recipe.bits, *recipe.training.hidden, n_classes]
     return sum(a * b for a, b in pairwise(shape)) / 8
 
 
@@ -131,7 +131,7 @@ def test_what_a_budget_chose_is_in_the_command():
     request = TrainRequest("anomaly", budget_bytes=64)
     case = use_case("anomaly")
     recipe = request.chosen_recipe(case, 2)
-    said = command_words(request, case, recipe, {}, "random")
+    said = command_words(request, case, recipe, {}, "random") or []
     hidden = ",".join(map(str, recipe.training.hidden))
     assert {f"--bits={recipe.bits}", f"--hidden={hidden}"} <= {*said}
 
