@@ -21,6 +21,7 @@ def blocks(page: Path, language: str) -> list[str]:
         ("tutorial/first-network.md", 10),
         ("how-to/your-own-flows.md", 7),
         ("how-to/shunting.md", 8),
+        ("how-to/card.md", 5),
     ],
 )
 def test_a_page_works_as_written(repository, tmp_path, name, commands):

@@ -12,6 +12,7 @@ from n3ic.card.chains import Placement, chain_order, place
 from n3ic.card.demand import Demand, demand_of, entitlements
 from n3ic.card.description import Card
 from n3ic.card.drf import Floats
+from n3ic.card.models import check_models
 from n3ic.card.plan import GraphPlan, Plan, Region, TenantShare
 from n3ic.card.resources import Budget, TaskCost, budget_of, costs_of, uncounted
 from n3ic.card.routing import fair_rates, flows_of, latency_of, paths_of
@@ -30,6 +31,7 @@ def plan_card(card: Card, say: Callable[[str], None] = lambda _: None) -> Plan:
     Raises:
         CardError: a task cannot be had on the device, or no placement was found.
     """
+    check_models(card)
     budget = budget_of(card)
     costs = costs_of(card, budget, say)
     say("dividing the card")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from n3ic.card.description import Card, Network, Rate, Task
-from n3ic.errors import CardError, ModelError, N3icError, UsageError
+from n3ic.card.models import open_network
+from n3ic.errors import CardError, N3icError
 from n3ic.model import passes
 from n3ic.model.network import BinaryModel
-from n3ic.runs.folder import models_of
 from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.device import CardLayout
 from n3ic.targets.figures import NANOSECONDS, FigureKind, Report
@@ -154,26 +154,6 @@ def costs_of(
     return out
 
 
-def open_network(model: Path, network: str) -> BinaryModel:
-    """A network of a model file or a run.
-
-    Args:
-        model: the file or the run's folder.
-        network: which network of a run of several; empty for a single one.
-
-    Raises:
-        UsageError: there is none, or several and none of them is named.
-        ModelError: its file is damaged.
-    """
-    found = models_of(model)
-    if not network and len(found) == 1:
-        return BinaryModel.load(next(iter(found.values())))
-    if network not in found:
-        names = ", ".join(n for n in found if n) or "a single one"
-        raise UsageError(f"{model}: no network {network!r}, it holds {names}")
-    return BinaryModel.load(found[network])
-
-
 def uncounted(card: Card, costs: Mapping[str, TaskCost]) -> tuple[str, ...]:
     """Tasks that take nothing that is counted."""
     return tuple(name for name in card.tasks if not costs[name].needs)
@@ -241,7 +221,7 @@ def _reported(card: Card, task: Network, tool: Exporter | None, budget: Budget) 
     try:
         model = open_network(task.model, task.network)
         report = _report(tool, model, task)
-    except (ModelError, UsageError, N3icError) as error:
+    except N3icError as error:
         raise CardError(f"{place}: task {task.name!r}: {error}") from error
     return _cost(tool, report, budget)
 

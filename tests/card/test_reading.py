@@ -1,5 +1,6 @@
 """``card.toml``: what it says, and errors that name the line."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,11 @@ def test_a_models_input_stage_and_lines_after_long_texts():
     assert card.tasks["meter"] == InputStage(
         name="meter", model=Path("x/m.n3ic"), needs={"units": 1}
     )
+
+
+def test_the_description_in_the_how_to_can_be_read(repository):
+    page = (repository / "docs" / "how-to" / "card.md").read_text()
+    (text,) = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    card = parse_card(text)
+    assert list(card.tasks) == ["meter", "soc/anomaly", "soc/act"]
+    assert card.device.spare == 1

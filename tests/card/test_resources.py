@@ -96,6 +96,16 @@ def test_what_the_card_says_goes_before_the_report(folder):
         ('"m.n3ic"', '"m.n3ic"\nnetwork = "q7"', r"c.toml:6: task 't/net': .* no network 'q7'"),
         ('"m.n3ic"', '"m.n3ic"\noptions = { x = 1 }', r"c.toml:6: .* no option --x"),
         ('"m.n3ic"', '"m.n3ic"\nneeds = { lut = 1 }', r"c.toml:6: t/net needs 'lut', expected one"),
+        (
+            '{ action = "drop" }',
+            '{ action = "drop", classes = ["class7"] }',
+            r"c.toml:10: task 't/act': no network before it has a class 'class7', .*class0, class1",
+        ),
+        (
+            'kind = "policy"\nrules = [{ action = "drop" }]',
+            'kind = "meter"\nmodel = "m.n3ic"',
+            r"c.toml:10: task 't/act': expected a model that has a meter, .*m.n3ic has none",
+        ),
         ("[[tenants]]", "regions = 2\nspare = 2\n[[tenants]]", r"fewer of them to be spare, got 2"),
     ],
 )

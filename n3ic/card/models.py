@@ -1,0 +1,81 @@
+"""The models that a card's tasks name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from n3ic.card.description import Card, InputStage, Meter, Network, Policy, Task
+from n3ic.errors import CardError, N3icError, UsageError
+from n3ic.meter.specification import read_spec
+from n3ic.model.network import BinaryModel
+from n3ic.runs.folder import models_of
+
+
+def open_network(model: Path, network: str) -> BinaryModel:
+    """A network of a model file or a run.
+
+    Args:
+        model: the file or the run's folder.
+        network: which network of a run of several; empty for a single one.
+
+    Raises:
+        UsageError: there is none, or several and none of them is named.
+        ModelError: its file is damaged.
+    """
+    found = models_of(model)
+    if not network and len(found) == 1:
+        return BinaryModel.load(next(iter(found.values())))
+    if network not in found:
+        names = ", ".join(n for n in found if n) or "a single one"
+        raise UsageError(f"{model}: no network {network!r}, it holds {names}")
+    return BinaryModel.load(found[network])
+
+
+def check_models(card: Card) -> None:
+    """Check that tasks name models which have what is asked of them.
+
+    Meters must be there, and the classes of a policy's rules be classes of a network before it.
+
+    Raises:
+        CardError: they are not, or a model cannot be read; names the line.
+    """
+    for task in card.tasks.values():
+        try:
+            if isinstance(task, Meter) and task.spec is not None:
+                read_spec(task.spec)
+            elif isinstance(task, Meter) and task.model is not None:
+                if open_network(task.model, task.network).meter is None:
+                    raise CardError(f"expected a model that has a meter, {task.model} has none")
+            elif isinstance(task, InputStage):
+                open_network(task.model, task.network)
+        except N3icError as error:
+            raise _error(card, task, str(error)) from error
+    for tenant in card.tenants:
+        for graph in tenant.graphs:
+            _check_classes(card, [card.tasks[name] for name in graph.flow.tasks()])
+
+
+def _check_classes(card: Card, flow: list[Task]) -> None:
+    """Refuse a rule that is about no class of the networks before it."""
+    for i, policy in enumerate(flow):
+        if not isinstance(policy, Policy):
+            continue
+        meant = {name for rule in policy.rules for name in rule.classes}
+        known: set[str] = set()
+        for task in flow[:i] if meant else ():
+            if isinstance(task, Network):
+                try:
+                    known |= set(open_network(task.model, task.network).classes)
+                except N3icError as error:
+                    raise _error(card, task, str(error)) from error
+        if meant - known:
+            raise _error(
+                card,
+                policy,
+                f"no network before it has a class {min(meant - known)!r}, expected one of "
+                f"{', '.join(sorted(known)) or '(there is no network)'}",
+            )
+
+
+def _error(card: Card, task: Task, message: str) -> CardError:
+    return CardError(f"{card.source}:{task.line}: task {task.name!r}: {message}")
