@@ -102,11 +102,15 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Plan:
 def time_weights(demand: Demand, entitled: Floats) -> Floats:
     """Weights of the graphs when time is shared: the dominant shares that space sharing gave.
 
+    A graph that takes nothing that is counted has its tenant's weight.
+
     Args:
         demand: the card's numbers.
         entitled: share of what it wants that each graph is entitled to, shape ``(graphs,)``.
     """
-    return np.asarray(entitled * demand.shares.max(axis=1, initial=0.0))
+    given = entitled * demand.shares.max(axis=1, initial=0.0)
+    weight = np.array([t.weight for t in demand.tenants])
+    return np.asarray(np.where(given > 0, given, (weight / weight.sum())[demand.owner]))
 
 
 def time_shares(planned: Plan, budget: Budget, loads: Mapping[int, float]) -> dict[int, float]:

@@ -253,3 +253,17 @@ def test_time_on_a_core_is_divided_too():
     assert demand.shares.ravel() == pytest.approx([0.9, 0.9])
     planned = plan(card, budget, costs)
     assert [g.guaranteed for g in planned.graphs] == pytest.approx([5e8 / 300, 5e8 / 100])
+
+
+def test_tasks_that_take_no_counted_resource_are_still_served_by_weight():
+    text = (
+        "[device]\nresources = { units = 1 }\n[[tasks]]\nname = 'a'\nkind = 'network'\n"
+        "model = 'x'\nneeds = {}\nrate = '9 packets/s'\n"
+    )
+    for uid, weight in enumerate((1, 2), start=1):
+        text += (
+            f"[[tenants]]\nname = 't{uid}'\nweight = {weight}\n[[tenants.graphs]]\nname = 'g'\n"
+            f"uid = {uid}\nwants = '9 packets/s'\nflow = ['a']\n"
+        )
+    planned = plan_card(parse_card(text))
+    assert [g.guaranteed for g in planned.graphs] == pytest.approx([3, 6])
