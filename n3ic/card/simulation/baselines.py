@@ -60,27 +60,51 @@ def placement(policy: Policy, scenario: Scenario) -> tuple[Placed, ...]:
 
 
 def own_regions(scenario: Scenario, tenant: SimTenant, count: int) -> tuple[Chain, ...]:
-    """Chains with which a tenant alone fills regions: each of its chains, then the fullest again.
+    """Chains with which a tenant alone fills regions: all that it needs, then the fullest again.
 
     Returns:
         One chain a region; none at all if they are too few for what its graphs need.
     """
-    graphs = [g for g in scenario.graphs if g.tenant == tenant.name]
-    needed: dict[Chain, float] = {}  # instances that the wanted rate fills
-    for graph in graphs:
-        times = scenario.times(graph)
+    needed = packed(scenario, tenant)
+    if not needed or len(needed) > count:
+        return ()
+    fills: dict[str, float] = {}  # instances of each task that the rate which is due fills
+    for graph in scenario.graphs:
+        if graph.tenant == tenant.name:
+            for task, seconds in scenario.times(graph).items():
+                fills[task] = fills.get(task, 0.0) + graph.entitled * seconds
+    have = dict.fromkeys(needed, 1)
+    # a graph is as fast as its slowest chain, so that further instances come by the load
+    while sum(have.values()) < count:
+        have[max(needed, key=lambda c: (max(fills[t] for t in c) / have[c], c))] += 1
+    return tuple(chain for chain, n in have.items() for _ in range(n))
+
+
+def packed(scenario: Scenario, tenant: SimTenant) -> tuple[Chain, ...]:
+    """The tasks of a tenant's graphs in as few regions as the first that has room for each gives.
+
+    What is in one region can be passed at once where a graph has it in series; parallel branches
+    may lie in one region, too, and then pass the scheduler one by one.
+    """
+    chains: list[Chain] = []
+    for graph in scenario.graphs:
+        if graph.tenant != tenant.name:
+            continue
         for whole in graph.chains:
             for chain in split(whole, scenario):
-                fills = graph.entitled * max(times[t] for t in chain)
-                needed[chain] = needed.get(chain, 0.0) + fills
-    if len(needed) > count:
-        return ()
-    have = dict.fromkeys(needed, 1)
-    # the whole graph is as fast as its slowest chain, so that further instances come by the load
-    while needed and sum(have.values()) < count:
-        fullest = max(needed, key=lambda c: (needed[c] / have[c], c))
-        have[fullest] += 1
-    return tuple(chain for chain, n in have.items() for _ in range(n))
+                new = tuple(t for t in chain if not any(t in c for c in chains))
+                room = next((i for i, c in enumerate(chains) if _fits(c + new, scenario)), None)
+                if not new:
+                    continue
+                if room is None:
+                    chains.append(new)
+                else:
+                    chains[room] += new
+    return tuple(chains)
+
+
+def _fits(chain: Chain, scenario: Scenario) -> bool:
+    return sum(scenario.tasks[t].area for t in chain) <= scenario.region_area + 1e-9
 
 
 def split(chain: Chain, scenario: Scenario) -> tuple[Chain, ...]:
@@ -111,12 +135,7 @@ def _regions_of(policy: Policy, scenario: Scenario) -> dict[str, int]:
             for g in graphs
             for task, seconds in scenario.times(g).items()
         )
-    least = {
-        t.name: sum(
-            len(split(c, scenario)) for g in scenario.graphs if g.tenant == t.name for c in g.chains
-        )
-        for t in tenants
-    }
+    least = {t.name: len(packed(scenario, t)) for t in tenants}
     room = scenario.regions * scenario.region_area
     dominant = _equal_shares(demand, {t.name: t.weight for t in tenants}, room)
     return _whole(dominant, least, scenario.regions, scenario.region_area)

@@ -47,7 +47,7 @@ class GraphCounts:
 
     Attributes:
         arrived: packets that came.
-        arrived_bytes: of all of them.
+        arrivals: cycle and bytes of each.
         dropped: by reason.
         queued: those that wait at the ingress.
         inside: those in the card.
@@ -57,13 +57,13 @@ class GraphCounts:
     """
 
     arrived: int = 0
-    arrived_bytes: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     queued: int = 0
     inside: int = 0
     most_queued: int = 0
     most_inside: int = 0
     admitted: list[tuple[int, float]] = field(default_factory=list)
+    arrivals: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class _Simulation:
                 return
             yield self.env.timeout(max(0, self._cycles(at) - int(self.env.now)))
             counts.arrived += 1
-            counts.arrived_bytes += arrival.bytes
+            counts.arrivals.append((int(self.env.now), arrival.bytes))
             if arrival.malformed:
                 self._drop(lane, "malformed")
                 continue

@@ -62,15 +62,11 @@ def figures_of(trace: Trace) -> PolicyFigures:
     scenario = trace.scenario
     edges = np.linspace(0, scenario.seconds, scenario.bins + 1)
     tenants = tuple(_tenant(trace, t.name, edges) for t in scenario.tenants)
-    due = [
-        [_due(trace, t.name, start) for start in (edges[:-1] + edges[1:]) / 2]
-        for t in scenario.tenants
-    ]
+    dues = np.array([_due(trace, t.name, edges) for t in scenario.tenants])
     over_time = []
     for i in range(scenario.bins):
-        got = [
-            min(1.0, served_share(t.timeline_gbps[i], *due[j][i])) for j, t in enumerate(tenants)
-        ]
+        got = [min(1.0, served_share(t.timeline_gbps[i], *dues[j, :, i]))
+               for j, t in enumerate(tenants)]  # fmt: skip
         over_time.append(jain_index(got))
     launches: dict[str, int] = {}
     for event in trace.events:
@@ -92,18 +88,21 @@ def figures_of(trace: Trace) -> PolicyFigures:
     )
 
 
-def _due(trace: Trace, tenant: str, at: float) -> tuple[float, float]:
-    """Bandwidths in Gb/s that a tenant offers and is entitled to at a second."""
+def _due(
+    trace: Trace, tenant: str, edges: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Gb/s that a tenant offered and was entitled to in each bin of time."""
     owner = trace.scenario.tenant_of[tenant]
-    if not owner.arrives <= at < owner.leaves:
-        return 0.0, 0.0
-    offered = entitled = 0.0
+    hz = trace.scenario.board.clock_hz
+    offered, entitled = np.zeros(len(edges) - 1), 0.0
     for graph in trace.scenario.graphs:
         if graph.tenant == tenant:
-            bits = graph.load.mean_bytes * 8 / 1e9
-            offered += graph.load.rate * graph.load.factor(at - owner.arrives) * bits
-            entitled += graph.entitled * bits
-    return offered, entitled
+            came = np.array(trace.counts[graph.name].arrivals or [(0, 0)], float)
+            offered += binned(came[:, 0] / hz, came[:, 1] * 8 / 1e9, edges)
+            entitled += graph.entitled * graph.load.mean_bytes * 8 / 1e9
+    middles = (edges[:-1] + edges[1:]) / 2
+    there = (owner.arrives <= middles) & (middles < owner.leaves)
+    return offered, np.where(there, entitled, 0.0)
 
 
 def _tenant(trace: Trace, name: str, edges: np.ndarray[Any, Any]) -> TenantFigures:
@@ -118,12 +117,9 @@ def _tenant(trace: Trace, name: str, edges: np.ndarray[Any, Any]) -> TenantFigur
     size = np.concatenate([np.asarray(s.bytes, float) for s in served])
     bits = size * 8 / 1e9
     timeline = binned(left / hz, bits, edges)
-    offered = sum(c.arrived_bytes for c in counts) * 8 / 1e9 / seconds
     gbps = float(bits.sum()) / seconds
-    middles = (edges[:-1] + edges[1:]) / 2
-    due = [_due(trace, name, at) for at in middles]
-    entitled = float(np.mean([e for _, e in due]))
-    owed = float(np.mean([min(o, e) for o, e in due]))
+    came, due = _due(trace, name, edges)
+    offered, entitled = float(came.mean()), float(due.mean())
     dropped: dict[str, int] = {}
     for count in counts:
         for reason, n in count.dropped.items():
@@ -138,7 +134,7 @@ def _tenant(trace: Trace, name: str, edges: np.ndarray[Any, Any]) -> TenantFigur
         offered_gbps=offered,
         gbps=gbps,
         entitled_gbps=entitled,
-        share=served_share(gbps, offered, owed),
+        share=served_share(gbps, offered, entitled),
         latency_ns=percentiles(latency),
         core_ns=percentiles((left - admitted) / hz * 1e9),
         mean_ns=float(latency.mean()) if len(latency) else 0.0,

@@ -229,5 +229,18 @@ def test_static_partitions_are_equal_and_drf_s_follow_demand():
     assert placement(CHAINS, scenario) == scenario.placed
 
 
+def test_branches_of_a_graph_are_packed_into_few_regions():
+    tasks = {f"q{i}": SimTask(f"q{i}", area=0.3) for i in range(7)}
+    flow = Series((Parallel(tuple(Series((name,)) for name in tasks), "both"),))
+    graphs = (graph("a", flow, 1), graph("b", ("q0",), 1))
+    tenants = (SimTenant("a"), SimTenant("b"))
+    scenario = Scenario(Board(), tasks, tenants, graphs, 4, 1.0, (), 1e-5)
+    for name in ("static", "drf"):
+        found = placement(POLICIES[name], scenario)
+        assert [p.owner for p in found].count("b") == (2 if name == "static" else 1)
+    assert [p.chain for p in found if p.owner == "a"] == [
+        ("q0", "q1", "q2"), ("q3", "q4", "q5"), ("q6",)]  # fmt: skip
+
+
 def test_rate_of():
     assert rate_of(10, 125) == 1e7
