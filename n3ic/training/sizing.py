@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -15,6 +16,12 @@ TREE_BITS = 128
 """Up to so many bits are the cuts of one tree. Copies by weight pick bits that say the same, which
 fewer cannot bear: -1.5 points at 96 bits and -4 at 64 on UNSW-NB15."""
 FEW_BITS_POLISH = 20
+PROTOTYPES: Mapping[str, Any] = {
+    "method": "prototypes",
+    "loss": "cross_entropy",  # from prototypes, polishing by a bounded loss ends 0.7 points lower
+    "distill": 0.0,
+    "density": 1.0,
+}
 TREE_BYTES, MANY_BYTES = 640, 1024
 """From so many bytes of weights on, 128 bits are worth it, and all bits of the recipe."""
 SECOND_LAYER = 16
@@ -43,12 +50,7 @@ def sized(recipe: Recipe, given: Collection[str]) -> Recipe:
         gradient = {f.name for f in fields(Training)} - {"hidden", "polish"}
         one_layer = "hidden" not in given or len(recipe.training.hidden) == 1
         if one_layer and gradient.isdisjoint(given):
-            follows |= {
-                "method": "prototypes",
-                "loss": "cross_entropy",  # what their polishing lowers
-                "distill": 0.0,
-                "density": 1.0,
-            }
+            follows |= PROTOTYPES
     return recipe.with_options({k: v for k, v in follows.items() if k not in given})
 
 
@@ -70,7 +72,7 @@ def within(recipe: Recipe, given: Collection[str], budget: int, n_classes: int) 
         raise UsageError("a budget of bytes chooses the hidden layers; leave them, or it, out")
     learned = recipe.encoding not in ("binary", "quantile")
     if "bits" not in given and learned:
-        recipe = recipe.with_options({"bits": bits_for(budget, recipe.bits)})
+        recipe = recipe.with_options({"bits": bits_for(budget, n_classes, recipe.bits)})
     recipe = sized(recipe, {*given, "bits"})
     hidden = _filled(8 * budget, recipe.bits, n_classes, len(recipe.training.hidden))
     if min(hidden) < 2:
@@ -81,12 +83,13 @@ def within(recipe: Recipe, given: Collection[str], budget: int, n_classes: int) 
     return recipe.with_options({"hidden": hidden})
 
 
-def bits_for(budget: int, most: int) -> int:
-    """How many input bits a number of bytes of weights is best shared among; at most ``most``."""
-    few = min(int((2 * budget) ** 0.5), GREEDY_BITS)  # four neurons a bit
-    if budget < TREE_BYTES:
-        return min(max(few, 4), most)
-    return min(TREE_BITS, most) if budget < MANY_BYTES else most
+def bits_for(budget: int, n_classes: int, most: int) -> int:
+    """How many input bits make best use of a number of bytes of weights; at most ``most``."""
+    if budget >= TREE_BYTES:
+        return min(TREE_BITS, most) if budget < MANY_BYTES else most
+    # Four neurons a bit: 8 budget = 4 bits (bits + n_classes).
+    few = math.sqrt(2 * budget + (n_classes / 2) ** 2) - n_classes / 2
+    return min(max(4, round(few)), GREEDY_BITS, most)
 
 
 def _filled(weights: int, bits: int, n_classes: int, layers: int) -> tuple[int, ...]:

@@ -81,6 +81,7 @@ def test_few_bits_bring_their_encoding_and_shape_and_the_command_says_no_more():
     few = TrainRequest("anomaly", overrides={"bits": 8})
     recipe = few.chosen_recipe(use_case("anomaly"))
     assert (recipe.encoding, recipe.bits) == ("greedy", 8)
+    assert (recipe.training.method, recipe.training.loss) == ("prototypes", "cross_entropy")
     assert recipe.training.polish > use_case("anomaly").recipes["default"].training.polish
     assert [word for word in words(few) if word.startswith("--bits")] == ["--bits=8"]
     assert not {w.partition("=")[0] for w in words(few)} & {"--encoding", "--hidden", "--polish"}
