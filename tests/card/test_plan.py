@@ -183,12 +183,17 @@ def cards(draw) -> Card:
     used = set()
     tenants = []
     for i in range(draw(st.integers(1, 3))):
-        flow = draw(st.permutations(range(tasks)))[: draw(st.integers(1, tasks))]
-        used |= set(flow)
+        order = draw(st.permutations(range(tasks)))[: draw(st.integers(1, tasks))]
+        used |= set(order)
+        flow = ", ".join(f"'a{t}'" for t in order)
+        if len(order) > 2 and draw(st.booleans()):
+            first, left, right, *rest = (f"'a{t}'" for t in order)
+            join = f"{{ branches = [[{left}], [{right}]], join = 'both' }}"
+            flow = ", ".join([first, join, *rest] if draw(st.booleans()) else [join, first, *rest])
         tenants.append(
             f"[[tenants]]\nname = 't{i}'\nweight = {draw(st.integers(1, 3))}\n"
             f"[[tenants.graphs]]\nname = 'g'\nuid = {i + 1}\npacket_bytes = 500\n"
-            f"wants = '{draw(st.integers(1, 24))} Gb/s'\nflow = {[f'a{t}' for t in flow]}\n"
+            f"wants = '{draw(st.integers(1, 24))} Gb/s'\nflow = [{flow}]\n"
         )
     for t in sorted(used):
         text += (
@@ -210,10 +215,19 @@ def test_a_plan_holds_what_it_says(card, loads):
     for g in planned.graphs:
         assert g.guaranteed <= g.wanted * (1 + 1e-6)
         assert sum(p.rate for p in g.paths) == pytest.approx(g.guaranteed if g.paths else 0)
-        order = [t for _, graph in [card.graphs[g.uid]] for t in graph.flow.tasks()]
+        flow = card.graphs[g.uid][1].flow
         for path in g.paths:
-            visited = [t for stage in path.stages for v in stage for t in v.tasks]
-            assert visited == order
+            place = {
+                t: (number, visit.region, planned.regions[visit.region].chain.index(t))
+                for number, stage in enumerate(path.stages)
+                for visit in stage
+                for t in visit.tasks
+            }
+            assert sorted(place) == sorted(flow.tasks())
+            for before, after in flow.edges():
+                (stage, *there), (next_stage, *here) = place[before], place[after]
+                assert stage < next_stage or (stage == next_stage and there[0] == here[0])
+                assert stage < next_stage or there[1] < here[1]
             for visit in (v for stage in path.stages for v in stage):
                 for t in visit.tasks:
                     assert t in planned.regions[visit.region].chain

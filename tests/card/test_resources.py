@@ -50,6 +50,7 @@ def card(folder, target, old="", new=""):
         ("nfp", {"cls", "threads"}),
         ("p4", {"tables", "table_entries", "stages", "phv"}),
         ("netfpga", {"lut_sites", "ff", "bram36"}),
+        ("p4-netfpga", {"luts", "brams"}),
     ],
 )
 def test_a_networks_resources_come_from_its_report(folder, target, needed):
