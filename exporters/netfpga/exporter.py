@@ -7,8 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+from n3ic.card.exporting import CardCheck, CardExporter
+from n3ic.card.plan import Plan
 from n3ic.errors import MissingDependencyError, N3icError
 from n3ic.exporters.netfpga import sequential, unrolled
+from n3ic.exporters.netfpga.card.lower import image_of
+from n3ic.exporters.netfpga.card.verify import verify_card
+from n3ic.exporters.netfpga.card.write import write_card, write_readme
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.card import MOST_ASKS, check_card
@@ -38,7 +43,7 @@ _SEQUENTIAL = (("style", ("sequential",)),)
 _UNROLLED = (("style", ("unrolled",)),)
 
 
-class NetfpgaExporter(Exporter):
+class NetfpgaExporter(Exporter, CardExporter):
     """Verilog for the NetFPGA-SUME (Virtex-7 690T): sequential or unrolled."""
 
     name: ClassVar[str] = "netfpga"
@@ -325,6 +330,25 @@ class NetfpgaExporter(Exporter):
             f"{chosen['peer']}: {counters.peer_in} in, {counters.peer_out} out; "
             f"{counters.dropped} dropped; {counters.clocks:,} clocks simulated"
         )
+
+    def write_card(self, plan: Plan, out: Path) -> None:
+        """Write Verilog, memory files and README of a card; see the base class."""
+        image = image_of(plan, self.options, 1e6 * self.device.clock_mhz)
+        write_card(image, out)
+        write_readme(image, self.device.clock_mhz, out)
+
+    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
+        """Simulate a card with all its graphs' packets in random order; see the base class."""
+        image = image_of(plan, self.options, 1e6 * self.device.clock_mhz)
+        seen = verify_card(directory, image, packets)
+        graphs = {g.name: n for g, n in zip(image.graphs, seen.asked, strict=True)}
+        figures = tuple(
+            Figure(
+                f"latency.{g.name}", most, "clock", "simulated", f"{seen.simulator}, the longest"
+            )
+            for g, (_, most) in zip(image.graphs, seen.latency, strict=True)
+        )
+        return CardCheck(seen.simulator, seen.packets, seen.inferences, graphs, figures)
 
     def _paper(self, model: BinaryModel) -> Mapping[str, float]:
         """The paper's figures, where they are about this shape."""

@@ -174,9 +174,7 @@ def branch_results(image: CardImage, index: int, packet: Packet) -> list[Result]
             if core is None:
                 continue
             task, model = core
-            features = graph.input_bytes == 4 * len(model.input.features) and image.has_input(
-                branch
-            )
+            features = image.has_input(branch)
             words = words_of(model, field, features=features)
             found.append(
                 result_of(model, words, class_only=task.outputs == "class" and task.layout is None)

@@ -29,6 +29,11 @@ from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
+_CARRIED = {
+    "header": "bytes 18-19 of a frame of EtherType 0x2323",
+    "vlan": "the VLAN identifier of a tag before EtherType 0x2323",
+    "udp-port": "its UDP destination port",
+}
 _MODULE = re.compile(r"^module (\w+)", re.MULTILINE)
 
 
@@ -83,6 +88,28 @@ def write_card(image: CardImage, out: Path) -> None:
         "queue_w": image.queue_w,
     }
     (out / "rtl" / "n3ic_card.v").write_text(render(FOLDER, "n3ic_card.v.j2", top))
+
+
+def write_readme(image: CardImage, clock_mhz: float, out: Path) -> None:
+    """Write ``README.md``: packets, regions, control."""
+    values = {
+        "name": comment(image.name),
+        "image": image,
+        "clock_mhz": clock_mhz,
+        "carrier": _CARRIED[image.carrier],
+        "graphs": [
+            {
+                "name": comment(g.name),
+                "uid": g.uid,
+                "input_bytes": g.input_bytes,
+                "regions": ", ".join(
+                    sorted({str(r) for branch in g.branches for leg in branch for r in leg.regions})
+                ),
+            }
+            for g in image.graphs
+        ],
+    }
+    (out / "README.md").write_text(render(FOLDER, "README.md.j2", values))
 
 
 def table_entry(graph: CardGraph, *, on: bool | None = None) -> int:

@@ -1,0 +1,366 @@
+"""From a plan to a card: which executor stands in which region, and the ways of the packets."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from n3ic.card.description import (
+    Card,
+    Graph,
+    InputStage,
+    Meter,
+    Network,
+    Parallel,
+    Policy,
+    Series,
+    UserVerilog,
+)
+from n3ic.card.description import Rule as CardRule
+from n3ic.card.plan import GraphPlan, Plan
+from n3ic.card.resources import open_network
+from n3ic.errors import CardError, N3icError
+from n3ic.exporters.netfpga import sequential
+from n3ic.exporters.netfpga.card.image import (
+    MAX_BURST,
+    RATE_UNIT,
+    CardGraph,
+    CardImage,
+    CardRegion,
+    CardTask,
+    CardTenant,
+    CoreTask,
+    InputTask,
+    Join,
+    Leg,
+    PolicyRule,
+    UserTask,
+)
+from n3ic.exporters.netfpga.packet.traffic import BEAT
+from n3ic.model.network import BinaryModel
+from n3ic.options import Option, Options, parse_options
+
+_LONGEST = 48  # beats of the longest frame: a bucket must let it pass
+_MAX_SOURCE_BYTES = 1 << 20
+_LIMIT_CLOCKS = 4096  # of a user's task, before it is cut off
+_NAME = re.compile(r"[A-Za-z0-9_]+\.s?vh?")
+_MODULE = re.compile(r"^\s*module\s+(\w+)", re.MULTILINE)
+# What a simulator or a synthesiser would do with files or programs of the machine it runs on.
+_SYSTEM = re.compile(r"\$(?!clog2\b|signed\b|unsigned\b|bits\b)\w+|`include\b")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a task stands: its place in a region's chain, and in an executor that it shares."""
+
+    index: int
+    model: int = 0
+
+
+def image_of(plan: Plan, options: Sequence[Option], clock_hz: float) -> CardImage:
+    """The card of a plan.
+
+    Networks of one shape in one region share a sequential executor: a packet passes one of them,
+    and the others would be skipped. Policies take no region: they stand where packets leave.
+
+    Args:
+        plan: the plan; its regions without a task are left out.
+        options: what networks may be told.
+        clock_hz: of the card.
+
+    Raises:
+        CardError: a task or a flow that this target does not have; names it.
+    """
+    card = plan.card
+    models = {
+        n: _model(card, t) for n, t in card.tasks.items() if isinstance(t, Network | InputStage)
+    }
+    _check_meters(card)
+    chosen = [r for r in plan.regions if any(_placed(card, name) for name in r.chain)]
+    regions: list[CardRegion] = []
+    places: dict[tuple[int, str], _Place] = {}
+    number = {r.index: i for i, r in enumerate(chosen)}
+    for region in chosen:
+        tasks, found = _chain(card, region.chain, models, options)
+        regions.append(CardRegion(tuple(tasks)))
+        places |= {(number[region.index], name): place for name, place in found.items()}
+    _check_names(regions)
+    planned = {(g.tenant, g.graph): g for g in plan.graphs}
+    graphs = [
+        _graph(card, t, graph, planned[tenant.name, graph.name], models, number, places)
+        for t, tenant in enumerate(card.tenants)
+        for graph in tenant.graphs
+    ]
+    tenants = [
+        _tenant(t.name, [planned[t.name, g.name] for g in t.graphs], clock_hz) for t in card.tenants
+    ]
+    return CardImage(
+        card.name, tuple(tenants), tuple(graphs), tuple(regions), carrier=card.device.uid
+    )
+
+
+def _placed(card: Card, name: str) -> bool:
+    return not isinstance(card.tasks[name], Policy | Meter)
+
+
+def _check_meters(card: Card) -> None:
+    for name, task in card.tasks.items():
+        if isinstance(task, Meter):
+            raise CardError(
+                f"{card.source}:{task.line}: task {name!r}: target netfpga has no meter, its "
+                "packets hold features or input bits: take the meter out of the flow"
+            )
+
+
+def _model(card: Card, task: Network | InputStage) -> BinaryModel:
+    try:
+        return open_network(task.model, task.network)
+    except N3icError as error:
+        raise CardError(f"{card.source}:{task.line}: task {task.name!r}: {error}") from error
+
+
+def _chain(
+    card: Card,
+    names: Sequence[str],
+    models: Mapping[str, BinaryModel],
+    options: Sequence[Option],
+) -> tuple[list[CardTask], dict[str, _Place]]:
+    """The tasks of a region, and where each name stands among them."""
+    tasks: list[CardTask] = []
+    places: dict[str, _Place] = {}
+    shared: dict[str, tuple[int, list[BinaryModel], list[sequential.SequentialLayout]]] = {}
+    for name in names:
+        task = card.tasks[name]
+        if isinstance(task, InputStage):
+            places[name] = _Place(len(tasks))
+            tasks.append(InputTask(models[name]))
+        elif isinstance(task, UserVerilog):
+            places[name] = _Place(len(tasks))
+            tasks.append(_user(card, task))
+        elif isinstance(task, Network):
+            model, chosen = models[name], parse_options(options, task.options, "target netfpga")
+            if chosen["style"] == "unrolled":
+                places[name] = _Place(len(tasks))
+                outputs: Any = chosen["outputs"]
+                pipeline = int(chosen["pipeline"])
+                tasks.append(CoreTask((model,), "unrolled", None, pipeline, outputs))
+                continue
+            layout = _layout(model, chosen)
+            alike = f"{layout.text} {layout.tables} {layout.modules}"
+            if alike not in shared:
+                shared[alike] = (len(tasks), [], [])
+                tasks.append(CoreTask((model,)))
+            index, together, layouts = shared[alike]
+            places[name] = _Place(index, len(together))
+            together.append(model)
+            layouts.append(layout)
+    for index, together, layouts in shared.values():
+        tasks[index] = CoreTask(tuple(together), layout=sequential.shared(layouts))
+    return tasks, places
+
+
+def _layout(model: BinaryModel, options: Options) -> sequential.SequentialLayout:
+    return sequential.plan(
+        model,
+        packing=cast(sequential.Packing, options["packing"]),
+        modules=int(options["modules"]),
+        tables=options["popcount"] == "tables",
+        masks=cast(sequential.Masks, options["masks"]),
+        score_bits=int(options["score-bits"]),
+        shunting=cast(sequential.Shunting, options["shunting"]),
+    )
+
+
+def _user(card: Card, task: UserVerilog) -> UserTask:
+    """A user's Verilog, which may not reach files or programs of who simulates it.
+
+    Raises:
+        CardError: a file cannot be read, or says what is refused.
+    """
+    where = f"{card.source}:{task.line}: task {task.name!r}"
+    sources = []
+    for path in task.sources:
+        try:
+            with Path(path).open("rb") as stream:
+                text = stream.read(_MAX_SOURCE_BYTES + 1).decode("ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CardError(f"{where}: {path} cannot be read as Verilog: {error}") from error
+        if len(text) > _MAX_SOURCE_BYTES or not _NAME.fullmatch(path.name):
+            raise CardError(
+                f"{where}: expected Verilog files of at most {_MAX_SOURCE_BYTES >> 20} MiB with "
+                f"names such as filter.v, got {path.name[:80]!r}"
+            )
+        refused = _SYSTEM.search(text)
+        if refused:
+            raise CardError(
+                f"{where}: {path.name}: expected a design that runs by itself, got "
+                f"{refused.group()}: system tasks and `include are refused"
+            )
+        sources.append((path.name, text))
+    if task.top not in {m for _, text in sources for m in _MODULE.findall(text)}:
+        raise CardError(f"{where}: expected a module {task.top} in its sources, there is none")
+    return UserTask(task.top, tuple(sources), task.data_bits, _LIMIT_CLOCKS)
+
+
+def _check_names(regions: Sequence[CardRegion]) -> None:
+    """Refuse two users' modules of one name, and those of the card's own."""
+    seen: dict[str, tuple[tuple[str, str], ...]] = {}
+    for region in regions:
+        for task in region.tasks:
+            if not isinstance(task, UserTask):
+                continue
+            for name in {m for _, text in task.sources for m in _MODULE.findall(text)}:
+                if name.startswith("n3ic_") or seen.get(name, task.sources) != task.sources:
+                    raise CardError(
+                        f"module {name} of a user's task: expected a name that no other task has "
+                        "and that does not begin with n3ic_"
+                    )
+                seen[name] = task.sources
+
+
+# --- graphs ------------------------------------------------------------------------------------
+
+
+def _graph(
+    card: Card,
+    tenant: int,
+    graph: Graph,
+    planned: GraphPlan,
+    models: Mapping[str, BinaryModel],
+    number: Mapping[int, int],
+    places: Mapping[tuple[int, str], _Place],
+) -> CardGraph:
+    where = f"{card.source}:{graph.line}: graph {graph.name!r}"
+    if not planned.paths:
+        raise CardError(f"{where}: the plan has no way for it")
+    branches, join, policies = _branches(card, graph.flow, where)
+    ways = [
+        {
+            name: number[visit.region]
+            for stage in path.stages
+            for visit in stage
+            for name in visit.tasks
+            if _placed(card, name)
+        }
+        for path in planned.paths
+    ]
+    legs = tuple(_legs(names, ways, places) for names in branches)
+    sizes = {_field_bytes(card.tasks[names[0]], models, where) for names in branches}
+    if len(sizes) > 1:
+        raise CardError(
+            f"{where}: its branches read inputs of {sorted(sizes)} bytes, expected one length"
+        )
+    classes: tuple[str, ...] = ()
+    for name in branches[0]:
+        if isinstance(card.tasks[name], Network):
+            classes = models[name].classes
+    return CardGraph(
+        name=f"{card.tenants[tenant].name}/{graph.name}",
+        tenant=tenant,
+        uid=graph.uid,
+        input_bytes=sizes.pop(),
+        branches=legs,
+        join=join,
+        rules=tuple(_rule(rule, classes, where) for p in policies for rule in p.rules),
+    )
+
+
+def _branches(
+    card: Card, flow: Series, where: str
+) -> tuple[tuple[tuple[str, ...], ...], Join, list[Policy]]:
+    """A flow as branches of tasks, from the packet to the join; and its policies."""
+    before: list[str] = []
+    branches: list[tuple[str, ...]] = []
+    join: Join = "both"
+    policies: list[Policy] = []
+    for step in flow.steps:
+        if isinstance(step, Parallel):
+            if branches or any(b.parallels for b in step.branches):
+                raise CardError(f"{where}: target netfpga joins the branches of a flow once")
+            inside = [tuple(b.tasks()) for b in step.branches]
+            if any(isinstance(card.tasks[n], Policy) for names in inside for n in names):
+                raise CardError(f"{where}: a policy stands behind the join, not in a branch")
+            branches = [(*before, *names) for names in inside]
+            join = step.join
+            continue
+        task = card.tasks[step]
+        if isinstance(task, Policy):
+            policies.append(task)
+        elif branches or policies:
+            raise CardError(f"{where}: {step!r} comes behind a join or a policy, where none can be")
+        else:
+            before.append(step)
+    found = branches or [tuple(before)]
+    if not all(found):
+        raise CardError(f"{where}: expected a network or a user's task, it has none")
+    return tuple(found), join, policies
+
+
+def _legs(
+    names: Sequence[str],
+    ways: Sequence[Mapping[str, int]],
+    places: Mapping[tuple[int, str], _Place],
+) -> tuple[Leg, ...]:
+    """The passes of a branch: several ways are instances where they are alike."""
+    shapes = [_passes(names, way, places) for way in ways]
+    alike = [s for s in shapes if [p[1:] for p in s] == [p[1:] for p in shapes[0]]]
+    return tuple(
+        Leg(tuple(sorted({s[i][0] for s in alike})), tasks, model)
+        for i, (_, tasks, model) in enumerate(alike[0])
+    )
+
+
+def _passes(
+    names: Sequence[str], way: Mapping[str, int], places: Mapping[tuple[int, str], _Place]
+) -> list[tuple[int, tuple[int, ...], int]]:
+    """Region, tasks and network of each pass."""
+    out: list[tuple[int, tuple[int, ...], int]] = []
+    for name in names:
+        region = way[name]
+        place = places[region, name]
+        if out and out[-1][0] == region and place.index > out[-1][1][-1]:
+            _, tasks, model = out[-1]
+            out[-1] = (region, (*tasks, place.index), max(model, place.model))
+        else:
+            out.append((region, (place.index,), place.model))
+    return out
+
+
+def _field_bytes(task: Any, models: Mapping[str, BinaryModel], where: str) -> int:
+    """Bytes of the field that the first task of a branch reads."""
+    if isinstance(task, InputStage):
+        return 4 * len(models[task.name].input.features)
+    if isinstance(task, Network):
+        return -(-models[task.name].input.n_bits // 8)
+    if isinstance(task, UserVerilog):
+        return task.data_bits // 8
+    raise CardError(f"{where}: begins with a {task.kind}, expected an input stage or a network")
+
+
+def _rule(rule: CardRule, classes: Sequence[str], where: str) -> PolicyRule:
+    unknown = [c for c in rule.classes if c not in classes]
+    if unknown:
+        raise CardError(f"{where}: a rule is about class {unknown[0]!r}, expected one of {classes}")
+    if rule.action == "mark":
+        raise CardError(f"{where}: target netfpga marks no packets: drop, mirror or forward them")
+    port = 0 if rule.port is None else rule.port
+    return PolicyRule(
+        classes=tuple(classes.index(c) for c in rule.classes),
+        margin=rule.margin,
+        below=rule.below,
+        drop=rule.action == "drop",
+        to=port if rule.action == "forward" else 0,
+        copy=port if rule.action == "mirror" else 0,
+    )
+
+
+def _tenant(name: str, graphs: Sequence[GraphPlan], clock_hz: float) -> CardTenant:
+    """Its bucket lets pass what its graphs are guaranteed together."""
+    beats = sum(g.guaranteed * math.ceil(g.packet_bytes / BEAT) for g in graphs)
+    rate = math.ceil(beats / clock_hz * RATE_UNIT)
+    burst = math.ceil(sum(g.burst_bytes for g in graphs) / BEAT)
+    return CardTenant(name, min(max(1, rate), RATE_UNIT), min(max(_LONGEST, burst), MAX_BURST))

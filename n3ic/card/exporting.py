@@ -1,0 +1,199 @@
+"""A plan as one image: the directory that a target writes, and its verification."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from n3ic import __version__
+from n3ic.card.plan import Plan
+from n3ic.errors import MissingDependencyError, UsageError, VerifyError
+from n3ic.targets.base import Exporter, exporter
+from n3ic.targets.figures import Figure
+from n3ic.util.files import new_directory, sha256_file, write_atomic
+from n3ic.util.json_text import json_text
+from n3ic.util.markdown import escaped, table
+
+FORMAT = "n3ic-card"
+VERSION = 1
+MANIFEST = "manifest.json"
+VERIFICATION = "verification.json"
+
+
+@dataclass(frozen=True)
+class CardCheck:
+    """What a verification ran, all of it equal to the networks.
+
+    Attributes:
+        executor: what ran the image.
+        packets: packets that it was given.
+        inferences: inferences that were compared, score by score.
+        graphs: packets of each graph, by its full name.
+        figures: what was seen of its speed.
+    """
+
+    executor: str
+    packets: int
+    inferences: int
+    graphs: dict[str, int]
+    figures: tuple[Figure, ...] = ()
+
+
+class CardExporter(ABC):
+    """What a target adds to :class:`~n3ic.targets.base.Exporter` to write cards."""
+
+    @abstractmethod
+    def write_card(self, plan: Plan, out: Path) -> None:
+        """Write the image of a plan, and a README, into the empty directory ``out``.
+
+        The same plan gives the same bytes.
+
+        Raises:
+            CardError: a task or a flow that the target does not have.
+        """
+
+    @abstractmethod
+    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
+        """Run every network of a plan through the joint image, tenants interleaved at random.
+
+        Args:
+            plan: what the image was written for.
+            directory: what :meth:`write_card` wrote; it is read and not changed.
+            packets: packets of each graph.
+
+        Raises:
+            MissingDependencyError: a tool is not installed.
+            VerifyError: an answer differs, or a packet is lost.
+        """
+
+
+@dataclass(frozen=True)
+class ExportedCard:
+    """A card that was written.
+
+    Attributes:
+        directory: where.
+        check: its verification; None where a tool for that is missing, or it was not asked for.
+        missing: which tool.
+    """
+
+    directory: Path
+    check: CardCheck | None
+    missing: str = ""
+
+
+def card_exporter(target: str) -> CardExporter:
+    """The target of a card.
+
+    Raises:
+        UsageError: there is none of that name, or it writes no cards.
+    """
+    found: Exporter = exporter(target)
+    if not isinstance(found, CardExporter):
+        raise UsageError(f"target {target} writes no card of several tenants")
+    return found
+
+
+def export_card(
+    plan: Plan, out: Path, *, replace: bool = False, packets: int = 12, verify: bool = True
+) -> ExportedCard:
+    """Write the image of a plan, whole or not at all.
+
+    Args:
+        plan: the plan; its card names the target.
+        out: the directory.
+        replace: whether an existing export of a card may be replaced.
+        packets: packets of each graph in the verification.
+        verify: run them before the directory appears.
+
+    Raises:
+        UsageError: the target writes no cards, or ``out`` exists.
+        CardError: the target lacks a task.
+        VerifyError: the image computes something else than the networks.
+    """
+    target = card_exporter(plan.card.device.target)
+    check, missing = None, ""
+    written = _written(out) if replace else ()
+    with new_directory(out, replace=replace, written=written) as directory:
+        _write(target, plan, directory)
+        if verify:
+            try:
+                check = target.verify_card(plan, directory, packets)
+            except MissingDependencyError as error:
+                missing = str(error)
+        if check is not None:
+            write_atomic(directory / VERIFICATION, json_text(asdict(check)))
+            write_atomic(directory / "report.md", report_text(plan, check))
+    return ExportedCard(out, check, missing)
+
+
+def verify_card(plan: Plan, directory: Path, packets: int) -> CardCheck:
+    """Verify an export: it must be what is written for the plan, byte for byte, and compute it.
+
+    Nothing of the directory runs that would not be written anew.
+
+    Raises:
+        VerifyError: a file is missing, changed or too much, or an answer differs.
+    """
+    target = card_exporter(plan.card.device.target)
+    with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
+        fresh = Path(name) / "card"
+        fresh.mkdir()
+        _write(target, plan, fresh)
+        for file in sorted({*_files(fresh), *_files(directory)} - {VERIFICATION, "report.md"}):
+            mine, theirs = directory / file, fresh / file
+            if not theirs.exists():
+                raise VerifyError(f"{file}: n3ic writes no such file for this card")
+            if not mine.is_file() or mine.is_symlink():
+                raise VerifyError(f"{file}: missing from {directory}")
+            if mine.read_bytes() != theirs.read_bytes():
+                raise VerifyError(f"{file}: not what n3ic {__version__} writes for this card")
+        return target.verify_card(plan, fresh, packets)
+
+
+def report_text(plan: Plan, check: CardCheck) -> str:
+    """The report of a card, as Markdown."""
+    lines = [
+        f"# {escaped(plan.card.name)}",
+        "",
+        f"Verified with {escaped(check.executor)}: {check.packets:,} packets of all graphs in "
+        f"random order, {check.inferences:,} inferences equal in scores and hidden bits.",
+        "",
+    ]
+    rows = [[name, f"{count:,}"] for name, count in check.graphs.items()]
+    lines += table(["graph", "packets"], rows)
+    figures = [[f.name, f"{f.value:g} {f.unit}", f.kind, f.source] for f in check.figures]
+    lines += ["", *table(["figure", "value", "kind", "source"], figures)] if figures else []
+    return "\n".join(lines) + "\n"
+
+
+def _write(target: CardExporter, plan: Plan, directory: Path) -> None:
+    target.write_card(plan, directory)
+    write_atomic(directory / "plan.json", json_text(plan.to_dict()))
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "tool": f"n3ic {__version__}",
+        "target": plan.card.device.target,
+        "card": plan.card.name,
+        "files": {name: sha256_file(directory / name) for name in _files(directory)},
+    }
+    write_atomic(directory / MANIFEST, json_text(manifest))
+
+
+def _files(directory: Path) -> list[str]:
+    return sorted(p.relative_to(directory).as_posix() for p in directory.rglob("*") if p.is_file())
+
+
+def _written(out: Path) -> tuple[str, ...]:
+    """Files of an export of a card that may be replaced: those that its manifest names."""
+    try:
+        found = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+        names = tuple(found["files"]) if found["format"] == FORMAT else ()
+    except (OSError, ValueError, TypeError, KeyError):
+        return ()
+    return (*names, MANIFEST, VERIFICATION, "report.md")
