@@ -16,6 +16,7 @@ from n3ic.cli.console import note, print_json, reaching, say, table, working
 from n3ic.errors import CardError, UsageError
 
 if TYPE_CHECKING:
+    from n3ic.card.exporting import CardCheck
     from n3ic.card.plan import Plan
     from n3ic.card.resources import TaskCost
     from n3ic.card.simulation.baselines import Policy
@@ -49,6 +50,9 @@ def register(app: typer.Typer) -> None:
     group.command("init")(init)
     group.command("plan")(plan)
     group.command("simulate")(simulate)
+
+    group.command("export")(export)
+    group.command("verify")(verify)
     app.add_typer(group, name="card")
 
 
@@ -270,6 +274,76 @@ def _policies(names: Sequence[str]) -> list[Policy]:
         if name not in POLICIES:
             raise UsageError(f"--policy: expected one of {', '.join(POLICIES)}, got {name!r}")
     return [p for n, p in POLICIES.items() if n in names or not names]
+
+
+def export(
+    card: CardFile = Path("card.toml"),
+    out: Annotated[Path, typer.Option(help="Directory to write.")] = Path("card"),
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="The card's target, to be sure of it.")
+    ] = None,
+    packets: Annotated[int, typer.Option(min=1, help="Packets of each graph to verify with.")] = 6,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not run it.")] = False,
+    best_effort: Annotated[
+        bool,
+        typer.Option("--best-effort", help="Accept that not all wanted rates can be guaranteed."),
+    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an export.")] = False,
+) -> None:
+    """Write a card as one image, and run every network through it."""
+    from n3ic.card.exporting import export_card
+
+    planned = _planned(card, target, best_effort)
+    with working("writing and verifying"):
+        done = export_card(planned, out, replace=replace, packets=packets, verify=not no_verify)
+    if done.missing:
+        note(f"not verified: {done.missing}")
+    say(f"{out} written" + (f"; {_checked(done.check)}" if done.check else ""))
+
+
+def verify(
+    directory: Annotated[Path, typer.Argument(help="What n3ic card export wrote.")] = Path("card"),
+    card: Annotated[Path, typer.Option(help="The card's description.")] = Path("card.toml"),
+    packets: Annotated[int, typer.Option(min=1, help="Packets of each graph.")] = 24,
+) -> None:
+    """Compare an export with what is written for its card, and run every network through it."""
+    from n3ic.card.exporting import verify_card
+
+    planned = _planned(card, None, best_effort=True)
+    with working("verifying"):
+        check = verify_card(planned, directory, packets)
+    say(f"{directory}: {_checked(check)}")
+
+
+def _planned(card: Path, target: str | None, best_effort: bool) -> Plan:
+    """The plan of a card that is to be written.
+
+    Raises:
+        UsageError: the card is for another target.
+        CardError: it does not get what it wants.
+    """
+    from n3ic.card.planner import plan_card
+    from n3ic.card.reading import read_card
+
+    described = read_card(card)
+    if target not in (None, described.device.target):
+        raise UsageError(f"{card} is for target {described.device.target!r}, not {target!r}")
+    with working("planning") as progress, _solver_to_standard_error():
+        planned = plan_card(described, progress)
+    if planned.problems and not best_effort:
+        raise CardError(
+            f"{card}: {len(planned.problems)} graphs cannot be guaranteed what they want: "
+            f"{planned.problems[0]}; ask for less, or add --best-effort"
+        )
+    return planned
+
+
+def _checked(check: CardCheck) -> str:
+    """What a verification compared, in a sentence."""
+    return (
+        f"{len(check.graphs)} graphs interleaved in {check.packets:,} packets, "
+        f"{check.inferences:,} inferences equal in scores and hidden bits ({check.executor})"
+    )
 
 
 def show(planned: Plan) -> None:

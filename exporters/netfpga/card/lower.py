@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -64,8 +65,9 @@ class _Place:
 def image_of(plan: Plan, options: Sequence[Option], clock_hz: float) -> CardImage:
     """The card of a plan.
 
-    Networks of one shape in one region share a sequential executor: a packet passes one of them,
-    and the others would be skipped. Policies take no region: they stand where packets leave.
+    Networks of one shape in one region share a sequential executor, as many as it computes at the
+    guaranteed rates: each costs memory and no logic. Policies take no region: they stand where
+    packets leave.
 
     Args:
         plan: the plan; its regions without a task are left out.
@@ -84,8 +86,9 @@ def image_of(plan: Plan, options: Sequence[Option], clock_hz: float) -> CardImag
     regions: list[CardRegion] = []
     places: dict[tuple[int, str], _Place] = {}
     number = {r.index: i for i, r in enumerate(chosen)}
+    chains = _Chains(card, models, options, _loads(plan), clock_hz)
     for region in chosen:
-        tasks, found = _chain(card, region.chain, models, options)
+        tasks, found = chains.tasks(region.chain)
         regions.append(CardRegion(tuple(tasks)))
         places |= {(number[region.index], name): place for name, place in found.items()}
     _check_names(regions)
@@ -95,12 +98,15 @@ def image_of(plan: Plan, options: Sequence[Option], clock_hz: float) -> CardImag
         for t, tenant in enumerate(card.tenants)
         for graph in tenant.graphs
     ]
-    tenants = [
-        _tenant(t.name, [planned[t.name, g.name] for g in t.graphs], clock_hz) for t in card.tenants
-    ]
-    return CardImage(
+    tenants = [CardTenant(tenant.name) for tenant in card.tenants]
+    image = CardImage(
         card.name, tuple(tenants), tuple(graphs), tuple(regions), carrier=card.device.uid
     )
+    shares = [
+        _share(image, t, [planned[tenant.name, g.name] for g in tenant.graphs], clock_hz)
+        for t, tenant in enumerate(card.tenants)
+    ]
+    return replace(image, tenants=tuple(shares))
 
 
 def _placed(card: Card, name: str) -> bool:
@@ -123,44 +129,91 @@ def _model(card: Card, task: Network | InputStage) -> BinaryModel:
         raise CardError(f"{card.source}:{task.line}: task {task.name!r}: {error}") from error
 
 
-def _chain(
-    card: Card,
-    names: Sequence[str],
-    models: Mapping[str, BinaryModel],
-    options: Sequence[Option],
-) -> tuple[list[CardTask], dict[str, _Place]]:
-    """The tasks of a region, and where each name stands among them."""
-    tasks: list[CardTask] = []
-    places: dict[str, _Place] = {}
-    shared: dict[str, tuple[int, list[BinaryModel], list[sequential.SequentialLayout]]] = {}
-    for name in names:
-        task = card.tasks[name]
-        if isinstance(task, InputStage):
-            places[name] = _Place(len(tasks))
-            tasks.append(InputTask(models[name]))
-        elif isinstance(task, UserVerilog):
-            places[name] = _Place(len(tasks))
-            tasks.append(_user(card, task))
-        elif isinstance(task, Network):
-            model, chosen = models[name], parse_options(options, task.options, "target netfpga")
-            if chosen["style"] == "unrolled":
+def _loads(plan: Plan) -> dict[str, float]:
+    """Inferences a second of each task at the guaranteed rates."""
+    loads: dict[str, float] = defaultdict(float)
+    flows = {(t.name, g.name): g.flow for t in plan.card.tenants for g in t.graphs}
+    for graph in plan.graphs:
+        for name in flows[graph.tenant, graph.graph].tasks():
+            loads[name] += graph.guaranteed
+    return loads
+
+
+@dataclass
+class _Shared:
+    """Networks that share an executor while it has time for another one."""
+
+    index: int
+    models: list[BinaryModel]
+    layouts: list[sequential.SequentialLayout]
+    load: float
+
+
+@dataclass(frozen=True)
+class _Chains:
+    """What chains are made of.
+
+    Attributes:
+        card: the card.
+        models: networks by their task's name.
+        options: what networks may be told.
+        loads: inferences a second of each task.
+        clock_hz: of the card.
+    """
+
+    card: Card
+    models: Mapping[str, BinaryModel]
+    options: Sequence[Option]
+    loads: Mapping[str, float]
+    clock_hz: float
+
+    def tasks(self, names: Sequence[str]) -> tuple[list[CardTask], dict[str, _Place]]:
+        """The tasks of a region, and where each name stands among them."""
+        tasks: list[CardTask] = []
+        places: dict[str, _Place] = {}
+        shared: list[_Shared] = []
+        for name in names:
+            task = self.card.tasks[name]
+            if isinstance(task, Network):
+                places[name] = self._network(task, tasks, shared)
+            elif isinstance(task, InputStage):
                 places[name] = _Place(len(tasks))
-                outputs: Any = chosen["outputs"]
-                pipeline = int(chosen["pipeline"])
-                tasks.append(CoreTask((model,), "unrolled", None, pipeline, outputs))
-                continue
-            layout = _layout(model, chosen)
-            alike = f"{layout.text} {layout.tables} {layout.modules}"
-            if alike not in shared:
-                shared[alike] = (len(tasks), [], [])
-                tasks.append(CoreTask((model,)))
-            index, together, layouts = shared[alike]
-            places[name] = _Place(index, len(together))
-            together.append(model)
-            layouts.append(layout)
-    for index, together, layouts in shared.values():
-        tasks[index] = CoreTask(tuple(together), layout=sequential.shared(layouts))
-    return tasks, places
+                tasks.append(InputTask(self.models[name]))
+            elif isinstance(task, UserVerilog):
+                places[name] = _Place(len(tasks))
+                tasks.append(_user(self.card, task))
+        for each in shared:
+            layout = sequential.shared(each.layouts)
+            tasks[each.index] = CoreTask(tuple(each.models), layout=layout)
+        return tasks, places
+
+    def _network(self, task: Network, tasks: list[CardTask], shared: list[_Shared]) -> _Place:
+        model = self.models[task.name]
+        chosen = parse_options(self.options, task.options, "target netfpga")
+        if chosen["style"] == "unrolled":
+            outputs: Any = chosen["outputs"]
+            tasks.append(CoreTask((model,), "unrolled", None, int(chosen["pipeline"]), outputs))
+            return _Place(len(tasks) - 1)
+        layout, load = _layout(model, chosen), self.loads[task.name]
+        for each in shared:
+            first = each.layouts[0]
+            slowest = max(p.rows for p in first.layers)
+            room = self.clock_hz / slowest * first.modules - each.load
+            if _alike(first, layout) and load <= room:
+                each.models.append(model)
+                each.layouts.append(layout)
+                each.load += load
+                return _Place(each.index, len(each.models) - 1)
+        shared.append(_Shared(len(tasks), [model], [layout], load))
+        tasks.append(CoreTask((model,), layout=layout))
+        return _Place(len(tasks) - 1)
+
+
+def _alike(one: sequential.SequentialLayout, other: sequential.SequentialLayout) -> bool:
+    """Whether two networks can share an executor: one shape, one width of scores."""
+    shapes = [[(p.n, p.m) for p in each.layers] for each in (one, other)]
+    same = one.score_w == other.score_w and one.modules == other.modules
+    return shapes[0] == shapes[1] and same and one.tables == other.tables
 
 
 def _layout(model: BinaryModel, options: Options) -> sequential.SequentialLayout:
@@ -358,9 +411,19 @@ def _rule(rule: CardRule, classes: Sequence[str], where: str) -> PolicyRule:
     )
 
 
-def _tenant(name: str, graphs: Sequence[GraphPlan], clock_hz: float) -> CardTenant:
-    """Its bucket lets pass what its graphs are guaranteed together."""
-    beats = sum(g.guaranteed * math.ceil(g.packet_bytes / BEAT) for g in graphs)
+def _share(
+    image: CardImage, tenant: int, planned: Sequence[GraphPlan], clock_hz: float
+) -> CardTenant:
+    """A tenant whose bucket lets pass what its graphs are guaranteed together."""
+    beats = 0.0
+    mine = [g for g in image.graphs if g.tenant == tenant]
+    for graph, given in zip(mine, planned, strict=True):
+        least = image.offset + graph.input_bytes  # bytes of a packet that asks
+        beats += given.guaranteed * math.ceil(max(given.packet_bytes, least) / BEAT)
     rate = math.ceil(beats / clock_hz * RATE_UNIT)
-    burst = math.ceil(sum(g.burst_bytes for g in graphs) / BEAT)
-    return CardTenant(name, min(max(1, rate), RATE_UNIT), min(max(_LONGEST, burst), MAX_BURST))
+    burst = math.ceil(sum(g.burst_bytes for g in planned) / BEAT)
+    return CardTenant(
+        image.tenants[tenant].name,
+        min(max(1, rate), RATE_UNIT),
+        min(max(_LONGEST, burst), MAX_BURST),
+    )

@@ -111,7 +111,7 @@ def packets_of(image: CardImage, count: int) -> list[Packet]:
             other[12:20] = rng.bytes(8)
             packets.append(Packet(Frame(bytes(other)), source))
         elif kind == 2:
-            packets.append(Packet(Frame(bytes(other), hole=len(other) - 1), source))
+            packets.append(Packet(Frame(bytes(other) + b"\0", hole=len(other) - 1), source))
     return packets
 
 

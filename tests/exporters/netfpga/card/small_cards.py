@@ -1,6 +1,7 @@
 """Small cards, and the comparison of what leaves them with what must."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.card import simulation, traffic
 from n3ic.exporters.netfpga.card.image import (
+    RATE_UNIT,
     CardGraph,
     CardImage,
     CardRegion,
@@ -74,6 +76,14 @@ def two_tenants(**options: object) -> CardImage:
     regions = (CardRegion((core(*alpha),)), CardRegion((core(net((40, 8, 4, 3), 4)),)))
     tenants = (CardTenant("alpha"), CardTenant("beta"))
     return CardImage("two", tenants, tuple(graphs), regions, **options)  # type: ignore[arg-type]
+
+
+def guarded() -> CardImage:
+    """Two tenants; the second one's graph is open to port 4 alone, the first one's rate is low."""
+    image = two_tenants()
+    graphs = (*image.graphs[:3], replace(image.graphs[3], sources=4))
+    tenants = (CardTenant("alpha", rate=RATE_UNIT // 20, burst=48), CardTenant("beta"))
+    return replace(image, graphs=graphs, tenants=tenants)
 
 
 def everything(**options: object) -> CardImage:
