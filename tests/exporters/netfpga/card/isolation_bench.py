@@ -59,9 +59,10 @@ def others(image: CardImage, rng: np.random.Generator) -> list[Packet]:
     ]
 
 
-def slots(victim: Sequence[Packet], rest: Sequence[Packet]) -> list[tuple[int, Packet]]:
+def slots(victim: Sequence[Packet], rest: Sequence[Packet]) -> list[tuple[int, Packet | None]]:
     """Packets by number with the clock of each beat filled: the victim's own places first."""
-    out, clock, at, turn = [], 0, 0, 0
+    out: list[tuple[int, Packet | None]] = []
+    clock = at = turn = 0
     while clock < CLOCKS:
         due = EVERY * (at + 1)
         if at < len(victim) and clock == due:
