@@ -27,6 +27,8 @@ class Demand:
         uses: which tasks a graph has, bool, shape ``(graphs, tasks)``.
         occupancy: share of one instance that all wanted packets of a graph occupy, shape
             ``(graphs, tasks)``; 0 where an instance takes as much as arrives.
+        whole: instances that a graph demands at any rate: of tasks that sustain as much as arrives,
+            one, divided among the graphs that use it, shape ``(graphs, tasks)``.
         space: resources that instances take, and ``area``, shape ``(tasks, space)``.
         space_capacity: of one region, shape ``(space,)``; infinite where there is no bound.
         time: resources that packets take within a region, and ``work`` that all wanted packets
@@ -46,6 +48,7 @@ class Demand:
     wanted: Floats
     uses: NDArray[np.bool_]
     occupancy: Floats
+    whole: Floats
     space: tuple[Resource, ...]
     area: Floats
     space_capacity: Floats
@@ -62,14 +65,15 @@ class Demand:
         """Share of the whole card that all wanted packets of a graph take of each resource.
 
         Of an instance's area it is the area times the wanted rate, divided by the largest rate
-        that one instance sustains (SuperNIC, section IV-E, step 1).
+        that one instance sustains (SuperNIC, section IV-E, step 1); the whole area where there is
+        no such bound.
 
         Returns:
             Array of shape ``(graphs, space + time + common)``, in the order of ``resources``.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             busy = np.where(self.work > 0, self.work / self.time_capacity, 0.0)
-            instances = np.maximum(self.occupancy, busy.max(axis=2, initial=0.0))
+            instances = np.maximum(self.occupancy, busy.max(axis=2, initial=0.0)) + self.whole
             space = instances @ self.area / (self.regions * self.space_capacity)
             time = self.work.sum(axis=1) / (self.regions * self.time_capacity)
             common = np.where(self.load > 0, self.load / self.common_capacity, 0.0)
@@ -114,6 +118,7 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Dema
             occupancy[i, j] = wanted[i] / cost.rate.packets(graph.packet_bytes, ratio)
         visits = wanted[i] * (1.0 if of_every_packet(card.tasks[tasks[j]]) else ratio)
         work[i, j] = [visits * _value(cost, r) for r in time]
+    endless = uses & (occupancy == 0) & ~(work > 0).any(axis=2)
     return Demand(
         tenants=card.tenants,
         graphs=graphs,
@@ -123,6 +128,7 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Dema
         wanted=wanted,
         uses=uses,
         occupancy=occupancy,
+        whole=endless / np.maximum(uses.sum(axis=0), 1),
         space=space,
         area=_table([[_value(costs[t], r) for r in space] for t in tasks], len(space)),
         space_capacity=_capacities(space),

@@ -281,3 +281,19 @@ def test_tasks_that_take_no_counted_resource_are_still_served_by_weight():
         )
     planned = plan_card(parse_card(text))
     assert [g.guaranteed for g in planned.graphs] == pytest.approx([3, 6])
+
+
+def test_a_task_without_a_largest_rate_is_a_demand_of_one_instance():
+    text = (
+        "[device]\nresources = { tables = 10 }\n[[tasks]]\nname = 'a'\nkind = 'policy'\n"
+        "rules = [{ action = 'drop' }]\nneeds = { tables = 4 }\n[[tasks]]\nname = 'b'\n"
+        "kind = 'policy'\nrules = [{ action = 'drop' }]\nneeds = { tables = 6 }\n"
+    )
+    for uid, flow in ((1, "['a']"), (2, "['a', 'b']")):
+        text += (
+            f"[[tenants]]\nname = 't{uid}'\n[[tenants.graphs]]\nname = 'g'\nuid = {uid}\n"
+            f"wants = '9 packets/s'\nflow = {flow}\n"
+        )
+    planned = plan_card(parse_card(text))
+    assert [s.demand["tables"] for s in planned.shares] == pytest.approx([0.2, 0.8])
+    assert planned.problems == ()
