@@ -10,7 +10,7 @@ from typing import Any
 from n3ic.errors import UsageError
 from n3ic.training.recipe import Encoding, Recipe, Training
 
-GREEDY_BITS = 48
+GREEDY_BITS = 64
 """Up to so many bits are chosen jointly; the table of their cells still has enough rows a cell."""
 TREE_BITS = 128
 """Up to so many bits are the cuts of one tree. Copies by weight pick bits that say the same, which
@@ -22,8 +22,8 @@ PROTOTYPES: Mapping[str, Any] = {
     "distill": 0.0,
     "density": 1.0,
 }
-TREE_BYTES, MANY_BYTES = 640, 1024
-"""From so many bytes of weights on, 128 bits are worth it, and all bits of the recipe."""
+MANY_BYTES = 1024
+"""From so many bytes of weights on, all bits of the recipe are worth having."""
 SECOND_LAYER = 16
 
 
@@ -85,8 +85,8 @@ def within(recipe: Recipe, given: Collection[str], budget: int, n_classes: int) 
 
 def bits_for(budget: int, n_classes: int, most: int) -> int:
     """How many input bits make best use of a number of bytes of weights; at most ``most``."""
-    if budget >= TREE_BYTES:
-        return min(TREE_BITS, most) if budget < MANY_BYTES else most
+    if budget >= MANY_BYTES:
+        return most
     # Four neurons a bit: 8 budget = 4 bits (bits + n_classes).
     few = math.sqrt(2 * budget + (n_classes / 2) ** 2) - n_classes / 2
     return min(max(4, round(few)), GREEDY_BITS, most)
@@ -112,5 +112,5 @@ def encoding_for(bits: int, many: Encoding = "weighted") -> Encoding:
 def hidden_for(bits: int) -> tuple[int, ...]:
     """Hidden layers for few bits: of up to about a kilobyte with them."""
     if bits <= GREEDY_BITS:
-        return (min(10 * bits, 160),)
-    return (108, 16) if bits <= 64 else (76, 16) if bits <= 96 else (60, 16)
+        return (min(10 * bits, 160, 8192 // bits),)
+    return (76, 16) if bits <= 96 else (60, 16)
