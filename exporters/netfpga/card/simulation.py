@@ -40,6 +40,12 @@ def wait_register(address: int, mask: int, value: int) -> Operation:
     return (3, address, mask, value)
 
 
+def wait_left(queue: int) -> Operation:
+    """Wait until the packets of a tenant that are on the card now have left."""
+    admitted, left = (register(COUNTER, queue, COUNTERS.index(n)) for n in ("admitted", "left"))
+    return (8, admitted, left, 0)
+
+
 def wait_clocks(clocks: int) -> Operation:
     """Wait."""
     return (6, clocks, 0, 0)

@@ -8,6 +8,7 @@
 //   4 word B is written to address A of region C[15:8], model C[7:0]
 //   5 banks of that region and model are swapped    6 wait for A clocks
 //   7 wait until the write port of region A is free
+//   8 wait until counter B is as far as counter A is now
 // +pauses=1: the far end pauses at random. +quiet=N: ends N clocks after the last beat.
 // +out=FILE: lines
 //   i CLOCK NUMBER                  the last beat of a packet was sent
@@ -27,7 +28,7 @@ module n3ic_card_tb #(
 `endif
     integer in_file, out_file, program_file, scanned, w, clock, idle, quiet, sent, gap, pauses, pause;
     reg [8*1024-1:0] in_name, out_name, program_name;
-    reg [31:0]  random, word, in_gap, in_last, in_keep, in_user, in_number, op, a, b, c;
+    reg [31:0]  random, word, far, in_gap, in_last, in_keep, in_user, in_number, op, a, b, c;
     reg [255:0] in_data, data;
     reg [31:0]  keep, user, number;
     reg         resetn, last, valid, have, more, out_ready, op_have, op_more, reading, expired;
@@ -150,6 +151,8 @@ module n3ic_card_tb #(
                 // A read shows its value two clocks after its address stands.
                 if (op == 1 || op == 3) cfg_addr <= a[15:0];
                 if (op == 1 && pause == 4) $fwrite(out_file, "r %0d %h %0d\n", clock, a, cfg_rdata);
+                if (op == 8) cfg_addr <= (pause < 4) ? a[15:0] : b[15:0];
+                if (op == 8 && pause == 4) far = cfg_rdata;
                 if (op == 4 || op == 5) begin
                     wr_region <= c[15:8];
                     wr_model  <= c[7:0];
@@ -160,6 +163,7 @@ module n3ic_card_tb #(
                 end
                 if (op == 0 || (op == 1 && pause == 4) || (op == 2 && sent >= a)
                     || (op == 3 && pause >= 4 && (cfg_rdata & b) == c) || op == 4 || op == 5
+                    || (op == 8 && pause >= 9 && $signed(cfg_rdata - far) >= 0)
                     || (op == 6 && pause >= a) || (op == 7 && pause >= 4 && !wr_busy[a]))
                     op_have = 1'b0;
                 if (pause > 1000000) begin

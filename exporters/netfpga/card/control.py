@@ -1,0 +1,125 @@
+"""What the control plane writes to change a card while packets flow.
+
+Each function gives operations in order; see :mod:`~n3ic.exporters.netfpga.card.simulation`. Nothing
+of them touches another graph's row, another network's bank or another region, and a region takes
+no packet while it is held and is reset only when nothing is inside it.
+"""
+
+from __future__ import annotations
+
+from n3ic.errors import ExportError
+from n3ic.exporters.netfpga import sequential
+from n3ic.exporters.netfpga.card.image import CardImage, Leg
+from n3ic.exporters.netfpga.card.simulation import (
+    GRAPH,
+    REGION,
+    Operation,
+    load,
+    register,
+    set_register,
+    wait_clocks,
+    wait_left,
+    wait_register,
+)
+from n3ic.exporters.netfpga.card.write import table_entry
+from n3ic.model.network import BinaryModel
+
+_HOLD, _RESET = 1, 2
+_JUDGED = 64  # clocks: the longest frame, and the way from the parser to its queue
+_IDLE, _IN_RESET = 1 << 4, 1 << 5
+
+
+def load_network(image: CardImage, leg: Leg, model: BinaryModel) -> list[Operation]:
+    """Give a leg another network: written beside the one in use, then swapped at once.
+
+    Packets under way are answered by the old one. Takes a clock a word, and as long as what is
+    inside the executor; no other network of it waits.
+
+    Raises:
+        ExportError: the leg has no network that can be written, or the new one does not fit.
+    """
+    core = image.core_of(leg)
+    if core is None or core[0].layout is None:
+        raise ExportError("the leg has no sequential network that could be replaced")
+    writes = sequential.writes(model, core[0].layout)
+    return [operation for r in leg.regions for operation in load(r, leg.model, writes)]
+
+
+def open_graph(image: CardImage, graph: int) -> list[Operation]:
+    """From now on packets may name a graph."""
+    return [set_register(register(GRAPH, graph), table_entry(image.graphs[graph], on=True))]
+
+
+def close_graph(image: CardImage, graph: int) -> list[Operation]:
+    """From now on packets that name a graph pass untouched; those under way are answered."""
+    return [set_register(register(GRAPH, graph), table_entry(image.graphs[graph], on=False))]
+
+
+def clear_region(region: int) -> list[Operation]:
+    """Hold a region and, once nothing is inside it, keep it in reset."""
+    address = register(REGION, region)
+    return [
+        set_register(address, _HOLD | _RESET),
+        wait_register(address, _IN_RESET, _IN_RESET),
+    ]
+
+
+def reconfigure_region(region: int, clocks: int) -> list[Operation]:
+    """Clear a region, keep it in reset for as long as its bitstream takes, and hold it.
+
+    Args:
+        region: which one.
+        clocks: of the partial reconfiguration: a million at 200 MHz for SuperNIC's 5 ms.
+    """
+    address = register(REGION, region)
+    return [
+        *clear_region(region),
+        wait_clocks(clocks),
+        set_register(address, _HOLD),
+        wait_register(address, _IN_RESET, 0),
+    ]
+
+
+def start_region(region: int) -> list[Operation]:
+    """Let packets into a region that is held."""
+    return [set_register(register(REGION, region), 0)]
+
+
+def hold_region(region: int) -> list[Operation]:
+    """Let no packet into a region, and wait until those inside left; they queue up meanwhile."""
+    address = register(REGION, region)
+    return [set_register(address, _HOLD), wait_register(address, _IDLE, _IDLE)]
+
+
+def restart_task(region: int) -> list[Operation]:
+    """Give a user's task that was cut off another chance."""
+    return [set_register(register(REGION, region), 4)]
+
+
+def bring_tenant(
+    image: CardImage, graph: int, models: dict[Leg, BinaryModel], clocks: int
+) -> list[Operation]:
+    """A tenant comes: its regions are configured, its networks loaded, its graph opened.
+
+    Args:
+        image: the card.
+        graph: of the tenant.
+        models: a network for each leg that gets another than the image has.
+        clocks: of a partial reconfiguration.
+    """
+    legs = [leg for branch in image.graphs[graph].branches for leg in branch]
+    regions = sorted({r for leg in legs for r in leg.regions})
+    out = [op for region in regions for op in reconfigure_region(region, clocks)]
+    out += [op for leg, model in models.items() for op in load_network(image, leg, model)]
+    out += [op for region in regions for op in start_region(region)]
+    return out + open_graph(image, graph)
+
+
+def remove_tenant(image: CardImage, graph: int) -> list[Operation]:
+    """A tenant goes: its graph is closed, and its regions are cleared when its packets left."""
+    legs = [leg for branch in image.graphs[graph].branches for leg in branch]
+    regions = sorted({r for leg in legs for r in leg.regions})
+    # What was judged before is admitted within as many clocks.
+    drain = [wait_clocks(_JUDGED), wait_left(image.graphs[graph].tenant)]
+    cleared = [op for region in regions for op in clear_region(region)]
+    return [*close_graph(image, graph), *drain, *cleared]

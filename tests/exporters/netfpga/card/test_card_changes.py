@@ -1,0 +1,179 @@
+"""Networks and tenants that come, change and go while others' packets flow."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import small_cards as cards
+
+from n3ic.errors import ExportError
+from n3ic.exporters.netfpga.card import control, simulation
+from n3ic.exporters.netfpga.card.bounds import added_latency
+from n3ic.exporters.netfpga.card.image import (
+    CardGraph,
+    CardImage,
+    CardRegion,
+    CardTenant,
+    Leg,
+    UserTask,
+)
+from n3ic.exporters.netfpga.card.traffic import HOST, Packet, Result, outcome, result_of, words_of
+from n3ic.exporters.netfpga.card.write import write_card
+
+needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
+
+STUCK = """
+// Answers packets until one begins with 0xff, then never again until it is reset.
+module stuck (
+    input wire aclk, input wire aresetn,
+    input wire [63:0] s_axis_tdata, input wire s_axis_tvalid, output wire s_axis_tready,
+    input wire s_axis_tlast,
+    output wire [63:0] m_axis_tdata, output wire m_axis_tvalid, input wire m_axis_tready,
+    output wire m_axis_tlast
+);
+    reg dead;
+    wire kills = s_axis_tvalid && s_axis_tdata[63:56] == 8'hff;
+    always @(posedge aclk) dead <= aresetn && (dead || kills);
+    assign m_axis_tdata  = s_axis_tdata;
+    assign m_axis_tvalid = s_axis_tvalid && !dead && !kills;
+    assign m_axis_tlast  = s_axis_tlast;
+    assign s_axis_tready = m_axis_tready && !dead && !kills;
+endmodule
+"""
+
+
+def run_both(
+    tmp_path: Path,
+    image: CardImage,
+    packets: Sequence[Packet],
+    program: Sequence[simulation.Operation],
+) -> tuple[simulation.Log, simulation.Log]:
+    """The same packets without and with a program of the control plane."""
+    write_card(image, tmp_path)
+    quiet = simulation.run(tmp_path, image, packets, trace=False)
+    return quiet, simulation.run(tmp_path, image, packets, program, trace=False)
+
+
+def mine(image: CardImage, packets: Sequence[Packet], graphs: Sequence[int]) -> list[int]:
+    uids = {image.graphs[g].uid for g in graphs}
+    return [n for n, p in enumerate(packets) if int.from_bytes(p.frame.data[18:20], "big") in uids]
+
+
+@needs_icarus
+def test_a_network_is_replaced(tmp_path: Path) -> None:
+    """One of three networks in an executor: the others keep every bit and every clock."""
+    image = cards.two_tenants()
+    rng = np.random.default_rng(2)
+    packets = [cards.ask(image, int(rng.integers(4)), rng, gap=14) for _ in range(90)]
+    new = cards.net((24, 8, 2), 77)
+    leg = image.graphs[1].branches[0][0]
+    program = [simulation.wait_sent(30), *control.load_network(image, leg, new)]
+    quiet, log = run_both(tmp_path, image, packets, program)
+    replaced = mine(image, packets, [1])
+    others = [n for n in range(len(packets)) if n not in replaced]
+    assert log.latencies(others) == quiet.latencies(others)
+    seen = {p.number: p.data for p in log.left}
+    assert len(seen) == len(packets)
+    assert all(seen[n] == outcome(image, packets[n]).data for n in others)
+    by_new = []
+    for n in replaced:
+        packet = packets[n]
+        words = words_of(new, packet.frame.data[image.offset :], features=False)
+        told = outcome(image, packet, [result_of(new, words)]).data
+        by_new.append(seen[n] == told)
+        assert by_new[-1] or seen[n] == outcome(image, packet).data
+    assert by_new == sorted(by_new)  # first the old one, then the new one
+    assert {False, True} == set(by_new)
+
+
+def test_a_network_that_does_not_fit_is_refused() -> None:
+    image = cards.two_tenants()
+    with pytest.raises(ExportError, match="the executor computes 24-8-2"):
+        control.load_network(image, image.graphs[0].branches[0][0], cards.net((24, 6, 2), 1))
+
+
+@needs_icarus
+def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
+    """Its region is reconfigured and its network loaded while the others' packets flow."""
+    two = cards.two_tenants()
+    late = Leg((2,))
+    third = CardGraph("gamma/net", 2, 20, 4, ((late,),), on=False)
+    image = replace(
+        two,
+        tenants=(*two.tenants, CardTenant("gamma")),
+        graphs=(*two.graphs, third),
+        regions=(*two.regions, CardRegion((cards.core(cards.net((32, 8, 2), 5)),), held=True)),
+    )
+    rng = np.random.default_rng(4)
+    packets = [cards.ask(image, int(rng.integers(5)), rng, gap=14) for _ in range(200)]
+    new = cards.net((32, 8, 2), 6)
+    program = [
+        simulation.wait_sent(20),
+        *control.bring_tenant(image, 4, {late: new}, clocks=400),
+        simulation.wait_sent(130),
+        *control.remove_tenant(image, 4),
+    ]
+    quiet, log = run_both(tmp_path, image, packets, program)
+    late_ones = mine(image, packets, [4])
+    others = [n for n in range(len(packets)) if n not in late_ones]
+    seen = {p.number: p.data for p in log.left}
+    assert len(seen) == len(packets)
+    assert all(seen[n] == outcome(image, packets[n]).data for n in others)
+    bound = max(added_latency(image, graph, longest=2) for graph in two.graphs)
+    pairs = zip(quiet.latencies(others), log.latencies(others), strict=True)
+    assert max(after - before for before, after in pairs) <= bound
+    for tenant in range(2):
+        ours = [p.number for p in log.left if p.number in others]
+        ours = [n for n in ours if outcome(image, packets[n]).tenant == tenant]
+        assert ours == sorted(ours)
+        assert quiet.counters[tenant] == log.counters[tenant]
+    answered = []
+    opened = replace(image, graphs=(*two.graphs, replace(third, on=True)))
+    for n in late_ones:
+        words = words_of(new, packets[n].frame.data[image.offset :], features=False)
+        told = outcome(opened, packets[n], [result_of(new, words)]).data
+        answered.append(seen[n] == told)
+        assert answered[-1] or seen[n] == packets[n].frame.data  # as it came
+    first, last = answered.index(True), len(answered) - answered[::-1].index(True)
+    assert all(answered[first:last])
+    assert 0 < first < last < len(answered)
+    assert log.counters[2]["left"] == sum(answered) > 5
+
+
+@needs_icarus
+def test_a_stuck_task_is_cut_off(tmp_path: Path) -> None:
+    """Its packets are decided by the host, the other tenant's go on, and it can be restarted."""
+    two = cards.two_tenants()
+    task = UserTask("stuck", (("stuck.v", STUCK),), bits=64, limit=150)
+    graphs = (*two.graphs[:3], CardGraph("beta/user", 1, 9, 8, ((Leg((1,)),),)))
+    regions = (two.regions[0], CardRegion((task,)))
+    image = replace(two, graphs=graphs, regions=regions)
+    rng = np.random.default_rng(6)
+    packets = [cards.ask(image, int(rng.choice([0, 3])), rng, gap=14) for _ in range(120)]
+    users = mine(image, packets, [3])
+    for n in users:  # one of them kills the task
+        frame = packets[n].frame
+        first = b"\xff" if n == users[10] else b"\x01"
+        data = frame.data[: image.offset] + first + frame.data[image.offset + 1 :]
+        packets[n] = replace(packets[n], frame=replace(frame, data=data))
+    program = [simulation.wait_sent(users[40]), *control.restart_task(1)]
+    write_card(image, tmp_path)
+    log = simulation.run(tmp_path, image, packets, program, trace=False)
+    seen = {p.number: p.data for p in log.left}
+    assert len(seen) == len(packets)
+    failed = []
+    for n in users:
+        field = int.from_bytes(packets[n].frame.data[image.offset :][:8], "big")
+        answer = Result(0, field & 0xFFFF, field >> 16 & (1 << image.margin_w) - 1)
+        failed.append(seen[n] == outcome(image, packets[n], [Result(0, HOST, 0)]).data)
+        assert failed[-1] or seen[n] == outcome(image, packets[n], [answer]).data
+    assert failed.index(True) == 10
+    assert not failed[-1]
+    assert log.counters[1]["cut_off"] == sum(failed)
+    others = mine(image, packets, [0])
+    assert all(seen[n] == outcome(image, packets[n]).data for n in others)
+    latency = log.latencies(others)
+    assert max(latency) - min(latency) <= added_latency(image, image.graphs[0], longest=2)
