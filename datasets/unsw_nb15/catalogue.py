@@ -14,6 +14,7 @@ from n3ic.data import catalogue
 from n3ic.data.catalogue import Column, Derived, feature_of
 from n3ic.data.table import Feature
 from n3ic.datasets.unsw_nb15.columns import RAW_ONLY
+from n3ic.datasets.unsw_nb15.crosses import crosses
 from n3ic.model.inputs import to_integer
 
 _TOML = tomllib.loads(files(__package__).joinpath("catalogue.toml").read_text("utf-8"))
@@ -111,9 +112,9 @@ _FORMULAS: Mapping[str, Callable[..., Column]] = {
 DERIVED: tuple[Derived, ...] = tuple(
     Derived(feature_of(name, entry, _TOML["reasons"]), tuple(entry["needs"]), _FORMULAS[name])
     for name, entry in (_TOML["derived"] | _TOML["tap"]).items()
-)
+) + crosses(_TOML["crosses"], {f.name: f for f in COLUMNS})
 """Features that the files do not have: sums, differences and quotients of the published columns,
-then what a meter at one tap counts."""
+what a meter at one tap counts, and crosses of two published columns."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType({d.feature.name: d.needs for d in DERIVED})
 """The columns behind each derived feature."""
