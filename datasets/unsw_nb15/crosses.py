@@ -91,7 +91,8 @@ def _less(a: Column, b: Column) -> Column:
 
 
 def _sum(a: Column, b: Column) -> Column:
-    return np.minimum(a + b, UINT32_MAX)
+    total: Column = np.minimum(a + b, UINT32_MAX)
+    return total
 
 
 def _derived(
