@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from n3ic.datasets.unsw_nb15.catalogue import BY_NAME, HEADER_COLUMNS, PUBLISHED
 from n3ic.training.recipe import Recipe, Training
-from n3ic.training.recipes import PAPER_TRAINING
+from n3ic.training.recipes import PAPER_TRAINING, TABLES
 
 PAPER = Recipe(
     name="paper",
@@ -38,4 +38,13 @@ PUBLISHED_COLUMNS = replace(
     columns=PUBLISHED,
 )
 
-RECIPES = {recipe.name: recipe for recipe in (DEFAULT, PUBLISHED_COLUMNS, PAPER)}
+PUBLISHED_TABLES = replace(
+    TABLES,
+    name="published-tables",
+    summary="tables on the published columns",
+    columns=PUBLISHED,
+)
+
+RECIPES = {
+    recipe.name: recipe for recipe in (DEFAULT, PUBLISHED_COLUMNS, PAPER, TABLES, PUBLISHED_TABLES)
+}

@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import MissingDependencyError, UsageError
-from n3ic.model.bits import Bits
+from n3ic.model.bits import Bits, pack
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
+from n3ic.training.recipe import Training
 
+_EVEN = 0.5  # share of the second of two classes above which a leaf answers with it
 _CANDIDATES = 0.5  # share of the bits that a split chooses from, so that trees differ
 _Leaf = tuple[int, tuple[tuple[int, bool], ...]]  # class; bits and their values on the way
 
@@ -39,14 +41,14 @@ def train_forest(
     label: NDArray[np.int64],
     spec: InputSpec,
     classes: tuple[str, ...],
+    config: Training,
     *,
-    trees: int,
-    leaves: int,
     seed: int,
+    teacher: NDArray[np.floating] | None = None,
     name: str = "model",
     provenance: Mapping[str, str] | None = None,
 ) -> BinaryModel:
-    """Grow trees on input bits, best split first, each leaf answering with its most frequent class.
+    """Grow trees on input bits, best split first, each leaf answering with its most likely class.
 
     Several trees choose each split from another half of the bits (Breiman 2001, without the
     bootstrap). The same arguments give the same network.
@@ -56,9 +58,10 @@ def train_forest(
         label: class index of each row, shape ``(rows,)``.
         spec: what the bits are.
         classes: names of the classes.
-        trees: how many vote; of an even number and two classes, the first wins a tie.
-        leaves: most leaves of one tree.
+        config: how many trees vote and how large they are, and the share of the teacher. Of an
+            even number of trees and two classes, the first wins a tie.
         seed: of the choice of bits.
+        teacher: class probabilities of shape ``(rows, classes)``, for distillation.
         name: the model's name.
         provenance: where it comes from.
 
@@ -67,35 +70,54 @@ def train_forest(
         the second are there, and an answer a tree; else an answer a tree and class.
 
     Raises:
-        UsageError: no bit tells any two rows of different classes apart.
+        UsageError: no bit tells any two rows of different classes apart, or distillation has no
+            teacher.
         MissingDependencyError: scikit-learn is not installed.
     """
     try:
-        from sklearn.ensemble import RandomForestClassifier
+        from sklearn.ensemble import RandomForestRegressor
     except ImportError as error:
         raise MissingDependencyError(
             "trees need scikit-learn; install it with: pip install 'n3ic[train]'"
         ) from error
-    forest = RandomForestClassifier(
-        n_estimators=trees,
-        max_leaf_nodes=max(2, leaves),
-        max_features=1.0 if trees == 1 else _CANDIDATES,
+    # Of the labels alone, the squared error is the Gini impurity.
+    wanted = np.eye(len(classes))[label]
+    if config.distill:
+        if teacher is None:
+            raise UsageError("distillation needs the teacher's probabilities")
+        wanted = (1 - config.distill) * wanted + config.distill * teacher
+    forest = RandomForestRegressor(
+        n_estimators=config.trees,
+        max_leaf_nodes=config.leaves,
+        max_features=1.0 if config.trees == 1 else _CANDIDATES,
         bootstrap=False,
         random_state=seed,
         n_jobs=1,
-    ).fit(bits.astype(np.float32), label)
-    named = forest.classes_.tolist()
-    grown = [_leaves(_node(tree.tree_, named, 0)) for tree in forest.estimators_]
+    )
+    # Equal rows are one of their mean and weight: the same trees, sooner.
+    _, first, which, counts = np.unique(
+        pack(bits), axis=0, return_index=True, return_inverse=True, return_counts=True
+    )
+    mean = np.zeros((len(first), len(classes)))
+    np.add.at(mean, which.reshape(-1), wanted)
+    mean /= counts[:, None]
+    forest.fit(
+        bits[first].astype(np.float32),
+        mean if len(classes) > 2 else mean[:, 1],
+        sample_weight=counts,
+    )
+    grown = [_leaves(_node(tree.tree_, 0)) for tree in forest.estimators_]
     return _network(grown, spec, classes, name, dict(provenance or {}))
 
 
-def _node(tree: Any, named: list[int], index: int) -> _Node:
+def _node(tree: Any, index: int) -> _Node:
     """A node of scikit-learn's tree; splits whose sides answer the same are gone."""
-    answer = named[int(tree.value[index, 0].argmax())]
+    share = tree.value[index, :, 0]  # of each class, or of the second of two
+    answer = int(share.argmax()) if len(share) > 1 else int(share[0] > _EVEN)
     below = (int(tree.children_left[index]), int(tree.children_right[index]))
     if below[0] < 0:
         return _Node(answer)
-    children = tuple(_node(tree, named, child) for child in below)
+    children = tuple(_node(tree, child) for child in below)
     if not any(child.children for child in children) and len({c.answer for c in children}) == 1:
         return children[0]
     return _Node(answer, int(tree.feature[index]), children)

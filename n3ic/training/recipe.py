@@ -51,8 +51,8 @@ class Training:
         density: share of the hidden layers' connections that are kept, pruned while training.
         patience: epochs without a better validation loss before training stops; 0 for never.
         polish: rounds of discrete search on the integer network after training.
-        trees: decision trees that vote, grown instead of all the above: their leaves and answers
-            are the hidden neurons. 0 for none.
+        trees: decision trees that vote, whose leaves and answers are the hidden neurons. 0 for a
+            network trained by gradient; otherwise, of the above, only ``distill`` matters.
         leaves: most leaves of one tree.
     """
 

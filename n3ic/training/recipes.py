@@ -41,5 +41,13 @@ LARGE = Recipe(
     ),
 )
 
-ANY_TABLE: Mapping[str, Recipe] = {recipe.name: recipe for recipe in (KILOBYTE, LARGE)}
+TABLES = Recipe(
+    name="tables",
+    summary="for look-up tables: decision trees that vote, some 140 LUT sites each where unrolled",
+    encoding="boosted",
+    bits=512,
+    training=Training(trees=3, distill=0.5),
+)
+
+ANY_TABLE: Mapping[str, Recipe] = {recipe.name: recipe for recipe in (KILOBYTE, LARGE, TABLES)}
 """Recipes that suit any table of flows, by name."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestRegressor
 
 from n3ic.errors import UsageError
 from n3ic.model.bits import pack
 from n3ic.model.inputs import InputSpec
 from n3ic.training.forest import train_forest
+from n3ic.training.recipe import Training
 
 
 def rows(n_classes: int, seed: int = 0):
@@ -30,19 +31,22 @@ def names(n_classes: int) -> tuple[str, ...]:
 def test_the_network_is_the_vote_of_the_trees(n_classes, trees):
     bits, label = rows(n_classes)
     model = train_forest(
-        bits, label, InputSpec.raw(12), names(n_classes), trees=trees, leaves=20, seed=5
+        bits, label, InputSpec.raw(12), names(n_classes), Training(trees=trees, leaves=20), seed=5
     )
-    forest = RandomForestClassifier(
+    wanted = np.eye(n_classes)[label]
+    forest = RandomForestRegressor(
         trees,
         max_leaf_nodes=20,
         max_features=1.0 if trees == 1 else 0.5,
         bootstrap=False,
         random_state=5,
-    ).fit(bits.astype(np.float32), label)
+    ).fit(bits.astype(np.float32), wanted if n_classes > 2 else wanted[:, 1])
     every = (np.arange(1 << 12)[:, None] >> np.arange(12) & 1).astype(bool)
     votes = np.zeros((len(every), n_classes), dtype=np.int64)
     for tree in forest.estimators_:
-        votes[np.arange(len(every)), tree.predict(every.astype(np.float32)).astype(int)] += 1
+        shares = tree.predict(every.astype(np.float32))
+        answers = shares.argmax(axis=1) if n_classes > 2 else (shares > 0.5).astype(int)
+        votes[np.arange(len(every)), answers] += 1
     np.testing.assert_array_equal(model.scores(pack(every)), votes)
     assert model.shape[1] < 20 * trees * n_classes
 
@@ -50,21 +54,34 @@ def test_the_network_is_the_vote_of_the_trees(n_classes, trees):
 def test_splits_that_change_no_answer_are_gone():
     bits = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 20, dtype=bool)
     label = np.array([0, 0, 1, 1] * 20)
-    model = train_forest(bits, label, InputSpec.raw(2), ("a", "b"), trees=1, leaves=4, seed=0)
+    model = train_forest(
+        bits, label, InputSpec.raw(2), ("a", "b"), Training(trees=1, leaves=4), seed=0
+    )
     assert model.shape == (2, 1, 1, 2)
     assert model.hidden[0].fan_in.tolist() == [1]
 
 
 def test_the_same_arguments_give_the_same_bytes(tmp_path):
     bits, label = rows(2)
+    config = Training(trees=3, leaves=9)
     for name in ("one", "two"):
-        train_forest(bits, label, InputSpec.raw(12), ("a", "b"), trees=3, leaves=9, seed=1).save(
-            tmp_path / name
-        )
+        model = train_forest(bits, label, InputSpec.raw(12), ("a", "b"), config, seed=1)
+        model.save(tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
 def test_bits_that_tell_nothing_are_refused():
     bits, label = np.zeros((20, 3), dtype=bool), np.arange(20) % 2
     with pytest.raises(UsageError, match="no input bit tells"):
-        train_forest(bits, label, InputSpec.raw(3), ("a", "b"), trees=2, leaves=9, seed=1)
+        train_forest(bits, label, InputSpec.raw(3), ("a", "b"), Training(trees=2, leaves=9), seed=1)
+
+
+def test_a_teacher_moves_leaves():
+    bits, label = rows(2)
+    config = Training(trees=1, leaves=20, distill=1.0)
+    turned = np.eye(2)[1 - label]
+    arguments = (bits, label, InputSpec.raw(12), ("a", "b"), config)
+    model = train_forest(*arguments, seed=1, teacher=turned)
+    assert (model.scores(pack(bits)).argmax(axis=1) != label).mean() > 0.6
+    with pytest.raises(UsageError, match="teacher"):
+        train_forest(*arguments, seed=1)

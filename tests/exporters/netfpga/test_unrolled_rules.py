@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga import unrolled
+from n3ic.exporters.netfpga.tools import synth
 from n3ic.exporters.netfpga.unrolled import rules
 from n3ic.exporters.netfpga.unrolled.decode import decode_core
 from n3ic.exporters.netfpga.unrolled.netlist import Netlist
 from n3ic.exporters.netfpga.unrolled.size import estimate
+from n3ic.model.boundary import verification_vectors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import decoding_difference
+from tests.exporters.netfpga.test_synth_yosys import export, needs_icarus, needs_yosys
 from tests.exporters.netfpga.test_unrolled_core import check
 
 
@@ -157,3 +160,16 @@ def test_wide_ands_and_other_layers_stay_sums():
     wide = model_of([[dict.fromkeys(range(80), 1)], [{0: 1}]], 80)
     assert rules.layers(wide) == frozenset()
     check(wide, "class", 50)
+
+
+@pytest.mark.slow
+@needs_yosys
+@needs_icarus
+def test_the_netlist_is_as_small_as_foretold_and_computes_the_model(tmp_path):
+    model = forest(6)
+    directory = export(model, tmp_path)
+    measured, foretold = synth.synthesise(directory), estimate(model)
+    assert abs(measured.lut_sites - foretold.lut_sites) <= 0.05 * measured.lut_sites
+    words = verification_vectors(model, 300)
+    seen = synth.run_netlist(directory, model, words, "icarus")
+    np.testing.assert_array_equal(seen.inference.classes, model.infer(words).classes)
