@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Accuracy against look-up tables: networks trained over several seeds, and what each takes.
 
-``scripts/sites.py --data PATH --networks published:density=0.25 published-tables:trees=3`` prints
+``scripts/sites.py --data PATH --networks published:density=0.25 published-tables:trees=1`` prints
 the table as Markdown, a row a network: a recipe, and after a colon the options that differ.
 """
 
@@ -27,8 +27,9 @@ from n3ic.exporters.netfpga.unrolled.size import estimate
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import simplify
 from n3ic.plugins import load
-from n3ic.runs.experiment import Result, train_recipes
-from n3ic.runs.preparation import Experiment
+from n3ic.runs.experiment import Result, train_prepared
+from n3ic.runs.preparation import Experiment, prepare
+from n3ic.runs.progress import TrainingProgress
 from n3ic.training.recipe import Recipe, Training
 from n3ic.usecases.base import UseCase
 from n3ic.util.markdown import percent
@@ -127,6 +128,7 @@ def points(
         MissingDependencyError: Yosys is not installed.
     """
     recipes = {name: _recipe(case, name) for name in networks}
+    progress = TrainingProgress()
     trained: dict[str, list[Result]] = {name: [] for name in networks}
     for seed in seeds:
         for bits in dict.fromkeys(map(_of_bits, recipes.values())):
@@ -134,10 +136,10 @@ def points(
             experiment = Experiment(
                 table, bits, protocol=case.protocol, seed=seed, with_baselines=False
             )
-            for name, result in zip(
-                same, train_recipes(experiment, list(same.values())), strict=True
-            ):
-                trained[name].append(result)
+            prepared = prepare(experiment, progress.stage)
+            for name, recipe in same.items():
+                this = replace(prepared, experiment=replace(experiment, recipe=recipe))
+                trained[name].append(train_prepared(this, progress))
     for name, results in trained.items():
         models = [simplify(result.model).model for result in results]
         compared = tuple(map(measure_comparisons, models)) if synthesise else ()
@@ -159,9 +161,9 @@ def _recipe(case: UseCase, name: str) -> Recipe:
 
 def _of_bits(recipe: Recipe) -> Recipe:
     """What decides the rows' bits and their teacher, which networks can share."""
-    return replace(
-        recipe, name="", summary="", training=Training(distill=float(recipe.training.distill > 0))
-    )
+    hidden = recipe.training.hidden if recipe.encoding == "weighted" else Training().hidden
+    shared = Training(hidden=hidden, distill=float(recipe.training.distill > 0))
+    return replace(recipe, name="", summary="", training=shared)
 
 
 def measure(model: BinaryModel, pipeline: int = 1) -> Resources:

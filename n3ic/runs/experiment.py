@@ -101,28 +101,10 @@ def train_shapes(
         DataError: the table cannot be split that way.
         UsageError: the recipe does not fit the table.
     """
-    recipe = experiment.recipe
-    recipes = [recipe.with_options({"hidden": tuple(hidden)}) for hidden in shapes]
-    yield from train_recipes(experiment, recipes, progress)
-
-
-def train_recipes(
-    experiment: Experiment, recipes: Sequence[Recipe], progress: TrainingProgress | None = None
-) -> Iterator[Result]:
-    """Train networks on the same rows and bits, one after the other; see :func:`train_shapes`.
-
-    Args:
-        experiment: the rows, their split and the seed.
-        recipes: how each network is trained; all of them choose bits alike and, if any, distil.
-        progress: what is told meanwhile.
-
-    Raises:
-        DataError: the table cannot be split that way.
-        UsageError: the recipe does not fit the table.
-    """
     progress = progress or TrainingProgress()
     prepared: Prepared | None = None
-    for own in recipes:
+    for hidden in shapes:
+        own = experiment.recipe.with_options({"hidden": tuple(hidden)})
         this = replace(experiment, recipe=own)
         if prepared is None or own.encoding == "weighted":  # weighted bits are for a shape
             prepared = prepare(this, progress.stage, prepared.trees if prepared else None)
@@ -141,7 +123,7 @@ def train_prepared(prepared: Prepared, progress: TrainingProgress) -> Result:
     this, rows = prepared.experiment, prepared.train
     training, table = this.recipe.training, this.table
     history: tuple[Epoch, ...] = ()
-    if training.trees:
+    if training.method == "trees":
         model = _forest(prepared, progress)
     elif training.method == "prototypes":
         model = _polished(_prototypes(prepared, progress), prepared, progress)

@@ -17,7 +17,7 @@ GCE_Q = 0.7
 """The q of the generalized cross-entropy ``(1 - p^q) / q``, as its authors take it."""
 Optimizer = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine"]
-Method = Literal["gradient", "prototypes"]
+Method = Literal["gradient", "prototypes", "trees"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Training:
         hidden: neurons of each hidden layer.
         method: how weights are found: by ``gradient`` descent, or, for few input bits and one
             hidden layer, as ``prototypes`` that are chosen one by one; what is said of gradients
-            and epochs does not matter then.
+            and epochs does not matter then. ``trees`` are decision trees that vote, whose leaves
+            and answers are the hidden neurons; only ``distill``, ``trees`` and ``leaves`` matter.
         ste: straight-through estimator of the activations: ``identity`` passes the gradient,
             ``clip`` passes it within [-1, 1] (Courbariaux et al. 2016), ``approx`` is the
             derivative of a piecewise quadratic (ApproxSign, Liu et al. 2018).
@@ -51,8 +52,7 @@ class Training:
         density: share of the hidden layers' connections that are kept, pruned while training.
         patience: epochs without a better validation loss before training stops; 0 for never.
         polish: rounds of discrete search on the integer network after training.
-        trees: decision trees that vote, whose leaves and answers are the hidden neurons. 0 for a
-            network trained by gradient; otherwise, of the above, only ``distill`` matters.
+        trees: how many of them vote.
         leaves: most leaves of one tree.
     """
 
@@ -74,7 +74,7 @@ class Training:
     density: float = 1.0
     patience: int = 0
     polish: int = 0
-    trees: int = 0
+    trees: int = 3
     leaves: int = 400
 
     def __post_init__(self) -> None:
@@ -102,7 +102,7 @@ class Training:
         require(0 < self.density <= 1, "density", "in (0, 1]")
         require(self.patience >= 0, "patience", "0 or more")
         require(self.polish >= 0, "polish", "0 or more")
-        require(0 <= self.trees <= 1000, "trees", "in 0..1000")
+        require(0 < self.trees <= 1000, "trees", "in 1..1000")
         require(2 <= self.leaves <= 65536, "leaves", "in 2..65536")
 
 

@@ -46,7 +46,7 @@ TABLES = Recipe(
     summary="for look-up tables: decision trees that vote, some 140 LUT sites each where unrolled",
     encoding="boosted",
     bits=512,
-    training=Training(trees=3, distill=0.5),
+    training=Training(method="trees", distill=0.5),
 )
 
 ANY_TABLE: Mapping[str, Recipe] = {recipe.name: recipe for recipe in (KILOBYTE, LARGE, TABLES)}

@@ -1,4 +1,4 @@
-"""From a table to a network: trees instead of gradients, and networks that share their rows."""
+"""From a table to a network: trees instead of gradients."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from n3ic.datasets.ns3_tomography.table import queue_tables
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.unrolled.decode import decode_core
 from n3ic.model.passes import simplify
-from n3ic.runs.experiment import train, train_recipes
+from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment
 from n3ic.targets.decoding import decoding_difference
 from n3ic.training.recipe import Training
 from n3ic.training.recipes import TABLES
 
-SMALL = replace(TABLES, bits=48, training=Training(trees=3, leaves=12, distill=0.5))
+SMALL = replace(TABLES, bits=48, training=Training(method="trees", leaves=12, distill=0.5))
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +37,3 @@ def test_trees_are_trained_and_read_back_from_the_core(experiment):
     found = decode_core(texts[unrolled.FILE], texts[unrolled.CELLS], model)
     assert found is not None
     assert not decoding_difference(model, found)
-
-
-def test_networks_that_share_their_rows_are_those_trained_alone(experiment):
-    recipes = [
-        SMALL.with_options({"trees": 1}),
-        SMALL.with_options({"trees": 0, "hidden": (8,), "epochs": 1}),
-    ]
-    for recipe, shared in zip(recipes, train_recipes(experiment, recipes), strict=True):
-        alone = train(replace(experiment, recipe=recipe))
-        np.testing.assert_array_equal(shared.test_scores["binary"], alone.test_scores["binary"])
