@@ -49,7 +49,7 @@ def sized(recipe: Recipe, given: Collection[str]) -> Recipe:
         follows["polish"] = max(recipe.training.polish, FEW_BITS_POLISH)
         gradient = {f.name for f in fields(Training)} - {"hidden", "polish"}
         one_layer = "hidden" not in given or len(recipe.training.hidden) == 1
-        if one_layer and gradient.isdisjoint(given):
+        if one_layer and recipe.training.method != "trees" and gradient.isdisjoint(given):
             follows |= PROTOTYPES
     return recipe.with_options({k: v for k, v in follows.items() if k not in given})
 
@@ -68,8 +68,10 @@ def within(recipe: Recipe, given: Collection[str], budget: int, n_classes: int) 
     Raises:
         UsageError: the budget is too small for any network, or the hidden layers are given, too.
     """
-    if not {"hidden", "trees"}.isdisjoint(given):
+    if "hidden" in given:
         raise UsageError("a budget of bytes chooses the hidden layers; leave them, or it, out")
+    if recipe.training.method == "trees" or not {"trees", "leaves"}.isdisjoint(given):
+        raise UsageError("a budget of bytes is for weights, trees have a number and leaves")
     learned = recipe.encoding not in ("binary", "quantile")
     if "bits" not in given and learned:
         recipe = recipe.with_options({"bits": bits_for(budget, n_classes, recipe.bits)})

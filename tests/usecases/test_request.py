@@ -145,3 +145,15 @@ def test_bits_beside_a_budget_are_kept_and_hidden_layers_refused():
         request = TrainRequest("anomaly", budget_bytes=48, overrides=given)
         with pytest.raises(UsageError, match=said):
             request.chosen_recipe(case)
+
+
+def test_trees_stay_trees_with_few_bits_and_have_no_budget_of_bytes():
+    case = use_case("anomaly")
+    few = TrainRequest("anomaly", recipe="tables", overrides={"bits": 8}).chosen_recipe(case)
+    assert (few.training.method, few.encoding) == ("trees", "greedy")
+    for request in (
+        TrainRequest("anomaly", recipe="tables", budget_bytes=512),
+        TrainRequest("anomaly", overrides={"trees": 3}, budget_bytes=512),
+    ):
+        with pytest.raises(UsageError, match="trees have a number"):
+            request.chosen_recipe(case, 2)
