@@ -9,7 +9,7 @@ import numpy as np
 
 from n3ic.card.description import Parallel, Series
 from n3ic.card.simulation.baselines import POLICIES, Policy
-from n3ic.card.simulation.engine import Trace, simulate
+from n3ic.card.simulation.engine import simulate
 from n3ic.card.simulation.loads import Load, rate_of
 from n3ic.card.simulation.regions import Regions
 from n3ic.card.simulation.report import PolicyFigures, Table, figures_of
@@ -21,6 +21,7 @@ from n3ic.card.simulation.scenario import (
     SimTask,
     SimTenant,
 )
+from n3ic.card.simulation.trace import Trace
 
 CHAINS, PER_TASK = POLICIES["chains"], POLICIES["per-task"]
 _OWN = Policy("own", "regions of their own, as placed", "plan", True, False)

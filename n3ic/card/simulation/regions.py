@@ -142,6 +142,9 @@ class Regions:
     ) -> tuple[Regions, Launch | None]:
         """Make a chain run that packets have come for.
 
+        No other chain is stopped for one that runs already, though it have no bandwidth left:
+        what there is of it is then divided.
+
         Args:
             chain: its tasks.
             now: in seconds.
@@ -153,9 +156,13 @@ class Regions:
             The regions, and what was done; None if no region may be had.
         """
         found = cover(chain, self.serving)
+        shared = None
+        if found:
+            shared = Launch("share", found, max(self.regions[i].ready for i in found))
         if found and all(spare.get(task, 0.0) > 0 for task in chain):
-            return self, Launch("share", found, max(self.regions[i].ready for i in found))
-        return self.another(chain, now, load)
+            return self, shared
+        regions, launch = self.another(chain, now, load, switch=not found)
+        return (self, shared) if launch is None else (regions, launch)
 
     def another(
         self, chain: Chain, now: float, load: Mapping[int, float], *, switch: bool = True

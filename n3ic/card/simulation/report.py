@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from n3ic.card.simulation.engine import Event, Trace
 from n3ic.card.simulation.figures import (
     TenantFigures,
     binned,
@@ -16,6 +15,7 @@ from n3ic.card.simulation.figures import (
     percentiles,
     served_share,
 )
+from n3ic.card.simulation.trace import Event, Trace
 
 Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]  # title, head, rows
 

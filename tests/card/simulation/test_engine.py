@@ -197,6 +197,44 @@ def test_a_tenant_comes_and_goes_while_another_s_packets_flow():
     assert trace.counts["guest/g"].inside == 0
 
 
+def two_of_one_region(second, **change):
+    base = one_chain(SimTask("a", 10, gbps=1), gbps=0.2, seconds=80e-3)
+    guest = SimTenant("guest", arrives=1e-3)
+    return replace(
+        base,
+        tasks={**base.tasks, "b": SimTask("b", 10)},
+        tenants=(*base.tenants, guest),
+        graphs=(*base.graphs, graph("guest", (second,), 0.2, kind="constant")),
+        **change,
+    )
+
+
+def test_who_uses_a_task_that_runs_and_has_time_left_is_served_at_once():
+    trace = simulate(two_of_one_region("a", seconds=2e-3, regions=2), CHAINS)
+    assert trace.events == ()
+    assert min(trace.served["guest/g"].left) < 1.01e-3 * 250e6
+
+
+def test_a_task_without_time_left_is_launched_again_where_a_region_is_free():
+    scenario = two_of_one_region("a", seconds=8e-3, regions=2)
+    full = replace(scenario.graphs[0], entitled=rate_of(1, 512))
+    trace = simulate(replace(scenario, graphs=(full, scenario.graphs[1])), CHAINS)
+    # and given back, for the one that is entitled to all of it sends a fifth
+    assert [e.what for e in trace.events] == ["free", "de-schedule"]
+
+
+def test_a_context_switch_is_the_last_resort_and_nobody_waits_for_ever():
+    trace = simulate(two_of_one_region("b"), CHAINS, 0)
+    assert {e.what for e in trace.events} == {"context-switch"}
+    times = [e.time for e in trace.events]
+    assert len(times) >= 2
+    assert np.diff(times).min() >= 20e-3  # a chain serves for so long before it is stopped
+    for name in ("u/g", "guest/g"):
+        left = np.asarray(trace.served[name].left) / 250e6
+        assert left.max() > 40e-3
+        assert trace.counts[name].most_inside <= 64  # buffered while the other's chain serves
+
+
 def test_an_instance_comes_with_the_load_and_goes_with_it():
     base = one_chain(SimTask("a", 10, gbps=1), gbps=0.6, seconds=40e-3)
     load = replace(base.graphs[0].load, kind="constant", changes=((5e-3, 2.0), (25e-3, 1.0)))

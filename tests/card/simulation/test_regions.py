@@ -40,10 +40,12 @@ def test_launches_are_tried_in_the_text_s_order():
     busy = spare | {"b": 0.0}
     _, launch = card(AB, CD, free=1).use(BD, 1.0, busy, load)
     assert (launch.way, launch.regions, launch.ready) == ("free", (2,), 1.005)
-    switched, launch = full.use(BD, 1.0, busy, load)
+    _, launch = full.use(BD, 1.0, busy, load)
+    assert launch.way == "share"  # nothing is stopped for what runs
+    switched, launch = full.use(("x",), 1.0, spare, load)
     assert (launch.way, launch.regions, launch.stopped) == ("context-switch", (1,), CD)
     assert launch.ready == pytest.approx(1.0 + 5e-3 + 1e-4)
-    assert switched.serving == {0: AB, 1: BD}
+    assert switched.serving == {0: AB, 1: ("x",)}
 
 
 def test_a_victim_is_used_again_without_reconfiguration():
