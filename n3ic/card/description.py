@@ -269,12 +269,15 @@ class Tenant:
         weight: share of the card that is due to it, relative to the others.
         graphs: one or more.
         line: where ``card.toml`` says it.
+        ports: that its packets come from, as the target names them; any if empty. A packet of its
+            UIDs from another port is not its own.
     """
 
     name: str
     weight: float
     graphs: tuple[Graph, ...]
     line: int = field(default=0, compare=False)
+    ports: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

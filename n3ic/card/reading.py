@@ -27,7 +27,7 @@ from n3ic.card.description import (
     Tenant,
     UserVerilog,
 )
-from n3ic.card.entries import Entry, shown
+from n3ic.card.entries import Entry, is_int, shown
 from n3ic.card.lines import parse
 from n3ic.errors import CardError
 
@@ -87,7 +87,7 @@ def _card(root: Entry) -> Card:
         _add(tasks, _task(entry, ""), entry)
     tenants: list[Tenant] = []
     for entry in root.tables("tenants"):
-        entry.only("name", "weight", "tasks", "graphs")
+        entry.only("name", "weight", "ports", "tasks", "graphs")
         name = entry.name()
         if any(t.name == name for t in tenants):
             raise entry.error(f"a second tenant named {name!r}, expected a name of its own", "name")
@@ -99,13 +99,22 @@ def _card(root: Entry) -> Card:
                 f"tenant {name!r}: expected [[tenants.graphs]], one or more; got none"
             )
         weight = entry.number("weight", 1.0, 1e6)
-        tenants.append(Tenant(name, weight, tuple(graphs), entry.line))
+        tenants.append(Tenant(name, weight, tuple(graphs), entry.line, _ports(entry)))
     if not tenants:
         raise root.error("expected [[tenants]], one or more; got none")
     _unique_graphs(root, tenants)
     card = Card(root.text("name", "card"), device, tasks, tuple(tenants), root.source)
     _all_used(root, card)
     return card
+
+
+def _ports(entry: Entry) -> tuple[int, ...]:
+    found = entry.values.get("ports", [])
+    if not isinstance(found, list) or not all(is_int(p) and 0 < p < 256 for p in found):
+        raise entry.error(
+            f"'ports': expected a list of ports, 1 to 255, got {shown(found)}", "ports"
+        )
+    return tuple(found)
 
 
 def _device(entry: Entry) -> CardDevice:

@@ -121,6 +121,7 @@ def test_a_card_is_read_whole():
         ("weight = 2", "weight = -1", "weight", "a number above 0, at most 1e.06, got -1"),
         ("weight = 2", f"weight = {10**400}", "weight", "a number above 0"),
         ("weight = 2", "weight = true", "weight", "a number above 0"),
+        ("weight = 2", "ports = [0]", "ports", "a list of ports, 1 to 255, got .0."),
         ("weight = 2", "weight = nan", "weight", "a number above 0"),
         ('kind = "meter"', 'kind = "metre"', "kind", "expected one of meter, input, network"),
         ('"8 Gb/s"', '"8 GB/s"', "wants", "expected a rate such as .* got '8 GB/s'"),

@@ -43,6 +43,6 @@ def _interval(image: CardImage, region: int) -> int:
     """Clocks from packet to packet of the slowest task of a region."""
     clocks = 1
     for task in image.regions[region].tasks:
-        if isinstance(task, CoreTask) and task.layout is not None:
-            clocks = max(clocks, max(p.rows for p in task.layout.layers))
+        if isinstance(task, CoreTask):
+            clocks = max(clocks, task.interval)
     return clocks

@@ -20,6 +20,7 @@ _RESULT_AT = {"header": 16, "vlan": 20, "udp-port": 44}
 RESULT_BYTES = 10
 RATE_UNIT = 1 << 16  # a beat a clock
 MAX_BURST = (1 << 12) - 1  # beats
+_AROUND = 7  # clocks of a layer beside its rows and its popcount
 MAX_NEED = 800  # bytes of a packet that are looked at
 ALL_PORTS = 0xFF
 
@@ -42,6 +43,23 @@ class CoreTask:
     layout: sequential.SequentialLayout | None = None
     pipeline: int = 1
     outputs: Literal["scores", "class"] = "scores"
+
+    @property
+    def interval(self) -> int:
+        """Most clocks from an inference to the next one, back to back.
+
+        As many as the slowest layer has rows; of a layer of few rows, half the way through it, as
+        two vectors may be on that way.
+        """
+        if self.layout is None:
+            return 1
+        found = 1
+        for layer in self.layout.layers:
+            groups, popcount = -(-layer.part // (2 if layer.masked else 3)), 3
+            while groups > 6:
+                groups, popcount = -(-groups // 6), popcount + 2
+            found = max(found, layer.rows, -(-(layer.rows + popcount + _AROUND) // 2))
+        return -(-found // self.layout.modules)
 
     @property
     def score_w(self) -> int:

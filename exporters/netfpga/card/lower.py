@@ -7,6 +7,8 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,6 +29,7 @@ from n3ic.card.resources import open_network
 from n3ic.errors import CardError, N3icError
 from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.card.image import (
+    ALL_PORTS,
     MAX_BURST,
     RATE_UNIT,
     CardGraph,
@@ -197,8 +200,8 @@ class _Chains:
         layout, load = _layout(model, chosen), self.loads[task.name]
         for each in shared:
             first = each.layouts[0]
-            slowest = max(p.rows for p in first.layers)
-            room = self.clock_hz / slowest * first.modules - each.load
+            interval = CoreTask((model,), layout=first).interval
+            room = self.clock_hz / interval - each.load
             if _alike(first, layout) and load <= room:
                 each.models.append(model)
                 each.layouts.append(layout)
@@ -319,6 +322,7 @@ def _graph(
         branches=legs,
         join=join,
         rules=tuple(_rule(rule, classes, where) for p in policies for rule in p.rules),
+        sources=reduce(or_, card.tenants[tenant].ports, 0) or ALL_PORTS,
     )
 
 

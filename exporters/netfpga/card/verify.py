@@ -122,8 +122,8 @@ def work(image: CardImage, graph: CardGraph) -> int:
         for leg in branch:
             for index in leg.tasks:
                 task = image.regions[leg.regions[0]].tasks[index]
-                if isinstance(task, CoreTask) and task.layout is not None:
-                    clocks += max(p.rows for p in task.layout.layers) // task.layout.modules
+                if isinstance(task, CoreTask):
+                    clocks += task.interval
                 clocks += _SLACK
     return clocks
 

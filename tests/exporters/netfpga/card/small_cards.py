@@ -78,12 +78,18 @@ def two_tenants(**options: object) -> CardImage:
     return CardImage("two", tenants, tuple(graphs), regions, **options)  # type: ignore[arg-type]
 
 
-def guarded() -> CardImage:
-    """Two tenants; the second one's graph is open to port 4 alone, the first one's rate is low."""
+def guarded(*, shared: bool = False) -> CardImage:
+    """Two tenants; the second one's graph is open to port 4 alone.
+
+    The first one's rate is low; or it is not, and both use one executor.
+    """
     image = two_tenants()
-    graphs = (*image.graphs[:3], replace(image.graphs[3], sources=4))
-    tenants = (CardTenant("alpha", rate=RATE_UNIT // 20, burst=48), CardTenant("beta"))
-    return replace(image, graphs=graphs, tenants=tenants)
+    beta = replace(image.graphs[3], sources=4)
+    if shared:
+        beta = replace(beta, input_bytes=3, branches=((Leg((0,), model=2),),))
+    rate = RATE_UNIT if shared else RATE_UNIT // 20
+    tenants = (CardTenant("alpha", rate, burst=48), CardTenant("beta"))
+    return replace(image, graphs=(*image.graphs[:3], beta), tenants=tenants)
 
 
 def everything(**options: object) -> CardImage:

@@ -74,6 +74,7 @@ wants = "100000 packets/s"
 flow = [{flow}]
 [[tenants]]
 name = "beta"
+ports = [1, 4]
 {TASK.format(name="b")}
 [[tenants.tasks]]
 name = "guard"
@@ -99,14 +100,15 @@ def test_networks_of_one_shape_share_an_executor(tmp_path: Path) -> None:
     assert [branch[0].model for branch in paths.branches] == [0, 1, 2]
     assert (paths.uid, paths.join, found.offset) == (7, "vote", 26)
     assert found.graphs[1].rules[0].drop
+    assert [g.sources for g in found.graphs] == [0xFF, 0x05]
     # 100,000 packets of two beats a second at 200 MHz, rounded up.
     assert [t.rate for t in found.tenants] == [66, 132]
 
 
 def test_executors_are_shared_only_as_far_as_their_time_goes(tmp_path: Path) -> None:
-    """Three networks of 100 million inferences a second together, 40 million packets for each."""
+    """An executor of an inference in seven clocks, three networks of 14 million a second each."""
     plan = plan_card(parse_card(text(), "card.toml", folder(tmp_path)))
-    guaranteed = [replace(g, guaranteed=40e6) for g in plan.graphs]
+    guaranteed = [replace(g, guaranteed=14e6) for g in plan.graphs]
     found = image_of(replace(plan, graphs=tuple(guaranteed)), EXPORTER.options, 200e6)
     assert sorted(len(core.models) for core in found.cores) == [1, 1, 2]
 
@@ -139,7 +141,7 @@ def test_a_flow_that_the_card_lacks_is_refused(tmp_path: Path, flow: str, said: 
 def test_hostile_verilog_of_a_user_is_refused(tmp_path: Path, source: str, said: str) -> None:
     (tmp_path / "mine.v").write_text(source)
     document = text().replace('flow = ["b", "guard"]', 'flow = ["mine", "b", "guard"]')
-    document = document.replace('name = "beta"\n', f'name = "beta"\n{MINE}')
+    document = document.replace("ports = [1, 4]\n", f"ports = [1, 4]\n{MINE}")
     with pytest.raises(CardError, match=said):
         image(tmp_path, document)
 
@@ -157,7 +159,7 @@ def test_input_stages_and_users_tasks(tmp_path: Path) -> None:
     assert graph.input_bytes == 16
     (leg,) = graph.branches[0]
     assert [found.regions[leg.regions[0]].tasks[k].kind for k in leg.tasks] == ["input", "core"]
-    document = text().replace('name = "beta"\n', f'name = "beta"\n{MINE}')
+    document = text().replace("ports = [1, 4]\n", f"ports = [1, 4]\n{MINE}")
     found = image(tmp_path, document.replace('["b", "guard"]', '["mine", "b", "guard"]'))
     (leg,) = found.graphs[1].branches[0]
     assert [found.regions[leg.regions[0]].tasks[k].kind for k in leg.tasks] == ["user", "core"]

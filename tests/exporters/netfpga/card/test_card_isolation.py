@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", ["flood", "long", "no-graph", "stolen", "malformed"])
+@pytest.mark.parametrize("scenario", ["flood", "long", "no-graph", "stolen", "malformed", "shared"])
 def test_a_tenant_does_its_worst(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str
 ) -> None:
@@ -24,7 +24,7 @@ def test_a_tenant_does_its_worst(
     from cocotb_tools.runner import get_runner
 
     monkeypatch.syspath_prepend(str(HERE))  # where the simulator finds isolation_bench
-    write_card(cards.guarded(), tmp_path)
+    write_card(cards.guarded(shared=scenario == "shared"), tmp_path)
     runner = get_runner("icarus")
     runner.build(
         sources=sorted((tmp_path / "rtl").glob("*.v")),
@@ -41,4 +41,4 @@ def test_a_tenant_does_its_worst(
         results_xml=str(tmp_path / "results.xml"),
         extra_env={"N3IC_SCENARIO": scenario},
     )
-    assert get_results(results) == (1, 0)
+    assert get_results(results) == (2, 0)
