@@ -4,7 +4,7 @@ A neuron that fires where all its inputs agree is an AND; one above it that fire
 these does is a rule. Its ANDs are never built one by one: what they have in common is taken out,
 variable by variable (``x a + !x b + c``), so that the branches of a decision tree come back as
 selections. The formula is then cut into tables of six inputs, by dynamic programming over its
-gates (Cong and Ding, FlowMap, 1994, name such cuts; over a tree the smallest cover is exact).
+gates and the cheapest cuts of each (cuts as in Cong and Ding, FlowMap, IEEE TCAD 1994).
 
 Multiplied out, the formula has the ANDs that went in, one by one: so a reader gets all weights
 back (:mod:`n3ic.exporters.netfpga.unrolled.decode`).

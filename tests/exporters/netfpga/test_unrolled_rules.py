@@ -20,7 +20,10 @@ from n3ic.model.boundary import verification_vectors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
+from n3ic.model.passes import simplify
 from n3ic.targets.decoding import decoding_difference
+from n3ic.training.forest import train_forest
+from n3ic.training.recipe import Training
 from tests.exporters.netfpga.test_synth_yosys import export, needs_icarus, needs_yosys
 from tests.exporters.netfpga.test_unrolled_core import check
 
@@ -88,6 +91,17 @@ def test_trees_compute_the_model_and_are_read_back(trees, outputs):
     check(model, outputs, 300)
     for pipeline in (1, 3):
         assert not fault(model, *written(model, outputs=outputs, pipeline=pipeline))
+
+
+def test_votes_of_trees_for_several_classes_are_read_back():
+    rng = np.random.default_rng(3)
+    bits = rng.integers(0, 2, (400, 10)).astype(bool)
+    label = bits[:, 0] + 0 + (bits[:, 1] & bits[:, 2] ^ bits[:, 3])
+    config = Training(method="trees", leaves=9)
+    model = train_forest(bits, label, InputSpec.raw(10), ("a", "b", "c"), config, seed=1)
+    model = simplify(model).model
+    check(model, "class", 400)
+    assert not fault(model, *written(model))
 
 
 AND = st.dictionaries(st.integers(0, 7), st.integers(0, 1), min_size=1, max_size=5)
