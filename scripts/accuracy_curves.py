@@ -154,7 +154,7 @@ def figure(points: Sequence[Point], title: str) -> Figure:
     for name in SERIES:
         _curve(left, bits, "asked", name)
     for name in ("binary", "tree_same_cuts"):
-        _curve(right, [p for p in points if p["axis"] == "bytes"], "weight_bytes", name)
+        _curve(right, points, "weight_bytes", name)  # networks of so many bits have bytes, too
     left.set_xlabel("input bits (comparisons)")
     right.set_xlabel("bytes of weights")
     left.set_ylabel("accuracy on the test rows, %")
@@ -171,13 +171,13 @@ def _curve(axes: Axes, points: Sequence[Point], at: str, name: str) -> None:
     """Mean over the seeds, and a bar of one deviation either way."""
     label, colour, mark, dashes = SERIES[name]
     places = []
-    for value in sorted({p["asked"] for p in points}):
-        mine = [p for p in points if p["asked"] == value and name in p["test"]]
+    for group in {(p["axis"], p["asked"]) for p in points}:
+        mine = [p for p in points if (p["axis"], p["asked"]) == group and name in p["test"]]
         spread = _spread(p["test"][name][0] for p in mine)
         if spread is not None:
             places.append((float(np.mean([p[at] for p in mine])), *spread))
     if places:
-        x, y, deviation = zip(*places, strict=True)
+        x, y, deviation = zip(*sorted(places), strict=True)
         style: dict[str, Any] = {"color": colour, "marker": mark, "linestyle": dashes}
         axes.errorbar(x, y, yerr=deviation, label=label, capsize=3, markersize=5, **style)
 

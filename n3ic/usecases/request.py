@@ -77,7 +77,7 @@ class TrainRequest:
 
         Args:
             case: the use case.
-            n_classes: number of classes, for a budget of bytes.
+            n_classes: number of classes, for a number of bits or a budget of bytes.
 
         Raises:
             UsageError: the use case has no such recipe, or a value cannot be.
@@ -91,7 +91,7 @@ class TrainRequest:
         given = {name for name, value in self.overrides.items() if value is not None}
         recipe = recipe.with_options(self.overrides)
         if self.budget_bytes is None:
-            return sized(recipe, given)
+            return sized(recipe, given, n_classes)
         return within(recipe, given, self.budget_bytes, n_classes)
 
 
@@ -101,6 +101,7 @@ def command_words(
     recipe: Recipe,
     options: Mapping[str, OptionValue],
     protocol: SplitProtocol,
+    n_classes: int = 2,
 ) -> list[str] | None:
     """The words of a command line that gives the same run.
 
@@ -110,6 +111,7 @@ def command_words(
         recipe: the recipe that was trained with, see :meth:`TrainRequest.chosen_recipe`.
         options: the use case's own options, defaults included.
         protocol: the protocol whose networks are kept.
+        n_classes: number of classes.
 
     Returns:
         ``n3ic train`` and its arguments; None where there is no such command line, since the
@@ -122,7 +124,7 @@ def command_words(
         words.append(f"--data={request.data}")
     if request.dataset is not None:
         words.append(f"--dataset={request.dataset}")
-    changed = dict(_changes(case.recipes[recipe.name], recipe))
+    changed = dict(_changes(case.recipes[recipe.name], recipe, n_classes))
     words += [_word(name, value) for name, value in {**changed, **options}.items()]
     return [
         *words,
@@ -132,11 +134,11 @@ def command_words(
     ]
 
 
-def _changes(base: Recipe, recipe: Recipe) -> Iterator[tuple[str, Any]]:
+def _changes(base: Recipe, recipe: Recipe, n_classes: int) -> Iterator[tuple[str, Any]]:
     """Names and values of the recipe, and of its training, that the base would not give."""
     if recipe.bits != base.bits:
         yield "bits", recipe.bits
-        base = sized(replace(base, bits=recipe.bits), {"bits"})
+        base = sized(replace(base, bits=recipe.bits), {"bits"}, n_classes)
     for old, new, kind in ((base, recipe, Recipe), (base.training, recipe.training, Training)):
         for f in fields(kind):
             if f.name not in ("summary", "training") and getattr(new, f.name) != getattr(

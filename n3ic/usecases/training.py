@@ -52,7 +52,8 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         raise UsageError(
             f"the use case {case.name} has several networks and no word for one (group)"
         )
-    recipe = request.chosen_recipe(case, max(len(rows.classes) for rows in tasks.values()))
+    n_classes = max(len(rows.classes) for rows in tasks.values())
+    recipe = request.chosen_recipe(case, n_classes)
     main, *further = _protocols(case, table, request.protocol)
     own = recipe.training.hidden
     others = tuple(shape for shape in case.shapes(options) if shape != own)
@@ -85,7 +86,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
             directory / OPTIONS,
             json_text(
                 {
-                    "command": command_words(request, case, recipe, options, main),
+                    "command": command_words(request, case, recipe, options, main, n_classes),
                     "use_case": case.name,
                     "recipe": recipe.to_dict(),
                     "options": dict(options),

@@ -157,3 +157,14 @@ def test_trees_stay_trees_with_few_bits_and_have_no_budget_of_bytes():
     ):
         with pytest.raises(UsageError, match="trees have a number"):
             request.chosen_recipe(case, 2)
+
+
+def test_more_bits_are_chosen_jointly_for_two_classes_than_for_many():
+    request = TrainRequest("anomaly", overrides={"bits": 64})
+    case = use_case("anomaly")
+    two, ten = (request.chosen_recipe(case, n) for n in (2, 10))
+    assert (two.encoding, two.training.method) == ("greedy", "prototypes")
+    assert (ten.encoding, ten.training.method) == ("tree", "gradient")
+    for recipe, n in ((two, 2), (ten, 10)):
+        said = command_words(request, case, recipe, {}, "random", n) or []
+        assert "--bits=64" in said and not any(word.startswith("--encoding") for word in said)
