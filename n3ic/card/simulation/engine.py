@@ -84,7 +84,7 @@ class _Simulation:
         board = scenario.board
         self.env = simpy.Environment()
         self.hz = board.clock_hz
-        self.scheduler = Scheduler(self.env, board.schedule_interval)
+        self.scheduler = Scheduler(self.env, board.schedule_interval, board.head_interval)
         self.served = {g.name: Served() for g in scenario.graphs}
         self.counts = {g.name: GraphCounts() for g in scenario.graphs}
         watched = {

@@ -65,6 +65,7 @@ class Board:
         clock_hz: of scheduler and tasks.
         schedule: cycles of one pass of the scheduler.
         schedule_interval: cycles between two decisions of the scheduler.
+        head_interval: cycles between two of them about packets of one graph.
         fixed: further cycles that each packet takes once, before (two thirds) and after its tasks.
         link_gbps: of the port, in and out.
         ingress_queue: packets of a graph that may wait for its bucket.
@@ -81,6 +82,7 @@ class Board:
     clock_hz: float = 250e6
     schedule: int = 16
     schedule_interval: int = 1
+    head_interval: int = 1
     fixed: int = 33
     link_gbps: float = 100.0
     ingress_queue: int = 256

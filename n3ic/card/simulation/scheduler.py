@@ -102,11 +102,14 @@ class Scheduler:
     Args:
         env: the simulation.
         interval: cycles between two decisions.
+        head_interval: cycles between two decisions about the same queue.
     """
 
-    def __init__(self, env: simpy.Environment, interval: int) -> None:
+    def __init__(self, env: simpy.Environment, interval: int, head_interval: int = 1) -> None:
         self._env = env
         self._interval = interval
+        self._head_interval = head_interval
+        self._head_ready: dict[str, int] = {}
         self._next_slot = 0
         self._queues: dict[str, list[_Waiting]] = {}  # heaps
         self._instances: list[Instance] = []
@@ -162,7 +165,12 @@ class Scheduler:
 
     def dispatch(self) -> None:
         """Grant what can be granted, the lowest virtual start time first."""
-        heads = [(line[0].tag, queue) for queue, line in self._queues.items() if line]
+        now = int(self._env.now)
+        heads = [
+            (line[0].tag, queue)
+            for queue, line in self._queues.items()
+            if line and self._head_ready.get(queue, 0) <= now
+        ]
         heapq.heapify(heads)
         while heads:
             _, queue = heapq.heappop(heads)
@@ -171,8 +179,16 @@ class Scheduler:
             if grant is None:
                 continue
             heapq.heappop(line).granted.succeed(grant)
-            if line:
+            if self._head_interval > 1:
+                self._fetch(queue, now)
+            elif line:
                 heapq.heappush(heads, (line[0].tag, queue))
+
+    def _fetch(self, queue: str, now: int) -> None:
+        """Have the next head of a queue, some cycles later."""
+        self._head_ready[queue] = now + self._head_interval
+        ready = self._env.timeout(self._head_interval)
+        ready.callbacks.append(lambda _: self.dispatch())
 
     def _grant(self, waiting: _Waiting) -> Grant | None:
         """Credits for as many tasks as can be; None if the first has none anywhere."""
