@@ -11,7 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from n3ic.card.exporting import CardCheck, CardExporter
+from n3ic.card.lowering import software_card
+from n3ic.card.plan import Plan
 from n3ic.errors import ExportError, VerifyError
+from n3ic.exporters.host.card.verify import verify_card
+from n3ic.exporters.host.card.write import write_card
 from n3ic.exporters.host.compiled import find_compiler, network_library
 from n3ic.exporters.host.decode import decode_directory
 from n3ic.exporters.host.estimate import estimate, flow_cache_bytes, memory_of
@@ -32,7 +37,7 @@ from n3ic.targets.figures import Bench, Figure, Report
 _REPEATS = 5  # timed passes over the vectors, the fastest counts
 
 
-class HostExporter(Exporter):
+class HostExporter(Exporter, CardExporter):
     """Self-contained C11 for a host CPU; the paper's ``bnn-exec``."""
 
     name: ClassVar[str] = "host"
@@ -255,6 +260,14 @@ class HostExporter(Exporter):
                 rates = bench_packets(model, model.meter, Path(name), PACKETS)
             result = replace(result, packets=rates)
         return render(result)
+
+    def write_card(self, plan: Plan, out: Path) -> None:
+        """Write the C of a card, its networks' weights and the README; see the base class."""
+        write_card(software_card(plan, self.name), plan, out)
+
+    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
+        """Compile the card and send it frames of all graphs; see the base class."""
+        return verify_card(software_card(plan, self.name), directory, packets)
 
 
 def _compiled(directory: Path) -> tuple[Library, str]:

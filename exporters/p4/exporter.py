@@ -6,6 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from n3ic.card.exporting import CardCheck, CardExporter
+from n3ic.card.lowering import SoftwareCard, software_card
+from n3ic.card.plan import Plan
+from n3ic.errors import CardError
+from n3ic.exporters.p4.card.image import groups_of
+from n3ic.exporters.p4.card.verify import verify_card
+from n3ic.exporters.p4.card.write import COMMANDS as CARD_COMMANDS
+from n3ic.exporters.p4.card.write import PROGRAM as CARD_PROGRAM
+from n3ic.exporters.p4.card.write import write_card
 from n3ic.exporters.p4.decoding import (
     decode_entries,
     from_commands,
@@ -41,7 +50,7 @@ from n3ic.targets.nearest import Shape, nearest_shape
 COMMANDS, P4RUNTIME, TUTORIAL = "commands.txt", "p4runtime.json", "runtime.json"
 
 
-class P4Exporter(P4Target):
+class P4Exporter(P4Target, CardExporter):
     """v1model: the program is the shape, the tables are the network."""
 
     name: ClassVar[str] = "p4"
@@ -158,6 +167,35 @@ class P4Exporter(P4Target):
                 "as in the paper, the input is copied to as many fields as there are neurons.",
             ),
         )
+
+    def write_card(self, plan: Plan, out: Path) -> None:
+        """Write the program of a card, its entries and the README; see the base class."""
+        card = software_card(plan, self.name)
+        self._check_card(card)
+        write_card(card, out)
+
+    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
+        """Send packets of all graphs through the program in the interpreter; see the base class."""
+        card = software_card(plan, self.name)
+        source, commands = (read_artefact(directory / n) for n in (CARD_PROGRAM, CARD_COMMANDS))
+        return verify_card(card, source, commands, packets)
+
+    def _check_card(self, card: SoftwareCard) -> None:
+        """Refuse a card whose program p4c does not take.
+
+        Raises:
+            CardError: a layer is too wide, or the shapes together are too many.
+        """
+        models = [g.graphs[0].branches[0].model for g in groups_of(card)]
+        problems = [str(p) for model in models for p in self.width_problems(model)]
+        needs = self.needs([m.shape for m in models]) if not problems else {}
+        problems += [
+            self.budget[what].format(need=need, limit=self.device.limits[what])
+            for what, need in needs.items()
+            if need > self.device.limits[what]
+        ]
+        if problems:
+            raise CardError(f"the card's {len(models)} shapes of networks: {'; '.join(problems)}")
 
 
 def memory_figures(commands: str) -> tuple[Figure, ...]:

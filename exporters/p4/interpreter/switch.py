@@ -16,6 +16,7 @@ from n3ic.exporters.p4.interpreter.steps import READER, WRITER, Reader, Writer
 from n3ic.exporters.p4.interpreter.tables import RuntimeTable, number
 from n3ic.exporters.p4.interpreter.types import Frame, bits_of
 
+_VERBS = ("table_set_default", "table_add", "table_modify")
 FIELD_BITS = 2048  # p4c refuses wider fields unless it is built otherwise
 
 
@@ -77,7 +78,9 @@ class Switch:
 
         Args:
             commands: lines of ``table_set_default TABLE ACTION [DATA...]`` and
-                ``table_add TABLE ACTION KEYS... => [DATA...]``; blank lines are skipped.
+                ``table_add TABLE ACTION KEYS... => [DATA...]`` and
+                ``table_modify TABLE ACTION HANDLE [DATA...]``, whose handle counts the entries
+                that the table was given; blank lines are skipped.
 
         Returns:
             How many commands were run.
@@ -96,7 +99,7 @@ class Switch:
         return count
 
     def _command(self, words: list[str]) -> None:
-        if len(words) < 3 or words[0] not in ("table_set_default", "table_add"):
+        if len(words) < 3 or words[0] not in _VERBS:
             raise P4Error(f"not a table command: {' '.join(words)[:80]!r}")
         verb, name, action, *rest = words
         if name not in self.tables:
@@ -104,6 +107,11 @@ class Switch:
         table = self.tables[name]
         if verb == "table_set_default":
             table.set_default(action, [number(w) for w in rest])
+            return
+        if verb == "table_modify":
+            if not rest:
+                raise P4Error("table_modify takes HANDLE DATA")
+            table.modify(action, number(rest[0]), [number(w) for w in rest[1:]])
             return
         if "=>" not in rest:
             raise P4Error("table_add takes KEYS => DATA")

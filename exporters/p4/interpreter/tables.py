@@ -75,6 +75,13 @@ class RuntimeTable:
             raise P4Error(f"table {self.name} has an entry for {list(keys)}")
         self.entries[tuple(keys)] = self.action(action).bind(values)
 
+    def modify(self, action: str, handle: int, values: Sequence[int]) -> None:
+        """Change what an entry does; its handle counts the entries in the order of their adding."""
+        if not 0 <= handle < len(self.entries):
+            raise P4Error(f"table {self.name} has {len(self.entries)} entries, none of {handle}")
+        keys = list(self.entries)[handle]
+        self.entries[keys] = self.action(action).bind(values)
+
     def apply(self, frame: Frame) -> None:
         """Look the entry up and run its action."""
         chosen = self.default

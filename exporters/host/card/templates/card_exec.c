@@ -1,0 +1,203 @@
+/*
+ * card-exec: a card of several tenants as a filter of captures.
+ *
+ * Reads a capture (pcap, Ethernet) from standard input, answers the frames that ask a graph, and
+ * writes all that are not dropped to standard output. A control file or FIFO changes networks
+ * while frames flow, one command a line: `load NETWORK FILE`, `remove NETWORK`.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "n3ic_card.h"
+
+enum { LONGEST = 1 << 16, LARGEST_WEIGHTS = 1 << 28 };
+
+/* A frame as the capture has it: its record's header, and its bytes. */
+struct frame {
+    uint32_t header[4];
+    uint8_t bytes[];
+};
+
+struct control {
+    struct card *card;
+    const char *path;
+};
+
+static int fail(const char *what, const char *why) {
+    fprintf(stderr, "card-exec: %s: %s\n", what, why);
+    return 1;
+}
+
+/* --- control --------------------------------------------------------------------------- */
+
+static void *read_file(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    uint8_t *bytes = NULL;
+    if (file == NULL)
+        return NULL;
+    long length = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+    if (length > 0 && length <= LARGEST_WEIGHTS && fseek(file, 0, SEEK_SET) == 0 &&
+        (bytes = malloc((size_t)length)) != NULL &&
+        fread(bytes, 1, (size_t)length, file) != (size_t)length) {
+        free(bytes);
+        bytes = NULL;
+    }
+    *size = (size_t)length;
+    fclose(file);
+    return bytes;
+}
+
+static void change(struct card *card, char *line) {
+    char *rest = NULL, *verb = strtok_r(line, " \n", &rest), *name = strtok_r(NULL, " \n", &rest);
+    char *path = strtok_r(NULL, "\n", &rest);
+    if (verb == NULL)
+        return;
+    uint32_t network = 0;
+    while (name != NULL && network < CARD_NETWORKS &&
+           strcmp(card_networks[network].name, name) != 0)
+        network++;
+    int load = strcmp(verb, "load") == 0 && path != NULL;
+    if (name == NULL || (!load && strcmp(verb, "remove") != 0)) {
+        fail(verb, "expected 'load NETWORK FILE' or 'remove NETWORK'");
+        return;
+    }
+    if (network == CARD_NETWORKS) {
+        fail(name, "no such network");
+        return;
+    }
+    size_t size = 0;
+    void *weights = load ? read_file(path, &size) : NULL;
+    if (load && weights == NULL) {
+        fail(path, "cannot be read");
+        return;
+    }
+    int status = card_load(card, CARD_WIRE, network, weights, size);
+    fprintf(stderr, "card-exec: %s %s: %s\n", verb, name, status ? card_strerror(status) : "done");
+    free(weights);
+}
+
+static void *obey(void *given) {
+    struct control *control = given;
+    for (;;) {
+        FILE *file = fopen(control->path, "r");
+        if (file == NULL) {
+            fail(control->path, strerror(errno));
+            return NULL;
+        }
+        char line[4400];
+        while (fgets(line, sizeof line, file) != NULL)
+            change(control->card, line);
+        int again = fseek(file, 0, SEEK_CUR) != 0; /* a FIFO has further writers, a file ends */
+        fclose(file);
+        if (!again)
+            return NULL;
+    }
+}
+
+/* --- frames ---------------------------------------------------------------------------- */
+
+static void leave(struct frame *frame, int dropped) {
+    if (!dropped) {
+        fwrite(frame->header, sizeof frame->header, 1, stdout);
+        fwrite(frame->bytes, 1, frame->header[2], stdout);
+    }
+    free(frame);
+}
+
+/* Writes the answers that are ready, each tenant's in its order. */
+static void drain(struct card *card) {
+    struct card_answer answer;
+    for (uint32_t t = 0; t < CARD_TENANTS; t++)
+        while (card_next(card, t, &answer, NULL) == CARD_OK) {
+            struct frame *frame = (struct frame *)(uintptr_t)answer.cookie;
+            card_write(&answer, frame->bytes);
+            leave(frame, answer.action == CARD_DROP);
+        }
+}
+
+static int run(struct card *card, uint32_t source) {
+    uint32_t head[6], record[4];
+    if (fread(head, sizeof head, 1, stdin) != 1 ||
+        (head[0] != 0xa1b2c3d4u && head[0] != 0xa1b23c4du) || (head[5] & 0xffff) != 1)
+        return fail("standard input", "no pcap capture of Ethernet in this machine's byte order");
+    uint64_t unit = head[0] == 0xa1b2c3d4u ? 1000 : 1;
+    fwrite(head, sizeof head, 1, stdout);
+    while (fread(record, sizeof record, 1, stdin) == 1) {
+        struct frame *frame = record[2] <= LONGEST ? malloc(sizeof *frame + record[2]) : NULL;
+        if (frame == NULL || fread(frame->bytes, 1, record[2], stdin) != record[2]) {
+            free(frame);
+            return fail("standard input", "the capture is damaged");
+        }
+        memcpy(frame->header, record, sizeof record);
+        uint64_t now_ns = record[0] * 1000000000ull + record[1] * unit;
+        int status;
+        while ((status = card_submit(card, source, frame->bytes, record[2], now_ns,
+                                     (uintptr_t)frame)) == CARD_FULL) {
+            drain(card); /* a capture waits; a card would drop */
+            nanosleep(&(struct timespec){0, 20000}, NULL);
+        }
+        if (status != CARD_OK) /* what asks nothing passes, what may not ask is dropped */
+            leave(frame, status != CARD_OTHER && status != CARD_UNKNOWN);
+        drain(card);
+    }
+    card_wait(card);
+    drain(card);
+    return fflush(stdout) || ferror(stdout) ? fail("standard output", strerror(errno)) : 0;
+}
+
+static void report(struct card *card) {
+    fprintf(stderr, "tenant,admitted,answered,other,unknown,foreign,malformed,throttled,full,"
+                    "absent\n");
+    for (uint32_t t = 0; t <= CARD_TENANTS; t++) {
+        struct card_counters c;
+        card_count(card, t < CARD_TENANTS ? t : CARD_WIRE, &c);
+        fprintf(stderr, "%s", t < CARD_TENANTS ? card_tenants[t].name : "(wire)");
+        const uint64_t values[] = {c.admitted,  c.answered,  c.other, c.unknown, c.foreign,
+                                   c.malformed, c.throttled, c.full,  c.absent};
+        for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+            fprintf(stderr, ",%llu", (unsigned long long)values[i]);
+        fprintf(stderr, "\n");
+    }
+}
+
+int main(int argc, char **argv) {
+    uint32_t threads = 1, source = CARD_WIRE;
+    struct control control = {NULL, NULL};
+    for (int option; (option = getopt(argc, argv, "t:s:c:")) != -1;)
+        switch (option) {
+        case 't':
+            threads = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 's':
+            for (source = 0; source < CARD_TENANTS; source++)
+                if (strcmp(card_tenants[source].name, optarg) == 0)
+                    break;
+            if (source == CARD_TENANTS)
+                return fail(optarg, "no such tenant");
+            break;
+        case 'c':
+            control.path = optarg;
+            break;
+        default:
+            fprintf(stderr,
+                    "usage: card-exec [-t THREADS] [-s TENANT] [-c CONTROL] < IN.pcap > OUT.pcap\n"
+                    "-s: the tenant whose port the frames come from; else they are of the wire\n"
+                    "-c: a file or FIFO of commands: load NETWORK FILE, remove NETWORK\n");
+            return 2;
+        }
+    int status = card_open(&control.card, threads ? threads : 1);
+    if (status != CARD_OK)
+        return fail("the card", card_strerror(status));
+    pthread_t thread;
+    if (control.path != NULL && pthread_create(&thread, NULL, obey, &control) != 0)
+        return fail(control.path, "no thread");
+    int failed = run(control.card, source);
+    report(control.card);
+    exit(failed); /* the control thread may wait at its FIFO */
+}

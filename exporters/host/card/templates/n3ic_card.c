@@ -1,0 +1,538 @@
+#define _POSIX_C_SOURCE 200809L
+#include "n3ic_card.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bnn.h"
+
+#define SECOND 1000000000ull
+
+/* A network that stands or that admitted frames still need. */
+struct model {
+    struct bnn *net;
+    uint32_t id;
+    uint64_t users;
+};
+
+enum state { WAITING, RUNNING, DONE };
+
+struct job {
+    enum state state;
+    uint64_t cookie;
+    const struct card_graph *graph;
+    struct model *models[CARD_BRANCHES];
+    uint8_t field[CARD_FIELD];
+    struct card_answer answer;
+    int32_t scores[CARD_SCORES];
+};
+
+/* Frames count up: those below `next` run or are done, those below `first` are answered. */
+struct tenant {
+    struct job jobs[CARD_QUEUE];
+    uint64_t first, next, end;
+    uint64_t turn;   /* virtual time at which its next frame is due */
+    uint64_t tokens; /* bytes */
+    uint64_t part;   /* of a byte, in 1/SECOND */
+    uint64_t filled_ns;
+    struct card_counters count;
+};
+
+struct card {
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* a frame is admitted, or the card closes */
+    pthread_cond_t idle; /* nothing waits or runs */
+    uint64_t time;       /* virtual: the turn that was taken last */
+    uint64_t busy;       /* frames that wait or run */
+    int closing, started;
+    uint64_t now_ns;
+    struct card_counters wire;
+    struct model *models[CARD_NETWORKS];
+    struct tenant tenants[CARD_TENANTS];
+    uint32_t threads;
+    pthread_t thread[];
+};
+
+const char *card_strerror(int status) {
+    static const char *const words[] = {
+        "no error",
+        "a frame that asks nothing",
+        "no graph has the UID",
+        "it is another tenant's",
+        "the frame is too short",
+        "beyond the tenant's rate",
+        "the tenant's queue is full",
+        "a network of the graph is removed",
+        "no answer is ready",
+        "no weights of that input and number of classes",
+        "out of memory",
+    };
+    int known = status >= 0 && (size_t)status < sizeof words / sizeof *words;
+    return known ? words[status] : "unknown status";
+}
+
+/* --- networks -------------------------------------------------------------------------- */
+
+static void free_model(struct model *model) {
+    if (model != NULL) {
+        bnn_free(model->net);
+        free(model);
+    }
+}
+
+/* Gives a network back, under the lock; returns it where nobody needs it any more. */
+static struct model *release(struct model *model) {
+    return model != NULL && --model->users == 0 ? model : NULL;
+}
+
+static int fits(const struct bnn *net, const struct card_network *place) {
+    if (bnn_inputs(net) != place->inputs || bnn_classes(net) != place->classes)
+        return 0;
+    if (place->features == 0)
+        return 1;
+    if (bnn_features(net) != place->features)
+        return 0;
+    for (uint32_t i = 0; i < place->features; i++)
+        if (strcmp(bnn_feature_name(net, i), place->feature_names[i]) != 0)
+            return 0;
+    return 1;
+}
+
+static uint32_t id_of(const struct bnn *net) {
+    char digits[9] = {0};
+    memcpy(digits, bnn_model(net), 8);
+    return (uint32_t)strtoul(digits, NULL, 16);
+}
+
+static int open_model(struct model **out, const struct card_network *place, const void *weights,
+                      size_t size) {
+    struct bnn *net = NULL;
+    int status = bnn_load_blob(&net, weights, size);
+    if (status != BNN_OK)
+        return status == BNN_NO_MEMORY ? CARD_NO_MEMORY : CARD_BAD_MODEL;
+    struct model *model = fits(net, place) ? malloc(sizeof *model) : NULL;
+    if (model == NULL) {
+        int bad = !fits(net, place);
+        bnn_free(net);
+        return bad ? CARD_BAD_MODEL : CARD_NO_MEMORY;
+    }
+    *model = (struct model){net, id_of(net), 1};
+    *out = model;
+    return CARD_OK;
+}
+
+int card_load(struct card *card, uint32_t caller, uint32_t network, const void *weights,
+              size_t size) {
+    if (network >= CARD_NETWORKS || (caller != CARD_WIRE && caller != card_networks[network].owner))
+        return CARD_FOREIGN;
+    struct model *model = NULL;
+    int status =
+        weights == NULL ? CARD_OK : open_model(&model, &card_networks[network], weights, size);
+    if (status != CARD_OK)
+        return status;
+    pthread_mutex_lock(&card->lock);
+    struct model *old = release(card->models[network]);
+    card->models[network] = model;
+    pthread_mutex_unlock(&card->lock);
+    free_model(old);
+    return CARD_OK;
+}
+
+/* --- ingress --------------------------------------------------------------------------- */
+
+static uint32_t half(const uint8_t *bytes) {
+    return (uint32_t)bytes[0] << 8 | bytes[1];
+}
+
+/* The UID that a frame names, or UINT32_MAX. */
+static uint32_t uid_of(const uint8_t *frame, size_t size) {
+    switch (CARD_CARRIER) {
+    case 0:
+        return size >= 20 && half(frame + 12) == 0x2323 ? half(frame + 18) : UINT32_MAX;
+    case 1:
+        return size >= 18 && half(frame + 12) == 0x8100 && half(frame + 16) == 0x2323
+                   ? half(frame + 14) & 0xfff
+                   : UINT32_MAX;
+    default: /* IPv4 without options, whole, UDP */
+        return size >= 38 && half(frame + 12) == 0x0800 && frame[14] == 0x45 &&
+                       (half(frame + 20) & 0xbfff) == 0 && frame[23] == 17
+                   ? half(frame + 36)
+                   : UINT32_MAX;
+    }
+}
+
+static const struct card_graph *graph_of(uint32_t uid) {
+    size_t low = 0, high = CARD_GRAPHS;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (card_graphs[middle].uid < uid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < CARD_GRAPHS && card_graphs[low].uid == uid ? &card_graphs[low] : NULL;
+}
+
+/* Fills a bucket up to now, and takes a frame's bytes from it if they are there. */
+static int pass(struct tenant *tenant, const struct card_tenant *share, size_t size,
+                uint64_t now_ns) {
+    uint64_t gone = now_ns - tenant->filled_ns;
+    tenant->filled_ns = now_ns;
+    uint64_t whole = gone / SECOND, rest = gone % SECOND;
+    if (whole > share->burst / share->rate) {
+        tenant->tokens = share->burst;
+    } else {
+        uint64_t parts = rest * (share->rate % SECOND) + tenant->part;
+        tenant->tokens += whole * share->rate + rest * (share->rate / SECOND) + parts / SECOND;
+        tenant->part = parts % SECOND;
+    }
+    if (tenant->tokens >= share->burst) {
+        tenant->tokens = share->burst;
+        tenant->part = 0;
+    }
+    if (size > tenant->tokens)
+        return 0;
+    tenant->tokens -= size;
+    return 1;
+}
+
+static int admit(struct card *card, const struct card_graph *graph, const uint8_t *frame,
+                 size_t size, uint64_t cookie) {
+    struct tenant *tenant = &card->tenants[graph->tenant];
+    struct card_counters *count = &tenant->count;
+    if (size < CARD_OFFSET + graph->input_bytes) {
+        count->malformed++;
+        return CARD_MALFORMED;
+    }
+    if (!pass(tenant, &card_tenants[graph->tenant], size, card->now_ns)) {
+        count->throttled++;
+        return CARD_THROTTLED;
+    }
+    for (uint32_t b = 0; b < graph->branches; b++)
+        if (card->models[graph->networks[b]] == NULL) {
+            count->absent++;
+            return CARD_ABSENT;
+        }
+    if (tenant->end - tenant->first == CARD_QUEUE) {
+        count->full++;
+        return CARD_FULL;
+    }
+    if (tenant->next == tenant->end && (int64_t)(card->time - tenant->turn) > 0)
+        tenant->turn = card->time; /* who was idle saves up no turns */
+    struct job *job = &tenant->jobs[tenant->end++ % CARD_QUEUE];
+    job->state = WAITING;
+    job->cookie = cookie;
+    job->graph = graph;
+    for (uint32_t b = 0; b < graph->branches; b++) {
+        job->models[b] = card->models[graph->networks[b]];
+        job->models[b]->users++;
+    }
+    memcpy(job->field, frame + CARD_OFFSET, graph->input_bytes);
+    count->admitted++;
+    card->busy++;
+    pthread_cond_signal(&card->work);
+    return CARD_OK;
+}
+
+int card_submit(struct card *card, uint32_t source, const uint8_t *frame, size_t size,
+                uint64_t now_ns, uint64_t cookie) {
+    uint32_t uid = uid_of(frame, size);
+    const struct card_graph *graph = uid == UINT32_MAX ? NULL : graph_of(uid);
+    int own = source < CARD_TENANTS, status;
+    pthread_mutex_lock(&card->lock);
+    if (!card->started || (int64_t)(now_ns - card->now_ns) > 0)
+        card->now_ns = now_ns;
+    for (uint32_t t = 0; !card->started && t < CARD_TENANTS; t++)
+        card->tenants[t].filled_ns = now_ns;
+    card->started = 1;
+    struct card_counters *count = own ? &card->tenants[source].count : &card->wire;
+    if (graph != NULL && (source == CARD_WIRE || source == graph->tenant)) {
+        status = admit(card, graph, frame, size, cookie);
+    } else if (graph != NULL) {
+        count->foreign++;
+        status = CARD_FOREIGN;
+    } else if (uid == UINT32_MAX) {
+        count->other++;
+        status = CARD_OTHER;
+    } else {
+        count->unknown++;
+        status = CARD_UNKNOWN;
+    }
+    pthread_mutex_unlock(&card->lock);
+    return status;
+}
+
+/* --- a frame --------------------------------------------------------------------------- */
+
+/* The field of a frame as packed input bits; what stands above the last bit counts nothing. */
+static void read_input(const struct job *job, const struct card_network *place,
+                       const struct bnn *net, uint32_t words[CARD_WORDS]) {
+    const uint8_t *field = job->field;
+    uint32_t size = job->graph->input_bytes;
+    if (place->features) {
+        uint32_t features[CARD_FIELD / 4 + 1];
+        for (uint32_t i = 0; i < place->features; i++)
+            features[i] = half(field + 4 * i) << 16 | half(field + 4 * i + 2);
+        bnn_encode(net, features, words);
+        return;
+    }
+    uint32_t n_words = bnn_words(net);
+    memset(words, 0, n_words * sizeof *words);
+    for (uint32_t i = 0; i < size; i++)
+        words[i / 4] |= (uint32_t)field[size - 1 - i] << 8 * (i % 4);
+    if (place->inputs % 32)
+        words[n_words - 1] &= (1u << place->inputs % 32) - 1;
+}
+
+/* The class that most branches give, the lowest of those that tie. */
+static struct card_result vote(const struct card_result *results, uint32_t count) {
+    uint32_t most = 0, second = 0;
+    const struct card_result *winner = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t votes = 0, earlier = 0;
+        for (uint32_t k = 0; k < count; k++) {
+            int same = results[k].verdict == results[i].verdict;
+            votes += same;
+            earlier += same && k < i;
+        }
+        if (earlier)
+            continue;
+        if (winner == NULL || votes > most ||
+            (votes == most && results[i].verdict < winner->verdict)) {
+            second = winner == NULL ? 0 : most;
+            most = votes;
+            winner = &results[i];
+        } else if (votes > second) {
+            second = votes;
+        }
+    }
+    return (struct card_result){winner->model, winner->verdict, (int32_t)(most - second)};
+}
+
+static void join(const struct card_graph *graph, struct card_answer *answer) {
+    struct card_result *r = answer->result;
+    answer->results = graph->join == 0 ? graph->branches : 1;
+    if (graph->join == 1)
+        r[0] = graph->branches > 1 ? vote(r, graph->branches) : r[0];
+    if (graph->join == 2)
+        for (uint32_t b = 1; b < graph->branches; b++)
+            if (r[b].margin > r[0].margin)
+                r[0] = r[b];
+}
+
+static int is_about(const struct card_rule *rule, const struct card_result *result) {
+    if (result->margin < rule->margin ||
+        (rule->below != INT32_MAX && result->margin >= rule->below))
+        return 0;
+    for (uint32_t i = 0; i < rule->n_classes; i++)
+        if (rule->classes[i] == result->verdict)
+            return 1;
+    return rule->n_classes == 0;
+}
+
+static void compute(struct job *job) {
+    const struct card_graph *graph = job->graph;
+    struct card_answer *answer = &job->answer;
+    int32_t *scores = job->scores;
+    memset(scores, 0, sizeof job->scores);
+    for (uint32_t b = 0; b < graph->branches; b++) {
+        const struct model *model = job->models[b];
+        const struct card_network *place = &card_networks[graph->networks[b]];
+        uint32_t words[CARD_WORDS], verdict;
+        int32_t margin;
+        read_input(job, place, model->net, words);
+        bnn_infer_batch(model->net, words, 1, &verdict, &margin, scores);
+        scores += place->classes;
+        if (verdict == BNN_SHUNT)
+            verdict = CARD_HOST;
+        answer->result[b] = (struct card_result){model->id, verdict, margin};
+    }
+    answer->cookie = job->cookie;
+    answer->graph = (uint32_t)(graph - card_graphs);
+    answer->action = CARD_FORWARD;
+    answer->value = 0;
+    join(graph, answer);
+    for (uint32_t i = 0; i < graph->rules; i++)
+        if (is_about(&graph->rule[i], &answer->result[0])) {
+            answer->action = graph->rule[i].action;
+            answer->value = graph->rule[i].value;
+            break;
+        }
+}
+
+/* --- turns ----------------------------------------------------------------------------- */
+
+/* The tenant whose turn it is: of those with frames that wait, the one that is due first. */
+static struct tenant *due(struct card *card) {
+    struct tenant *best = NULL;
+    for (uint32_t t = 0; t < CARD_TENANTS; t++) {
+        struct tenant *tenant = &card->tenants[t];
+        if (tenant->next != tenant->end &&
+            (best == NULL || (int64_t)(tenant->turn - best->turn) < 0))
+            best = tenant;
+    }
+    return best;
+}
+
+/* Computes one frame; the lock is held before and after, but not meanwhile. */
+static void run_one(struct card *card, struct tenant *tenant) {
+    struct job *job = &tenant->jobs[tenant->next++ % CARD_QUEUE];
+    const struct card_graph *graph = job->graph;
+    card->time = tenant->turn;
+    tenant->turn += (graph->cost << 24) / card_tenants[graph->tenant].weight;
+    job->state = RUNNING;
+    pthread_mutex_unlock(&card->lock);
+    compute(job);
+    struct model *unused[CARD_BRANCHES];
+    pthread_mutex_lock(&card->lock);
+    for (uint32_t b = 0; b < graph->branches; b++)
+        unused[b] = release(job->models[b]);
+    job->state = DONE;
+    if (--card->busy == 0)
+        pthread_cond_broadcast(&card->idle);
+    pthread_mutex_unlock(&card->lock);
+    for (uint32_t b = 0; b < graph->branches; b++)
+        free_model(unused[b]);
+    pthread_mutex_lock(&card->lock);
+}
+
+size_t card_work(struct card *card, size_t most) {
+    size_t done = 0;
+    pthread_mutex_lock(&card->lock);
+    for (struct tenant *tenant; done < most && (tenant = due(card)) != NULL; done++)
+        run_one(card, tenant);
+    pthread_mutex_unlock(&card->lock);
+    return done;
+}
+
+static void *work(void *given) {
+    struct card *card = given;
+    pthread_mutex_lock(&card->lock);
+    while (!card->closing) {
+        struct tenant *tenant = due(card);
+        if (tenant == NULL)
+            pthread_cond_wait(&card->work, &card->lock);
+        else
+            run_one(card, tenant);
+    }
+    pthread_mutex_unlock(&card->lock);
+    return NULL;
+}
+
+void card_wait(struct card *card) {
+    if (card->threads == 0)
+        card_work(card, SIZE_MAX);
+    pthread_mutex_lock(&card->lock);
+    while (card->busy)
+        pthread_cond_wait(&card->idle, &card->lock);
+    pthread_mutex_unlock(&card->lock);
+}
+
+int card_next(struct card *card, uint32_t tenant, struct card_answer *out, int32_t *scores) {
+    if (tenant >= CARD_TENANTS)
+        return CARD_EMPTY;
+    struct tenant *mine = &card->tenants[tenant];
+    int status = CARD_EMPTY;
+    pthread_mutex_lock(&card->lock);
+    struct job *job = &mine->jobs[mine->first % CARD_QUEUE];
+    if (mine->first != mine->end && job->state == DONE) {
+        *out = job->answer;
+        if (scores != NULL)
+            memcpy(scores, job->scores, sizeof job->scores);
+        mine->first++;
+        mine->count.answered++;
+        status = CARD_OK;
+    }
+    pthread_mutex_unlock(&card->lock);
+    return status;
+}
+
+static void put(uint8_t *at, uint32_t value, int bytes) {
+    for (int i = 0; i < bytes; i++)
+        at[i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
+}
+
+void card_write(const struct card_answer *answer, uint8_t *frame) {
+    memset(frame + CARD_RESULT_AT, 0, CARD_OFFSET - CARD_RESULT_AT);
+    for (uint32_t i = 0; i < answer->results; i++) {
+        uint8_t *at = frame + CARD_RESULT_AT + 10 * i;
+        put(at, answer->result[i].model, 4);
+        put(at + 4, answer->result[i].verdict, 2);
+        put(at + 6, (uint32_t)answer->result[i].margin, 4);
+    }
+    if (CARD_CARRIER == 2)
+        put(frame + 40, 0, 2); /* UDP without a checksum */
+    if (answer->action == CARD_MARK && half(frame + 12) == 0x0800) {
+        /* RFC 1624: the header's checksum less what it loses, plus what it gains. */
+        uint32_t old = half(frame + 14), sum = ~half(frame + 24) & 0xffff;
+        frame[15] = (uint8_t)(answer->value << 2 | (frame[15] & 3));
+        sum += (~old & 0xffff) + half(frame + 14);
+        sum = (sum & 0xffff) + (sum >> 16);
+        sum = (sum & 0xffff) + (sum >> 16);
+        put(frame + 24, ~sum & 0xffff, 2);
+    }
+}
+
+void card_count(struct card *card, uint32_t tenant, struct card_counters *out) {
+    pthread_mutex_lock(&card->lock);
+    *out = tenant < CARD_TENANTS ? card->tenants[tenant].count : card->wire;
+    pthread_mutex_unlock(&card->lock);
+}
+
+/* --- the card -------------------------------------------------------------------------- */
+
+int card_open(struct card **out, uint32_t threads) {
+    if (threads > 1024)
+        threads = 1024;
+    struct card *card = calloc(1, sizeof *card + threads * sizeof *card->thread);
+    if (card == NULL)
+        return CARD_NO_MEMORY;
+    pthread_mutex_init(&card->lock, NULL);
+    pthread_cond_init(&card->work, NULL);
+    pthread_cond_init(&card->idle, NULL);
+    for (uint32_t t = 0; t < CARD_TENANTS; t++)
+        card->tenants[t].tokens = card_tenants[t].burst;
+    for (uint32_t n = 0; n < CARD_NETWORKS; n++) {
+        const struct card_network *place = &card_networks[n];
+        int status = open_model(&card->models[n], place, place->weights, place->size);
+        if (status != CARD_OK) {
+            card_close(card);
+            return status;
+        }
+    }
+    while (card->threads < threads) {
+        if (pthread_create(&card->thread[card->threads], NULL, work, card) != 0) {
+            card_close(card);
+            return CARD_NO_MEMORY;
+        }
+        card->threads++;
+    }
+    *out = card;
+    return CARD_OK;
+}
+
+void card_close(struct card *card) {
+    if (card == NULL)
+        return;
+    pthread_mutex_lock(&card->lock);
+    card->closing = 1;
+    pthread_cond_broadcast(&card->work);
+    pthread_mutex_unlock(&card->lock);
+    for (uint32_t i = 0; i < card->threads; i++)
+        pthread_join(card->thread[i], NULL);
+    for (uint32_t t = 0; t < CARD_TENANTS; t++) {
+        struct tenant *tenant = &card->tenants[t];
+        for (; tenant->next != tenant->end; tenant->next++) {
+            struct job *job = &tenant->jobs[tenant->next % CARD_QUEUE];
+            for (uint32_t b = 0; b < job->graph->branches; b++)
+                free_model(release(job->models[b]));
+        }
+    }
+    for (uint32_t n = 0; n < CARD_NETWORKS; n++)
+        free_model(release(card->models[n]));
+    pthread_cond_destroy(&card->idle);
+    pthread_cond_destroy(&card->work);
+    pthread_mutex_destroy(&card->lock);
+    free(card);
+}

@@ -1,0 +1,1 @@
+"""A card of several tenants as one P4 program whose weight tables are keyed by the graph."""

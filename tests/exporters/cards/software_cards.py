@@ -1,0 +1,95 @@
+"""Cards of two tenants for software targets: branches that vote, features, a policy."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from n3ic.card.plan import Plan
+from n3ic.card.planner import plan_card
+from n3ic.card.reading import parse_card
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.random_models import random_model
+
+TASK = """
+[[tenants.tasks]]
+name = "{name}"
+kind = "{kind}"
+model = "{model}.n3ic"
+"""
+
+
+def models(folder: Path, shape: tuple[int, ...] = (45, 16, 8, 3)) -> None:
+    """Three networks of one shape, and one of two features."""
+    for seed in range(3):
+        random_model(shape, np.random.default_rng(seed)).save(folder / f"a{seed}.n3ic")
+    spec = InputSpec(
+        (Field.binary("bytes", 20), Field("rate", "thermometer", 3, 1000, cuts=(3, 70, 900)))
+    )
+    model = replace(random_model((23, 8, 2), np.random.default_rng(9)), input=spec)
+    model.save(folder / "b.n3ic")
+
+
+def text(target: str, *, join: str = "vote", carrier: str = "header", beta: str = "") -> str:
+    """Two tenants: alpha's three networks read one packet, beta has one of its own."""
+    alpha = "".join(TASK.format(name=f"a{i}", kind="network", model=f"a{i}") for i in range(3))
+    own = TASK.format(name="input", kind="input", model="b") + TASK.format(
+        name="b", kind="network", model="b"
+    )
+    return f"""
+name = "lab"
+[device]
+target = "{target}"
+uid = "{carrier}"
+[[tenants]]
+name = "alpha"
+{alpha}
+[[tenants.graphs]]
+name = "paths"
+uid = 7
+wants = "100000 packets/s"
+flow = [{{ join = "{join}", branches = [["a0"], ["a1"], ["a2"]] }}]
+[[tenants]]
+name = "beta"
+{own}
+[[tenants.tasks]]
+name = "guard"
+kind = "policy"
+rules = [{{ action = "drop", classes = ["class1"], margin = 1 }}]
+[[tenants.graphs]]
+name = "attacks"
+uid = 9
+wants = "200000 packets/s"
+flow = [{beta or '"input", "b", "guard"'}]
+"""
+
+
+def plan(folder: Path, document: str) -> Plan:
+    """The plan of a card whose models lie in a folder."""
+    return plan_card(parse_card(document, "card.toml", folder))
+
+
+def alone(
+    target: str,
+    names: str,
+    *,
+    carrier: str = "header",
+    policy: str = "",
+    wants: str = "1000 packets/s",
+) -> str:
+    """A tenant a letter, each with the network of that name and a UID from 3 on."""
+    out = f'[device]\ntarget = "{target}"\nuid = "{carrier}"\n'
+    for uid, name in enumerate(names, start=3):
+        guard = '[[tenants.tasks]]\nname = "guard"\nkind = "policy"\n' + f"rules = [{policy}]\n"
+        out += f"""
+[[tenants]]
+name = "{name}"
+{TASK.format(name="net", kind="network", model=name)}
+{guard if policy else ""}
+[[tenants.graphs]]
+name = "g"
+uid = {uid}
+wants = "{wants}"
+flow = ["net"{', "guard"' if policy else ""}]
+"""
+    return out
