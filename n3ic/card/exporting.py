@@ -31,9 +31,10 @@ class CardCheck:
     Attributes:
         executor: what ran the image.
         packets: packets that it was given.
-        inferences: inferences that were compared, score by score.
+        inferences: inferences that were compared.
         graphs: packets of each graph, by its full name.
         figures: what was seen of its speed.
+        compared: what of each inference was compared.
     """
 
     executor: str
@@ -41,6 +42,7 @@ class CardCheck:
     inferences: int
     graphs: dict[str, int]
     figures: tuple[Figure, ...] = ()
+    compared: str = "scores and hidden bits"
 
 
 class CardExporter(ABC):
@@ -161,7 +163,7 @@ def report_text(plan: Plan, check: CardCheck) -> str:
         f"# {escaped(plan.card.name)}",
         "",
         f"Verified with {escaped(check.executor)}: {check.packets:,} packets of all graphs in "
-        f"random order, {check.inferences:,} inferences equal in scores and hidden bits.",
+        f"random order, {check.inferences:,} inferences equal in {check.compared}.",
         "",
     ]
     rows = [[name, f"{count:,}"] for name, count in check.graphs.items()]

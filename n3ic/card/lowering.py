@@ -20,8 +20,8 @@ from n3ic.card.description import (
     Rule,
     UidCarrier,
 )
+from n3ic.card.models import open_network
 from n3ic.card.plan import Plan
-from n3ic.card.resources import open_network
 from n3ic.errors import CardError, N3icError
 from n3ic.model.network import BinaryModel
 
@@ -171,6 +171,12 @@ def software_card(plan: Plan, target: str) -> SoftwareCard:
         CardError: a task or a flow that software targets do not have; names its line.
     """
     card = plan.card
+    for tenant in card.tenants:
+        if tenant.ports:
+            raise CardError(
+                f"{card.source}:{tenant.line}: tenant {tenant.name!r}: target {target} knows no "
+                "ports of a tenant, expected none in [[tenants]]"
+            )
     graphs = [
         _graph(card, t, graph, target)
         for t, tenant in enumerate(card.tenants)

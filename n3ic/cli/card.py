@@ -342,7 +342,7 @@ def _checked(check: CardCheck) -> str:
     """What a verification compared, in a sentence."""
     return (
         f"{len(check.graphs)} graphs interleaved in {check.packets:,} packets, "
-        f"{check.inferences:,} inferences equal in scores and hidden bits ({check.executor})"
+        f"{check.inferences:,} inferences equal in {check.compared} ({check.executor})"
     )
 
 

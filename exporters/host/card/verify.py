@@ -45,7 +45,7 @@ def verify_card(card: SoftwareCard, directory: Path, packets: int) -> CardCheck:
     )
     names = {g.name: n for g, n in zip(card.graphs, counts, strict=True)}
     threads_text = f"{library.compiler}, {max(_THREADS)} threads and none"
-    return CardCheck(threads_text, sent, inferences, names, (figure,))
+    return CardCheck(threads_text, sent, inferences, names, (figure,), "scores")
 
 
 def _send(card: SoftwareCard, running: RunningCard, asked: Sequence[Asked]) -> int:

@@ -17,6 +17,12 @@ name = "{name}"
 kind = "{kind}"
 model = "{model}.n3ic"
 """
+VERILOG = """kind = "verilog"
+sources = ["mine.v"]
+top = "mine"
+needs = {}
+rate = "1e6 packets/s"
+"""
 
 
 def models(folder: Path, shape: tuple[int, ...] = (45, 16, 8, 3)) -> None:

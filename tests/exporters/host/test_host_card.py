@@ -103,10 +103,11 @@ def test_a_wrong_weight_bit_is_found(card, plan, tmp_path):
     ("old", "new", "said"),
     [
         ('"input", "b", "guard"', '"b", "guard", "input"', "behind a join or a policy"),
-        ('kind = "input"\nmodel', 'kind = "meter"\nmodel', "target host has no meter task"),
+        ('kind = "input"\nmodel = "b.n3ic"', cards.VERILOG, "target host has no verilog task"),
         ('model = "a2.n3ic"', 'model = "b.n3ic"', "fields of"),
-        ('classes = ["class1"]', 'classes = ["no"]', "expected one of class0, class1"),
+        ('classes = ["class1"]', 'classes = ["no"]', "no network before it has a class 'no'"),
         ('action = "drop"', 'action = "mark", mark = 8', 'expected uid = "udp-port"'),
+        ('name = "beta"\n', 'name = "beta"\nports = [1]\n', "knows no ports of a tenant"),
     ],
 )
 def test_what_the_host_does_not_carry_is_refused(tmp_path, old, new, said):

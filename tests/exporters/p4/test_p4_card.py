@@ -146,7 +146,7 @@ def test_a_wrong_entry_is_found(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('flow = ["net"]', 'flow = ["meter", "net"]', "target p4 has no meter task"),
+        ('flow = ["net"]', 'flow = ["mine", "net"]', "target p4 has no verilog task"),
         ("", '{ action = "drop", margin = 3 }', "rules of classes, not of margins"),
         ("", '{ action = "mirror", port = 2 }', "does not mirror"),
     ],
@@ -154,8 +154,8 @@ def test_a_wrong_entry_is_found(folder, tmp_path, monkeypatch):
 def test_what_p4_does_not_carry_is_refused(folder, tmp_path, old, new, said):
     document = text("a", policy="" if old else new)
     if old:
-        meter = '[[tenants.tasks]]\nname = "meter"\nkind = "meter"\nspec = "m.json"\n'
-        document = document.replace("[[tenants.graphs]]", f"{meter}[[tenants.graphs]]")
+        mine = f'[[tenants.tasks]]\nname = "mine"\n{cards.VERILOG}\n'
+        document = document.replace("[[tenants.graphs]]", f"{mine}[[tenants.graphs]]")
         document = document.replace(old, new)
     with pytest.raises(CardError, match=said):
         export_card(cards.plan(folder, document), tmp_path / "out", verify=False)

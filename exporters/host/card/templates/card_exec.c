@@ -2,8 +2,8 @@
  * card-exec: a card of several tenants as a filter of captures.
  *
  * Reads a capture (pcap, Ethernet) from standard input, answers the frames that ask a graph, and
- * writes all that are not dropped to standard output. A control file or FIFO changes networks
- * while frames flow, one command a line: `load NETWORK FILE`, `remove NETWORK`.
+ * writes all that are not dropped to standard output. A FIFO changes networks while frames flow, a
+ * file before them, one command a line: `load NETWORK FILE`, `remove NETWORK`.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -82,22 +83,22 @@ static void change(struct card *card, char *line) {
     free(weights);
 }
 
+static int obey_once(const struct control *control) {
+    FILE *file = fopen(control->path, "r");
+    if (file == NULL)
+        return fail(control->path, strerror(errno));
+    char line[4400];
+    while (fgets(line, sizeof line, file) != NULL)
+        change(control->card, line);
+    fclose(file);
+    return 0;
+}
+
+/* A FIFO ends with each of its writers, and has further ones. */
 static void *obey(void *given) {
-    struct control *control = given;
-    for (;;) {
-        FILE *file = fopen(control->path, "r");
-        if (file == NULL) {
-            fail(control->path, strerror(errno));
-            return NULL;
-        }
-        char line[4400];
-        while (fgets(line, sizeof line, file) != NULL)
-            change(control->card, line);
-        int again = fseek(file, 0, SEEK_CUR) != 0; /* a FIFO has further writers, a file ends */
-        fclose(file);
-        if (!again)
-            return NULL;
-    }
+    while (obey_once(given) == 0)
+        ;
+    return NULL;
 }
 
 /* --- frames ---------------------------------------------------------------------------- */
@@ -188,15 +189,24 @@ int main(int argc, char **argv) {
             fprintf(stderr,
                     "usage: card-exec [-t THREADS] [-s TENANT] [-c CONTROL] < IN.pcap > OUT.pcap\n"
                     "-s: the tenant whose port the frames come from; else they are of the wire\n"
-                    "-c: a file or FIFO of commands: load NETWORK FILE, remove NETWORK\n");
+                    "-c: commands: load NETWORK FILE, remove NETWORK; of a file before the frames, "
+                    "of a "
+                    "FIFO among them\n");
             return 2;
         }
     int status = card_open(&control.card, threads ? threads : 1);
     if (status != CARD_OK)
         return fail("the card", card_strerror(status));
+    struct stat told;
+    if (control.path != NULL && stat(control.path, &told) != 0)
+        return fail(control.path, strerror(errno));
     pthread_t thread;
-    if (control.path != NULL && pthread_create(&thread, NULL, obey, &control) != 0)
+    if (control.path != NULL && !S_ISFIFO(told.st_mode)) {
+        if (obey_once(&control) != 0)
+            return 1;
+    } else if (control.path != NULL && pthread_create(&thread, NULL, obey, &control) != 0) {
         return fail(control.path, "no thread");
+    }
     int failed = run(control.card, source);
     report(control.card);
     exit(failed); /* the control thread may wait at its FIFO */
