@@ -11,6 +11,7 @@ from n3ic.card.exporting import CardCheck, CardExporter
 from n3ic.card.plan import Plan
 from n3ic.errors import MissingDependencyError, N3icError
 from n3ic.exporters.netfpga import sequential, unrolled
+from n3ic.exporters.netfpga.card.bounds import ADDED, added_latency
 from n3ic.exporters.netfpga.card.lower import image_of
 from n3ic.exporters.netfpga.card.verify import verify_card
 from n3ic.exporters.netfpga.card.write import write_card, write_readme
@@ -342,13 +343,15 @@ class NetfpgaExporter(Exporter, CardExporter):
         image = image_of(plan, self.options, 1e6 * self.device.clock_mhz)
         seen = verify_card(directory, image, packets)
         graphs = {g.name: n for g, n in zip(image.graphs, seen.asked, strict=True)}
-        figures = tuple(
-            Figure(
-                f"latency.{g.name}", most, "clock", "simulated", f"{seen.simulator}, the longest"
-            )
+        figures = [
+            Figure(f"latency.{g.name}", most, "clock", "simulated", seen.simulator)
             for g, (_, most) in zip(image.graphs, seen.latency, strict=True)
-        )
-        return CardCheck(seen.simulator, seen.packets, seen.inferences, graphs, figures)
+        ]
+        figures += [
+            Figure(f"added.{g.name}", added_latency(image, g), "clock", "estimated", ADDED)
+            for g in image.graphs
+        ]
+        return CardCheck(seen.simulator, seen.packets, seen.inferences, graphs, tuple(figures))
 
     def _paper(self, model: BinaryModel) -> Mapping[str, float]:
         """The paper's figures, where they are about this shape."""

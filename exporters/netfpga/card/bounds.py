@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from n3ic.exporters.netfpga.card.image import CardGraph, CardImage, CoreTask
 
+ADDED = "the most that others can add, whatever they send"
 LONGEST = 48  # beats of a frame of 1,518 bytes
 
 

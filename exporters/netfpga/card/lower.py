@@ -69,8 +69,8 @@ def image_of(plan: Plan, options: Sequence[Option], clock_hz: float) -> CardImag
     """The card of a plan.
 
     Networks of one shape in one region share a sequential executor, as many as it computes at the
-    guaranteed rates: each costs memory and no logic. Policies take no region: they stand where
-    packets leave.
+    guaranteed rates: each costs memory and little logic. Policies take no region: they stand where
+    packets leave. Nor do meters: packets hold the features that a meter computed before the card.
 
     Args:
         plan: the plan; its regions without a task are left out.
@@ -84,7 +84,6 @@ def image_of(plan: Plan, options: Sequence[Option], clock_hz: float) -> CardImag
     models = {
         n: _model(card, t) for n, t in card.tasks.items() if isinstance(t, Network | InputStage)
     }
-    _check_meters(card)
     chosen = [r for r in plan.regions if any(_placed(card, name) for name in r.chain)]
     regions: list[CardRegion] = []
     places: dict[tuple[int, str], _Place] = {}
@@ -114,15 +113,6 @@ def image_of(plan: Plan, options: Sequence[Option], clock_hz: float) -> CardImag
 
 def _placed(card: Card, name: str) -> bool:
     return not isinstance(card.tasks[name], Policy | Meter)
-
-
-def _check_meters(card: Card) -> None:
-    for name, task in card.tasks.items():
-        if isinstance(task, Meter):
-            raise CardError(
-                f"{card.source}:{task.line}: task {name!r}: target netfpga has no meter, its "
-                "packets hold features or input bits: take the meter out of the flow"
-            )
 
 
 def _model(card: Card, task: Network | InputStage) -> BinaryModel:
@@ -338,7 +328,10 @@ def _branches(
         if isinstance(step, Parallel):
             if branches or any(b.parallels for b in step.branches):
                 raise CardError(f"{where}: target netfpga joins the branches of a flow once")
-            inside = [tuple(b.tasks()) for b in step.branches]
+            inside = [
+                tuple(n for n in b.tasks() if not isinstance(card.tasks[n], Meter))
+                for b in step.branches
+            ]
             if any(isinstance(card.tasks[n], Policy) for names in inside for n in names):
                 raise CardError(f"{where}: a policy stands behind the join, not in a branch")
             branches = [(*before, *names) for names in inside]
@@ -347,6 +340,8 @@ def _branches(
         task = card.tasks[step]
         if isinstance(task, Policy):
             policies.append(task)
+        elif isinstance(task, Meter):
+            continue
         elif branches or policies:
             raise CardError(f"{where}: {step!r} comes behind a join or a policy, where none can be")
         else:

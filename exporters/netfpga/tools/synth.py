@@ -69,6 +69,36 @@ def synthesise(directory: Path, top: str = "n3ic_core") -> Resources:
     return count(module["cells"], source=f"{version(YOSYS)}, synth_xilinx -family xc7")
 
 
+def synthesise_card(directory: Path, top: str, parameters: Mapping[str, int]) -> Resources:
+    """Resources of a module of a card, flattened, from ``synth_xilinx -family xc7``.
+
+    Args:
+        directory: a card's export, with ``rtl/`` and ``mem/``.
+        top: the module.
+        parameters: of it, where they are not its defaults.
+
+    Raises:
+        MissingDependencyError: Yosys is not installed.
+        VerifyError: it fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="n3ic-synth-") as name:
+        work = Path(name)
+        for path in sorted((directory / "mem").glob("*.mem")):
+            shutil.copy(path, work)
+        commands = []
+        for index, path in enumerate(sorted((directory / "rtl").rglob("*.v"))):
+            shutil.copy(path, work / f"{index:03d}.v")
+            own = path.name == f"{top}.v"
+            commands.append(f"read_verilog {'' if own else '-defer '}{index:03d}.v")
+        if parameters:
+            pairs = " ".join(f"-set {key} {value}" for key, value in parameters.items())
+            commands.append(f"chparam {pairs} {top}")
+        flow = f"synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}"
+        _yosys(work, [*commands, flow, "write_json netlist.json"])
+        module = json.loads((work / "netlist.json").read_text())["modules"][top]
+    return count(module["cells"], source=f"{version(YOSYS)}, synth_xilinx -family xc7")
+
+
 def count(cells: Mapping[str, Mapping[str, Any]], source: str) -> Resources:
     """Resources of the cells of a netlist in Yosys' JSON format."""
     kinds = Counter(str(cell["type"]) for cell in cells.values())
