@@ -73,6 +73,8 @@ class TenantFigures:
         share: what it got over what was due to it.
         latency_ns: percentiles from arrival to departure, by name.
         core_ns: percentiles of the part from the ingress bucket on: what the card adds.
+        bound_ns: what that part may be for a tenant within its guarantee, whatever the others
+            send; None where the policy guarantees nothing.
         mean_ns: mean latency; 0 if nothing was served.
         most_queued: most packets that waited at its ingress, and most that it had in the card.
         timeline_gbps: bandwidth in each bin of time.
@@ -89,6 +91,7 @@ class TenantFigures:
     share: float
     latency_ns: Mapping[str, float]
     core_ns: Mapping[str, float]
+    bound_ns: float | None
     mean_ns: float
     most_queued: tuple[int, int]
     timeline_gbps: tuple[float, ...]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from n3ic.card.simulation.bounds import latency_bound
 from n3ic.card.simulation.figures import (
     TenantFigures,
     binned,
@@ -137,9 +138,19 @@ def _tenant(trace: Trace, name: str, edges: np.ndarray[Any, Any]) -> TenantFigur
         share=served_share(gbps, offered, entitled),
         latency_ns=percentiles(latency),
         core_ns=percentiles((left - admitted) / hz * 1e9),
+        bound_ns=_bound(trace, name) if trace.policy.adapts else None,
         mean_ns=float(latency.mean()) if len(latency) else 0.0,
         most_queued=(max(c.most_queued for c in counts), max(c.most_inside for c in counts)),
         timeline_gbps=tuple(float(x) for x in timeline),
+    )
+
+
+def _bound(trace: Trace, tenant: str) -> float:
+    longest = max((size for c in trace.counts.values() for _, size in c.arrivals), default=64)
+    return max(
+        latency_bound(trace.scenario, g, longest)
+        for g in trace.scenario.graphs
+        if g.tenant == tenant
     )
 
 
@@ -167,6 +178,7 @@ def tables(found: Sequence[PolicyFigures]) -> tuple[Table, ...]:
             f"{t.share:.1%}",
             *(_time(t.latency_ns.get(p)) for p in ("p50", "p99", "p99.9")),
             _time(t.core_ns.get("p99")),
+            _time(t.bound_ns),
             f"{sum(t.dropped.values()):,}",
         )
         for f in found
@@ -182,7 +194,7 @@ def tables(found: Sequence[PolicyFigures]) -> tuple[Table, ...]:
             "Tenants (simulated)",
             (
                 *("policy", "tenant", "offers Gb/s", "due Gb/s", "got Gb/s", "of what is due"),
-                *("p50", "p99", "p99.9", "p99 in the card", "dropped"),
+                *("p50", "p99", "p99.9", "p99 in the card", "bound", "dropped"),
             ),
             rows,
         ),

@@ -32,6 +32,7 @@ def test_a_plan_is_simulated_as_it_stands(scenario):
     for tenant in found.tenants:
         assert tenant.share == pytest.approx(1, abs=0.03)
         assert not tenant.dropped
+        assert tenant.core_ns["p99.9"] < tenant.bound_ns
     assert second.weight / first.weight == pytest.approx(22 / 32)  # area times bandwidth
 
 
