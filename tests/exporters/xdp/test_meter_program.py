@@ -279,16 +279,16 @@ def test_full_buckets_are_each_a_cache_of_their_own():
 
 
 def bucket_of(frame, seed, buckets):
-    """The bucket of a UDP frame: multilinear hashing as the paper has it, then spread."""
+    """The bucket of a UDP frame over IPv4: multilinear hashing as the paper has it, then spread."""
     ends, ports = frame[26:34], struct.unpack(">HH", frame[34:38])
     one, other = sorted([(ends[:4][::-1], ports[0]), (ends[4:][::-1], ports[1])])
     parts = (one[0][::-1], other[0][::-1], one[1], other[1], frame[23], 4)
     words = struct.unpack("=10I", struct.pack("=4s12x4s12xHHBB2x", *parts))
     numbers = struct.unpack("=10Q", seed)
-    sums = [(n + w) % 2**64 for n, w in zip(numbers, words, strict=True)]
-    total = sum(a * b for a, b in zip(sums[::2], sums[1::2], strict=True)) % 2**64
-    for _ in range(2):
-        total = (total ^ total >> 32) * 0xD6E8FEB86659FD93 % 2**64
+    used = ((0, 0), (1, 4), (2, 8), (3, 9))  # numbers and words: both addresses, ports, protocol
+    sums = [(numbers[n] + words[w]) % 2**64 for n, w in used]
+    total = (sums[0] * sums[1] + sums[2] * sums[3]) % 2**64
+    total = (total ^ total >> 32) * 0xD6E8FEB86659FD93 % 2**64
     return (total >> 32) * buckets >> 32
 
 
