@@ -3,7 +3,7 @@
 A leaf is a neuron that fires where all splits on the way to it agree: an AND of input bits. The
 answer of a tree is an OR of its leaves of one class, and the scores of the classes count the trees
 that vote for them. Laid out as weights and masks such a network has thousands of connections; in
-look-up tables a split is a selection, and a tree of 400 leaves takes some 140 tables of six inputs.
+look-up tables a split is a selection, and a tree of 400 leaves takes some 170 tables of six inputs.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ LARGE = Recipe(
 
 TABLES = Recipe(
     name="tables",
-    summary="for look-up tables: decision trees that vote, some 140 LUT sites each where unrolled",
+    summary="for look-up tables: decision trees that vote, some 160 LUT sites each where unrolled",
     encoding="boosted",
     bits=512,
     training=Training(method="trees", distill=0.5),
