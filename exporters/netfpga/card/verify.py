@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -211,15 +211,21 @@ def compare_inferences(
     Raises:
         VerifyError: one is another than the network's; names layer, neuron and vector.
     """
-    admitted: dict[int, list[int]] = defaultdict(list)
+    turns: dict[int, int] = defaultdict(int)
+    admitted: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # tenant, number, graph
     for number, told in enumerate(outcomes):
-        if told is not None and told.tenant is not None:
-            admitted[told.tenant].append(number)
-    rounds: dict[tuple[int, int, int, int], int] = defaultdict(int)
+        if told is not None and told.tenant is not None and told.graph is not None:
+            seq = turns[told.tenant] & (1 << image.seq_w) - 1
+            turns[told.tenant] += 1
+            admitted[told.tenant, seq, told.graph].append(number)
+    rounds: dict[simulation.Inferred, int] = defaultdict(int)
     found: dict[tuple[int, int, int], list[tuple[int, simulation.Inferred]]] = defaultdict(list)
     for seen in log.inferred:
-        place = (seen.queue, seen.seq, seen.branch, seen.leg)
-        number = admitted[seen.queue][seen.seq + (rounds[place] << image.seq_w)]
+        place = replace(seen, region=0, model=0, scores=0, hidden=0)
+        same = admitted[seen.queue, seen.seq, seen.graph]
+        if rounds[place] >= len(same):
+            raise VerifyError(f"the card: region {seen.region} computes what no packet asked")
+        number = same[rounds[place]]
         rounds[place] += 1
         found[seen.graph, seen.branch, seen.leg].append((number, seen))
     count = 0

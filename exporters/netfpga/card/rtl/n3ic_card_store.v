@@ -88,21 +88,21 @@ module n3ic_card_store #(
             assign leave[q] = leave_next[(SEQ_W+1)*q +: SEQ_W+1];
         end
     endgenerate
-    reg              inside, lost;  // of a packet whose last beat did not come yet
+    reg              in_packet, lost;  // of a packet whose last beat did not come yet
     reg  [BEATS_W:0] count;         // its beats
     wire [BEATS_W:0] place = tail[queue] + count;
     wire [BEATS_W:0] level = place - head[queue];
     wire [SEQ_W:0]   under_way = next[queue] - leave[queue];
-    wire starved = !inside && poor[queue];
+    wire starved = !in_packet && poor[queue];
     wire no_room = level[BEATS_W] || under_way[SEQ_W] || count[BEATS_W];
-    wire drop    = (inside && lost) || starved || no_room;
+    wire drop    = (in_packet && lost) || starved || no_room;
     wire last    = word[416];
     assign write = valid && !drop;
     integer i;
     always @(posedge clk) begin
         if (write) words[{queue, place[BEATS_W-1:0]}] <= word;
         if (valid) begin
-            inside <= !last;
+            in_packet <= !last;
             lost   <= drop;
             count  <= (last || drop) ? {(BEATS_W + 1) {1'b0}} : count + 1'b1;
         end
@@ -117,11 +117,11 @@ module n3ic_card_store #(
         admit_data  <= input_data;
         admit_beats <= count + 1'b1;
         over_rate   <= valid && starved && !rst;
-        overflow    <= valid && no_room && !starved && !(inside && lost) && !rst;
+        overflow    <= valid && no_room && !starved && !(in_packet && lost) && !rst;
         if (rd_move) head[rd_queue] <= head[rd_queue] + 1'b1;
         if (rd_en) rd_beat <= words[{rd_queue, head[rd_queue][BEATS_W-1:0]}];
         if (rst) begin
-            inside <= 1'b0;
+            in_packet <= 1'b0;
             count  <= {(BEATS_W + 1) {1'b0}};
             for (i = 0; i < QUEUES; i = i + 1) begin
                 head[i] <= {(BEATS_W + 1) {1'b0}};

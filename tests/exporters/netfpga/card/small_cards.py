@@ -121,6 +121,24 @@ def everything(**options: object) -> CardImage:
     return CardImage("all", tenants, graphs, regions, **options)  # type: ignore[arg-type]
 
 
+def chains(**options: object) -> CardImage:
+    """Regions of an input stage and two executors; branches, instances and several passes."""
+    base, other = net((40, 8, 4, 3), 4), net((40, 6, 3), 9)
+    first = BinaryModel(SPEC, base.hidden, base.output, base.classes, name="first")
+    second = BinaryModel(SPEC, other.hidden, other.output, other.classes, name="second")
+    region = CardRegion((InputTask(first), core(first), core(second)))
+    one, two = Leg((0,), (0, 1)), Leg((0,), (0, 2))
+    anywhere = (Leg((0, 1), (0, 1)),), (Leg((0, 1), (0, 2)),), (Leg((1,), (0, 2)),)
+    graphs = (
+        CardGraph("alpha/both", 0, 1, 16, ((one,), (two,))),
+        CardGraph("beta/vote", 1, 2, 16, anywhere, "vote"),
+        CardGraph("beta/bits", 1, 3, 5, ((Leg((1,), (2,)),),)),
+        CardGraph("gamma/passes", 2, 4, 16, ((Leg((0,), (0,)), Leg((1,), (1,))),)),
+    )
+    tenants = tuple(CardTenant(name) for name in ("alpha", "beta", "gamma"))
+    return CardImage("chains", tenants, graphs, (region, region), **options)  # type: ignore[arg-type]
+
+
 def expected(image: CardImage, packet: Packet) -> Outcome:
     """What must come of a packet, with the user's task of :func:`everything`."""
     index = traffic.named(image, packet)

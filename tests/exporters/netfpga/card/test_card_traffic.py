@@ -2,12 +2,14 @@
 
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import small_cards as cards
 
 from n3ic.exporters.netfpga.card import simulation
+from n3ic.exporters.netfpga.card.verify import verify_card
 from n3ic.exporters.netfpga.card.write import write_card
 
 pytestmark = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
@@ -35,6 +37,21 @@ def test_everything_at_random(tmp_path: Path, carrier: str, credit_w: int, gap: 
     log = simulation.run(tmp_path, image, packets, pauses=True)
     outcomes = cards.check(image, packets, log)
     assert {o.graph for o in outcomes} == {None, *range(len(image.graphs))}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("simulator", "credit_w"), [("icarus", 1), ("verilator", 3)])
+def test_verification_of_chains(
+    tmp_path: Path, simulator: Literal["icarus", "verilator"], credit_w: int
+) -> None:
+    """Scores and hidden bits of packets that share sequence numbers with other graphs' ones."""
+    if shutil.which(simulator if simulator == "verilator" else "iverilog") is None:
+        pytest.skip(f"needs {simulator}")
+    image = cards.chains(credit_w=credit_w)
+    write_card(image, tmp_path)
+    seen = verify_card(tmp_path, image, 16, simulator)
+    assert seen.asked == (16, 16, 16, 16)
+    assert seen.inferences == 16 * (2 + 3 + 1 + 1)
 
 
 def test_same_card_same_bytes(tmp_path: Path) -> None:
