@@ -10,10 +10,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from n3ic.card.exporting import CardCheck, CardExporter
+from n3ic.card.lowering import software_card
+from n3ic.card.plan import Plan
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.p4.run.packets import PacketLayout
 from n3ic.exporters.xdp import source
 from n3ic.exporters.xdp.answers import AnswerProgram
+from n3ic.exporters.xdp.card.image import image_of, write_card
+from n3ic.exporters.xdp.card.verify import verify_card
 from n3ic.exporters.xdp.clang import compile_bpf
 from n3ic.exporters.xdp.decode import decode_directory
 from n3ic.exporters.xdp.flows import flow_rows, replay_capture, room_for
@@ -46,7 +51,7 @@ _TAKEN = (0x0800, 0x86DD, 0x8100, 0x88A8, 0x9100)
 _BATCH = 1024
 
 
-class XdpExporter(Exporter):
+class XdpExporter(Exporter, CardExporter):
     """C for the kernel: a metering program, and one that answers inference packets."""
 
     name: ClassVar[str] = "xdp"
@@ -258,6 +263,14 @@ class XdpExporter(Exporter):
 
         parse_options(self.bench_options, options, "the XDP benchmark")
         return render(bench_xdp(model))
+
+    def write_card(self, plan: Plan, out: Path) -> None:
+        """Write the program of a card, its networks and tables; see the base class."""
+        write_card(image_of(software_card(plan, self.name)), out)
+
+    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
+        """Run frames of all graphs through the program in the kernel; see the base class."""
+        return verify_card(image_of(software_card(plan, self.name)), directory, packets)
 
 
 def table_of(options: Mapping[str, Any]) -> source.Table:

@@ -14,6 +14,7 @@ from n3ic.card.description import (
     Graph,
     InputStage,
     Join,
+    Meter,
     Network,
     Parallel,
     Policy,
@@ -228,12 +229,15 @@ def _graph(card: Card, tenant: int, graph: Graph, target: str) -> SoftwareGraph:
         if isinstance(step, Parallel):
             if ways or any(b.parallels for b in step.branches):
                 raise CardError(f"{where}: target {target} joins the branches of a flow once")
-            ways = [(*before, *b.tasks()) for b in step.branches]
+            inside = [[n for n in b.tasks() if not _before(card, n)] for b in step.branches]
+            ways = [(*before, *names) for names in inside]
             join = step.join
             continue
         task = card.tasks[step]
         if isinstance(task, Policy):
             rules += task.rules
+        elif _before(card, step):
+            continue
         elif ways or rules:
             raise CardError(f"{where}: {step!r} comes behind a join or a policy, where none can be")
         else:
@@ -257,6 +261,11 @@ def _graph(card: Card, tenant: int, graph: Graph, target: str) -> SoftwareGraph:
         join,
         tuple(_rule(rule, first.classes, where) for rule in rules),
     )
+
+
+def _before(card: Card, name: str) -> bool:
+    """Whether a task stands before the card: packets hold the features that a meter computed."""
+    return isinstance(card.tasks[name], Meter)
 
 
 def _branch(card: Card, way: Sequence[str], where: str, target: str) -> Branch:

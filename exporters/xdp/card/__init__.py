@@ -1,0 +1,1 @@
+"""A card of several tenants as an XDP program: networks by slot, a token bucket a tenant."""

@@ -1,0 +1,93 @@
+"""Runs every network of a card through its program in the kernel, tenants at random."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from n3ic.card.exporting import CardCheck
+from n3ic.card.frames import Asked, hostile, traffic
+from n3ic.card.lowering import SoftwareCard
+from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.exporters.xdp.card.image import CardImage, tenant_value
+from n3ic.exporters.xdp.card.program import DROP, PASS, TX, CardProgram, one_cpu
+from n3ic.exporters.xdp.libbpf import BpfError, TestRun, VerifierError
+from n3ic.targets.figures import Figure
+
+_OPEN = 1 << 40  # bytes a second: nothing is throttled
+_SHORTEST = 14  # bytes of a frame that a test run takes
+
+
+def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
+    """Compare bytes, scores and actions of all graphs; see the base class."""
+    card = image.card
+    try:
+        with CardProgram(directory) as program, one_cpu() as cpu:
+            for index in range(len(card.tenants)):
+                program.set_tenant(index, tenant_value(_OPEN, _OPEN))
+            return _run(card, program, cpu, packets)
+    except VerifierError as error:
+        raise VerifyError(str(error)) from error
+    except BpfError as error:
+        raise MissingDependencyError(str(error)) from error
+
+
+def _run(card: SoftwareCard, program: CardProgram, cpu: int, packets: int) -> CardCheck:
+    rng = np.random.default_rng(5)
+    asked = traffic(card, packets)
+    sent = 0
+    for each in asked:
+        if rng.random() < 0.2:
+            other = hostile(card, each, rng)
+            if len(other) >= _SHORTEST:
+                sent += 1
+                seen = program.send(other)
+                if seen.result not in (PASS, DROP) or seen.data != other:
+                    raise VerifyError("the card: a frame that asks nothing was answered")
+        sent += 1
+        seen = program.send(each.frame)
+        check_frame(card, each, seen)
+        scores = program.scores(cpu, len(each.scores[0]))
+        if scores != each.scores[0]:
+            name = card.graphs[each.graph].name
+            raise VerifyError(f"the card: {name}: scores {scores}, expected {each.scores[0]}")
+    counts = Counter(each.graph for each in asked)
+    told = f"verifier of Linux {platform.release()}"
+    figures = tuple(
+        Figure(name, value, "instruction", "measured", told)
+        for name, value in (
+            ("instructions", program.program.instructions),
+            ("verified", program.program.verified),
+        )
+    )
+    names = {g.name: counts[i] for i, g in enumerate(card.graphs)}
+    executor = f"BPF_PROG_TEST_RUN on Linux {platform.release()}"
+    return CardCheck(executor, sent, len(asked), names, figures, "scores")
+
+
+def check_frame(card: SoftwareCard, asked: Asked, seen: TestRun) -> None:
+    """Compare what left with what must.
+
+    Raises:
+        VerifyError: another action, or other bytes.
+    """
+    graph, result = card.graphs[asked.graph], asked.results[0]
+    rule = next((r for r in graph.rules if r.is_about(result.verdict, result.margin)), None)
+    frame = bytearray(asked.frame)
+    expected = DROP if rule is not None and rule.action == "drop" else TX
+    if expected == TX:
+        frame[:12] = frame[6:12] + frame[:6]
+        frame[card.result_at : card.result_at + len(result.text)] = result.text
+        if card.carrier == "udp-port":
+            frame[26:34] = frame[30:34] + frame[26:30]
+            frame[34:38] = frame[36:38] + frame[34:36]
+            frame[40:42] = bytes(2)
+    if seen.result != expected or seen.data != bytes(frame):
+        at = slice(card.result_at, card.offset)
+        raise VerifyError(
+            f"the card: {graph.name}: action {seen.result} and {seen.data[at].hex(' ')}, expected "
+            f"{expected} and {result.text.hex(' ')}"
+        )
