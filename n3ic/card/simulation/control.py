@@ -159,7 +159,8 @@ class Control:
             users = {
                 w.graph.tenant
                 for w in self._watched.values()
-                if set(chain) & set(w.graph.flow.tasks()) and self._present(w.graph.tenant)
+                if set(chain) & set(w.graph.flow.tasks())
+                and (self._present(w.graph.tenant) or w.counts.inside)
             }
             others = max(0, *(running.get(t, 0) - len(where) for t in chain))
             wanted = max(load.get(t, 0.0) for t in chain) - others
@@ -187,6 +188,8 @@ class Control:
     def _spare_regions(self, tenant: str) -> int:
         """Whole regions that a tenant is entitled to beyond those that its load fills."""
         tenants = self._scenario.tenant_of
+        if not self._present(tenant):
+            return 0
         weight = sum(t.weight for t in tenants.values() if self._present(t.name))
         fair = self._scenario.regions * tenants[tenant].weight / weight
         own = {n: v for n, v in self._loads.items() if self._watched[n].graph.tenant == tenant}
