@@ -73,12 +73,12 @@ def _fill(
         for graph in rising:
             for task, seconds in demands[graph].times.items():
                 pull[task] = pull.get(task, 0.0) + speed[graph] * seconds
-        step = min(
-            *((caps[g] - rates[g]) / speed[g] for g in rising),
-            *(left[t] / p for t, p in pull.items()),
-        )
+        to_cap = {g: (caps[g] - rates[g]) / speed[g] for g in rising}
+        to_full = {t: left[t] / p for t, p in pull.items()}
+        step = min(*to_cap.values(), *to_full.values())
         for graph in sorted(rising):
             rates[graph] += step * speed[graph]
+        # whoever set the step is done, whatever rounding leaves of it: so every round ends one
         for task, p in pull.items():
-            left[task] -= step * p
-        rising = {g for g in rising if rates[g] < caps[g] * (1 - 1e-9)}
+            left[task] = 0.0 if to_full[task] <= step else left[task] - step * p
+        rising = {g for g in rising if to_cap[g] > step}

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from n3ic.card.simulation.ingress import TokenBucket
@@ -55,6 +55,7 @@ demand = st.builds(
 
 
 @settings(max_examples=100)
+@example({"a": Demand(5e-324, 0.0, 1.0, {"x": 0.01})})  # rounds to nothing on the way
 @given(st.dictionaries(st.sampled_from("abcd"), demand, min_size=1))
 def test_no_task_is_overbooked_nor_idle_while_a_graph_waits_for_it(demands):
     instances = {"x": 1.0, "y": 2.0, "z": 0.5}
