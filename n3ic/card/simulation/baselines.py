@@ -113,7 +113,7 @@ def split(chain: Chain, scenario: Scenario) -> tuple[Chain, ...]:
     room = 0.0
     for task in chain:
         area = scenario.tasks[task].area
-        if area > room + 1e-9:
+        if not parts or area > room + 1e-9:
             parts.append(())
             room = scenario.region_area
         parts[-1] = (*parts[-1], task)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from n3ic.card.planner import plan
@@ -34,6 +36,13 @@ def test_a_plan_is_simulated_as_it_stands(scenario):
         assert not tenant.dropped
         assert tenant.core_ns["p99.9"] < tenant.bound_ns
     assert second.weight / first.weight == pytest.approx(22 / 32)  # area times bandwidth
+
+
+def test_tasks_that_take_no_area_are_simulated_too(scenario):
+    first = scenario.graphs[0].chains[0][0]
+    tasks = {**scenario.tasks, first: replace(scenario.tasks[first], area=0.0)}
+    found = figures_of(simulate(replace(scenario, tasks=tasks), POLICIES["chains"]))
+    assert [t.share for t in found.tenants] == pytest.approx([1, 1], abs=0.03)
 
 
 def test_loads_and_events_change_what_they_name(scenario):
