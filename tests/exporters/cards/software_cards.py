@@ -17,6 +17,12 @@ name = "{name}"
 kind = "{kind}"
 model = "{model}.n3ic"
 """
+GUARD = """
+[[tenants.tasks]]
+name = "guard"
+kind = "policy"
+rules = [{ action = "drop", classes = ["class1"], margin = 1 }]
+"""
 VERILOG = """kind = "verilog"
 sources = ["mine.v"]
 top = "mine"
@@ -58,10 +64,7 @@ flow = [{{ join = "{join}", branches = [["a0"], ["a1"], ["a2"]] }}]
 [[tenants]]
 name = "beta"
 {own}
-[[tenants.tasks]]
-name = "guard"
-kind = "policy"
-rules = [{{ action = "drop", classes = ["class1"], margin = 1 }}]
+{GUARD if not beta or "guard" in beta else ""}
 [[tenants.graphs]]
 name = "attacks"
 uid = 9

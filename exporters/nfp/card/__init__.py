@@ -1,0 +1,1 @@
+"""A card of several tenants as one NFP firmware: networks in CLS, threads divided by plan."""

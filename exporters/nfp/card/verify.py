@@ -1,0 +1,127 @@
+"""Runs every network of a card through its island's micro-C, tenants interleaved at random."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.card.exporting import CardCheck
+from n3ic.card.frames import traffic, words_of
+from n3ic.card.lowering import Branch
+from n3ic.errors import VerifyError
+from n3ic.exporters.nfp import runner
+from n3ic.exporters.nfp.card.image import CardImage, Island
+from n3ic.model.bits import Words, unpack, word_count
+from n3ic.model.difference import first_difference
+from n3ic.model.network import SHUNT, BinaryModel, Inference
+from n3ic.util.process import run_tool
+
+_SECONDS = 300
+_BITS, _FEATURES = 1, 2
+_SHUNT = 0xFFFFFFFF  # N3IC_SHUNT
+
+
+def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
+    """Compare scores, verdicts and hidden bits of all graphs; see the base class.
+
+    A network that stands in several islands answers in each of them.
+    """
+    card = image.card
+    asked = traffic(card, packets)
+    questions: list[tuple[Branch, bytes]] = [
+        (branch, each.frame[card.offset :][: branch.input_bytes])
+        for each in asked
+        for branch in card.graphs[each.graph].branches
+    ]
+    inferences = 0
+    for island in image.islands:
+        mine = [q for q in questions if q[0].task in island.networks]
+        answers = _ask(directory, image, island, mine)
+        for branch in {id(b): b for b, _ in mine}.values():
+            at = [i for i, (b, _) in enumerate(mine) if b is branch]
+            words = words_of(branch, [mine[i][1] for i in at])
+            found = first_difference(branch.model, _trace(image, branch.model, answers[at]), words)
+            if found is not None:
+                raise VerifyError(f"island {island.index}: {branch.task}: {found}")
+            inferences += len(at)
+    counts = Counter(each.graph for each in asked)
+    version = runner.version(runner.compiler())
+    return CardCheck(
+        f"micro-C of {len(image.islands)} islands on the host ({version})",
+        len(asked),
+        inferences,
+        {g.name: counts[i] for i, g in enumerate(card.graphs)},
+    )
+
+
+def _ask(
+    directory: Path, image: CardImage, island: Island, questions: list[tuple[Branch, bytes]]
+) -> NDArray[np.uint32]:
+    """Answers of an island, a row each.
+
+    Raises:
+        MissingDependencyError: there is no C compiler.
+        VerifyError: the micro-C does not compile or run.
+    """
+    rows = np.zeros((len(questions), 2 + image.ask_words), dtype=np.uint32)
+    for row, (branch, field) in zip(rows, questions, strict=True):
+        held = _question(branch, field)
+        row[0] = island.networks.index(branch.task)
+        row[1] = _FEATURES if branch.features else _BITS
+        row[2 : 2 + len(held)] = held
+    with tempfile.TemporaryDirectory(prefix="n3ic-nfp-") as folder:
+        program = Path(folder) / "island"
+        source = directory.resolve() / "host" / "n3ic_card_host.c"
+        define = f"-DN3IC_ISLAND={island.index}"
+        _call([runner.compiler(), *runner.STRICT, define, "-o", str(program), str(source)], b"")
+        told = _call([str(program)], rows.tobytes())
+    width = 2 + image.classes + image.hidden_words
+    answers = np.frombuffer(told, dtype=np.uint32)
+    if answers.size != len(questions) * width:
+        raise VerifyError(f"island {island.index}: {answers.size} words for {len(questions)} rows")
+    return answers.reshape(-1, width)
+
+
+def _question(branch: Branch, field: bytes) -> Words:
+    if branch.features:
+        return np.frombuffer(field, dtype=">u4").astype(np.uint32)
+    return np.asarray(words_of(branch, [field])[0], dtype=np.uint32)
+
+
+def _trace(image: CardImage, model: BinaryModel, answers: NDArray[np.uint32]) -> Inference:
+    classes = len(model.classes)
+    scores = answers[:, 2 : 2 + classes].view(np.int32).copy()
+    at, hidden = 2 + image.classes, []
+    for layer in model.hidden:
+        end = at + word_count(layer.n_outputs)
+        hidden.append(unpack(np.ascontiguousarray(answers[:, at:end]), layer.n_outputs))
+        at = end
+    shunted = answers[:, 0] == _SHUNT
+    verdicts = np.where(shunted, SHUNT, answers[:, 0].astype(np.int64))
+    return Inference(
+        scores,
+        np.where(shunted, np.argmax(scores, axis=1), verdicts),
+        answers[:, 1].view(np.int32).copy(),
+        tuple(hidden),
+        verdicts,
+    )
+
+
+def _call(command: list[str], given: bytes) -> bytes:
+    name = Path(command[0]).name
+    try:
+        done = run_tool(command, seconds=_SECONDS, stdin=given)
+    except subprocess.TimeoutExpired as error:
+        raise VerifyError(f"{name} took more than {_SECONDS} s") from error
+    except OSError as error:
+        raise VerifyError(f"{name} did not start: {error}") from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        reason = next((line for line in said if "error" in line), said[-1] if said else "")
+        raise VerifyError(f"{name}: {reason[:400] or 'no reason given'}")
+    return done.stdout
