@@ -46,6 +46,7 @@ class HostExporter(Exporter, CardExporter):
     products: ClassVar[tuple[str, ...]] = (
         *("bnn-exec", "flow-exec", "libbnn.a"),
         *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "capture", "live", "meter")),
+        *("card-exec", "libn3ic_card.a", "card_exec.o", "n3ic_card.o", "card_plan.o"),
     )
     verify_options: ClassVar[tuple[Option, ...]] = (
         Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),

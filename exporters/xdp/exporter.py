@@ -57,6 +57,8 @@ class XdpExporter(Exporter, CardExporter):
     name: ClassVar[str] = "xdp"
     summary: ClassVar[str] = "meter, network and verdict in the Linux kernel (XDP, restricted C)"
     products: ClassVar[tuple[str, ...]] = ("*/*.o",)
+    card_inputs: ClassVar[bool] = False
+    card_branches: ClassVar[bool] = False
     shunts: ClassVar[bool] = True
     links: ClassVar[tuple[int, ...]] = (LINK_ETHERNET,)
     evicts: ClassVar[bool] = False  # by the kernel's own choice, or a bucket's

@@ -7,7 +7,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from n3ic import __version__
 from n3ic.card.plan import Plan
@@ -46,7 +46,15 @@ class CardCheck:
 
 
 class CardExporter(ABC):
-    """What a target adds to :class:`~n3ic.targets.base.Exporter` to write cards."""
+    """What a target adds to :class:`~n3ic.targets.base.Exporter` to write cards.
+
+    Attributes:
+        card_inputs: whether packets may hold features, of which an input stage makes bits.
+        card_branches: whether a graph may have parallel branches.
+    """
+
+    card_inputs: ClassVar[bool] = True
+    card_branches: ClassVar[bool] = True
 
     @abstractmethod
     def write_card(self, plan: Plan, out: Path) -> None:
@@ -119,7 +127,7 @@ def export_card(
     """
     target = card_exporter(plan.card.device.target)
     check, missing = None, ""
-    written = _written(out) if replace else ()
+    written = _written(target, out) if replace else ()
     with new_directory(out, replace=replace, written=written) as directory:
         _write(target, plan, directory)
         if verify:
@@ -136,17 +144,22 @@ def export_card(
 def verify_card(plan: Plan, directory: Path, packets: int) -> CardCheck:
     """Verify an export: it must be what is written for the plan, byte for byte, and compute it.
 
-    Nothing of the directory runs that would not be written anew.
+    Nothing of the directory runs that would not be written anew; what a build made there is not
+    looked at.
 
     Raises:
+        UsageError: there is no such directory.
         VerifyError: a file is missing, changed or too much, or an answer differs.
     """
     target = card_exporter(plan.card.device.target)
+    if not (directory / MANIFEST).is_file():
+        raise UsageError(f"{directory} is no exported card, expected what n3ic card export wrote")
     with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
         fresh = Path(name) / "card"
         fresh.mkdir()
         _write(target, plan, fresh)
-        for file in sorted({*_files(fresh), *_files(directory)} - {VERIFICATION, "report.md"}):
+        found = {name for name in _files(directory) if not _is_product(target, name)}
+        for file in sorted({*_files(fresh), *found} - {VERIFICATION, "report.md"}):
             mine, theirs = directory / file, fresh / file
             if not theirs.exists():
                 raise VerifyError(f"{file}: n3ic writes no such file for this card")
@@ -191,11 +204,16 @@ def _files(directory: Path) -> list[str]:
     return sorted(p.relative_to(directory).as_posix() for p in directory.rglob("*") if p.is_file())
 
 
-def _written(out: Path) -> tuple[str, ...]:
-    """Files of an export of a card that may be replaced: those that its manifest names."""
+def _is_product(target: CardExporter, name: str) -> bool:
+    return isinstance(target, Exporter) and target.is_product(name)
+
+
+def _written(target: CardExporter, out: Path) -> tuple[str, ...]:
+    """Files of an export of a card that may be replaced: its manifest's, and what a build made."""
     try:
         found = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
         names = tuple(found["files"]) if found["format"] == FORMAT else ()
     except (OSError, ValueError, TypeError, KeyError):
         return ()
-    return (*names, MANIFEST, VERIFICATION, "report.md")
+    built = (name for name in _files(out) if names and _is_product(target, name))
+    return (*names, MANIFEST, VERIFICATION, "report.md", *built)

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from n3ic.card.description import UID_BITS, Rate, UidCarrier
+from n3ic.card.exporting import CardExporter
 from n3ic.errors import UsageError
 from n3ic.model.inputs import InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import models_of
+from n3ic.targets.base import exporter
 from n3ic.util.names import path_component
 
 
@@ -52,12 +54,19 @@ def owners_of(sources: Sequence[str]) -> tuple[Owner, ...]:
 
 
 def card_text(
-    owners: Sequence[Owner], target: str, *, folder: Path, wants: Rate, uid: UidCarrier = "header"
+    owners: Sequence[Owner],
+    target: str,
+    *,
+    folder: Path,
+    wants: Rate,
+    uid: UidCarrier = "header",
 ) -> str:
-    """A ``card.toml`` in which every owner is a tenant of equal weight with one graph.
+    """A ``card.toml`` in which every owner is a tenant of equal weight.
 
-    Several networks of an owner are branches that read the same packet, all of whose results are
-    kept. A network that has a meter or an input stage of features gets a task for each.
+    Several networks of an owner are branches of one graph that read the same packet, all of whose
+    results are kept. A network that has a meter or an input stage of features gets a task for each.
+    Where the target's cards have no branches each network is a graph; where they have no input
+    stage packets hold the input bits.
 
     Args:
         owners: the tenants.
@@ -66,6 +75,9 @@ def card_text(
         wants: what each graph wants.
         uid: how packets carry their UID; UIDs count from 1.
     """
+    tool = exporter(target)
+    cards = tool if isinstance(tool, CardExporter) else CardExporter
+    inputs, branches = cards.card_inputs, cards.card_branches
     lines = [
         "# A card and its tenants; n3ic card init wrote it, n3ic card plan reads it.",
         'name = "card"',
@@ -74,29 +86,32 @@ def card_text(
         f"target = {_quoted(target)}",
         f"uid = {_quoted(uid)} # or " + ", ".join(_quoted(u) for u in UID_BITS if u != uid),
     ]
-    for number, owner in enumerate(owners, start=1):
+    number = 0
+    for owner in owners:
         lines += ["", "[[tenants]]", f"name = {_quoted(owner.name)}", "weight = 1"]
-        lines += [line for entry in _tasks(owner, folder) for line in entry]
-        lines += [
-            "",
-            "[[tenants.graphs]]",
-            f"name = {_quoted(owner.name)}",
-            f"uid = {number}",
-            f"wants = {_quoted(str(wants))}",
-            *_flow(owner),
-        ]
+        lines += [line for entry in _tasks(owner, folder, inputs) for line in entry]
+        for name, flow in _flows(owner, inputs, branches):
+            number += 1
+            lines += [
+                "",
+                "[[tenants.graphs]]",
+                f"name = {_quoted(name)}",
+                f"uid = {number}",
+                f"wants = {_quoted(str(wants))}",
+                *flow,
+            ]
     return "\n".join(lines) + "\n"
 
 
-def _tasks(owner: Owner, folder: Path) -> Iterator[list[str]]:
+def _tasks(owner: Owner, folder: Path, inputs: bool) -> Iterator[list[str]]:
     path = Path(os.path.relpath(owner.source, folder)).as_posix()
     first = next(iter(owner.models))
-    if _metered(owner):
+    if inputs and _metered(owner):
         yield _task("meter", "meter", path, first)
-    if _input_shared(owner):
+    if inputs and _input_shared(owner):
         yield _task("input", "input", path, first)
     for key, name in _names(owner).items():
-        if _has_input(owner.models[key]) and not _input_shared(owner):
+        if inputs and _has_input(owner.models[key]) and not _input_shared(owner):
             yield _task(f"input-{name}", "input", path, key)
         yield _task(name, "network", path, key)
 
@@ -107,24 +122,32 @@ def _task(name: str, kind: str, path: str, network: str) -> list[str]:
     return lines + ([f"network = {_quoted(network)}"] if network else [])
 
 
-def _flow(owner: Owner) -> list[str]:
-    steps = (["meter"] if _metered(owner) else []) + (["input"] if _input_shared(owner) else [])
-    ways = [
-        ([f"input-{name}"] if _has_input(owner.models[key]) and not _input_shared(owner) else [])
+def _flows(owner: Owner, inputs: bool, branches: bool) -> Iterator[tuple[str, list[str]]]:
+    """The name of each graph and the lines of its flow."""
+    shared = inputs and _input_shared(owner)
+    steps = (["meter"] if inputs and _metered(owner) else []) + (["input"] if shared else [])
+    ways = {
+        name: ([f"input-{name}"] if inputs and _has_input(owner.models[key]) and not shared else [])
         + [name]
         for key, name in _names(owner).items()
-    ]
-    if len(ways) == 1:
-        return [f"flow = [{', '.join(map(_quoted, steps + ways[0]))}]"]
-    branches = [f"        [{', '.join(map(_quoted, way))}]," for way in ways]
-    return [
-        "flow = [",
-        *(f"    {_quoted(step)}," for step in steps),
-        '    { join = "both", branches = [',
-        *branches,
-        "    ] },",
-        "]",
-    ]
+    }
+    if len(ways) == 1 or not branches:
+        for name, way in ways.items():
+            graph = owner.name if len(ways) == 1 else name
+            yield graph, [f"flow = [{', '.join(map(_quoted, steps + way))}]"]
+        return
+    lines = [f"        [{', '.join(map(_quoted, way))}]," for way in ways.values()]
+    yield (
+        owner.name,
+        [
+            "flow = [",
+            *(f"    {_quoted(step)}," for step in steps),
+            '    { join = "both", branches = [',
+            *lines,
+            "    ] },",
+            "]",
+        ],
+    )
 
 
 def _names(owner: Owner) -> dict[str, str]:

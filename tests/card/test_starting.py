@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from n3ic.card.description import InputStage, Network, Parallel, Rate, Series
+from n3ic.card.exporting import export_card, verify_card
 from n3ic.card.picture import write_picture
 from n3ic.card.planner import plan_card
 from n3ic.card.reading import parse_card
 from n3ic.card.starting import card_text, owners_of
-from n3ic.errors import UsageError
+from n3ic.errors import UsageError, VerifyError
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 
@@ -64,6 +65,41 @@ def test_paths_are_relative_to_the_file_and_names_are_distinct(place):
         owners_of([str(place / "anomaly.n3ic")] * 2)
     with pytest.raises(UsageError, match="holds no model"):
         owners_of([str(place / "there")])
+
+
+@pytest.mark.parametrize(
+    ("target", "graphs"), [("host", 2), ("netfpga", 2), ("nfp", 2), ("p4", 4), ("xdp", 4)]
+)
+def test_every_target_takes_what_is_written_for_it(place, target, graphs):
+    for i in range(3, 17):
+        (place / "queues" / "models" / f"tor{i} \"'\n].n3ic").unlink()
+    owners = owners_of([str(place / "queues"), f"soc={place / 'anomaly.n3ic'}"])
+    text = card_text(owners, target, folder=place, wants=Rate(1e3, "inferences/s"))
+    card = parse_card(text, "card.toml", place)
+    assert list(card.graphs) == list(range(1, graphs + 1))
+    export_card(plan_card(card), place / "card", verify=False)
+    assert (place / "card" / "plan.json").exists()
+
+
+def test_what_a_build_made_neither_fails_verification_nor_keeps_an_export_from_being_replaced(
+    place,
+):
+    owners = owners_of([f"soc={place / 'anomaly.n3ic'}"])
+    planned = plan_card(parse_card(card_text(owners, "host", folder=place, wants=WANTS), "", place))
+    out = place / "card"
+    export_card(planned, out, verify=False)
+    for name in ("card-exec", "n3ic_card.o", "libn3ic_card.a"):
+        (out / name).write_bytes(b"made")
+    export_card(planned, out, verify=False, replace=True)
+    assert not (out / "card-exec").exists()
+    (out / "card-exec").write_bytes(b"made")
+    (out / "mine.txt").write_text("mine")
+    with pytest.raises(VerifyError, match=r"^mine\.txt: n3ic writes no such file"):
+        verify_card(planned, out, 1)
+    with pytest.raises(UsageError, match=r"mine\.txt"):
+        export_card(planned, out, verify=False, replace=True)
+    with pytest.raises(UsageError, match="is no exported card"):
+        verify_card(planned, place / "queues", 1)
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
