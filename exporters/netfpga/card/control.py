@@ -101,14 +101,15 @@ def bring_tenant(
 ) -> list[Operation]:
     """A tenant comes: its regions are configured, its networks loaded, its graph opened.
 
+    Regions that other graphs use go on as they are.
+
     Args:
         image: the card.
         graph: of the tenant.
         models: a network for each leg that gets another than the image has.
         clocks: of a partial reconfiguration.
     """
-    legs = [leg for branch in image.graphs[graph].branches for leg in branch]
-    regions = sorted({r for leg in legs for r in leg.regions})
+    regions = _own_regions(image, graph)
     out = [op for region in regions for op in reconfigure_region(region, clocks)]
     out += [op for leg, model in models.items() for op in load_network(image, leg, model)]
     out += [op for region in regions for op in start_region(region)]
@@ -116,10 +117,19 @@ def bring_tenant(
 
 
 def remove_tenant(image: CardImage, graph: int) -> list[Operation]:
-    """A tenant goes: its graph is closed, and its regions are cleared when its packets left."""
-    legs = [leg for branch in image.graphs[graph].branches for leg in branch]
-    regions = sorted({r for leg in legs for r in leg.regions})
+    """A tenant goes: its graph is closed, and its regions are cleared when its packets left.
+
+    Regions that other graphs use go on as they are.
+    """
     # What was judged before is admitted within as many clocks.
     drain = [wait_clocks(_JUDGED), wait_left(image.graphs[graph].tenant)]
-    cleared = [op for region in regions for op in clear_region(region)]
+    cleared = [op for region in _own_regions(image, graph) for op in clear_region(region)]
     return [*close_graph(image, graph), *drain, *cleared]
+
+
+def _own_regions(image: CardImage, graph: int) -> list[int]:
+    """Regions that no other graph uses."""
+    used = [
+        {r for branch in g.branches for leg in branch for r in leg.regions} for g in image.graphs
+    ]
+    return sorted(used[graph].difference(*used[:graph], *used[graph + 1 :]))

@@ -144,6 +144,28 @@ def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
 
 
 @needs_icarus
+def test_who_shares_a_region_goes_and_comes_without_the_others_noticing(tmp_path: Path) -> None:
+    image = cards.guarded(shared=True)
+    image = replace(image, graphs=(*image.graphs[:3], replace(image.graphs[3], sources=0xFF)))
+    rng = np.random.default_rng(8)
+    packets = [cards.ask(image, int(rng.integers(4)), rng, gap=14) for _ in range(80)]
+    program = [
+        simulation.wait_sent(20),
+        *control.remove_tenant(image, 3),
+        simulation.wait_sent(50),
+        *control.bring_tenant(image, 3, {}, clocks=400),
+    ]
+    quiet, log = run_both(tmp_path, image, packets, program)
+    seen = {p.number: p.data for p in log.left}
+    assert len(seen) == len(packets)
+    others = mine(image, packets, [0, 1, 2])
+    assert all(seen[n] == outcome(image, packets[n]).data for n in others)
+    assert quiet.counters[0] == log.counters[0]
+    answered = [seen[n] == outcome(image, packets[n]).data for n in mine(image, packets, [3])]
+    assert answered[0] and answered[-1] and not all(answered)
+
+
+@needs_icarus
 def test_a_stuck_task_is_cut_off(tmp_path: Path) -> None:
     """Its packets are decided by the host, the other tenant's go on, and it can be restarted."""
     two = cards.two_tenants()
