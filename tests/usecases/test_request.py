@@ -9,6 +9,8 @@ import pytest
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.errors import UsageError
 from n3ic.training.recipe import Recipe
+from n3ic.training.recipes import ANY_TABLE
+from n3ic.training.sizing import sized
 from n3ic.usecases.base import load_table, use_case
 from n3ic.usecases.request import TrainRequest, command_words
 
@@ -95,6 +97,21 @@ def test_what_is_given_beside_the_bits_is_kept_and_in_the_command():
     assert (recipe.encoding, recipe.training.hidden) == ("weighted", usual)
     assert recipe.training.method == "gradient"  # of two hidden layers
     assert {"--bits=8", "--encoding=weighted", "--polish=3"} <= {*words(request)}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "given", "n_classes", "hidden"),
+    [
+        ("default", {"bits": 256}, 8, (64, 16)),
+        ("default", {"bits": 256}, 2, (32, 16)),
+        ("default", {}, 8, (32, 16)),
+        ("default", {"bits": 256, "hidden": (24,)}, 8, (24,)),
+        ("large", {"bits": 512}, 8, (448,)),
+    ],
+)
+def test_many_bits_of_many_classes_bring_a_wider_layer(recipe, given, n_classes, hidden):
+    made = ANY_TABLE[recipe].with_options(given)
+    assert sized(made, given, n_classes).training.hidden == hidden
 
 
 def test_encodings_that_learn_no_labels_stay_with_other_bits():
