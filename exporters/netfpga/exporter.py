@@ -12,6 +12,7 @@ from n3ic.card.plan import Plan
 from n3ic.errors import MissingDependencyError, N3icError
 from n3ic.exporters.netfpga import sequential, unrolled
 from n3ic.exporters.netfpga.card.bounds import ADDED, added_latency
+from n3ic.exporters.netfpga.card.image import CardImage
 from n3ic.exporters.netfpga.card.lower import image_of
 from n3ic.exporters.netfpga.card.verify import verify_card
 from n3ic.exporters.netfpga.card.write import write_card, write_readme
@@ -332,15 +333,23 @@ class NetfpgaExporter(Exporter, CardExporter):
             f"{counters.dropped} dropped; {counters.clocks:,} clocks simulated"
         )
 
+    def card_image(self, plan: Plan) -> CardImage:
+        """The card of a plan, as it is written and as :mod:`.card.control` changes it.
+
+        Raises:
+            CardError: a task or a flow that this target does not have.
+        """
+        return image_of(plan, self.options, 1e6 * self.device.clock_mhz)
+
     def write_card(self, plan: Plan, out: Path) -> None:
         """Write Verilog, memory files and README of a card; see the base class."""
-        image = image_of(plan, self.options, 1e6 * self.device.clock_mhz)
+        image = self.card_image(plan)
         write_card(image, out)
         write_readme(image, self.device.clock_mhz, out)
 
     def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
         """Simulate a card with all its graphs' packets in random order; see the base class."""
-        image = image_of(plan, self.options, 1e6 * self.device.clock_mhz)
+        image = self.card_image(plan)
         seen = verify_card(directory, image, packets)
         graphs = {g.name: n for g, n in zip(image.graphs, seen.asked, strict=True)}
         figures = [

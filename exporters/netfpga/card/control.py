@@ -7,6 +7,8 @@ no packet while it is held and is reset only when nothing is inside it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from n3ic.errors import ExportError
 from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.card.image import CardImage, Leg
@@ -125,6 +127,26 @@ def remove_tenant(image: CardImage, graph: int) -> list[Operation]:
     drain = [wait_clocks(_JUDGED), wait_left(image.graphs[graph].tenant)]
     cleared = [op for region in _own_regions(image, graph) for op in clear_region(region)]
     return [*close_graph(image, graph), *drain, *cleared]
+
+
+def listing(operations: Sequence[Operation]) -> str:
+    """Operations in words, a line each, for who drives ``cfg_*`` and ``wr_*`` of a card."""
+    return "".join(_line(*operation) + "\n" for operation in operations)
+
+
+def _line(kind: int, a: int, b: int, c: int) -> str:
+    bank = f"network {c & 0xFF} of region {c >> 8}"
+    return {
+        0: f"register {a:#06x} = {b:#010x}",
+        1: f"read register {a:#06x}",
+        2: f"wait for {a} packets sent",
+        3: f"wait until register {a:#06x} & {b:#010x} == {c:#010x}",
+        4: f"{bank}: word {a:#06x} = {b:#010x}",
+        5: f"{bank}: swap",
+        6: f"wait {a} clocks",
+        7: f"wait until wr_busy of region {a} is 0",
+        8: f"wait until register {b:#06x} is what register {a:#06x} is now, or beyond",
+    }[kind]
 
 
 def _own_regions(image: CardImage, graph: int) -> list[int]:

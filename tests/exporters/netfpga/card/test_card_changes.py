@@ -95,6 +95,23 @@ def test_a_network_that_does_not_fit_is_refused() -> None:
         control.load_network(image, image.graphs[0].branches[0][0], cards.net((24, 6, 2), 1))
 
 
+def test_what_the_control_plane_writes_is_told_in_words() -> None:
+    image = cards.two_tenants()
+    gone = control.listing(control.remove_tenant(image, 3)).splitlines()
+    assert gone == [
+        "register 0x0018 = 0x01ff0009",  # closed: bit 31 is clear
+        "wait 64 clocks",
+        "wait until register 0x300d is what register 0x3008 is now, or beyond",
+        "register 0x2008 = 0x00000003",
+        "wait until register 0x2008 & 0x00000020 == 0x00000020",
+    ]
+    loaded = control.load_network(image, image.graphs[2].branches[0][0], cards.net((24, 8, 2), 7))
+    lines = control.listing(loaded).splitlines()
+    assert lines[0] == lines[-1] == "wait until wr_busy of region 0 is 0"
+    assert lines[1].startswith("network 2 of region 0: word 0x0000 = 0x")
+    assert lines[-2] == "network 2 of region 0: swap"
+
+
 @needs_icarus
 def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
     """Its region is reconfigured and its network loaded while the others' packets flow."""
