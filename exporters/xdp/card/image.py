@@ -23,6 +23,9 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 _LONGEST = 1023  # bytes of an input
 _CLASSES = 64  # that a rule tells apart
 _NO_BOUND = 0xFFFFFFFF
+_JOINS = ("both", "vote", "most-certain")
+_ACTIONS = ("forward", "drop", "mark")
+_RULE = struct.Struct("=6IQ")  # struct rule
 _CARRIED = {
     "header": "bytes 18-19 behind EtherType 0x2323",
     "vlan": "the VLAN identifier of a tag before EtherType 0x2323",
@@ -50,9 +53,18 @@ class CardImage:
 
     def graph_value(self, graph: SoftwareGraph) -> bytes:
         """``struct graph``."""
-        slot = self.slots[graph.branches[0].task]
-        head = struct.pack("=4I", slot, graph.tenant, graph.input_bytes, len(graph.rules))
-        return (head + b"".join(map(_rule, graph.rules))).ljust(16 + 24 * RULES, b"\0")
+        runs = [n for b in graph.branches for n in (self.slots[b.task], b.model.input.n_bits)]
+        runs += [0] * (2 * self.branches - len(runs))
+        join, rules = _JOINS.index(graph.join), len(graph.rules)
+        head = [graph.tenant, graph.input_bytes, rules, join, len(graph.branches), *runs]
+        packed = struct.pack(f"={len(head)}I", *head)
+        packed = packed.ljust(_aligned(len(packed)), b"\0") + b"".join(map(_rule, graph.rules))
+        return packed.ljust(_aligned(4 * len(head)) + _RULE.size * RULES, b"\0")
+
+    @property
+    def branches(self) -> int:
+        """Networks of the graph that has most."""
+        return max(len(g.branches) for g in self.card.graphs)
 
 
 def image_of(card: SoftwareCard) -> CardImage:
@@ -62,7 +74,7 @@ def image_of(card: SoftwareCard) -> CardImage:
         CardError: a graph, or networks together, that the program does not have.
     """
     for graph in card.graphs:
-        _check(graph)
+        _check(graph, card)
     if len(card.networks) > SLOTS:
         raise CardError(f"target xdp has {SLOTS} slots, the card has {len(card.networks)} networks")
     try:
@@ -107,6 +119,7 @@ def _values(image: CardImage) -> dict[str, object]:
         "tenants": len(card.tenants),
         "graphs": 2 * len(card.graphs),  # room for others to come
         "rules": RULES,
+        "branches": image.branches,
         "field": (1 << longest.bit_length()) - 1,
         "result_at": card.result_at,
         "offset": card.offset,
@@ -115,8 +128,9 @@ def _values(image: CardImage) -> dict[str, object]:
                 "name": comment(g.name),
                 "uid": g.uid,
                 "bytes": g.input_bytes,
-                "slot": image.slots[g.branches[0].task],
-                "shape": g.branches[0].model.shape_text,
+                "join": g.join if len(g.branches) > 1 else "",
+                "slots": ", ".join(str(image.slots[b.task]) for b in g.branches),
+                "shapes": ", ".join(b.model.shape_text for b in g.branches),
             }
             for g in card.graphs
         ],
@@ -140,12 +154,7 @@ def _tables(image: CardImage) -> dict[str, object]:
     }
 
 
-def _check(graph: SoftwareGraph) -> None:
-    if len(graph.branches) > 1:
-        raise CardError(
-            f"{graph.name}: target xdp has no parallel branches: a frame is run through one "
-            "network; give each network a graph and a UID"
-        )
+def _check(graph: SoftwareGraph, card: SoftwareCard) -> None:
     if graph.branches[0].features:
         raise CardError(
             f"{graph.name}: target xdp has no input stage on a shared card: its frames carry the "
@@ -156,10 +165,16 @@ def _check(graph: SoftwareGraph) -> None:
     if len(graph.rules) > RULES:
         raise CardError(f"{graph.name}: {len(graph.rules)} rules, target xdp has room for {RULES}")
     for rule in graph.rules:
-        if rule.action != "drop" and (rule.action != "forward" or rule.value):
+        if rule.action not in _ACTIONS or (rule.action == "forward" and rule.value):
             raise CardError(
-                f"{graph.name}: target xdp answers frames where they come from, or drops them: it "
-                f"does not {rule.action} them" + (" to a port" if rule.action == "forward" else "")
+                f"{graph.name}: target xdp answers frames where they come from, marked or not, or "
+                f"drops them: it does not {rule.action} them"
+                + (" to a port" if rule.action == "forward" else "")
+            )
+        if rule.action == "mark" and card.carrier != "udp-port":
+            raise CardError(
+                f'{graph.name}: a rule marks packets, expected uid = "udp-port" in [device]: '
+                f"frames of {card.carrier!r} have no DSCP"
             )
         if any(c >= _CLASSES for c in rule.classes):
             raise CardError(f"{graph.name}: rules of target xdp are about {_CLASSES} classes")
@@ -168,5 +183,10 @@ def _check(graph: SoftwareGraph) -> None:
 def _rule(rule: PolicyRule) -> bytes:
     below = _NO_BOUND if rule.below is None else rule.below
     classes = sum(1 << c for c in rule.classes)
-    drop, everything = int(rule.action == "drop"), int(not rule.classes)
-    return struct.pack("=4IQ", drop, rule.margin, below, everything, classes)
+    action, everything = _ACTIONS.index(rule.action), int(not rule.classes)
+    return _RULE.pack(action, rule.value, rule.margin, below, everything, 0, classes)
+
+
+def _aligned(size: int) -> int:
+    """Bytes up to where a rule may begin."""
+    return -(-size // 8) * 8

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -97,10 +97,17 @@ class CardProgram:
         """Run the program on a frame, without an interface."""
         return self.program.test_run(frame, output=True)
 
-    def scores(self, cpu: int, count: int) -> tuple[int, ...]:
-        """The scores that a CPU computed last."""
+    def scores(self, cpu: int, counts: Sequence[int], room: int) -> tuple[tuple[int, ...], ...]:
+        """The scores that a CPU computed last.
+
+        Args:
+            cpu: its number.
+            counts: classes of each branch.
+            room: classes that a result has room for.
+        """
         held = self.object.maps["scratches"].each_cpu(0)[cpu]
-        return struct.unpack_from(f"={count}i", held)
+        size = 4 * (room + 3)  # struct network_result: behind the scores verdict, class, margin
+        return tuple(struct.unpack_from(f"={n}i", held, size * b) for b, n in enumerate(counts))
 
     def counters(self, tenant: int) -> dict[str, int]:
         """Frames of a tenant by what became of them; behind the last tenant, those of nobody."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from n3ic.card.exporting import CardCheck
-from n3ic.card.frames import Asked, hostile, traffic
+from n3ic.card.frames import Asked, hostile, joined, traffic
 from n3ic.card.lowering import SoftwareCard
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.xdp.card.image import CardImage, tenant_value
@@ -28,14 +28,15 @@ def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
         with CardProgram(directory) as program, one_cpu() as cpu:
             for index in range(len(card.tenants)):
                 program.set_tenant(index, tenant_value(_OPEN, _OPEN))
-            return _run(card, program, cpu, packets)
+            return _run(image, program, cpu, packets)
     except VerifierError as error:
         raise VerifyError(str(error)) from error
     except BpfError as error:
         raise MissingDependencyError(str(error)) from error
 
 
-def _run(card: SoftwareCard, program: CardProgram, cpu: int, packets: int) -> CardCheck:
+def _run(image: CardImage, program: CardProgram, cpu: int, packets: int) -> CardCheck:
+    card = image.card
     rng = np.random.default_rng(5)
     asked = traffic(card, packets)
     sent = 0
@@ -50,10 +51,10 @@ def _run(card: SoftwareCard, program: CardProgram, cpu: int, packets: int) -> Ca
         sent += 1
         seen = program.send(each.frame)
         check_frame(card, each, seen)
-        scores = program.scores(cpu, len(each.scores[0]))
-        if scores != each.scores[0]:
+        scores = program.scores(cpu, [len(s) for s in each.scores], image.structure.classes)
+        if scores != each.scores:
             name = card.graphs[each.graph].name
-            raise VerifyError(f"the card: {name}: scores {scores}, expected {each.scores[0]}")
+            raise VerifyError(f"the card: {name}: scores {scores}, expected {each.scores}")
     counts = Counter(each.graph for each in asked)
     told = f"verifier of Linux {platform.release()}"
     figures = tuple(
@@ -65,7 +66,8 @@ def _run(card: SoftwareCard, program: CardProgram, cpu: int, packets: int) -> Ca
     )
     names = {g.name: counts[i] for i, g in enumerate(card.graphs)}
     executor = f"BPF_PROG_TEST_RUN on Linux {platform.release()}"
-    return CardCheck(executor, sent, len(asked), names, figures, "scores")
+    inferences = sum(len(each.scores) for each in asked)
+    return CardCheck(executor, sent, inferences, names, figures, "scores")
 
 
 def check_frame(card: SoftwareCard, asked: Asked, seen: TestRun) -> None:
@@ -74,20 +76,35 @@ def check_frame(card: SoftwareCard, asked: Asked, seen: TestRun) -> None:
     Raises:
         VerifyError: another action, or other bytes.
     """
-    graph, result = card.graphs[asked.graph], asked.results[0]
-    rule = next((r for r in graph.rules if r.is_about(result.verdict, result.margin)), None)
+    graph = card.graphs[asked.graph]
+    results = joined(graph, asked.results)
+    text = b"".join(r.text for r in results)
+    first = results[0]
+    rule = next((r for r in graph.rules if r.is_about(first.verdict, first.margin)), None)
     frame = bytearray(asked.frame)
     expected = DROP if rule is not None and rule.action == "drop" else TX
     if expected == TX:
         frame[:12] = frame[6:12] + frame[:6]
-        frame[card.result_at : card.result_at + len(result.text)] = result.text
+        frame[card.result_at : card.offset] = text.ljust(card.offset - card.result_at, b"\0")
         if card.carrier == "udp-port":
             frame[26:34] = frame[30:34] + frame[26:30]
             frame[34:38] = frame[36:38] + frame[34:36]
             frame[40:42] = bytes(2)
+        if rule is not None and rule.action == "mark":
+            _mark(frame, rule.value)
     if seen.result != expected or seen.data != bytes(frame):
         at = slice(card.result_at, card.offset)
         raise VerifyError(
             f"the card: {graph.name}: action {seen.result} and {seen.data[at].hex(' ')}, expected "
-            f"{expected} and {result.text.hex(' ')}"
+            f"{expected} and {text.hex(' ')}"
         )
+
+
+def _mark(frame: bytearray, dscp: int) -> None:
+    """Set the DSCP of an IPv4 header, and its checksum by the difference (RFC 1624, eqn. 3)."""
+    old, checksum = (int.from_bytes(frame[at : at + 2], "big") for at in (14, 24))
+    frame[15] = dscp << 2 | frame[15] & 3
+    total = (checksum ^ 0xFFFF) + (old ^ 0xFFFF) + int.from_bytes(frame[14:16], "big")
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    frame[24:26] = (total ^ 0xFFFF).to_bytes(2, "big")

@@ -146,7 +146,137 @@ def test_what_xdp_does_not_carry_is_refused(folder, tmp_path, names, policy, sai
         export_card(plan, tmp_path / "out", verify=False)
 
 
-def test_branches_are_refused(tmp_path):
+def test_an_input_stage_and_a_mark_without_dscp_are_refused(folder, tmp_path):
     cards.models(tmp_path)
-    with pytest.raises(CardError, match="give each network a graph and a UID"):
+    with pytest.raises(CardError, match="no input stage"):
         export_card(cards.plan(tmp_path, cards.text("xdp")), tmp_path / "out", verify=False)
+    plan = cards.plan(folder, cards.alone("xdp", "a", policy='{ action = "mark", mark = 8 }'))
+    with pytest.raises(CardError, match='expected uid = "udp-port"'):
+        export_card(plan, tmp_path / "out", verify=False)
+
+
+def joining(carrier="header", joins=("both", "vote", "most-certain"), policy=""):
+    """A tenant a join, each with four networks of two classes; votes and margins often tie."""
+    out = f'[device]\ntarget = "xdp"\nuid = "{carrier}"\n'
+    for uid, join in enumerate(joins, start=3):
+        out += f'[[tenants]]\nname = "t{uid}"\n'
+        names = "pq" if uid == 6 else "pqrs"
+        out += "".join(cards.TASK.format(name=n, kind="network", model=n) for n in names)
+        guard = '[[tenants.tasks]]\nname = "guard"\nkind = "policy"\n' + f"rules = [{policy}]\n"
+        branches = ", ".join(f'["{n}"]' for n in names)
+        out += f"""
+{guard if policy else ""}
+[[tenants.graphs]]
+name = "{join}"
+uid = {uid}
+wants = "1000 packets/s"
+flow = [{{ join = "{join}", branches = [{branches}] }}{', "guard"' if policy else ""}]
+"""
+    return out
+
+
+@pytest.fixture(name="branches", scope="module")
+def branches_fixture(tmp_path_factory):
+    """Networks that differ, of other widths and input bits in as many bytes; q and s shunt."""
+    folder = tmp_path_factory.mktemp("branches")
+    for name, shape in (
+        ("p", (20, 8, 2)),
+        ("q", (20, 16, 2)),
+        ("r", (23, 8, 2)),
+        ("s", (20, 8, 2)),
+    ):
+        model = random_model(shape, np.random.default_rng(ord(name)))
+        model = replace(model, shunt=3) if name in "qs" else model
+        model.save(folder / f"{name}.n3ic")
+    return folder
+
+
+MARK = '{ action = "mark", mark = 41, classes = ["class0"], margin = 2 }, { action = "drop" }'
+
+
+@pytest.mark.parametrize(
+    ("carrier", "policy"),
+    [
+        ("header", ""),
+        ("vlan", '{ action = "drop", classes = ["class1"], margin = 2 }'),
+        ("udp-port", MARK),
+    ],
+)
+def test_branches_are_joined(branches, tmp_path, carrier, policy):
+    """All joins in random order on one card, and a vote of two beside one of four."""
+    joins = ("both", "vote", "most-certain", "vote")
+    plan = cards.plan(branches, joining(carrier, joins, policy))
+    done = export_card(plan, tmp_path / "out", packets=60)
+    if done.missing:
+        pytest.skip(done.missing)
+    assert done.check is not None
+    assert done.check.inferences == 60 * (4 + 4 + 4 + 2)
+
+
+@pytest.mark.parametrize(
+    ("join", "old", "new"),
+    [
+        ("both", "RESULT_BYTES * b;", "RESULT_BYTES * (RESULTS - 1 - b);"),
+        ("vote", "votes > most", "votes >= most"),  # the largest class of a tie
+        ("vote", "margin = most - second", "margin = most"),
+        ("vote", "c <= NETWORK_CLASSES", "c < NETWORK_CLASSES"),  # the host has no vote
+        ("vote", "verdict == winner", "verdict != winner"),
+        ("most-certain", "[b].margin > asked", "[b].margin >= asked"),  # the last of a tie
+        ("most-certain", "[b].margin > asked", "[b].margin < asked"),
+        ("most-certain", "most_certain(branches);", "vote(branches);"),
+    ],
+)
+def test_a_wrong_join_is_found(branches, tmp_path, join, old, new):
+    image = image_of(software_card(cards.plan(branches, joining(joins=[join])), "xdp"))
+    write_card(image, tmp_path)
+    try:
+        verify_card(image, tmp_path, 60)
+    except MissingDependencyError as error:
+        pytest.skip(f"the kernel runs no programs here: {error}")
+    program = tmp_path / "card.c"
+    text = program.read_text()
+    assert old in text
+    program.write_text(text.replace(old, new))
+    with pytest.raises(VerifyError, match=join):
+        verify_card(image, tmp_path, 60)
+
+
+def test_a_mark_keeps_the_header_s_checksum(branches, tmp_path):
+    image = image_of(
+        software_card(cards.plan(branches, joining("udp-port", ["vote"], MARK)), "xdp")
+    )
+    write_card(image, tmp_path)
+    try:
+        with CardProgram(tmp_path) as program:
+            program.set_tenant(0, tenant_value(1 << 40, 1 << 40))
+            sent = [each.frame for each in traffic(image.card, 40)]
+            seen = [program.send(frame) for frame in sent]
+    except (BpfError, MissingDependencyError) as error:
+        pytest.skip(f"the kernel runs no programs here: {error}")
+    marked = [(a, b.data) for a, b in zip(sent, seen, strict=True) if b.result == TX]
+    assert marked
+    for before, after in marked:
+        assert after[15] >> 2 == 41 and after[15] & 3 == before[15] & 3
+        sums = [int(np.frombuffer(f[14:34], dtype=">u2").sum()) % 0xFFFF for f in (before, after)]
+        assert sums[0] == sums[1]
+
+
+def test_a_branch_whose_slot_is_empty_answers_nothing(branches, tmp_path):
+    """And a graph is changed from one join to another while it runs."""
+    image = image_of(software_card(cards.plan(branches, joining(joins=["vote"])), "xdp"))
+    write_card(image, tmp_path)
+    other = image_of(software_card(cards.plan(branches, joining(joins=["most-certain"])), "xdp"))
+    try:
+        with CardProgram(tmp_path) as program:
+            program.set_tenant(0, tenant_value(1 << 40, 1 << 40))
+            for held in (image, other):
+                program.set_graph(3, held.graph_value(held.card.graphs[0]))
+                for each in traffic(held.card, 20):
+                    check_frame(held.card, each, program.send(each.frame))
+            value = bytearray(image.graph_value(image.card.graphs[0]))
+            value[20 + 8 * 2] = 60  # the third branch's slot
+            program.set_graph(3, bytes(value))
+            assert program.send(traffic(image.card, 1)[0].frame).result == DROP
+            assert program.counters(0)["no_model"] == 1
+    except (BpfError, MissingDependencyError) as error:
+        pytest.skip(f"the kernel runs no programs here: {error}")
