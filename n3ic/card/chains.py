@@ -126,7 +126,9 @@ class Programme:
             at += row.keys()
             data += row.values()
             ends.append(len(at))
-        matrix = csr_array((data, at, ends), shape=(len(self._rows), self._columns))
+        # HiGHS of SciPy before 1.15 reads indices of 32 bits alone
+        indices, starts = np.array(at, dtype=np.int32), np.array(ends, dtype=np.int32)
+        matrix = csr_array((data, indices, starts), shape=(len(self._rows), self._columns))
         found = milp(
             cost,
             integrality=np.array(self._integer),

@@ -297,3 +297,17 @@ def test_a_task_without_a_largest_rate_is_a_demand_of_one_instance():
     planned = plan_card(parse_card(text))
     assert [s.demand["tables"] for s in planned.shares] == pytest.approx([0.2, 0.8])
     assert planned.problems == ()
+
+
+def test_indices_have_the_32_bits_that_older_solvers_read(two_tenants, monkeypatch):
+    optimize = pytest.importorskip("scipy.optimize")
+    seen, solve = [], optimize.milp
+
+    def milp(*args, constraints, **named):
+        seen.append(constraints.A)
+        return solve(*args, constraints=constraints, **named)
+
+    monkeypatch.setattr(optimize, "milp", milp)
+    plan_card(two_tenants())
+    assert seen
+    assert {str(d) for m in seen for d in (m.indices.dtype, m.indptr.dtype)} == {"int32"}
