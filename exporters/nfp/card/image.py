@@ -57,9 +57,14 @@ class CardImage:
         return list(self.card.networks.values())
 
     @property
+    def branches(self) -> int:
+        """Networks of the graph that has most."""
+        return max(len(g.branches) for g in self.card.graphs)
+
+    @property
     def max_words(self) -> int:
-        """Words of the widest layer's input."""
-        return max(layer.n_words for m in self.models for layer in m.layers)
+        """Words of the widest layer's input; two at least, of which compilers see bounds kept."""
+        return max(2, *(layer.n_words for m in self.models for layer in m.layers))
 
     @property
     def ask_words(self) -> int:
@@ -88,11 +93,6 @@ def image_of(plan: Plan, card: SoftwareCard, device: Device) -> CardImage:
             raise CardError(
                 f"{graph.name}: target nfp has no policy: the data plane that asks decides what "
                 "becomes of a packet"
-            )
-        if graph.join != "both" and len(graph.branches) > 1:
-            raise CardError(
-                f"{graph.name}: target nfp has no join {graph.join!r}: a slot answers for one "
-                'network, and whoever asks has the results of all: expected join = "both"'
             )
     limits = device.limits
     count, contexts = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.card.exporting import CardCheck
-from n3ic.card.frames import traffic, words_of
+from n3ic.card.frames import HOST, Asked, joined, traffic, words_of
 from n3ic.card.lowering import Branch
 from n3ic.errors import VerifyError
 from n3ic.exporters.nfp import runner
@@ -21,13 +22,14 @@ from n3ic.model.difference import first_difference
 from n3ic.model.network import SHUNT, BinaryModel, Inference
 from n3ic.util.process import run_tool
 
+Row = NDArray[np.uint32]
 _SECONDS = 300
 _BITS, _FEATURES = 1, 2
 _SHUNT = 0xFFFFFFFF  # N3IC_SHUNT
 
 
 def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
-    """Compare scores, verdicts and hidden bits of all graphs; see the base class.
+    """Compare scores, verdicts, hidden bits and joins of all graphs; see the base class.
 
     A network that stands in several islands answers in each of them.
     """
@@ -39,9 +41,12 @@ def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
         for branch in card.graphs[each.graph].branches
     ]
     inferences = 0
+    seen: dict[int, Row] = {}
     for island in image.islands:
-        mine = [q for q in questions if q[0].task in island.networks]
+        places = [i for i, q in enumerate(questions) if q[0].task in island.networks]
+        mine = [questions[i] for i in places]
         answers = _ask(directory, image, island, mine)
+        seen |= zip(places, answers[:, :2], strict=True)  # result and margin
         for branch in {id(b): b for b, _ in mine}.values():
             at = [i for i, (b, _) in enumerate(mine) if b is branch]
             words = words_of(branch, [mine[i][1] for i in at])
@@ -49,6 +54,7 @@ def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
             if found is not None:
                 raise VerifyError(f"island {island.index}: {branch.task}: {found}")
             inferences += len(at)
+    _check_joins(directory, image, asked, [seen[i] for i in range(len(questions))])
     counts = Counter(each.graph for each in asked)
     version = runner.version(runner.compiler())
     return CardCheck(
@@ -57,6 +63,40 @@ def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
         inferences,
         {g.name: counts[i] for i, g in enumerate(card.graphs)},
     )
+
+
+def _check_joins(
+    directory: Path, image: CardImage, asked: Sequence[Asked], results: Sequence[Row]
+) -> None:
+    """Compare what the data plane's C makes of the islands' results.
+
+    Args:
+        directory: the export.
+        image: what it was written from.
+        asked: the packets.
+        results: result and margin of each branch of each packet.
+
+    Raises:
+        VerifyError: another result, or another number of them.
+    """
+    rows = np.zeros((len(asked), 1 + 2 * image.branches), dtype=np.uint32)
+    left = iter(results)
+    for row, each in zip(rows, asked, strict=True):
+        row[0] = each.graph
+        for b in range(len(each.results)):
+            row[1 + 2 * b : 3 + 2 * b] = next(left)
+    answers = _run_host(directory, "n3ic_card_join_host.c", (), rows.tobytes())
+    if answers.size != len(asked) * (1 + 3 * image.branches):
+        raise VerifyError(f"the join: {answers.size} words for {len(asked)} packets")
+    for words, each in zip(answers.reshape(len(asked), -1).tolist(), asked, strict=True):
+        graph = image.card.graphs[each.graph]
+        expected = [
+            (r.model, _SHUNT if r.verdict == HOST else r.verdict, r.margin)
+            for r in joined(graph, each.results)
+        ]
+        found = [tuple(words[1 + 3 * i : 4 + 3 * i]) for i in range(words[0])]
+        if found != expected:
+            raise VerifyError(f"the join: {graph.name}: {found}, expected {expected}")
 
 
 def _ask(
@@ -74,17 +114,21 @@ def _ask(
         row[0] = island.networks.index(branch.task)
         row[1] = _FEATURES if branch.features else _BITS
         row[2 : 2 + len(held)] = held
-    with tempfile.TemporaryDirectory(prefix="n3ic-nfp-") as folder:
-        program = Path(folder) / "island"
-        source = directory.resolve() / "host" / "n3ic_card_host.c"
-        define = f"-DN3IC_ISLAND={island.index}"
-        _call([runner.compiler(), *runner.STRICT, define, "-o", str(program), str(source)], b"")
-        told = _call([str(program)], rows.tobytes())
+    define = f"-DN3IC_ISLAND={island.index}"
+    answers = _run_host(directory, "n3ic_card_host.c", (define,), rows.tobytes())
     width = 2 + image.classes + image.hidden_words
-    answers = np.frombuffer(told, dtype=np.uint32)
     if answers.size != len(questions) * width:
         raise VerifyError(f"island {island.index}: {answers.size} words for {len(questions)} rows")
     return answers.reshape(-1, width)
+
+
+def _run_host(directory: Path, name: str, options: Sequence[str], given: bytes) -> Row:
+    """Compile a program of the export and run it: the words that it writes."""
+    with tempfile.TemporaryDirectory(prefix="n3ic-nfp-") as folder:
+        program = Path(folder) / "program"
+        source = directory.resolve() / "host" / name
+        _call([runner.compiler(), *runner.STRICT, *options, "-o", str(program), str(source)], b"")
+        return np.frombuffer(_call([str(program)], given), dtype=np.uint32)
 
 
 def _question(branch: Branch, field: bytes) -> Words:

@@ -16,6 +16,7 @@ from n3ic.util.templates import render
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 _MICRO_C = Path(__file__).resolve().parents[1] / "micro_c"
 _SHARED = ("n3ic_data.h", "n3ic_input.h", "n3ic_neuron.h", "n3ic_port.h", "host/nfp_shim.h")
+_RENDERED = ("n3ic_card_config.h", "n3ic_card_weights.h", "n3ic_card_graphs.h")
 _NOBODY = "N3IC_NOBODY"
 
 
@@ -31,9 +32,11 @@ def write_card(image: CardImage, modelled: str, out: Path) -> None:
     for name in _SHARED:
         shutil.copyfile(_MICRO_C / name, out / name)
     shutil.copyfile(TEMPLATES / "n3ic_card.c", out / "n3ic_card.c")
-    shutil.copyfile(TEMPLATES / "n3ic_card_host.c", out / "host" / "n3ic_card_host.c")
+    shutil.copyfile(TEMPLATES / "n3ic_card_join.h", out / "n3ic_card_join.h")
+    for name in ("n3ic_card_host.c", "n3ic_card_join_host.c"):
+        shutil.copyfile(TEMPLATES / name, out / "host" / name)
     values = _values(image, modelled)
-    for name in ("n3ic_card_config.h", "n3ic_card_weights.h", "Makefile", "README.md"):
+    for name in (*_RENDERED, "Makefile", "README.md"):
         (out / name).write_text(render(TEMPLATES, f"{name}.j2", values), encoding="ascii")
 
 
@@ -50,11 +53,15 @@ def _values(image: CardImage, modelled: str) -> dict[str, Any]:
         "classes": image.classes,
         "features": max(1, *(len(m.input.features) for m in image.models)),
         "hidden_words": image.hidden_words,
+        "branches": image.branches,
         "islands": islands,
         "graphs": [
             {
                 "name": comment(graph.name),
                 "uid": graph.uid,
+                "join": graph.join if len(graph.branches) > 1 else "",
+                "join_name": f"N3IC_JOIN_{graph.join.replace('-', '_').upper()}",
+                "models": [f"0x{b.model.digest[:8]}" for b in graph.branches],
                 "networks": "; ".join(
                     f"{comment(b.task)} in slots "
                     + ", ".join(

@@ -10,6 +10,7 @@ from n3ic.card.lowering import software_card
 from n3ic.errors import CardError, VerifyError
 from n3ic.exporters.nfp import EXPORTER
 from n3ic.exporters.nfp.card.image import divide, image_of
+from n3ic.model.network import BinaryModel
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 
@@ -35,6 +36,42 @@ def test_every_network_runs_in_its_island(folder, tmp_path, regions):
     assert done.check is not None
     assert done.check.graphs == {"alpha/paths": 30, "beta/attacks": 30}
     assert done.check.inferences >= 30 * 4
+
+
+@pytest.fixture(name="ties", scope="module")
+def ties_fixture(tmp_path_factory):
+    """Networks of two classes, whose votes and margins often tie; one of them shunts."""
+    folder = tmp_path_factory.mktemp("ties")
+    cards.models(folder, (20, 8, 2))
+    model = BinaryModel.load(folder / "a1.n3ic")
+    replace(model, shunt=5).save(folder / "a1.n3ic")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("join", "old", "new"),
+    [
+        ("both", "return count;", "return 1;"),
+        ("vote", "answers[i].result < answers[winner]", "answers[i].result > answers[winner]"),
+        ("vote", "(most - second)", "most"),
+        ("vote", "answers[0].model = answers[winner].model;", ""),
+        ("most-certain", ".margin > answers", ".margin >= answers"),  # the last of a tie
+        ("most-certain", ".margin > answers", ".margin < answers"),
+        ("most-certain", "join == N3IC_JOIN_VOTE", "join != N3IC_JOIN_BOTH"),
+    ],
+)
+def test_a_join_is_that_of_the_plan_and_a_wrong_one_is_found(ties, tmp_path, join, old, new):
+    plan = cards.plan(ties, document(join=join, regions=1))
+    done = export_card(plan, tmp_path / "out", packets=60)
+    if done.missing:
+        pytest.skip(done.missing)
+    assert done.check is not None
+    header = tmp_path / "out" / "n3ic_card_join.h"
+    text = header.read_text()
+    assert old in text
+    header.write_text(text.replace(old, new))
+    with pytest.raises(VerifyError, match="the join: alpha/paths: "):
+        EXPORTER.verify_card(plan, tmp_path / "out", 60)
 
 
 def test_contexts_are_divided_by_what_the_plan_gives(folder):
@@ -75,7 +112,6 @@ def test_a_wrong_weight_is_found(folder, tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"join": "vote"}, "target nfp has no join 'vote'"),
         ({"beta": '"input", "b", "guard"'}, "target nfp has no policy"),
         ({"regions": 9}, "has 5 islands"),
     ],
