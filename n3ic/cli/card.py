@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -434,5 +435,6 @@ def _solver_to_standard_error() -> Iterator[None]:
     try:
         yield
     finally:
+        ctypes.CDLL(None).fflush(None)  # what C wrote to a pipe or a file is still in its buffer
         os.dup2(kept, 1)
         os.close(kept)

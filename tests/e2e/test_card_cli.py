@@ -1,6 +1,7 @@
 """``n3ic card`` as a person types it."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -55,6 +56,22 @@ def test_init_and_plan(n3ic, tmp_path):
         assert words in shown
     n3ic("card plan --out plan.json", expect=2)
     n3ic("card plan --picture card.gif", expect=2)
+
+
+def test_what_a_solver_prints_does_not_reach_the_result():
+    """C keeps what it prints to a pipe in a buffer of its own, until the program ends."""
+    code = (
+        "import ctypes\n"
+        "from n3ic.cli.card import _solver_to_standard_error\n"
+        "with _solver_to_standard_error():\n"
+        "    ctypes.CDLL(None).printf(b'noise')\n"
+        "print('result')\n"
+    )
+    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=buffered, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == ("result\n", "noise")
 
 
 def test_what_cannot_be_guaranteed_is_an_error(n3ic, tmp_path):
