@@ -37,12 +37,14 @@ def owners_of(sources: Sequence[str]) -> tuple[Owner, ...]:
     """Tenants from what was typed: ``PATH`` or ``NAME=PATH`` each.
 
     Raises:
-        UsageError: two have one name, or a path holds no model.
+        UsageError: two have one name or one has none, or a path holds no model.
         ModelError: a model is damaged.
     """
     out: list[Owner] = []
     for text in sources:
         name, equals, path = text.rpartition("=")
+        if equals and not name:
+            raise UsageError(f"expected PATH or NAME=PATH, got {text!r}")
         source = Path(path)
         label = source.stem if source.suffix == ".n3ic" else source.resolve().name
         chosen = path_component(name if equals else label)[:63]

@@ -63,6 +63,8 @@ def test_paths_are_relative_to_the_file_and_names_are_distinct(place):
     assert isinstance(network, Network) and network.model == Path("../anomaly.n3ic")
     with pytest.raises(UsageError, match="two tenants named anomaly"):
         owners_of([str(place / "anomaly.n3ic")] * 2)
+    with pytest.raises(UsageError, match="expected PATH or NAME=PATH, got '="):
+        owners_of([f"={place / 'anomaly.n3ic'}"])
     with pytest.raises(UsageError, match="holds no model"):
         owners_of([str(place / "there")])
 
