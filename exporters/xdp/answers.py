@@ -60,12 +60,14 @@ class AnswerProgram:
     def ask(self, words: Words) -> Inference:
         """Scores, classes, margins and verdicts of packed inputs, a packet each.
 
+        Every other packet has ones where the input's first byte is padded.
+
         Raises:
             VerifyError: a packet comes back without its answer.
         """
         scores, classes, margins = [], [], []
-        for x in inputs_of(words):
-            request = self.packets.request(x, b"n3ic")
+        for row, x in enumerate(inputs_of(words)):
+            request = self.packets.request(x, b"n3ic", fill=row % 2 == 1)
             run = self.program.test_run(request, output=True)
             found = self.packets.result(run.data)
             if run.result != TX or run.data[:12] != request[6:12] + request[:6]:

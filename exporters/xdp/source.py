@@ -56,6 +56,7 @@ def answer_program(structure: Structure, packets: PacketLayout) -> dict[str, str
         "ethertype": packets.ethertype,
         "result_bytes": packets.result_bytes,
         "input_bytes": packets.input_bytes,
+        "input_bits": packets.input_bits,
     }
     return {
         **_plain("dispatch.h"),
