@@ -23,7 +23,6 @@ DEFAULT = Recipe(
     summary="deployable: 256 cuts of what a meter at one tap computes, chosen by boosted trees",
     encoding="weighted",
     training=Training(
-        loss="generalized_cross_entropy",
         epochs=20,
         batch_size=256,
         learning_rate=1e-2,
@@ -36,6 +35,9 @@ PUBLISHED_COLUMNS = replace(
     name="published",
     summary="the same on the published columns, as in the literature; no NIC can compute them all",
     columns=PUBLISHED,
+    # A bounded loss is worth 0.2 points, and shunting pays for them, since margins say less: with
+    # it no threshold of the deployable network reaches 99 %.
+    training=replace(DEFAULT.training, loss="generalized_cross_entropy"),
 )
 
 PUBLISHED_TABLES = replace(

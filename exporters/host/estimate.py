@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from n3ic.meter.source import state_members
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.targets.device import Device
@@ -71,8 +72,10 @@ def estimate(model: BinaryModel, device: Device) -> KernelEstimate:
 
 def flow_cache_bytes(spec: MeterSpec) -> int:
     """Bytes of the flow cache of ``meter.c``: its flows, and the heads of their hash chains."""
-    gaps = sum(register.field == "gap" for register in spec.registers)
-    words = max(1, len(spec.registers)) + max(1, gaps) + 2 + _TIME_WORDS
-    flow = -(-(_KEY_BYTES + 8 * words + _LINK_BYTES) // 8) * 8
+    state = 0
+    for member in state_members(spec):  # each at a multiple of its size
+        state = -(-state // member.bytes) * member.bytes + member.bytes
+    flow = _KEY_BYTES + -(-state // 8) * 8 + 8 * _TIME_WORDS + _LINK_BYTES
+    flow = -(-flow // 8) * 8
     heads = max(16, 1 << (2 * spec.cache_flows - 1).bit_length())
     return flow * spec.cache_flows + 4 * heads
