@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from n3ic.card.description import UidCarrier
 from n3ic.card.lowering import Branch, SoftwareCard, SoftwareGraph
 from n3ic.model.bits import Words, pack, unpack
 from n3ic.model.boundary import boundary_features, margin_vectors, verification_vectors
@@ -62,26 +63,31 @@ def frame_of(
     """A frame that asks a graph about a field, without a byte more than it must have."""
     body = bytearray(rng.bytes(card.offset)) + field
     body[:12] = _MACS
-    uid = graph.uid.to_bytes(2, "big")
-    if card.carrier == "udp-port":
-        body[12:24] = b"\x08\x00\x45\x00\x00\x00\x12\x34\x40\x00\x40\x11"
-        body[36:38] = uid
-    elif card.carrier == "vlan":
-        body[12:18] = b"\x81\x00" + uid + ETHERTYPE.to_bytes(2, "big")
-    else:
-        body[12:14] = ETHERTYPE.to_bytes(2, "big")
-        body[18:20] = uid
+    address(body, card.carrier, graph.uid)
     return bytes(body)
 
 
-def uid_of(card: SoftwareCard, frame: bytes) -> int | None:
+def address(frame: bytearray, carrier: UidCarrier, uid: int) -> None:
+    """Write the headers by which a frame asks the graph of a UID, behind its MAC addresses."""
+    text = uid.to_bytes(2, "big")
+    if carrier == "udp-port":
+        frame[12:24] = b"\x08\x00\x45\x00\x00\x00\x12\x34\x40\x00\x40\x11"
+        frame[36:38] = text
+    elif carrier == "vlan":
+        frame[12:18] = b"\x81\x00" + text + ETHERTYPE.to_bytes(2, "big")
+    else:
+        frame[12:14] = ETHERTYPE.to_bytes(2, "big")
+        frame[18:20] = text
+
+
+def uid_of(frame: bytes, carrier: UidCarrier) -> int | None:
     """The UID that a frame names; None for a frame that asks nothing."""
     head = int.from_bytes(frame[12:14], "big")
-    if card.carrier == "udp-port":
+    if carrier == "udp-port":
         whole = int.from_bytes(frame[20:22], "big") & 0xBFFF == 0
         asks = head == 0x0800 and frame[14:15] == b"\x45" and whole and frame[23:24] == b"\x11"
         return int.from_bytes(frame[36:38], "big") if asks and len(frame) >= 38 else None
-    if card.carrier == "vlan":
+    if carrier == "vlan":
         asks = head == 0x8100 and int.from_bytes(frame[16:18], "big") == ETHERTYPE
         return int.from_bytes(frame[14:16], "big") & 0xFFF if asks else None
     asks = head == ETHERTYPE and len(frame) >= 20
@@ -124,14 +130,14 @@ def hostile(card: SoftwareCard, asked: Asked, rng: np.random.Generator) -> bytes
     return frame_of(card, _renamed(card.graphs[asked.graph], free), bytes(8), rng)
 
 
-def joined(graph: SoftwareGraph, results: Sequence[Result]) -> tuple[Result, ...]:
+def joined(join: str, results: Sequence[Result]) -> tuple[Result, ...]:
     """What the results of the branches become.
 
     A vote's model is that of the first branch which gives the winner.
     """
-    if graph.join == "both" or len(results) == 1:
+    if join == "both" or len(results) == 1:
         return tuple(results)
-    if graph.join == "most-certain":
+    if join == "most-certain":
         return (max(results, key=lambda r: r.margin),)
     votes = Counter(r.verdict for r in results)
     (winner, most), *others = sorted(votes.items(), key=lambda v: (-v[1], v[0]))
@@ -139,12 +145,18 @@ def joined(graph: SoftwareGraph, results: Sequence[Result]) -> tuple[Result, ...
     return (Result(first.model, winner, most - (others[0][1] if others else 0)),)
 
 
-def words_of(branch: Branch, fields: Sequence[bytes]) -> Words:
-    """The packed inputs of a network, from the fields of packets."""
-    spec = branch.model.input
-    if branch.features:
+def words_of(model: BinaryModel, fields: Sequence[bytes], *, features: bool) -> Words:
+    """The packed inputs of a network, from the fields of packets.
+
+    Args:
+        model: the network.
+        fields: a packet's each.
+        features: whether they hold integer features; else the input bits, maybe of more bits.
+    """
+    spec = model.input
+    if features:
         rows = np.frombuffer(b"".join(fields), dtype=">u4").reshape(len(fields), -1)
-        return branch.model.encode(
+        return model.encode(
             {name: rows[:, i].astype(np.int64) for i, name in enumerate(spec.features)}
         )
     held = np.stack([np.frombuffer(field[::-1], dtype=np.uint8) for field in fields])
@@ -166,7 +178,9 @@ def results_of(model: BinaryModel, words: Words) -> list[tuple[tuple[int, ...], 
 def _answers(
     graph: SoftwareGraph, fields: Sequence[bytes]
 ) -> list[tuple[tuple[tuple[int, ...], ...], tuple[Result, ...]]]:
-    each = [results_of(b.model, words_of(b, fields)) for b in graph.branches]
+    each = [
+        results_of(b.model, words_of(b.model, fields, features=b.features)) for b in graph.branches
+    ]
     return [
         (tuple(scores for scores, _ in row), tuple(result for _, result in row))
         for row in zip(*each, strict=True)

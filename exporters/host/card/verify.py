@@ -96,7 +96,7 @@ def check_answer(card: SoftwareCard, asked: Asked, answer: Answer) -> None:
     """
     graph = card.graphs[asked.graph]
     scores = tuple(score for branch in asked.scores for score in branch)
-    expected = joined(graph, asked.results)
+    expected = joined(graph.join, asked.results)
     rule = next(
         (r for r in graph.rules if r.is_about(expected[0].verdict, expected[0].margin)), None
     )

@@ -6,18 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
+from n3ic.card.description import Join, UidCarrier
+from n3ic.card.lowering import RESULT_AT, RESULT_BYTES
 from n3ic.errors import ExportError
 from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.sequential.layout import clog2
 from n3ic.exporters.netfpga.unrolled.network import class_width, score_width
 from n3ic.model.network import BinaryModel
 
-Carrier = Literal["header", "vlan", "udp-port"]
-Join = Literal["both", "vote", "most-certain"]
-CARRIERS: tuple[Carrier, ...] = ("header", "vlan", "udp-port")
+CARRIERS: tuple[UidCarrier, ...] = ("header", "vlan", "udp-port")
 JOINS: tuple[Join, ...] = ("both", "vote", "most-certain")
-_RESULT_AT = {"header": 16, "vlan": 20, "udp-port": 44}
-RESULT_BYTES = 10
 RATE_UNIT = 1 << 16  # a beat a clock
 MAX_BURST = (1 << 12) - 1  # beats
 _AROUND = 7  # clocks of a layer beside its rows and its popcount
@@ -228,7 +226,7 @@ class CardImage:
     tenants: tuple[CardTenant, ...]
     graphs: tuple[CardGraph, ...]
     regions: tuple[CardRegion, ...]
-    carrier: Carrier = "header"
+    carrier: UidCarrier = "header"
     beats_w: int = 7
     seq_w: int = 5
     credit_w: int = 3
@@ -263,7 +261,7 @@ class CardImage:
     @property
     def result_at(self) -> int:
         """First byte of the results."""
-        return _RESULT_AT[self.carrier]
+        return RESULT_AT[self.carrier]
 
     @property
     def offset(self) -> int:

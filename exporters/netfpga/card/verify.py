@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from n3ic.card.frames import words_of
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.card import simulation, traffic
 from n3ic.exporters.netfpga.card.image import (
@@ -237,7 +238,7 @@ def compare_inferences(
         task, model = core
         features = image.has_input(graph.branches[b])
         fields = [packets[n].frame.data[image.offset :][: graph.input_bytes] for n, _ in runs]
-        words = np.concatenate([traffic.words_of(model, f, features=features) for f in fields])
+        words = words_of(model, fields, features=features)
         _compare_runs(graph.name, task, model, words, [seen for _, seen in runs])
         count += len(runs)
     return count

@@ -49,7 +49,7 @@ def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
         seen |= zip(places, answers[:, :2], strict=True)  # result and margin
         for branch in {id(b): b for b, _ in mine}.values():
             at = [i for i, (b, _) in enumerate(mine) if b is branch]
-            words = words_of(branch, [mine[i][1] for i in at])
+            words = words_of(branch.model, [mine[i][1] for i in at], features=branch.features)
             found = first_difference(branch.model, _trace(image, branch.model, answers[at]), words)
             if found is not None:
                 raise VerifyError(f"island {island.index}: {branch.task}: {found}")
@@ -92,7 +92,7 @@ def _check_joins(
         graph = image.card.graphs[each.graph]
         expected = [
             (r.model, _SHUNT if r.verdict == HOST else r.verdict, r.margin)
-            for r in joined(graph, each.results)
+            for r in joined(graph.join, each.results)
         ]
         found = [tuple(words[1 + 3 * i : 4 + 3 * i]) for i in range(words[0])]
         if found != expected:
@@ -134,7 +134,7 @@ def _run_host(directory: Path, name: str, options: Sequence[str], given: bytes) 
 def _question(branch: Branch, field: bytes) -> Words:
     if branch.features:
         return np.frombuffer(field, dtype=">u4").astype(np.uint32)
-    return np.asarray(words_of(branch, [field])[0], dtype=np.uint32)
+    return np.asarray(words_of(branch.model, [field], features=branch.features)[0], dtype=np.uint32)
 
 
 def _trace(image: CardImage, model: BinaryModel, answers: NDArray[np.uint32]) -> Inference:

@@ -109,7 +109,9 @@ def _compare(card: SoftwareCard, group: Group, runs: Sequence[tuple[Asked, Outco
         if layer.hidden
     )
     seen = branch.model.inference(scores, hidden)
-    difference = first_difference(branch.model, seen, words_of(branch, fields))
+    difference = first_difference(
+        branch.model, seen, words_of(branch.model, fields, features=branch.features)
+    )
     if difference is not None:
         raise VerifyError(f"the card: {graph.name}: {difference}")
 

@@ -77,7 +77,7 @@ def check_frame(card: SoftwareCard, asked: Asked, seen: TestRun) -> None:
         VerifyError: another action, or other bytes.
     """
     graph = card.graphs[asked.graph]
-    results = joined(graph, asked.results)
+    results = joined(graph.join, asked.results)
     text = b"".join(r.text for r in results)
     first = results[0]
     rule = next((r for r in graph.rules if r.is_about(first.verdict, first.margin)), None)

@@ -317,7 +317,7 @@ def test_card_exec_answers_a_capture(card, directory, asked, tmp_path: Path):
     expected: dict[int, list[bytes]] = {0: [], 1: []}
     for each in mine:
         graph = card.graphs[each.graph]
-        results = joined(graph, each.results)
+        results = joined(graph.join, each.results)
         if any(r.is_about(results[0].verdict, results[0].margin) for r in graph.rules):
             continue  # dropped
         written = bytearray(each.frame)

@@ -98,7 +98,7 @@ def test_a_tenant_comes_and_goes_by_entries_alone(folder, tmp_path):
                 assert outcome.packet[card.result_at :][:4] == bytes(4)
             else:
                 field = each.frame[card.offset :][: graph.input_bytes]
-                (_, result), *_ = results_of(model, words_of(graph.branches[0], [field]))
+                (_, result), *_ = results_of(model, words_of(model, [field], features=False))
                 assert outcome.packet[card.result_at :][:10] == result.text
 
     check(card.networks["b/net"])

@@ -94,8 +94,8 @@ def test_a_tenant_comes_and_goes_while_others_frames_are_answered(image, program
             assert seen.result == action
             if action == TX:
                 field = each.frame[card.offset :][: graph.input_bytes]
-                (_, result), *_ = results_of(model, words_of(graph.branches[0], [field]))
-                assert seen.data[card.result_at :][:10] == joined(graph, [result])[0].text
+                (_, result), *_ = results_of(model, words_of(model, [field], features=False))
+                assert seen.data[card.result_at :][:10] == joined(graph.join, [result])[0].text
 
     check(card.networks["b/net"])
     program.set_network(image.slots["b/net"], value_bytes(image.structure, new))

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from n3ic.card.frames import Result, words_of
 from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.card import simulation, traffic
 from n3ic.exporters.netfpga.card.image import (
@@ -20,7 +21,7 @@ from n3ic.exporters.netfpga.card.image import (
     PolicyRule,
     UserTask,
 )
-from n3ic.exporters.netfpga.card.traffic import Outcome, Packet, Result, outcome
+from n3ic.exporters.netfpga.card.traffic import Outcome, Packet, outcome
 from n3ic.exporters.netfpga.packet.traffic import Frame
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
@@ -150,7 +151,7 @@ def expected(image: CardImage, packet: Packet) -> Outcome:
         margin = answer >> 16 & (1 << image.margin_w) - 1
         return outcome(image, packet, [Result(0, answer & 0xFFFF, margin)])
     network = image.regions[3].tasks[0].models[0]  # type: ignore[union-attr]
-    words = traffic.words_of(network, answer.to_bytes(8, "big")[-3:], features=False)
+    words = words_of(network, [answer.to_bytes(8, "big")[-3:]], features=False)
     return outcome(image, packet, [traffic.result_of(network, words)])
 
 

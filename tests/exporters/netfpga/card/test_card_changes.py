@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import small_cards as cards
 
+from n3ic.card.frames import HOST, Result, words_of
 from n3ic.errors import ExportError
 from n3ic.exporters.netfpga.card import control, simulation
 from n3ic.exporters.netfpga.card.bounds import added_latency
@@ -20,7 +21,7 @@ from n3ic.exporters.netfpga.card.image import (
     Leg,
     UserTask,
 )
-from n3ic.exporters.netfpga.card.traffic import HOST, Packet, Result, outcome, result_of, words_of
+from n3ic.exporters.netfpga.card.traffic import Packet, outcome, result_of
 from n3ic.exporters.netfpga.card.write import write_card
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
@@ -81,7 +82,7 @@ def test_a_network_is_replaced(tmp_path: Path) -> None:
     by_new = []
     for n in replaced:
         packet = packets[n]
-        words = words_of(new, packet.frame.data[image.offset :], features=False)
+        words = words_of(new, [packet.frame.data[image.offset :]], features=False)
         told = outcome(image, packet, [result_of(new, words)]).data
         by_new.append(seen[n] == told)
         assert by_new[-1] or seen[n] == outcome(image, packet).data
@@ -150,7 +151,7 @@ def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
     answered = []
     opened = replace(image, graphs=(*two.graphs, replace(third, on=True)))
     for n in late_ones:
-        words = words_of(new, packets[n].frame.data[image.offset :], features=False)
+        words = words_of(new, [packets[n].frame.data[image.offset :]], features=False)
         told = outcome(opened, packets[n], [result_of(new, words)]).data
         answered.append(seen[n] == told)
         assert answered[-1] or seen[n] == packets[n].frame.data  # as it came
