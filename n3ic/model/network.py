@@ -9,70 +9,39 @@ flow is *shunted*: the host decides it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
-from n3ic.model.bits import Bits, Words, unpack
-from n3ic.model.columns import TableRules
-from n3ic.model.file import (
-    SHUNT_VERSION,
-    VERSION,
-    pack_file,
-    read_file,
-    short,
-    unpack_file,
+from n3ic.model.bits import unpack
+from n3ic.model.classifier import (
+    SHUNT,
+    SHUNT_NAME,
+    Classifier,
+    Inference,
+    classes_of,
+    margins_of,
 )
+from n3ic.model.columns import TableRules
+from n3ic.model.file import Tensors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.metering import MeterSpec
-from n3ic.util.files import write_atomic
 
-FAMILY = "binary-network"
-SHUNT = -1
-"""The verdict of a flow that is left to the host; every other verdict is a class index."""
-SHUNT_NAME = "shunt"
-"""What stands for it where classes are written by name."""
-
-
-@dataclass(frozen=True, eq=False)
-class Inference:
-    """What a network computed on some vectors, layer by layer.
-
-    Attributes:
-        scores: int32 array of shape ``(rows, classes)``.
-        classes: index of the winning class, shape ``(rows,)``.
-        margins: best score minus second best, int32, shape ``(rows,)``.
-        hidden: bool array of shape ``(rows, outputs)`` per hidden layer; empty where an
-            executor does not tell.
-        verdicts: class index, or ``SHUNT`` where the margin is below the model's threshold, int64,
-            shape ``(rows,)``; None where an executor knows no threshold.
-    """
-
-    scores: NDArray[np.int32]
-    classes: NDArray[np.int64]
-    margins: NDArray[np.int32]
-    hidden: tuple[Bits, ...] = ()
-    verdicts: NDArray[np.int64] | None = None
-
-
-def classes_of(scores: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Index of the highest score of each row, the lowest index on a tie."""
-    return np.asarray(np.argmax(scores, axis=1), dtype=np.int64)
-
-
-def margins_of(scores: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Best minus second best score of each row."""
-    top = np.partition(scores, -2, axis=1)
-    return (top[:, -1] - top[:, -2]).astype(np.int32)
+__all__ = [
+    "SHUNT",
+    "SHUNT_NAME",
+    "BinaryModel",
+    "Inference",
+    "classes_of",
+    "margins_of",
+    "shape_text",
+]
 
 
 def shape_text(shape: Sequence[int]) -> str:
@@ -81,7 +50,7 @@ def shape_text(shape: Sequence[int]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class BinaryModel:
+class BinaryModel(Classifier):
     """A binary network from packed input bits to integer scores.
 
     Attributes:
@@ -100,6 +69,7 @@ class BinaryModel:
             where a data set reads it.
     """
 
+    family: ClassVar[str] = "binary-network"
     input: InputSpec
     hidden: tuple[HiddenLayer, ...]
     output: OutputLayer
@@ -112,9 +82,6 @@ class BinaryModel:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
-        object.__setattr__(self, "classes", tuple(self.classes))
-        provenance = {str(k): str(v) for k, v in self.provenance.items()}
-        object.__setattr__(self, "provenance", provenance)
         width, source = self.input.n_bits, "the input"
         for i, layer in enumerate(self.layers):
             if layer.n_inputs != width:
@@ -122,33 +89,7 @@ class BinaryModel:
                     f"layer {i} takes {layer.n_inputs} bits, but {source} gives {width}"
                 )
             width, source = layer.n_outputs, f"layer {i}"
-        if len(self.classes) != self.output.n_outputs or len(self.classes) < 2:
-            raise ModelError(
-                f"{self.output.n_outputs} scores for {len(self.classes)} classes; "
-                "they must be as many, and at least two"
-            )
-        if len(set(self.classes)) != len(self.classes):
-            raise ModelError("class names must differ")
-        if any(not isinstance(c, str) or not 0 < len(c) <= 256 for c in self.classes):
-            raise ModelError("a class name has 1 to 256 characters")
-        if self.meter is not None:
-            _check_metered(self.input, self.meter)
-        if self.table is not None and (lacking := {*self.input.features} - {*self.table.features}):
-            raise ModelError(f"the input reads {min(lacking)!r}, which its table does not give")
-        self._check_shunt()
-
-    def _check_shunt(self) -> None:
-        if isinstance(self.shunt, bool) or not isinstance(self.shunt, int | np.integer):
-            raise ModelError(f"the shunting threshold is an integer, not {self.shunt!r}")
-        object.__setattr__(self, "shunt", int(self.shunt))
-        highest = self.largest_margin + 1
-        if not 0 <= self.shunt <= highest:
-            raise ModelError(
-                f"a shunting threshold of {self.shunt}: 0 to {highest} expected, "
-                f"the largest margin of this network is {self.largest_margin}"
-            )
-        if self.shunt and SHUNT_NAME in self.classes:
-            raise ModelError(f"a network that shunts flows has no class named {SHUNT_NAME!r}")
+        self._check_shared(self.output.n_outputs)
 
     @property
     def largest_margin(self) -> int:
@@ -200,40 +141,6 @@ class BinaryModel:
         scores = self.output.scores(x)
         return self.inference(scores, tuple(hidden))
 
-    def inference(self, scores: NDArray[np.int32], hidden: tuple[Bits, ...] = ()) -> Inference:
-        """Classes, margins and verdicts of scores.
-
-        Args:
-            scores: int32 array of shape ``(rows, classes)``.
-            hidden: what the hidden layers gave, where it is known.
-        """
-        classes, margins = classes_of(scores), margins_of(scores)
-        return Inference(scores, classes, margins, hidden, self._verdicts(classes, margins))
-
-    def verdicts(self, scores: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Class index of each row, or ``SHUNT`` where its margin is below the threshold.
-
-        Args:
-            scores: int32 array of shape ``(rows, classes)``.
-
-        Returns:
-            int64 array of shape ``(rows,)``.
-        """
-        return self._verdicts(classes_of(scores), margins_of(scores))
-
-    def _verdicts(
-        self, classes: NDArray[np.int64], margins: NDArray[np.int32]
-    ) -> NDArray[np.int64]:
-        return np.where(margins >= self.shunt, classes, SHUNT).astype(np.int64)
-
-    @property
-    def verdict_names(self) -> tuple[str, ...]:
-        """Class names, and ``shunt`` after them where the threshold shunts flows.
-
-        ``SHUNT`` is -1: a verdict is an index into these names.
-        """
-        return (*self.classes, SHUNT_NAME) if self.shunt else self.classes
-
     def with_shunt(self, shunt: int) -> BinaryModel:
         """The same network with another shunting threshold.
 
@@ -261,10 +168,6 @@ class BinaryModel:
         for layer in self.hidden:
             x = layer.fire(x)
         return self.output.scores(x)
-
-    def encode(self, features: Mapping[str, ArrayLike]) -> Words:
-        """Packed inputs of integer features; see :meth:`InputSpec.encode`."""
-        return self.input.encode_words(features)
 
     # --- memory ----------------------------------------------------------------------------
 
@@ -298,133 +201,29 @@ class BinaryModel:
         """Bytes of the connection masks, one bit a connection of the layers that have one."""
         return -(-sum(layer.weights.size for layer in self.layers if layer.mask is not None) // 8)
 
-    @property
-    def input_bytes(self) -> int:
-        """Bytes of the input stage's cuts."""
-        return self.input.memory_bytes
+    # --- file ------------------------------------------------------------------------------
 
-    # --- identity and files ----------------------------------------------------------------
+    def _header(self) -> dict[str, Any]:
+        return {"shape": list(self.shape)}
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the model file's bytes, as ``sha256sum`` gives it."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, BinaryModel) and _serialise(self) == _serialise(other)
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.shape, self.classes))
-
-    @cached_property
-    def _file(self) -> bytes:
-        return _serialise(self)
-
-    def to_bytes(self) -> bytes:
-        """The model file's bytes; the same model gives the same bytes.
-
-        A model that was read from a file gives that file's bytes.
-        """
-        return self._file
-
-    def save(self, path: str | Path) -> None:
-        """Write the model file, whole or not at all.
-
-        Raises:
-            N3icError: the file cannot be written.
-        """
-        write_atomic(path, self.to_bytes())
+    def _tensors(self) -> dict[str, NDArray[Any]]:
+        return {
+            f"layer.{i}.{name}": array
+            for i, layer in enumerate(self.layers)
+            for name, array in layer.tensors().items()
+        }
 
     @classmethod
-    def from_bytes(cls, data: bytes, source: str = "model file") -> BinaryModel:
-        """Read the bytes of a model file.
-
-        Args:
-            data: the bytes.
-            source: what to call them in errors.
-
-        Raises:
-            ModelError: the bytes are damaged, foreign, or of a newer version.
-
-        Warns:
-            N3icWarning: a file of version 1, which has no checksum.
-        """
-        header, tensors = unpack_file(data, source)
-        try:
-            if header["family"] != FAMILY:
-                raise ModelError(f"a model of family {header['family']!r}, expected {FAMILY!r}")
-            shape = _typed_shape(header["shape"])
-            layers = list(enumerate(pairwise(shape)))
-            hidden = tuple(
-                HiddenLayer.from_tensors(tensors, f"layer.{i}.", (outputs, inputs))
-                for i, (inputs, outputs) in layers[:-1]
-            )
-            last, (inputs, outputs) = layers[-1]
-            output = OutputLayer.from_tensors(tensors, f"layer.{last}.", (outputs, inputs))
-            tensors.close()
-            shunt = _shunt_of(header)
-            classes, provenance, name = header["classes"], header["provenance"], header["name"]
-            if not isinstance(classes, list) or not isinstance(provenance, dict):
-                raise ModelError("bad classes or provenance")
-            if not isinstance(name, str) or any(
-                not isinstance(v, str) for v in provenance.values()
-            ):
-                raise ModelError("names and provenance must be text")
-            spec = InputSpec.from_dict(header["input"])
-            meter = MeterSpec.from_dict(header["meter"]) if "meter" in header else None
-            table = TableRules.from_dict(header["table"]) if "table" in header else None
-            model = cls(spec, hidden, output, tuple(classes), name, provenance, meter, shunt, table)
-        except ModelError as error:
-            raise ModelError(f"{source}: {error}") from error
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise ModelError(f"{source}: damaged model ({short(error)})") from error
-        model.__dict__["_file"] = data  # fills the cached property: its digest is that file's
-        return model
-
-    @classmethod
-    def load(cls, path: str | Path) -> BinaryModel:
-        """Read a model file.
-
-        Raises:
-            ModelError: the file is missing, damaged, foreign, or of a newer version.
-        """
-        return cls.from_bytes(read_file(path), str(path))
-
-
-def _serialise(model: BinaryModel) -> bytes:
-    header: dict[str, Any] = {
-        "name": model.name,
-        "shape": list(model.shape),
-        "classes": list(model.classes),
-        "input": model.input.to_dict(),
-        "provenance": dict(model.provenance),
-    }
-    if model.meter is not None:
-        header["meter"] = model.meter.to_dict()
-    if model.shunt:
-        header["shunt"] = model.shunt
-    if model.table is not None:
-        header["table"] = model.table.to_dict()
-    tensors = {
-        f"layer.{i}.{name}": array
-        for i, layer in enumerate(model.layers)
-        for name, array in layer.tensors().items()
-    }
-    version = SHUNT_VERSION if model.shunt else VERSION
-    return pack_file(FAMILY, header, tensors, version)
-
-
-def _check_metered(spec: InputSpec, meter: MeterSpec) -> None:
-    """Refuse an input that the meter does not give, or gives in other units."""
-    units = meter.units
-    for f in spec.fields:
-        if f.feature not in units:
-            raise ModelError(f"the input reads {f.feature!r}, which its meter does not compute")
-        if f.unit != units[f.feature]:
-            raise ModelError(
-                f"the input reads {f.feature!r} in {f.unit or 'no unit'}, "
-                f"but its meter gives it in {units[f.feature] or 'no unit'}"
-            )
+    def _read(cls, header: Mapping[str, Any], tensors: Tensors, shared: Mapping[str, Any]) -> Self:
+        shape = _typed_shape(header["shape"])
+        layers = list(enumerate(pairwise(shape)))
+        hidden = tuple(
+            HiddenLayer.from_tensors(tensors, f"layer.{i}.", (outputs, inputs))
+            for i, (inputs, outputs) in layers[:-1]
+        )
+        last, (inputs, outputs) = layers[-1]
+        output = OutputLayer.from_tensors(tensors, f"layer.{last}.", (outputs, inputs))
+        return cls(hidden=hidden, output=output, **shared)
 
 
 def _typed_shape(shape: Any) -> list[int]:
@@ -435,19 +234,6 @@ def _typed_shape(shape: Any) -> list[int]:
     ):
         raise ModelError(f"bad shape {shape!r}")
     return shape
-
-
-def _shunt_of(header: Mapping[str, Any]) -> int:
-    """The threshold of a file: there in the version that shunts, and in no other."""
-    shunt = header.get("shunt", 0)
-    if isinstance(shunt, bool) or not isinstance(shunt, int) or shunt < 0:
-        raise ModelError(f"bad shunting threshold {shunt!r}")
-    if (header["version"] == SHUNT_VERSION) != (shunt > 0):
-        raise ModelError(
-            f"a shunting threshold of {shunt} in a file of version {header['version']}; "
-            f"version {SHUNT_VERSION} has one, and only that"
-        )
-    return shunt
 
 
 def _bytes_for(largest: int) -> int:

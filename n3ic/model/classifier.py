@@ -1,0 +1,368 @@
+"""What models of every family share: input, integer scores, classes, margin, file.
+
+Prediction, evaluation, export and verification ask a model for no more than this. The highest
+score wins, the lowest index on a tie; where the margin between the two best scores is below the
+model's threshold the flow is *shunted*: the host decides it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.errors import ModelError
+from n3ic.model.bits import Bits, Words
+from n3ic.model.columns import TableRules
+from n3ic.model.file import (
+    SHUNT_VERSION,
+    VERSION,
+    Tensors,
+    pack_file,
+    read_file,
+    short,
+    unpack_file,
+)
+from n3ic.model.inputs import InputSpec
+from n3ic.model.metering import MeterSpec
+from n3ic.util.files import write_atomic
+
+SHUNT = -1
+"""The verdict of a flow that is left to the host; every other verdict is a class index."""
+SHUNT_NAME = "shunt"
+"""What stands for it where classes are written by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """What a model computed on some vectors.
+
+    Attributes:
+        scores: int32 array of shape ``(rows, classes)``.
+        classes: index of the winning class, shape ``(rows,)``.
+        margins: best score minus second best, int32, shape ``(rows,)``.
+        hidden: bool array of shape ``(rows, outputs)`` per hidden layer of a binary network; empty
+            where an executor does not tell.
+        verdicts: class index, or ``SHUNT`` where the margin is below the model's threshold, int64,
+            shape ``(rows,)``; None where an executor knows no threshold.
+    """
+
+    scores: NDArray[np.int32]
+    classes: NDArray[np.int64]
+    margins: NDArray[np.int32]
+    hidden: tuple[Bits, ...] = ()
+    verdicts: NDArray[np.int64] | None = None
+
+
+def classes_of(scores: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Index of the highest score of each row, the lowest index on a tie."""
+    return np.asarray(np.argmax(scores, axis=1), dtype=np.int64)
+
+
+def margins_of(scores: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Best minus second best score of each row."""
+    top = np.partition(scores, -2, axis=1)
+    return (top[:, -1] - top[:, -2]).astype(np.int32)
+
+
+class Classifier(ABC):
+    """A frozen model from packed input bits to integer scores; a family is a subclass.
+
+    Attributes:
+        family: what its file says of it, such as ``binary-network``.
+        input: how integer features become input bits.
+        classes: name of each class, two or more.
+        name: what the model is for, such as ``anomaly``.
+        provenance: where it comes from (recipe, data, seed): text to text.
+        meter: how the features are computed from packets; None where it was trained on a table
+            without a meter.
+        shunt: the smallest margin with which the card decides a flow by itself; 0 decides every
+            flow; one more than :attr:`largest_margin` shunts every flow.
+        table: how the features are read from a table of the layout that it was trained on; None
+            where a data set reads it.
+    """
+
+    family: ClassVar[str]
+    input: InputSpec
+    classes: tuple[str, ...]
+    name: str
+    provenance: Mapping[str, str]
+    meter: MeterSpec | None
+    shunt: int
+    table: TableRules | None
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Sizes that tell the model's structure, as its family counts them; classes last."""
+
+    @property
+    @abstractmethod
+    def shape_text(self) -> str:
+        """The shape as people write it."""
+
+    @property
+    @abstractmethod
+    def largest_margin(self) -> int:
+        """A bound of the margins."""
+
+    @property
+    @abstractmethod
+    def weight_bytes(self) -> int:
+        """Bytes of the parameters."""
+
+    @abstractmethod
+    def scores(self, words: ArrayLike) -> NDArray[np.int32]:
+        """Integer scores of packed inputs: int32 array of shape ``(rows, classes)``.
+
+        This is the reference that every target must reproduce; it is plain numpy.
+        """
+
+    @abstractmethod
+    def _header(self) -> dict[str, Any]:
+        """What the family adds to the header of the file."""
+
+    @abstractmethod
+    def _tensors(self) -> dict[str, NDArray[Any]]:
+        """The arrays of the file."""
+
+    @classmethod
+    @abstractmethod
+    def _read(cls, header: Mapping[str, Any], tensors: Tensors, shared: Mapping[str, Any]) -> Self:
+        """The model of a file; ``shared`` holds the constructor's arguments of all families."""
+
+    # --- checks that a family makes at construction ----------------------------------------
+
+    def _check_shared(self, n_scores: int) -> None:
+        """Normalise and check what all families have.
+
+        Raises:
+            ModelError: classes, meter, table or threshold cannot be.
+        """
+        object.__setattr__(self, "classes", tuple(self.classes))
+        provenance = {str(k): str(v) for k, v in self.provenance.items()}
+        object.__setattr__(self, "provenance", provenance)
+        if len(self.classes) != n_scores or len(self.classes) < 2:
+            raise ModelError(
+                f"{n_scores} scores for {len(self.classes)} classes; "
+                "they must be as many, and at least two"
+            )
+        if len(set(self.classes)) != len(self.classes):
+            raise ModelError("class names must differ")
+        if any(not isinstance(c, str) or not 0 < len(c) <= 256 for c in self.classes):
+            raise ModelError("a class name has 1 to 256 characters")
+        if self.meter is not None:
+            _check_metered(self.input, self.meter)
+        if self.table is not None and (lacking := {*self.input.features} - {*self.table.features}):
+            raise ModelError(f"the input reads {min(lacking)!r}, which its table does not give")
+        self._check_shunt()
+
+    def _check_shunt(self) -> None:
+        if isinstance(self.shunt, bool) or not isinstance(self.shunt, int | np.integer):
+            raise ModelError(f"the shunting threshold is an integer, not {self.shunt!r}")
+        object.__setattr__(self, "shunt", int(self.shunt))
+        highest = self.largest_margin + 1
+        if not 0 <= self.shunt <= highest:
+            raise ModelError(
+                f"a shunting threshold of {self.shunt}: 0 to {highest} expected, "
+                f"the largest margin of this network is {self.largest_margin}"
+            )
+        if self.shunt and SHUNT_NAME in self.classes:
+            raise ModelError(f"a network that shunts flows has no class named {SHUNT_NAME!r}")
+
+    # --- inference -------------------------------------------------------------------------
+
+    def infer(self, words: ArrayLike) -> Inference:
+        """Scores, classes, margins and verdicts of packed inputs.
+
+        Args:
+            words: packed inputs, uint32 array of shape ``(rows, n_words)``, pad bits 0.
+
+        Raises:
+            ModelError: the inputs are not packed inputs of this model.
+        """
+        return self.inference(self.scores(words))
+
+    def inference(self, scores: NDArray[np.int32], hidden: tuple[Bits, ...] = ()) -> Inference:
+        """Classes, margins and verdicts of scores.
+
+        Args:
+            scores: int32 array of shape ``(rows, classes)``.
+            hidden: what the hidden layers gave, where it is known.
+        """
+        classes, margins = classes_of(scores), margins_of(scores)
+        return Inference(scores, classes, margins, hidden, self._verdicts(classes, margins))
+
+    def verdicts(self, scores: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Class index of each row, or ``SHUNT`` where its margin is below the threshold.
+
+        Args:
+            scores: int32 array of shape ``(rows, classes)``.
+
+        Returns:
+            int64 array of shape ``(rows,)``.
+        """
+        return self._verdicts(classes_of(scores), margins_of(scores))
+
+    def _verdicts(
+        self, classes: NDArray[np.int64], margins: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
+        return np.where(margins >= self.shunt, classes, SHUNT).astype(np.int64)
+
+    @property
+    def verdict_names(self) -> tuple[str, ...]:
+        """Class names, and ``shunt`` after them where the threshold shunts flows.
+
+        ``SHUNT`` is -1: a verdict is an index into these names.
+        """
+        return (*self.classes, SHUNT_NAME) if self.shunt else self.classes
+
+    def encode(self, features: Mapping[str, ArrayLike]) -> Words:
+        """Packed inputs of integer features; see :meth:`InputSpec.encode`."""
+        return self.input.encode_words(features)
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of the input stage's cuts."""
+        return self.input.memory_bytes
+
+    # --- identity and files ----------------------------------------------------------------
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the model file's bytes, as ``sha256sum`` gives it."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self._serialise() == other._serialise()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.shape, self.classes))
+
+    @cached_property
+    def _file(self) -> bytes:
+        return self._serialise()
+
+    def to_bytes(self) -> bytes:
+        """The model file's bytes; the same model gives the same bytes.
+
+        A model that was read from a file gives that file's bytes.
+        """
+        return self._file
+
+    def save(self, path: str | Path) -> None:
+        """Write the model file, whole or not at all.
+
+        Raises:
+            N3icError: the file cannot be written.
+        """
+        write_atomic(path, self.to_bytes())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, source: str = "model file") -> Self:
+        """Read the bytes of a model file.
+
+        Args:
+            data: the bytes.
+            source: what to call them in errors.
+
+        Raises:
+            ModelError: the bytes are damaged, foreign, of a newer version, or of another family.
+
+        Warns:
+            N3icWarning: a file of version 1, which has no checksum.
+        """
+        header, tensors = unpack_file(data, source)
+        return cls.from_parts(header, tensors, data, source)
+
+    @classmethod
+    def from_parts(
+        cls, header: Mapping[str, Any], tensors: Tensors, data: bytes, source: str
+    ) -> Self:
+        """The model of a file that is unpacked already; see :meth:`from_bytes`."""
+        try:
+            if header["family"] != cls.family:
+                raise ModelError(f"a model of family {header['family']!r}, expected {cls.family!r}")
+            classes, provenance, name = header["classes"], header["provenance"], header["name"]
+            if not isinstance(classes, list) or not isinstance(provenance, dict):
+                raise ModelError("bad classes or provenance")
+            if not isinstance(name, str) or any(
+                not isinstance(v, str) for v in provenance.values()
+            ):
+                raise ModelError("names and provenance must be text")
+            shared = {
+                "input": InputSpec.from_dict(header["input"]),
+                "classes": tuple(classes),
+                "name": name,
+                "provenance": provenance,
+                "meter": MeterSpec.from_dict(header["meter"]) if "meter" in header else None,
+                "shunt": _shunt_of(header),
+                "table": TableRules.from_dict(header["table"]) if "table" in header else None,
+            }
+            model = cls._read(header, tensors, shared)
+            tensors.close()
+        except ModelError as error:
+            raise ModelError(f"{source}: {error}") from error
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise ModelError(f"{source}: damaged model ({short(error)})") from error
+        model.__dict__["_file"] = data  # fills the cached property: its digest is that file's
+        return model
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model file.
+
+        Raises:
+            ModelError: the file is missing, damaged, foreign, or of a newer version.
+        """
+        return cls.from_bytes(read_file(path), str(path))
+
+    def _serialise(self) -> bytes:
+        header: dict[str, Any] = {
+            "name": self.name,
+            "classes": list(self.classes),
+            "input": self.input.to_dict(),
+            "provenance": dict(self.provenance),
+            **self._header(),
+        }
+        if self.meter is not None:
+            header["meter"] = self.meter.to_dict()
+        if self.shunt:
+            header["shunt"] = self.shunt
+        if self.table is not None:
+            header["table"] = self.table.to_dict()
+        version = SHUNT_VERSION if self.shunt else VERSION
+        return pack_file(self.family, header, self._tensors(), version)
+
+
+def _check_metered(spec: InputSpec, meter: MeterSpec) -> None:
+    """Refuse an input that the meter does not give, or gives in other units."""
+    units = meter.units
+    for f in spec.fields:
+        if f.feature not in units:
+            raise ModelError(f"the input reads {f.feature!r}, which its meter does not compute")
+        if f.unit != units[f.feature]:
+            raise ModelError(
+                f"the input reads {f.feature!r} in {f.unit or 'no unit'}, "
+                f"but its meter gives it in {units[f.feature] or 'no unit'}"
+            )
+
+
+def _shunt_of(header: Mapping[str, Any]) -> int:
+    """The threshold of a file: there in the version that shunts, and in no other."""
+    shunt = header.get("shunt", 0)
+    if isinstance(shunt, bool) or not isinstance(shunt, int) or shunt < 0:
+        raise ModelError(f"bad shunting threshold {shunt!r}")
+    if (header["version"] == SHUNT_VERSION) != (shunt > 0):
+        raise ModelError(
+            f"a shunting threshold of {shunt} in a file of version {header['version']}; "
+            f"version {SHUNT_VERSION} has one, and only that"
+        )
+    return shunt
