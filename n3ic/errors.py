@@ -31,6 +31,10 @@ class CardError(N3icError):
     """A description of a shared card that cannot be read or planned; names file and line."""
 
 
+class ClusterError(N3icError):
+    """A cluster that cannot be planned or started, or a node of it that failed or fell silent."""
+
+
 class ExportError(N3icError):
     """A model that a target cannot hold or compute."""
 

@@ -11,7 +11,7 @@ FLOORS = (
     {"data"},
     {"evaluation", "meter", "training"},
     {"targets", "runs"},
-    {"card"},
+    {"card", "cluster"},
     {"usecases"},
     {"api"},
     {"cli"},

@@ -1,0 +1,1 @@
+"""One model over many cards: a ring of nodes, each of which computes where its data lies."""

@@ -1,0 +1,394 @@
+"""The cluster's protocol: task packets of 512 bits, and the datagrams that carry them.
+
+The packets are those of FCsN (Guo et al., section IV-B: a 32-bit header and 480 bits of payload);
+layout, units and duties are in docs/reference/cluster-protocol.md.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import ClusterError
+from n3ic.model.bits import WORD_BITS, Words
+
+PACKET_BYTES = 64
+BODY_BYTES = 48
+BODY_WORDS = BODY_BYTES // 4
+SUMS_PER_PACKET = 16
+SCORES_PER_PACKET = BODY_WORDS
+HOME = 0
+"""Node number of the host that starts a session and receives its results."""
+BY_RANGE = 255
+"""Destination of a packet that concerns whoever owns a part of its range."""
+MAX_NODES = 254
+MAX_ROW = (1 << 16) - 1
+MAX_OFFSET = (1 << 12) - 1
+
+_PACKET = struct.Struct(">BBBBIII48s")
+_LAP = 0x80
+_TYPE = 0x0F
+
+MAGIC = 0x4E33
+VERSION = 1
+MAX_PACKETS = 22
+"""Packets in a datagram: as many as 1,500 bytes of IPv4 hold."""
+_HEADER = struct.Struct(">HBBIBBIII")
+HEADER_BYTES = _HEADER.size
+_BEGIN, _ACK, _COUNT = 0x80, 0x40, 0x1F
+WINDOW = 32
+"""Datagrams on their way at once over a link: what a selective acknowledgement can name."""
+
+
+class ProtocolError(ClusterError):
+    """Bytes that are not a datagram or a packet of this protocol."""
+
+
+class PacketType(IntEnum):
+    """What a packet is: the three of FCsN, and control."""
+
+    TASK = 1
+    RDMA = 2
+    DATA = 3
+    CONTROL = 4
+
+
+class Task(IntEnum):
+    """Identifiers of tasks."""
+
+    BITS = 1
+    """Input bits for every neuron of the range."""
+    INPUTS = 2
+    """Input bits whose positions are the range."""
+    SUMS = 3
+    """Partial popcounts of the neurons of the range."""
+
+
+class Data(IntEnum):
+    """Identifiers of data packets, and of the RDMA tasks that ask for them."""
+
+    BITS = 1
+    SCORES = 3
+    WIDE = 4
+
+
+class Control(IntEnum):
+    """Identifiers of control packets."""
+
+    START = 1
+    STATUS = 2
+    TERMINATE = 3
+    ERROR = 4
+
+
+IDENTIFIERS: dict[PacketType, type[IntEnum]] = {
+    PacketType.TASK: Task,
+    PacketType.RDMA: Data,
+    PacketType.DATA: Data,
+    PacketType.CONTROL: Control,
+}
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A packet of 512 bits.
+
+    Attributes:
+        type: what it is.
+        identifier: which task, data or control; of :data:`IDENTIFIERS`.
+        destination: node number, or :data:`BY_RANGE`.
+        array: the distributed array that the range lies in: a layer, a matrix, a graph.
+        start: first element of the range.
+        end: one more than the last; above ``start`` except in control packets.
+        row: tag of the batch row that it belongs to.
+        count: words of the body that are filled, where it carries bits.
+        offset: position of the body's first word in the vector, in words of 32 bits.
+        body: 48 bytes, numbers big-endian.
+        lap: the packet has passed the home once.
+    """
+
+    type: PacketType
+    identifier: IntEnum
+    destination: int
+    array: int
+    start: int
+    end: int
+    row: int = 0
+    count: int = 0
+    offset: int = 0
+    body: bytes = bytes(BODY_BYTES)
+    lap: bool = False
+
+    def encode(self) -> bytes:
+        """The packet's 64 bytes."""
+        return _PACKET.pack(
+            self.type | _LAP * self.lap,
+            self.identifier,
+            self.destination,
+            self.array,
+            self.start,
+            self.end,
+            self.row << 16 | self.count << 12 | self.offset,
+            self.body,
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Packet:
+        """Read 64 bytes.
+
+        Raises:
+            ProtocolError: they are no packet; the text says why.
+        """
+        if len(data) != PACKET_BYTES:
+            raise ProtocolError(f"a packet has {PACKET_BYTES} bytes, got {len(data)}")
+        kind, identifier, destination, array, start, end, place, body = _PACKET.unpack(data)
+        if kind & ~(_LAP | _TYPE):
+            raise ProtocolError(f"reserved bits are set in the packet type {kind:#04x}")
+        try:
+            packet_type = PacketType(kind & _TYPE)
+            named = IDENTIFIERS[packet_type](identifier)
+        except ValueError as error:
+            raise ProtocolError(f"packet type {kind & _TYPE}: {error}") from None
+        if packet_type is not PacketType.CONTROL and start >= end:
+            raise ProtocolError(f"a range begins before it ends, got [{start}, {end})")
+        count = place >> 12 & 0xF
+        if count > BODY_WORDS:
+            raise ProtocolError(f"a body has {BODY_WORDS} words, got a count of {count}")
+        return cls(
+            type=packet_type,
+            identifier=named,
+            destination=destination,
+            array=array,
+            start=start,
+            end=end,
+            row=place >> 16,
+            count=count,
+            offset=place & MAX_OFFSET,
+            body=body,
+            lap=bool(kind & _LAP),
+        )
+
+    @property
+    def words(self) -> Words:
+        """The body's filled words: uint32 array of shape ``(count,)``."""
+        return np.frombuffer(self.body, dtype=">u4", count=self.count).astype(np.uint32)
+
+    @property
+    def sums(self) -> NDArray[np.int32]:
+        """Partial popcounts of the neurons of the range: int32 array."""
+        at = self.start % SUMS_PER_PACKET
+        size = self.end - self.start
+        if at + size > SUMS_PER_PACKET:
+            raise ProtocolError(f"sums of [{self.start}, {self.end}) are not in one packet")
+        return np.frombuffer(self.body, dtype=">u2", count=size, offset=2 * at).astype(np.int32)
+
+    @property
+    def scores(self) -> NDArray[np.int32]:
+        """Scores of the classes of the range: int32 array."""
+        size = self.end - self.start
+        if size > SCORES_PER_PACKET:
+            raise ProtocolError(f"scores of [{self.start}, {self.end}) are not in one packet")
+        return np.frombuffer(self.body, dtype=">i4", count=size).astype(np.int32)
+
+
+def _body(numbers: NDArray[np.int32] | Words, kind: str) -> bytes:
+    return numbers.astype(kind).tobytes().ljust(BODY_BYTES, b"\0")
+
+
+def bits_packets(
+    words: Words,
+    *,
+    task: Task,
+    array: int,
+    row: int,
+    outputs: int,
+    offset: int = 0,
+    destination: int = BY_RANGE,
+    lap: bool = False,
+) -> Iterator[Packet]:
+    """The task packets that take packed input bits to a layer.
+
+    Args:
+        words: uint32 array of shape ``(n,)``, bits as the layer packs them.
+        task: ``Task.BITS``, whose range is all neurons, or ``Task.INPUTS``, whose range is the
+            bits that each packet carries.
+        array: the layer's number.
+        row: tag of the row.
+        outputs: neurons of the layer.
+        offset: where the words stand in the layer's input, in words.
+        destination: node number, or :data:`BY_RANGE`.
+        lap: the sender is the home.
+    """
+    for at in range(0, len(words), BODY_WORDS):
+        part = words[at : at + BODY_WORDS]
+        first = offset + at
+        inputs = task is Task.INPUTS
+        yield Packet(
+            PacketType.TASK,
+            task,
+            destination,
+            array,
+            WORD_BITS * first if inputs else 0,
+            WORD_BITS * (first + len(part)) if inputs else outputs,
+            row=row,
+            count=len(part),
+            offset=first,
+            body=_body(part, ">u4"),
+            lap=lap,
+        )
+
+
+def sums_packets(
+    sums: NDArray[np.int32],
+    *,
+    array: int,
+    row: int,
+    offset: int,
+    start: int = 0,
+    destination: int = BY_RANGE,
+) -> Iterator[Packet]:
+    """The task packets that take partial popcounts to those who add them up.
+
+    Args:
+        sums: int32 array of shape ``(neurons,)``, each in 0..65535.
+        array: the layer's number.
+        row: tag of the row.
+        offset: first input word of those that were counted; it names the part.
+        start: the first neuron.
+        destination: node number, or :data:`BY_RANGE`.
+    """
+    end = start + len(sums)
+    for group in range(start - start % SUMS_PER_PACKET, end, SUMS_PER_PACKET):
+        first, last = max(group, start), min(group + SUMS_PER_PACKET, end)
+        filled = np.zeros(SUMS_PER_PACKET, dtype=np.int32)
+        filled[first - group : last - group] = sums[first - start : last - start]
+        yield Packet(
+            PacketType.TASK,
+            Task.SUMS,
+            destination,
+            array,
+            first,
+            last,
+            row=row,
+            offset=offset,
+            body=_body(filled, ">u2"),
+        )
+
+
+def score_packets(
+    scores: NDArray[np.int32], *, array: int, row: int, start: int = 0
+) -> Iterator[Packet]:
+    """The data packets that take scores home.
+
+    Args:
+        scores: int32 array of shape ``(classes,)``.
+        array: the layer's number.
+        row: tag of the row.
+        start: the first class.
+    """
+    for at in range(0, len(scores), SCORES_PER_PACKET):
+        part = scores[at : at + SCORES_PER_PACKET]
+        first = start + at
+        yield Packet(
+            PacketType.DATA,
+            Data.SCORES,
+            HOME,
+            array,
+            first,
+            first + len(part),
+            row=row,
+            body=_body(part, ">i4"),
+        )
+
+
+@dataclass(frozen=True)
+class Datagram:
+    """What one UDP datagram carries from a node to a neighbour.
+
+    Attributes:
+        session: number of the session; a greater one begins a new session.
+        sender: node number.
+        receiver: node number.
+        sequence: number of this datagram on its link, from 0; 0 where it carries no packet.
+        acknowledge: the sequence that the sender expects next from the receiver; None where it
+            acknowledges nothing.
+        selective: bit ``i`` is set where sequence ``acknowledge + 1 + i`` has arrived, too.
+        begin: the first datagram of a session on this link.
+        packets: none to :data:`MAX_PACKETS`.
+    """
+
+    session: int
+    sender: int
+    receiver: int
+    sequence: int = 0
+    acknowledge: int | None = None
+    selective: int = 0
+    begin: bool = False
+    packets: tuple[Packet, ...] = field(default=())
+
+    def encode(self) -> bytes:
+        """Its bytes: header, packets, CRC-32."""
+        if len(self.packets) > MAX_PACKETS:
+            raise ValueError(f"{len(self.packets)} packets in a datagram of {MAX_PACKETS}")
+        acknowledges = self.acknowledge is not None
+        flags = _BEGIN * self.begin | _ACK * acknowledges | len(self.packets)
+        head = _HEADER.pack(
+            MAGIC,
+            VERSION,
+            flags,
+            self.session,
+            self.sender,
+            self.receiver,
+            self.sequence,
+            self.acknowledge or 0,
+            self.selective,
+        )
+        data = head + b"".join(packet.encode() for packet in self.packets)
+        return data + zlib.crc32(data).to_bytes(4, "big")
+
+    @classmethod
+    def decode(cls, data: bytes) -> Datagram:
+        """Read a datagram.
+
+        Raises:
+            ProtocolError: it is damaged, or none of this protocol; the text says why.
+        """
+        if len(data) < HEADER_BYTES + 4:
+            raise ProtocolError(f"a datagram of {len(data)} bytes is cut short")
+        if zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "big"):
+            raise ProtocolError("the datagram is damaged (CRC-32)")
+        magic, version, flags, session, sender, receiver, sequence, acknowledge, selective = (
+            _HEADER.unpack_from(data)
+        )
+        if magic != MAGIC or version != VERSION:
+            raise ProtocolError(f"magic {magic:#06x}, version {version}: not a datagram of n3ic")
+        if flags & ~(_BEGIN | _ACK | _COUNT):
+            raise ProtocolError(f"reserved bits are set in the flags {flags:#04x}")
+        count = flags & _COUNT
+        if count > MAX_PACKETS or len(data) != HEADER_BYTES + PACKET_BYTES * count + 4:
+            raise ProtocolError(f"a datagram of {count} packets has {len(data)} bytes")
+        acknowledges = bool(flags & _ACK)
+        if not acknowledges and (acknowledge or selective):
+            raise ProtocolError("an acknowledgement without its flag")
+        if not count and sequence:
+            raise ProtocolError("a sequence number without a packet")
+        begins = bool(flags & _BEGIN)
+        if begins and (sequence or not count):
+            raise ProtocolError("a session begins with packets at sequence 0")
+        ends = range(HEADER_BYTES, len(data) - 4, PACKET_BYTES)
+        return cls(
+            session=session,
+            sender=sender,
+            receiver=receiver,
+            sequence=sequence,
+            acknowledge=acknowledge if acknowledges else None,
+            selective=selective,
+            begin=begins,
+            packets=tuple(Packet.decode(data[at : at + PACKET_BYTES]) for at in ends),
+        )
