@@ -1,0 +1,109 @@
+"""A ring in memory: stations, and a network that loses, repeats, delays and damages."""
+
+import heapq
+import itertools
+
+import numpy as np
+
+from n3ic.cluster.binary import held_by
+from n3ic.cluster.home import Home, RowFlow
+from n3ic.cluster.link import Timing
+from n3ic.cluster.node import Node
+from n3ic.cluster.station import Station
+
+
+class Network:
+    """Datagrams with the faults of a seeded generator; time is simulated, in seconds."""
+
+    def __init__(self, stations, seed=0, loss=0.0, repeat=0.0, damage=0.0, jitter=0.0):
+        self.stations = stations
+        self.rng = np.random.default_rng(seed)
+        self.loss, self.repeat, self.damage, self.jitter = loss, repeat, damage, jitter
+        self.now = 0.0
+        self.dead = set()
+        self.sent = 0
+        self._flying = []
+        self._count = itertools.count()
+
+    def _launch(self, node, data):
+        self.sent += 1
+        copies = 1 + (self.rng.random() < self.repeat)
+        for _ in range(copies):
+            if self.rng.random() < self.loss:
+                continue
+            if self.rng.random() < self.damage:
+                data = self._damaged(data)
+            delay = 1e-4 + self.jitter * self.rng.random()
+            heapq.heappush(self._flying, (self.now + delay, next(self._count), node, data))
+
+    def _damaged(self, data):
+        raw = bytearray(data)
+        kind = self.rng.integers(3)
+        if kind == 0:
+            return bytes(raw[: self.rng.integers(len(raw))])
+        for _ in range(self.rng.integers(1, 6)):
+            raw[self.rng.integers(len(raw))] ^= 1 << self.rng.integers(8)
+        return bytes(raw)
+
+    def run(self, until, limit=600.0):
+        """Let time pass until a condition holds; False where nothing more happens."""
+        while not until():
+            for number, station in self.stations.items():
+                if number not in self.dead:
+                    for node, data in station.outgoing(self.now):
+                        self._launch(node, data)
+            if until():
+                return True
+            wakes = [
+                s.wake
+                for n, s in self.stations.items()
+                if n not in self.dead and s.wake is not None
+            ]
+            times = wakes + [t for t, *_ in self._flying[:1]]
+            if not times or self.now > limit:
+                return False
+            self.now = max(self.now, min(times))
+            while self._flying and self._flying[0][0] <= self.now:
+                _, _, node, data = heapq.heappop(self._flying)
+                if node not in self.dead and node in self.stations:
+                    self.stations[node].receive(data, self.now)
+        return True
+
+
+class BinaryRing:
+    """A binary model over nodes in memory."""
+
+    def __init__(self, model, placement, timing=None, talk=None, slots=None, **faults):
+        timing = timing or Timing()
+        self.scores = {}
+        self.flow = RowFlow(placement, self.scores.__setitem__)
+        self.home = Home(placement.nodes, model.digest, self.flow.take)
+        self.nodes = {
+            n: Node(n, held_by(model, placement, n), model.digest)
+            for n in range(1, placement.nodes + 1)
+        }
+        stations = {
+            n: Station(handler, placement.nodes, timing=timing, successor=talk)
+            for n, handler in self.nodes.items()
+        }
+        self.station = Station(self.home, placement.nodes, timing=timing, successor=talk, session=7)
+        self.network = Network(stations | {0: self.station}, **faults)
+        self.placement = placement
+        self.slots = slots
+
+    def start(self):
+        self.station.send([self.home.start()])
+        assert self.network.run(lambda: self.home.started or self.home.error)
+        if self.home.error:
+            raise self.home.error
+        self.home.check(self.placement)
+        self.flow.slots = self.slots or self.home.slots
+
+    def run(self, words):
+        """Scores of packed rows; raises the home's error."""
+        first = self.flow.submit(words)
+        self.station.send(self.flow.admit())
+        self.network.run(lambda: self.flow.idle or self.home.error)
+        if self.home.error:
+            raise self.home.error
+        return np.array([self.scores[first + i] for i in range(len(words))])
