@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike
 
 from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
-from n3ic.model.network import BinaryModel, Inference
+from n3ic.model.classifier import Classifier, Inference
+from n3ic.model.families import load_model
+from n3ic.model.network import BinaryModel
 from n3ic.options import OptionValue
 
 if TYPE_CHECKING:
@@ -24,12 +26,12 @@ if TYPE_CHECKING:
     from n3ic.targets.verification import Verification
     from n3ic.usecases.shunting import ShuntStudy
 
-ModelLike = BinaryModel | str | Path
+ModelLike = Classifier | str | Path
 METER = "meter"
 
 
-def load(path: str | Path, task: str = "") -> BinaryModel:
-    """Read a model file, or a network of a run folder.
+def load(path: str | Path, task: str = "") -> Classifier:
+    """Read a model file of any family, or a network of a run folder.
 
     Args:
         path: a model file or a run folder.
@@ -43,11 +45,11 @@ def load(path: str | Path, task: str = "") -> BinaryModel:
 
     found = models_of(path)
     if len(found) == 1 and not task:
-        return BinaryModel.load(next(iter(found.values())))
+        return load_model(next(iter(found.values())))
     if task not in found:
         names = ", ".join(name for name in found if name) or "a single one"
         raise UsageError(f"{path}: no network {task!r}; it holds {names}")
-    return BinaryModel.load(found[task])
+    return load_model(found[task])
 
 
 def train(use_case: str, *, progress: TrainingProgress | None = None, **request: Any) -> Run:
@@ -201,7 +203,7 @@ def export(
     from n3ic.targets import directory
 
     network, metrics = model, None
-    if not isinstance(network, BinaryModel):
+    if not isinstance(network, Classifier):
         _, models, metrics = open_models(network)
         network = _single(model, models)
     return directory.export(
@@ -269,6 +271,8 @@ def bench(
         network = random_model((256, 32, 16, 2), np.random.default_rng(0))
     elif isinstance(model, BinaryModel):
         network = model
+    elif isinstance(model, Classifier):
+        raise UsageError(f"benchmarks are of binary networks, not of family {model.family}")
     else:
         network = BinaryModel.load(next(iter(models_of(model).values())))
     return tool.bench(network, {name.replace("_", "-"): v for name, v in options.items()})
@@ -289,11 +293,11 @@ def _bench_meter(capture: str | Path | None) -> Bench:
     return Bench(((title, columns, rows),), found.notes, asdict(found))
 
 
-def _model(model: ModelLike) -> BinaryModel:
-    return model if isinstance(model, BinaryModel) else load(model)
+def _model(model: ModelLike) -> Classifier:
+    return model if isinstance(model, Classifier) else load(model)
 
 
-def _single(source: object, models: Mapping[str, BinaryModel]) -> BinaryModel:
+def _single(source: object, models: Mapping[str, Classifier]) -> Classifier:
     if len(models) != 1:
         raise UsageError(f"{source} holds {len(models)} networks: name one model file")
     return next(iter(models.values()))

@@ -53,7 +53,9 @@ def _owners(kinds: Sequence[str]) -> list[Owned]:
     from n3ic.targets.base import exporter
 
     def load(name: str) -> Sequence[Option]:
-        return [option for kind in kinds for option in getattr(exporter(name), kind)]
+        tool = exporter(name)
+        tools = [tool.for_family(family) for family in tool.families]
+        return [option for each in tools for kind in kinds for option in getattr(each, kind)]
 
     return options_of({name: partial(load, name) for name in plugins.names("n3ic.exporters")})
 
@@ -74,6 +76,7 @@ def targets(
                 e.name: {
                     "summary": e.summary,
                     "device": e.device.name,
+                    "families": e.families,
                     "shunts": e.shunts,
                     "options": [asdict(o) for o in e.options],
                     "verify_options": [asdict(o) for o in e.verify_options],
@@ -86,6 +89,7 @@ def targets(
         say(f"{e.name:<12}{e.summary}")
         if target is None:
             continue
+        say(f"  takes models of family {', '.join(e.families)}")
         say(f"  gives {'class or shunt' if e.shunts else 'a class: models that shunt are refused'}")
         for kind in ("export", "verify", "bench", "simulate"):
             options = getattr(e, "options" if kind == "export" else f"{kind}_options")
@@ -188,7 +192,7 @@ def verify(
     write itself, it does not run. Any difference is an error.
     """
     from n3ic.data.flows import read_features
-    from n3ic.model.network import BinaryModel
+    from n3ic.model.families import load_model
     from n3ic.targets.manifest import MANIFEST
     from n3ic.targets.verification import verify_directory
 
@@ -203,7 +207,7 @@ def verify(
     for folder in folders:
         features = None
         if rows is not None:
-            features = read_features(rows, BinaryModel.load(folder / "model.n3ic"), None)
+            features = read_features(rows, load_model(folder / "model.n3ic"), None)
         with working(f"verifying {folder}"):
             results.append(
                 verify_directory(

@@ -15,7 +15,10 @@ from n3ic.util.markdown import percent
 if TYPE_CHECKING:
     from n3ic.data.flows import Columns
     from n3ic.data.streaming import StreamedClasses
+    from n3ic.model.classifier import Classifier
     from n3ic.model.network import BinaryModel
+    from n3ic.model.passes import Findings
+    from n3ic.model.spn import SpnModel
 
 ModelOption = Annotated[
     Path | None, typer.Option(help="Model file or run; the newest run without it.")
@@ -47,17 +50,17 @@ def inspect(
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Print a model's layers, bits and bytes."""
-    from n3ic.model.network import BinaryModel
-    from n3ic.model.passes import analyse
+    from n3ic.model.families import load_model
     from n3ic.runs.folder import models_of
     from n3ic.runs.report import memory_of
 
-    found = models_of(model)
+    found = {task: load_model(path) for task, path in models_of(model).items()}
     if json:
         print_json(
             {
                 task: {
                     "name": m.name,
+                    "family": m.family,
                     "shape": list(m.shape),
                     "classes": list(m.classes),
                     "sha256": m.digest,
@@ -66,27 +69,55 @@ def inspect(
                     "shunt": m.shunt,
                     "meter": None if m.meter is None else m.meter.to_dict(),
                     "table": None if m.table is None else m.table.to_dict(),
-                    "passes": analyse(m).to_dict(),
+                    "passes": _passes(m).to_dict(),
                     "bits": [m.input.explain(i) for i in range(m.input.n_bits)] if bits else None,
                 }
-                for task, m in ((t, BinaryModel.load(p)) for t, p in found.items())
+                for task, m in found.items()
             }
         )
         return
-    for task, path in found.items():
-        loaded = BinaryModel.load(path)
-        _summary(loaded, f"{path}{f' ({task})' if task else ''}")
+    for task, loaded in found.items():
+        _summary(loaded, f"{model}{f' ({task})' if task else ''}")
         if bits:
             for i in range(loaded.input.n_bits):
                 say(loaded.input.explain(i))
 
 
-def _summary(model: object, where: str) -> None:
-    from n3ic.model.layers import HiddenLayer
-    from n3ic.model.network import BinaryModel
-    from n3ic.model.passes import analyse
+def _passes(model: Classifier) -> Findings:
+    from n3ic.model.passes import simplify
 
-    assert isinstance(model, BinaryModel)  # noqa: S101
+    return simplify(model).findings
+
+
+def _summary(model: Classifier, where: str) -> None:
+    from n3ic.model.network import BinaryModel
+    from n3ic.model.spn import SpnModel
+
+    if isinstance(model, BinaryModel):
+        _layers(model, where)
+    if isinstance(model, SpnModel):
+        _nodes(model, where)
+    say(f"classes: {', '.join(model.classes)}")
+    say(f"shunting: {_shunting(model)}")
+    if isinstance(model, BinaryModel):
+        say(
+            f"weights {model.weight_bytes:,} B, thresholds and biases {model.threshold_bytes:,} B, "
+            f"masks {model.mask_bytes:,} B, input cuts {model.input_bytes:,} B"
+        )
+    for line in _passes(model).lines():
+        say(f"passes: {line}")
+    if model.meter is not None:
+        say(f"meter: {model.meter}")
+    if model.table is not None:
+        say(f"columns of your own table: {', '.join(model.table.columns)}")
+    for key, value in sorted(model.provenance.items()):
+        say(f"{key}: {value}")
+    say(f"sha256: {model.digest}")
+
+
+def _layers(model: BinaryModel, where: str) -> None:
+    from n3ic.model.layers import HiddenLayer
+
     rows = [
         [
             "input",
@@ -129,24 +160,26 @@ def _summary(model: object, where: str) -> None:
         rows,
         left=2,
     )
-    say(f"classes: {', '.join(model.classes)}")
-    say(f"shunting: {_shunting(model)}")
-    say(
-        f"weights {model.weight_bytes:,} B, thresholds and biases {model.threshold_bytes:,} B, "
-        f"masks {model.mask_bytes:,} B, input cuts {model.input_bytes:,} B"
-    )
-    for line in analyse(model).lines():
-        say(f"passes: {line}")
-    if model.meter is not None:
-        say(f"meter: {model.meter}")
-    if model.table is not None:
-        say(f"columns of your own table: {', '.join(model.table.columns)}")
-    for key, value in sorted(model.provenance.items()):
-        say(f"{key}: {value}")
-    say(f"sha256: {model.digest}")
 
 
-def _shunting(model: BinaryModel) -> str:
+def _nodes(model: SpnModel, where: str) -> None:
+    features, leaves, products, sums, _ = model.shape
+    low, high = model.score_bounds
+    kind = f"{model.arithmetic.name}, {model.arithmetic.fraction} bits behind the point"
+    rows = [
+        ["input", f"{features} features, {model.input.n_cuts} cuts"],
+        ["leaves", f"{leaves:,}, tables of {sum(len(n.table) for n in model.leaves):,} entries"],
+        ["products", f"{products:,}"],
+        ["sums", f"{sums:,}"],
+        ["arithmetic", kind],
+        ["error", f"at most {model.error_bound:,.1f} steps, proven"],
+        ["scores", f"{low:,} to {high:,}"],
+        ["parameters", f"{model.weight_bytes:,} B, input cuts {model.input_bytes:,} B"],
+    ]
+    table(f"{model.name}: {where}", ["sum-product network", ""], rows, left=2)
+
+
+def _shunting(model: Classifier) -> str:
     if not model.shunt:
         return "none, every flow is decided on the card"
     return f"a flow of a margin below {model.shunt} (of {model.largest_margin} at most) to the host"
@@ -177,12 +210,12 @@ def features(
     note(f"{rows:,} rows" + ("" if out == "-" else f" written to {out}"))
 
 
-def _with_bits(network: BinaryModel, columns: Columns) -> Columns:
+def _with_bits(network: Classifier, columns: Columns) -> Columns:
     found = network.input.encode(columns)
     return {**columns, **{f"bit_{i}": found[:, i].astype("uint8") for i in range(found.shape[1])}}
 
 
-def _network(model: Path | None, task: str) -> BinaryModel:
+def _network(model: Path | None, task: str) -> Classifier:
     """The network that a command names; the newest run's where it names none."""
     import n3ic
     from n3ic.runs.folder import newest_run
@@ -247,7 +280,7 @@ def predict(
         note(f"wrote {found.rows:,} rows to {out}")
 
 
-def _tell_of_another_meter(network: BinaryModel, source: str) -> None:
+def _tell_of_another_meter(network: Classifier, source: str) -> None:
     """Say so where a table was metered otherwise than what the network was trained on."""
     from n3ic.data.metered import meter_of
 
@@ -273,7 +306,7 @@ def evaluate(
 ) -> None:
     """Evaluate a network on labelled flows: accuracy, macro F1, FPR, ROC AUC, confusion."""
     import n3ic
-    from n3ic.model.network import BinaryModel
+    from n3ic.model.families import load_model
     from n3ic.runs.folder import METRICS, load_metrics, models_of, newest_run
 
     if model is None:
@@ -281,7 +314,7 @@ def evaluate(
         note(f"model: {model}")
     with working("evaluating"):
         found = n3ic.evaluate(model, source, dataset=dataset)
-    if any(BinaryModel.load(path).shunt for path in models_of(model).values()):
+    if any(load_model(path).shunt for path in models_of(model).values()):
         note("the model shunts flows: these figures are of its classes on all; see n3ic shunt")
     run = load_metrics(model) if (model / METRICS).is_file() else {}
     baselines: dict[str, Any] = run.get("baselines", {})

@@ -36,8 +36,8 @@ from n3ic.data.files import Content, checked_text, decompress, read_contents
 from n3ic.data.own import OWN, OwnTable
 from n3ic.data.parquet import UNITS_KEY, open_parquet, parquet_sheets, units_of
 from n3ic.errors import DataError, N3icWarning
+from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX, Field, to_integer
-from n3ic.model.network import BinaryModel
 from n3ic.util.files import new_file
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 
 def read_features(
     path: str | Path,
-    model: BinaryModel,
+    model: Classifier,
     dataset: str | None = None,
     units: Units | None = None,
 ) -> Mapping[str, NDArray[np.int64]]:
@@ -72,7 +72,7 @@ def read_features(
 
 def stream_features(
     path: str | Path,
-    model: BinaryModel,
+    model: Classifier,
     dataset: str | None = None,
     units: Units | None = None,
     *,
@@ -126,7 +126,7 @@ def _single(path: str | Path) -> Content:
 def _stream_text(
     pieces: Iterable[bytes],
     name: str,
-    model: BinaryModel,
+    model: Classifier,
     dataset: str | None,
     units: Units | None,
 ) -> Iterator[Columns]:
@@ -136,7 +136,7 @@ def _stream_text(
 
 
 def _read_sheets(
-    sheets: Iterator[Sheet], model: BinaryModel, dataset: str | None, units: Units | None
+    sheets: Iterator[Sheet], model: Classifier, dataset: str | None, units: Units | None
 ) -> Iterator[Columns]:
     first = next(sheets)
     changed: Counter[str] = Counter()
@@ -150,7 +150,7 @@ def _read_sheets(
 
 def _reader(
     sheet: Sheet,
-    model: BinaryModel,
+    model: Classifier,
     dataset: str | None,
     units: Units | None,
     changed: Counter[str],
@@ -211,12 +211,12 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _scaled(model: BinaryModel) -> Field | None:
+def _scaled(model: Classifier) -> Field | None:
     """A feature whose integers are not in its source unit."""
     return next((f for f in model.input.fields if f.scale != 1), None)
 
 
-def _undecided(name: str, model: BinaryModel) -> DataError:
+def _undecided(name: str, model: Classifier) -> DataError:
     field = _scaled(model)
     assert field is not None  # noqa: S101 - asked for only where there is one
     unit = field.unit or "integers"
@@ -227,7 +227,7 @@ def _undecided(name: str, model: BinaryModel) -> DataError:
     )
 
 
-def _own_data_set(model: BinaryModel) -> DataSet | None:
+def _own_data_set(model: Classifier) -> DataSet | None:
     """The data set that the model was trained on, where it reads unlabelled flows of its own."""
     name = model.provenance.get("data", "")
     if name not in plugins.names("n3ic.datasets"):
@@ -236,7 +236,7 @@ def _own_data_set(model: BinaryModel) -> DataSet | None:
     return None if type(own).read_features is DataSet.read_features else own
 
 
-def _read_plain(sheet: Sheet, model: BinaryModel, units: Units | None) -> Columns:
+def _read_plain(sheet: Sheet, model: Classifier, units: Units | None) -> Columns:
     fields = {f.feature: f for f in model.input.fields}
     cells = parse_sheet(sheet, sheet.first, header=True, numeric=fields)
 
@@ -291,7 +291,7 @@ def _converted(
 def _stream_parquet(
     file: IO[bytes],
     name: str,
-    model: BinaryModel,
+    model: Classifier,
     dataset: str | None,
     units: Units | None,
     chunk_rows: int,
@@ -328,7 +328,7 @@ def _stream_parquet(
 
 
 def _read_batch(
-    batch: pa.RecordBatch, name: str, start: int, model: BinaryModel, units: Units | None
+    batch: pa.RecordBatch, name: str, start: int, model: Classifier, units: Units | None
 ) -> Columns:
     def converted(field: Field) -> NDArray[np.integer[Any]]:
         def error(row: int, problem: str) -> DataError:

@@ -17,7 +17,7 @@ import numpy as np
 from n3ic.data.delimited import Units
 from n3ic.data.flows import STANDARD_INPUT, STANDARD_OUTPUT, stream_features
 from n3ic.kernel.prediction import csv_lines
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.util.files import new_file
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class StreamedClasses:
 
 
 def predict_stream(
-    model: BinaryModel,
+    model: Classifier,
     source: str | Path,
     sink: str | Path | None = STANDARD_OUTPUT,
     *,

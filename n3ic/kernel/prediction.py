@@ -23,8 +23,9 @@ from n3ic.kernel import blob, build
 from n3ic.kernel.library import KernelNetwork, Library
 from n3ic.model.bits import checked_words
 from n3ic.model.boundary import verification_vectors
+from n3ic.model.classifier import Classifier, Inference
 from n3ic.model.inputs import Field, InputSpec
-from n3ic.model.network import BinaryModel, Inference
+from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 
 __all__ = ["available", "csv_lines", "predict", "scores"]
@@ -35,11 +36,11 @@ def available() -> bool:
     return os.environ.get("N3IC_NATIVE", "1") != "0" and _library() is not None
 
 
-def scores(model: BinaryModel, words: ArrayLike) -> NDArray[np.int32]:
+def scores(model: Classifier, words: ArrayLike) -> NDArray[np.int32]:
     """Integer scores of packed inputs, from the kernel where it is there, else from numpy.
 
     Args:
-        model: the network.
+        model: a model; the kernel computes binary networks.
         words: packed inputs, uint32 array of shape ``(rows, n_words)``, pad bits 0.
 
     Returns:
@@ -48,19 +49,19 @@ def scores(model: BinaryModel, words: ArrayLike) -> NDArray[np.int32]:
     Raises:
         ModelError: the inputs are not packed inputs of this model.
     """
-    if not available() or len(model.layers) > blob.MAX_LAYERS:
+    if not isinstance(model, BinaryModel) or not _compiled(model):
         return model.scores(words)
     return _network(model).scores(checked_words(words, model.input.n_bits, "packed inputs"))
 
 
-def predict(model: BinaryModel, words: ArrayLike) -> Inference:
+def predict(model: Classifier, words: ArrayLike) -> Inference:
     """Scores, classes, margins and verdicts of packed inputs; see :func:`scores`."""
     result = scores(model, words)
     return model.inference(result)
 
 
 def csv_lines(
-    model: BinaryModel, features: Mapping[str, NDArray[Any]], first: int, names: Sequence[bytes]
+    model: Classifier, features: Mapping[str, NDArray[Any]], first: int, names: Sequence[bytes]
 ) -> tuple[bytes | memoryview, NDArray[np.int64]]:
     """Lines of CSV with each row's number, verdict, margin and scores.
 
@@ -73,10 +74,15 @@ def csv_lines(
     Returns:
         The lines, each with a line feed, and the rows of each of the names.
     """
-    if available() and len(model.layers) <= blob.MAX_LAYERS:
+    if isinstance(model, BinaryModel) and _compiled(model):
         return _network(model).csv_lines(model, features, first, names)
     found = predict(model, model.encode(features))
     return _lines_of(found, model.verdicts(found.scores), first, names)
+
+
+def _compiled(model: BinaryModel) -> bool:
+    """Whether the compiled kernel computes a network."""
+    return len(model.layers) <= blob.MAX_LAYERS and available()
 
 
 def _lines_of(

@@ -19,8 +19,8 @@ from n3ic.kernel.prediction import predict
 from n3ic.meter.compiled import Records
 from n3ic.meter.records import meter_capture
 from n3ic.meter.rows import KEY_COLUMNS, key_table
+from n3ic.model.classifier import Classifier, Inference
 from n3ic.model.metering import MeterSpec
-from n3ic.model.network import BinaryModel, Inference
 from n3ic.util.files import new_file
 
 FLOW_COLUMNS = KEY_COLUMNS[1:]  # all flows are of one capture
@@ -38,7 +38,7 @@ class CaptureClasses(StreamedClasses):
     counters: Mapping[str, int]
 
 
-def meter_for(model: BinaryModel, capture: str | Path) -> MeterSpec:
+def meter_for(model: Classifier, capture: str | Path) -> MeterSpec:
     """The meter that computes a model's features from packets.
 
     Raises:
@@ -52,7 +52,7 @@ def meter_for(model: BinaryModel, capture: str | Path) -> MeterSpec:
     return model.meter
 
 
-def capture_features(model: BinaryModel, capture: str | Path) -> Columns:
+def capture_features(model: Classifier, capture: str | Path) -> Columns:
     """Integer features of every flow of a capture that a model reads, in order of decision.
 
     Raises:
@@ -71,7 +71,7 @@ def features_of(records: Records, spec: MeterSpec) -> Columns:
 
 
 def predict_capture(
-    model: BinaryModel,
+    model: Classifier,
     capture: str | Path,
     sink: str | Path | None = STANDARD_OUTPUT,
     *,

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.model.bits import Bits, Words, pack, unpack
+from n3ic.model.classifier import Classifier, margins_of
 from n3ic.model.inputs import UINT32_MAX, InputSpec
 from n3ic.model.layers import HiddenLayer
-from n3ic.model.network import BinaryModel, margins_of
+from n3ic.model.network import BinaryModel
 
 _MARGIN_ROWS = 32  # inputs at the shunting threshold, and as many one below
 _MARGIN_STEPS = 400
@@ -33,7 +34,7 @@ def verification_vectors(model: BinaryModel, count: int, seed: int = 0) -> Words
     return pack(np.concatenate([boundary, random]))
 
 
-def margin_vectors(model: BinaryModel, seed: int = 0) -> Words:
+def margin_vectors(model: Classifier, seed: int = 0) -> Words:
     """Inputs whose margin is exactly the shunting threshold, and one less.
 
     Single bits of random inputs are flipped wherever that brings the margin nearer. Where the
@@ -41,7 +42,7 @@ def margin_vectors(model: BinaryModel, seed: int = 0) -> Words:
     by odd ones), the search ends beside it, where the verdict changes.
 
     Args:
-        model: the network.
+        model: a model of any family.
         seed: of the search.
 
     Returns:

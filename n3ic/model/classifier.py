@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -223,6 +223,23 @@ class Classifier(ABC):
         ``SHUNT`` is -1: a verdict is an index into these names.
         """
         return (*self.classes, SHUNT_NAME) if self.shunt else self.classes
+
+    def changed(self, **fields: Any) -> Self:
+        """The same model with other values of some attributes.
+
+        Raises:
+            ModelError: they cannot be.
+        """
+        found: Self = replace(cast(Any, self), **fields)
+        return found
+
+    def with_shunt(self, shunt: int) -> Self:
+        """The same model with another shunting threshold.
+
+        Raises:
+            ModelError: it is negative, or beyond the largest margin + 1.
+        """
+        return self.changed(shunt=shunt)
 
     def encode(self, features: Mapping[str, ArrayLike]) -> Words:
         """Packed inputs of integer features; see :meth:`InputSpec.encode`."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from n3ic.model.bits import Words
+from n3ic.model.classifier import SHUNT, SHUNT_NAME, Classifier, Inference
 from n3ic.model.layers import Connections, HiddenLayer
-from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel, Inference
+from n3ic.model.network import BinaryModel
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,11 @@ class Difference:
         return self.text
 
 
-def first_difference(model: BinaryModel, got: Inference, words: Words) -> Difference | None:
+def first_difference(model: Classifier, got: Inference, words: Words) -> Difference | None:
     """Compare scores, classes, margins, verdicts and, where told, hidden bits with the model's.
 
     Args:
-        model: the reference.
+        model: the reference, of any family.
         got: what an executor computed on ``words``.
         words: packed inputs, uint32 array of shape ``(rows, n_words)``.
 
@@ -50,10 +51,11 @@ def first_difference(model: BinaryModel, got: Inference, words: Words) -> Differ
         None where everything is equal.
     """
     want = model.infer(words)
+    hidden = model.hidden if isinstance(model, BinaryModel) else ()
     if got.scores.shape != want.scores.shape:
         return Difference(
             0,
-            len(model.hidden),
+            len(hidden),
             -1,
             want.scores.size,
             got.scores.size,
@@ -69,7 +71,7 @@ def first_difference(model: BinaryModel, got: Inference, words: Words) -> Differ
         differs |= got.verdicts != want.verdicts
     elif model.shunt:
         text = f"no verdicts, the model shunts flows whose margin is below {model.shunt}"
-        return Difference(0, len(model.hidden), -1, model.shunt, 0, len(words), text)
+        return Difference(0, len(hidden), -1, model.shunt, 0, len(words), text)
     for mine, theirs in zip(want.hidden, got.hidden, strict=False):
         differs |= (mine != theirs).any(axis=1)
     rows = np.flatnonzero(differs)
@@ -78,7 +80,7 @@ def first_difference(model: BinaryModel, got: Inference, words: Words) -> Differ
     row = int(rows[0])
     count = f"{len(rows):,} of {len(words):,} vectors differ; first vector {row}"
     x = words[row : row + 1]
-    for i, layer in enumerate(model.hidden):
+    for i, layer in enumerate(hidden):
         if i < len(got.hidden):
             wrong = np.flatnonzero(got.hidden[i][row] != want.hidden[i][row])
             if len(wrong):
@@ -90,7 +92,7 @@ def first_difference(model: BinaryModel, got: Inference, words: Words) -> Differ
                 )
                 return Difference(row, i, j, expected, seen, len(rows), text)
         x = layer.fire(x)
-    last = len(model.hidden)
+    last = len(hidden)
     wrong = np.flatnonzero(got.scores[row] != want.scores[row])
     if len(wrong):
         c = int(wrong[0])

@@ -141,14 +141,6 @@ class BinaryModel(Classifier):
         scores = self.output.scores(x)
         return self.inference(scores, tuple(hidden))
 
-    def with_shunt(self, shunt: int) -> BinaryModel:
-        """The same network with another shunting threshold.
-
-        Raises:
-            ModelError: it is negative, or beyond the largest margin + 1.
-        """
-        return replace(self, shunt=shunt)
-
     def with_layers(
         self, spec: InputSpec, hidden: Sequence[HiddenLayer], output: OutputLayer
     ) -> BinaryModel:

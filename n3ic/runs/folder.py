@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import UsageError
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
+from n3ic.model.families import load_model
 
 METRICS = "metrics.json"
 METRICS_VERSION = 1
@@ -86,7 +87,7 @@ def models_of(path: str | Path) -> dict[str, Path]:
 
 def open_models(
     path: str | Path | None,
-) -> tuple[Path, dict[str, BinaryModel], dict[str, Any] | None]:
+) -> tuple[Path, dict[str, Classifier], dict[str, Any] | None]:
     """The models of a run, or a model file, with the run's metrics where there are any.
 
     Args:
@@ -97,7 +98,7 @@ def open_models(
         ModelError: a model is damaged.
     """
     source = newest_run() if path is None else Path(path)
-    models = {task: BinaryModel.load(p) for task, p in models_of(source).items()}
+    models = {task: load_model(p) for task, p in models_of(source).items()}
     folder = source if source.is_dir() else source.parent
     metrics = load_metrics(folder) if (folder / METRICS).is_file() else None
     return source, models, metrics

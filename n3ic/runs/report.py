@@ -10,6 +10,7 @@ import numpy as np
 from n3ic import __version__
 from n3ic.data.split import duplicate_share
 from n3ic.data.table import FlowTable
+from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.runs.experiment import Result
 from n3ic.runs.folder import METRICS_VERSION
@@ -37,8 +38,10 @@ def _one(result: Result) -> dict[str, Any]:
     }
 
 
-def memory_of(model: BinaryModel) -> dict[str, int]:
-    """Bytes of a model by kind, and of the same weights as float32."""
+def memory_of(model: Classifier) -> dict[str, int]:
+    """Bytes of a model by kind; of a binary network, of the same weights as float32, too."""
+    if not isinstance(model, BinaryModel):
+        return {"weight_bytes": model.weight_bytes, "input_bytes": model.input_bytes}
     return {
         "weight_bytes": model.weight_bytes,
         "threshold_bytes": model.threshold_bytes,

@@ -20,7 +20,9 @@ from n3ic.util.json_text import json_text
 TOOL = f"n3ic {__version__}"
 
 
-def write_artefacts(directory: Path, tool: Exporter, network: Simplified, options: Options) -> None:
+def write_artefacts(
+    directory: Path, tool: Exporter[Any], network: Simplified[Any], options: Options
+) -> None:
     """Write what the target runs, its README and the model into an empty directory.
 
     Raises:
@@ -33,8 +35,8 @@ def write_artefacts(directory: Path, tool: Exporter, network: Simplified, option
 
 def describe(
     directory: Path,
-    tool: Exporter,
-    network: Simplified,
+    tool: Exporter[Any],
+    network: Simplified[Any],
     options: Options,
     fit: Fit,
     report: Report,

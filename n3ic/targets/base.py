@@ -11,13 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic
+
+from typing_extensions import TypeVar
 
 from n3ic import plugins
 from n3ic.errors import ExportError, UsageError
 from n3ic.model.bits import Words
-from n3ic.model.network import BinaryModel, Inference
+from n3ic.model.classifier import Classifier, Inference
+from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.plugins import Plugin
 from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, summed_memory
@@ -59,8 +63,11 @@ class Metered:
     counters: Mapping[str, int]
 
 
-class Exporter(Plugin, ABC):
-    """A target: how a BinaryModel becomes a program, and how that program is run here.
+ModelT = TypeVar("ModelT", bound=Classifier, default=BinaryModel)
+
+
+class Exporter(Plugin, ABC, Generic[ModelT]):
+    """A target: how a model becomes a program, and how that program is run here.
 
     An entry point in the group ``n3ic.exporters`` names an instance. Subclasses keep a
     ``device.toml`` and their templates beside their module, and import no PyTorch.
@@ -81,6 +88,10 @@ class Exporter(Plugin, ABC):
             :meth:`run` returns then holds verdicts. A target that does not is written for models
             without a threshold alone.
         links: link types of the captures that its meter reads; empty for all.
+        family: the family of models that it writes.
+        other_families: who writes models of other families for the same target, an
+            :class:`Exporter` as ``module:name`` by family; see :meth:`for_family`.
+        refusals: why models of a family are not written, in words, by family.
         evicts: whether a full flow cache of its meter forgets what the specification says. Where
             not, captures are compared with room for all their flows.
     """
@@ -96,6 +107,29 @@ class Exporter(Plugin, ABC):
     shunts: ClassVar[bool] = False
     links: ClassVar[tuple[int, ...]] = ()
     evicts: ClassVar[bool] = True
+    family: ClassVar[str] = BinaryModel.family
+    other_families: ClassVar[Mapping[str, str]] = {}
+    refusals: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The families of models that the target takes, its own first."""
+        return (self.family, *self.other_families)
+
+    def for_family(self, family: str) -> Exporter[Any]:
+        """Who writes models of that family for this target.
+
+        Raises:
+            ExportError: nobody; says why, and which families it takes.
+        """
+        if family == self.family:
+            return self
+        if family not in self.other_families:
+            why = self.refusals.get(family, f"it takes models of family {', '.join(self.families)}")
+            raise ExportError(f"target {self.name} takes no model of family {family}: {why}")
+        module, _, name = self.other_families[family].partition(":")
+        found: Exporter[Any] = getattr(import_module(module), name)
+        return found
 
     @cached_property
     def device(self) -> Device:
@@ -106,7 +140,7 @@ class Exporter(Plugin, ABC):
         """Whether a file of that path is made by building an export; see ``products``."""
         return any(fnmatchcase(name, pattern) for pattern in self.products)
 
-    def refuse_shunting(self, model: BinaryModel) -> None:
+    def refuse_shunting(self, model: Classifier) -> None:
         """Refuse a model that shunts where the target would decide every flow.
 
         Raises:
@@ -119,11 +153,11 @@ class Exporter(Plugin, ABC):
             )
 
     @abstractmethod
-    def check(self, model: BinaryModel, options: Options) -> Fit:
+    def check(self, model: ModelT, options: Options) -> Fit:
         """Whether the model fits the device: which layer, which memory, by how much."""
 
     @abstractmethod
-    def write(self, model: BinaryModel, options: Options, out: Path) -> None:
+    def write(self, model: ModelT, options: Options, out: Path) -> None:
         """Write the artefacts into the empty directory ``out``.
 
         Also writes ``README.md`` there, which tells the next command on the device. The core
@@ -134,7 +168,7 @@ class Exporter(Plugin, ABC):
         """
 
     @abstractmethod
-    def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
+    def run(self, directory: Path, model: ModelT, options: Options, words: Words) -> Execution:
         """Run the artefacts in ``directory`` on packed inputs, without changing the directory.
 
         Must compute from the artefacts alone; ``model`` only tells shapes. ``options`` holds
@@ -152,10 +186,10 @@ class Exporter(Plugin, ABC):
         """
 
     @abstractmethod
-    def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
+    def report(self, model: ModelT, options: Options, directory: Path) -> Report:
         """Memory, resources, latency and throughput of the artefacts in ``directory``."""
 
-    def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
+    def decode(self, directory: Path, model: ModelT, options: Options) -> tuple[Decoded, ...]:
         """Read weights, masks, thresholds, biases and cuts back from the artefacts.
 
         The reader shares no code with the writer. ``model`` tells the shape alone, where the
@@ -172,7 +206,7 @@ class Exporter(Plugin, ABC):
     def encode(
         self,
         directory: Path,
-        model: BinaryModel,
+        model: ModelT,
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
@@ -180,7 +214,7 @@ class Exporter(Plugin, ABC):
         return None
 
     def meter(
-        self, directory: Path, model: BinaryModel, options: Options, capture: Path
+        self, directory: Path, model: ModelT, options: Options, capture: Path
     ) -> Metered | None:
         """Run the artefacts' meter and network on a plain capture; None where they have no meter.
 
@@ -244,11 +278,11 @@ class Exporter(Plugin, ABC):
         return parse_options(known, given, f"target {self.name}")
 
 
-def exporter(target: str) -> Exporter:
+def exporter(target: str) -> Exporter[Any]:
     """The target of that name.
 
     Raises:
         UsageError: there is none; the text lists the targets.
     """
-    found: Exporter = plugins.find("n3ic.exporters", target, Exporter)
+    found: Exporter[Any] = plugins.find("n3ic.exporters", target, Exporter)
     return found

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from n3ic import plugins
 from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.options import OptionValue
 from n3ic.targets.base import exporter
 from n3ic.targets.directory import Exported, export
@@ -22,7 +22,7 @@ from n3ic.util.names import path_component
 class ExportItem:
     """One export of a plan: a model, a target, a folder."""
 
-    model: BinaryModel
+    model: Classifier
     task: str
     target: str
     out: Path
@@ -65,7 +65,7 @@ class ExportOutcome:
 
 def export_plan(
     source: Path,
-    models: Mapping[str, BinaryModel],
+    models: Mapping[str, Classifier],
     target: str,
     out: str | Path | None,
     options: Mapping[str, OptionValue],
@@ -76,12 +76,13 @@ def export_plan(
         UsageError: an unknown target, or an option that no target knows.
     """
     targets = plugins.names("n3ic.exporters") if target == "all" else (target,)
-    known = {t: _option_names(t, alone=target != "all") for t in targets}
+    families = tuple(dict.fromkeys(model.family for model in models.values()))
+    known = {t: _option_names(t, families, alone=target != "all") for t in targets}
     for name in options:
         if not any(name in names for names in known.values()):
             if target == "all":
                 raise UsageError(f"no target has an option --{name}; see n3ic targets NAME")
-            exporter(target).parse_options(options)
+            exporter(target).for_family(families[0]).parse_options(options)
     label = path_component(next(iter(models.values())).name if len(models) == 1 else source.name)
     if out is not None:
         root = Path(out)
@@ -99,11 +100,15 @@ def export_plan(
     return plan
 
 
-def _option_names(target: str, *, alone: bool) -> set[str]:
-    """Names of a target's options; one among all whose library is missing has none."""
+def _option_names(target: str, families: Sequence[str], *, alone: bool) -> set[str]:
+    """Names of a target's options for models of some families.
+
+    One among all whose library is missing, or that takes no such models, has none.
+    """
     try:
-        return {option.name for option in exporter(target).options}
-    except MissingDependencyError:
+        tools = [exporter(target).for_family(family) for family in families]
+        return {option.name for tool in tools for option in tool.options}
+    except (ExportError, MissingDependencyError):
         if alone:
             raise
         return set()
@@ -148,7 +153,7 @@ def _metrics_of(metrics: Mapping[str, Any] | None, task: str) -> Mapping[str, An
 
 
 def report_all(
-    models: Mapping[str, BinaryModel], metrics: Mapping[str, Any] | None
+    models: Mapping[str, Classifier], metrics: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Figures of every target for a run's models, without keeping the exports."""
     out: dict[str, Any] = {}

@@ -42,7 +42,11 @@ class Custody:
 
 
 def write_again(
-    directory: Path, manifest: Mapping[str, Any], tool: Exporter, network: Simplified, fresh: Path
+    directory: Path,
+    manifest: Mapping[str, Any],
+    tool: Exporter[Any],
+    network: Simplified[Any],
+    fresh: Path,
 ) -> Custody:
     """Write an export again, into ``fresh``, and compare every file of ``directory`` with it.
 
@@ -109,7 +113,8 @@ def check_unchanged(directory: Path, fresh: Path) -> None:
     """
     manifest = read_manifest(directory)
     network = exported_network(directory, manifest)
-    found = write_again(directory, manifest, exporter(manifest["target"]), network, fresh)
+    tool = exporter(manifest["target"]).for_family(network.source.family)
+    found = write_again(directory, manifest, tool, network, fresh)
     if found.changed:
         raise ExportError(f"{found.changed[0]}: what n3ic would not write itself, it does not run")
 

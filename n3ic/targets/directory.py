@@ -13,7 +13,7 @@ from n3ic.errors import (
     VerifyError,
 )
 from n3ic.model import passes
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.model.passes import Simplified
 from n3ic.options import OptionValue
 from n3ic.targets.artefacts import describe, files_of, write_artefacts
@@ -41,14 +41,14 @@ class Exported:
 
     path: Path
     target: str
-    network: Simplified
+    network: Simplified[Any]
     fit: Fit
     report: Report
     verification: Verification | None
 
 
 def export(
-    model: BinaryModel,
+    model: Classifier,
     target: str,
     out: str | Path,
     *,
@@ -81,7 +81,7 @@ def export(
         VerifyError: the artefacts do not compute the model's scores.
         N3icError: the directory cannot be written.
     """
-    tool = exporter(target)
+    tool = exporter(target).for_family(model.family)
     parsed = tool.parse_options(options or {})
     tool.refuse_shunting(model)
     network = passes.simplify(model) if simplify else passes.unchanged(model)
@@ -106,7 +106,7 @@ def export(
     return Exported(Path(out), target, network, fit, report, result)
 
 
-def _written(tool: Exporter, path: Path) -> tuple[str, ...]:
+def _written(tool: Exporter[Any], path: Path) -> tuple[str, ...]:
     """Files of an export directory that n3ic wrote, and those that its build made.
 
     Raises:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import ExportError
-from n3ic.model.network import BinaryModel
+from n3ic.model.families import load_model
 from n3ic.model.passes import Simplified, simplify, unchanged
 
 FORMAT = "n3ic-export"
@@ -101,7 +101,7 @@ def read_manifest(directory: str | Path) -> dict[str, Any]:
     return data
 
 
-def exported_network(directory: str | Path, manifest: Mapping[str, Any]) -> Simplified:
+def exported_network(directory: str | Path, manifest: Mapping[str, Any]) -> Simplified[Any]:
     """The network that an export's artefacts hold, and the trained one that it comes from.
 
     Args:
@@ -111,5 +111,5 @@ def exported_network(directory: str | Path, manifest: Mapping[str, Any]) -> Simp
     Raises:
         ModelError: the model file is missing or damaged.
     """
-    model = BinaryModel.load(Path(directory) / MODEL)
+    model = load_model(Path(directory) / MODEL)
     return simplify(model) if manifest["simplify"] else unchanged(model)

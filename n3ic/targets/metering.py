@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from n3ic.meter.packet import parse
 from n3ic.meter.reference import FlowRecord, ReferenceMeter
 from n3ic.meter.rows import address_text
 from n3ic.model.bits import unpack
+from n3ic.model.classifier import Classifier
 from n3ic.model.metering import MeterSpec
-from n3ic.model.network import BinaryModel
 from n3ic.model.passes import Simplified
 from n3ic.options import Options
 from n3ic.targets.base import Exporter, Metered
@@ -45,9 +46,9 @@ class Metering:
 
 
 def check_metering(
-    tool: Exporter,
+    tool: Exporter[Any],
     directory: Path,
-    network: Simplified,
+    network: Simplified[Any],
     options: Options,
     *,
     packets: int,
@@ -116,7 +117,7 @@ def _captures(
             yield str(capture), plain_capture(capture, scratch), opened.link, frames
 
 
-def flow_columns(model: BinaryModel) -> list[str]:
+def flow_columns(model: Classifier) -> list[str]:
     """Names of what is compared of a flow: see :class:`~n3ic.targets.base.Metered`."""
     spec = model.meter
     registers, features = (
@@ -133,7 +134,7 @@ def flow_columns(model: BinaryModel) -> list[str]:
 
 
 def reference_flows(
-    network: Simplified, link: int, frames: Iterable[Frame], spec: MeterSpec | None = None
+    network: Simplified[Any], link: int, frames: Iterable[Frame], spec: MeterSpec | None = None
 ) -> Metered:
     """What the reference meter and the trained network make of frames.
 
@@ -196,7 +197,7 @@ def _rank(column: str) -> int:
     return 1 if column == "bits" else 2 * column.startswith(("class", "margin", "score_"))
 
 
-def _difference(network: Simplified, got: Metered, want: Metered) -> str:
+def _difference(network: Simplified[Any], got: Metered, want: Metered) -> str:
     """The first flow, column or counter that differs, in words; empty where all are equal."""
     names = flow_columns(network.source)
     for i, (mine, theirs) in enumerate(zip(got.flows, want.flows, strict=False)):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import N3icWarning
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.model.passes import Simplified
 from n3ic.targets.base import Exporter
 from n3ic.targets.device import Fit
@@ -26,7 +26,7 @@ _ACCURACY = (  # what is repeated of a run's figures, in this order
 )
 
 
-def accuracy_of(metrics: Mapping[str, Any] | None, model: BinaryModel) -> dict[str, Any]:
+def accuracy_of(metrics: Mapping[str, Any] | None, model: Classifier) -> dict[str, Any]:
     """The figures of a run's metrics that a target's report repeats.
 
     Args:
@@ -56,7 +56,7 @@ def accuracy_of(metrics: Mapping[str, Any] | None, model: BinaryModel) -> dict[s
     return {k: every[k] for k in _ACCURACY if k in every}
 
 
-def exported_as(network: Simplified) -> dict[str, Any] | None:
+def exported_as(network: Simplified[Any]) -> dict[str, Any] | None:
     """What of a trained network was written: its shape, digest, input bits and what is gone.
 
     None where it is written as it is. ``bits`` are
@@ -72,7 +72,7 @@ def exported_as(network: Simplified) -> dict[str, Any] | None:
     }
 
 
-def identity_of(model: BinaryModel) -> dict[str, Any]:
+def identity_of(model: Classifier) -> dict[str, Any]:
     """Name, shape and digest of a model, and its meter's digest and threshold where it has them."""
     meter = {} if model.meter is None else {"meter": model.meter.digest}
     shunt = {"shunt": model.shunt} if model.shunt else {}
@@ -82,8 +82,8 @@ def identity_of(model: BinaryModel) -> dict[str, Any]:
 
 def write_report(
     directory: Path,
-    tool: Exporter,
-    network: Simplified,
+    tool: Exporter[Any],
+    network: Simplified[Any],
     fit: Fit,
     report: Report,
     accuracy: Mapping[str, Any],

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from n3ic.errors import MissingDependencyError, N3icError, N3icWarning, VerifyError
-from n3ic.model.bits import Words, pack, unpack
-from n3ic.model.boundary import boundary_features, margin_vectors, verification_vectors
-from n3ic.model.coverage import coverage, deciding_vectors
+from n3ic.model.bits import Words
+from n3ic.model.boundary import boundary_features
+from n3ic.model.classifier import Classifier, margins_of
 from n3ic.model.difference import first_difference
-from n3ic.model.network import BinaryModel, margins_of
+from n3ic.model.network import BinaryModel
 from n3ic.model.passes import Simplified
 from n3ic.options import Options, OptionValue
 from n3ic.targets.base import Exporter, exporter
@@ -26,10 +26,9 @@ from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.figures import Figure
 from n3ic.targets.manifest import VERIFICATION, exported_network, read_manifest
 from n3ic.targets.metering import check_metering
+from n3ic.targets.vectors import decided_by, inputs_to_run
 from n3ic.util.files import write_atomic
 from n3ic.util.json_text import json_text
-
-_MAX_FOLLOWED = 1 << 21  # weight bits of networks whose neurons are followed to the scores
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,10 @@ class Verification:
         edges: how many rows of features at the edges of the input stage (each cut, one below and
             one above it, the clamps, 0, the largest value) went through it; 0 where the target
             has none.
-        weight_bits: number of weight bits of the network that ran; 0 where it was not counted
-            which of them are decided.
+        parameters: what is counted of the model: ``weight bits`` of a binary network, ``entries
+            and weights`` of a sum-product network.
+        weight_bits: number of these in the model that ran; 0 where it was not counted which of
+            them are decided.
         decided_bits: how many of them the vectors decide: one that is wrong would have shown.
         undecided: which are not, in words: a line a layer.
         note: what a reader should know besides; empty where there is nothing.
@@ -75,6 +76,7 @@ class Verification:
     decoded: tuple[str, ...] = ()
     files: int = 0
     edges: int = 0
+    parameters: str = "weight bits"
     weight_bits: int = 0
     decided_bits: int = 0
     undecided: tuple[str, ...] = ()
@@ -99,11 +101,12 @@ class Verification:
         rows = f" and {self.rows:,} rows" if self.rows else ""
         stage = f", input stage included ({self.edges:,} rows of edges)" if self.edges else ""
         if self.weight_bits == self.decided_bits:
-            bits = f" that decide all {self.weight_bits:,} weight bits" if self.weight_bits else ""
+            every = f" that decide all {self.weight_bits:,} {self.parameters}"
+            bits = every if self.weight_bits else ""
         else:
             # Rounded down: 100 % is only what is all.
             share = 100 * self.decided_bits * 100 // self.weight_bits / 100
-            bits = f" that decide {share:.2f} % of {self.weight_bits:,} weight bits"
+            bits = f" that decide {share:.2f} % of {self.weight_bits:,} {self.parameters}"
         note = f"; {self.note}" if self.note else ""
         compared = "scores and verdicts" if self.shunt else "scores"
         edges = (
@@ -167,9 +170,9 @@ def verify_directory(
     """
     path = Path(directory)
     manifest = read_manifest(path)
-    tool = exporter(manifest["target"])
-    parsed = tool.parse_options(manifest["options"] | dict(options or {}), verify=True)
     network = exported_network(path, manifest)
+    tool = exporter(manifest["target"]).for_family(network.source.family)
+    parsed = tool.parse_options(manifest["options"] | dict(options or {}), verify=True)
     with tempfile.TemporaryDirectory(prefix="n3ic-verify-") as name:
         fresh = Path(name)
         try:
@@ -207,8 +210,8 @@ def verify_directory(
 
 def verify_artefacts(
     directory: Path,
-    tool: Exporter,
-    network: Simplified,
+    tool: Exporter[Any],
+    network: Simplified[Any],
     options: Options,
     vectors: int,
     *,
@@ -229,7 +232,7 @@ def verify_artefacts(
         seed: of the random vectors.
     """
     source, model = network.source, network.model
-    words = _vectors(network, vectors, seed)
+    words = inputs_to_run(network, vectors, seed)
     generated = len(words)
     features = boundary_features(source.input, seed)
     edges = len(next(iter(features.values())))
@@ -262,9 +265,8 @@ def verify_artefacts(
     if difference is not None:
         failures.append(str(difference))
     failures += metering.failures
-    hidden = len(outcome.inference.hidden) == len(model.hidden)
+    known = decided_by(model, inputs, outcome.inference)
     at_shunt, below_shunt = _beside_threshold(source, words)
-    known = coverage(model, inputs, hidden=hidden) if hidden or not _is_large(model) else None
     return Verification(
         tool.name,
         outcome.executor,
@@ -275,9 +277,10 @@ def verify_artefacts(
         figures=outcome.figures,
         decoded=decoded,
         edges=edges if has_stage else 0,
-        weight_bits=known.total if known else 0,
-        decided_bits=known.decided if known else 0,
-        undecided=tuple(known.lines(model)) if known else (),
+        parameters=known.parameters,
+        weight_bits=known.total,
+        decided_bits=known.decided,
+        undecided=known.undecided,
         shunt=source.shunt,
         at_shunt=at_shunt,
         below_shunt=below_shunt,
@@ -287,18 +290,7 @@ def verify_artefacts(
     )
 
 
-def _vectors(network: Simplified, count: int, seed: int) -> Words:
-    """Packed inputs of the trained network: deciding ones, boundary ones, then random ones."""
-    deciding = deciding_vectors(network.model, seed, hidden=_is_large(network.model))
-    source = network.source.input
-    bits = np.random.default_rng(seed).random((len(deciding), source.n_bits)) < 0.5
-    bits[:, list(network.kept)] = unpack(deciding, network.model.input.n_bits)
-    edges = margin_vectors(network.source, seed)
-    further = verification_vectors(network.source, count - len(deciding) - len(edges), seed)
-    return np.concatenate([pack(bits), edges, further])
-
-
-def _beside_threshold(model: BinaryModel, words: Words) -> tuple[int, int]:
+def _beside_threshold(model: Classifier, words: Words) -> tuple[int, int]:
     """How many inputs have the smallest margin that is decided, and the largest that is not."""
     if not model.shunt:
         return 0, 0
@@ -310,12 +302,7 @@ def _beside_threshold(model: BinaryModel, words: Words) -> tuple[int, int]:
     )
 
 
-def _is_large(model: BinaryModel) -> bool:
-    """Whether it takes minutes to follow single neurons to the scores."""
-    return sum(int(layer.fan_in.sum()) for layer in model.layers) > _MAX_FOLLOWED
-
-
-def _not_run(path: Path, tool: Exporter, model: BinaryModel, options: Options) -> Verification:
+def _not_run(path: Path, tool: Exporter[Any], model: Classifier, options: Options) -> Verification:
     """What can be said of artefacts without running them."""
     try:
         decoded, failures = _decode(path, tool, model, options)
@@ -328,10 +315,12 @@ def _not_run(path: Path, tool: Exporter, model: BinaryModel, options: Options) -
 
 
 def _decode(
-    directory: Path, tool: Exporter, model: BinaryModel, options: Options
+    directory: Path, tool: Exporter[Any], model: Classifier, options: Options
 ) -> tuple[tuple[str, ...], list[str]]:
     """Artefacts that were read back, and where they hold something else than the model."""
     found = tool.decode(directory, model, options)
+    if not isinstance(model, BinaryModel):
+        return tuple(artefact.artefact for artefact in found), []
     wrong = [decoding_difference(model, artefact) for artefact in found]
     failures = [text for text in wrong if text]
     if found and model.shunt and all(artefact.shunt is None for artefact in found):
@@ -341,9 +330,9 @@ def _decode(
 
 
 def _check_encoding(
-    tool: Exporter,
+    tool: Exporter[Any],
     path: Path,
-    network: Simplified,
+    network: Simplified[Any],
     options: Options,
     features: Mapping[str, Any],
 ) -> tuple[str, bool]:

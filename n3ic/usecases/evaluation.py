@@ -19,7 +19,8 @@ from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, N3icWarning, UsageError
 from n3ic.evaluation.metrics import Evaluation, evaluate
 from n3ic.kernel.prediction import predict
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
+from n3ic.model.families import load_model
 from n3ic.options import parse_options
 from n3ic.runs.folder import OPTIONS, load_metrics, models_of
 from n3ic.usecases.base import UseCase, use_case
@@ -62,7 +63,7 @@ class LabelledFlows:
             that a NIC can compute.
     """
 
-    model: BinaryModel
+    model: Classifier
     table: FlowTable
     label: NDArray[np.int64]
     positive: int | None
@@ -87,7 +88,7 @@ def labelled_flows(
     Warns:
         N3icWarning: the flows were metered otherwise than those that a network was trained on.
     """
-    networks = {task: BinaryModel.load(path) for task, path in models_of(model).items()}
+    networks = {task: load_model(path) for task, path in models_of(model).items()}
     first = next(iter(networks.values()))
     rules = first.table
     if rules is not None and dataset in (None, OWN):
@@ -107,7 +108,7 @@ def labelled_flows(
 def _of_tables(
     model: str | Path,
     data: str | Path | None,
-    networks: Mapping[str, BinaryModel],
+    networks: Mapping[str, Classifier],
     table: FlowTable,
 ) -> dict[str, LabelledFlows]:
     case = _use_case(Path(model))
@@ -152,7 +153,7 @@ def _recorded(source: Path) -> dict[str, Any]:
     return recorded
 
 
-def _labels(network: BinaryModel, table: FlowTable) -> NDArray[np.int64]:
+def _labels(network: Classifier, table: FlowTable) -> NDArray[np.int64]:
     unknown = [c for c in table.classes if c not in network.classes]
     if unknown:
         raise DataError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from n3ic.evaluation.shunting import (
     thresholds_of,
 )
 from n3ic.kernel.prediction import predict
+from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
-from n3ic.model.network import BinaryModel
 from n3ic.training.recipe import Recipe
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
 from n3ic.util.markdown import percent
@@ -84,7 +84,7 @@ class ShuntStudy:
             :func:`~n3ic.evaluation.shunting.stage_figures`.
     """
 
-    model: BinaryModel
+    model: Classifier
     aim: Aim
     protocol: SplitProtocol
     seed: int
@@ -204,16 +204,16 @@ def _study(flows: LabelledFlows, aim: Aim, task: str) -> ShuntStudy:
     )
 
 
-def _with_threshold(model: BinaryModel, threshold: int, aim: Aim, rows: int) -> BinaryModel:
+def _with_threshold(model: Classifier, threshold: int, aim: Aim, rows: int) -> Classifier:
     """The network with a threshold, and what that was chosen for in its provenance."""
     known = {k: v for k, v in model.provenance.items() if k != "shunting"}
     if threshold:
         where = "" if aim.margin is not None else f", of {rows:,} validation rows"
         known["shunting"] = f"{aim}{where}"
-    return replace(model.with_shunt(threshold), provenance=known)
+    return model.changed(shunt=threshold, provenance=known)
 
 
-def _protocol(model: BinaryModel, table: FlowTable) -> tuple[SplitProtocol, int, bool]:
+def _protocol(model: Classifier, table: FlowTable) -> tuple[SplitProtocol, int, bool]:
     """Protocol and seed of the split, and whether the network was trained with it."""
     known = model.provenance
     allowed = protocols_of(table)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic
 
 from numpy.typing import ArrayLike
+from typing_extensions import TypeVar
 
 from n3ic.model.bits import Words, checked_words, pack, unpack
+from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import constant, dead, duplicate, unread
 from n3ic.model.passes.draft import Draft, Removed
+
+ModelT = TypeVar("ModelT", bound=Classifier, default=BinaryModel)
 
 PASSES: tuple[Callable[[Draft], Draft], ...] = (
     constant.fold,
@@ -75,8 +79,8 @@ class Findings:
 
 
 @dataclass(frozen=True, eq=False)
-class Simplified:
-    """A network without what makes no difference, and its relation to the one that it was.
+class Simplified(Generic[ModelT]):
+    """A model without what makes no difference, and its relation to the one that it was.
 
     Attributes:
         source: the network before.
@@ -85,8 +89,8 @@ class Simplified:
         findings: what was removed.
     """
 
-    source: BinaryModel
-    model: BinaryModel
+    source: ModelT
+    model: ModelT
     kept: tuple[int, ...]
     findings: Findings
 
@@ -106,13 +110,18 @@ class Simplified:
         return pack(unpack(checked, n)[:, list(self.kept)])
 
 
-def simplify(model: BinaryModel) -> Simplified:
-    """Leave out what makes no difference to the scores of a network.
+def simplify(model: ModelT) -> Simplified[ModelT]:
+    """Leave out what makes no difference to the scores of a binary network.
 
     Constant neurons go into the thresholds and biases after them, copies of a neuron that no
     reader needs go, then what nothing reads. No layer gets a mask that had none. A network in
-    which there is nothing to remove comes back as it is.
+    which there is nothing to remove, or a model of another family, comes back as it is.
     """
+    found: Simplified[Any] = _network(model) if isinstance(model, BinaryModel) else unchanged(model)
+    return found
+
+
+def _network(model: BinaryModel) -> Simplified[BinaryModel]:
     draft = Draft.of(model)
     while True:
         before = draft.model
@@ -140,8 +149,8 @@ def simplify(model: BinaryModel) -> Simplified:
     return Simplified(model, result, kept, findings)
 
 
-def unchanged(model: BinaryModel) -> Simplified:
-    """A network as it is, where nothing is to be removed."""
+def unchanged(model: ModelT) -> Simplified[ModelT]:
+    """A model as it is, where nothing is to be removed."""
     return Simplified(model, model, tuple(range(model.input.n_bits)), Findings())
 
 

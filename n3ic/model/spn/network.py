@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -213,14 +213,6 @@ class SpnModel(Classifier):
             left = absent if absent is None or absent.ndim == 1 else absent[part]
             out[part, scored] += self.values(packed[part], left)[roots].T.astype(np.int32)
         return out
-
-    def with_shunt(self, shunt: int) -> SpnModel:
-        """The same network with another shunting threshold.
-
-        Raises:
-            ModelError: it is negative, or beyond the largest margin + 1.
-        """
-        return replace(self, shunt=shunt)
 
     # --- file ------------------------------------------------------------------------------
 
