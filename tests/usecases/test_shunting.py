@@ -128,7 +128,7 @@ def test_other_rows_are_split_anew(run, tmp_path):
 def test_a_model_that_does_not_say_its_rows_is_not_judged_on_them(run, flows, tmp_path):
     model = n3ic.load(run)
     known = {k: v for k, v in model.provenance.items() if k != "seed"}
-    replace(model, provenance=known).save(tmp_path / "m.n3ic")
+    model.changed(provenance=known).save(tmp_path / "m.n3ic")
     with pytest.raises(UsageError, match="no row is known to be unseen"):
         n3ic.shunt(tmp_path / "m.n3ic", flows)
     with pytest.raises(DataError):
@@ -191,6 +191,7 @@ def test_several_networks_are_studied_and_written_together(
 ):
     """Each with a threshold of its own, in a folder that commands take."""
     (one,) = shunting.labelled_flows(run, flows).values()
+    assert isinstance(one.model, n3ic.BinaryModel)
     weights = one.model.output.weights[::-1]
     other = replace(one.model, output=replace(one.model.output, weights=weights))
     both = {"first": one, "second": replace(one, model=other)}
