@@ -1,0 +1,202 @@
+"""``n3ic cluster``: one model over many cards."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from n3ic.cli.console import print_json, say, table, working
+from n3ic.errors import UsageError
+
+if TYPE_CHECKING:
+    from n3ic.cluster.nodes import Cluster
+    from n3ic.cluster.placement import Split
+    from n3ic.cluster.plan import Plan
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace existing files.")]
+Nodes = Annotated[int, typer.Option("--nodes", "-n", help="Equal nodes.", min=1, max=254)]
+Target = Annotated[str, typer.Option("--target", "-t", help="What the nodes are.")]
+Link = Annotated[str, typer.Option(help="Speed of their links, such as 10G.")]
+Described = Annotated[
+    Path | None, typer.Option("--cluster", help="A nodes.toml, instead of equal nodes.")
+]
+
+
+class Goal(StrEnum):
+    """What a plan is chosen by."""
+
+    THROUGHPUT = "throughput"
+    LATENCY = "latency"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="One model over many cards.", no_args_is_help=True)
+    group.command("plan")(plan)
+    app.add_typer(group, name="cluster")
+
+
+def plan(
+    model: Annotated[
+        Path | None, typer.Argument(help="A model file or a run of one network.")
+    ] = None,
+    shape: Annotated[
+        str | None, typer.Option(help="A shape instead of a model, such as 4096-2048-10.")
+    ] = None,
+    nodes: Nodes = 4,
+    target: Target = "netfpga",
+    link: Link = "10G",
+    cluster: Described = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="output, input or replicated, one for all layers or one each: a,b,c."),
+    ] = None,
+    goal: Annotated[
+        Goal, typer.Option("--for", help="Many rows on their way, or one row alone.")
+    ] = Goal.THROUGHPUT,
+    json: JsonFlag = False,
+    out: Annotated[Path | None, typer.Option(help="Write the plan as JSON.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw memory and alternatives: .png or .svg.")
+    ] = None,
+    replace: Replace = False,
+) -> None:
+    """Place the layers of a model on nodes: whole, by neurons or by inputs."""
+    from n3ic.cluster.planner import plan_cluster
+    from n3ic.util.files import free_path, new_file, write_atomic
+    from n3ic.util.json_text import json_text
+
+    for path in (out, picture):
+        if path is not None:
+            free_path(path, replace)
+    if picture is not None and picture.suffix not in (".png", ".svg"):
+        raise UsageError(f"--picture: expected a name that ends in .png or .svg, got {picture}")
+    sizes, digest = _shape(model, shape)
+    with working("planning"):
+        found = plan_cluster(
+            sizes,
+            _cluster(cluster, nodes, target, link),
+            digest,
+            goal.value,
+            _splits(split, len(sizes) - 1),
+        )
+    if json:
+        print_json(found.to_dict())
+    else:
+        show(found)
+    if out is not None:
+        write_atomic(out, json_text(found.to_dict()))
+    if picture is not None:
+        from n3ic.cluster.picture import write_picture
+
+        with new_file(picture) as stream:
+            write_picture(found, stream, "svg" if picture.suffix == ".svg" else "png")
+    if not json:
+        for path in (out, picture):
+            if path is not None:
+                say(f"{path} written")
+
+
+def _shape(model: Path | None, shape: str | None) -> tuple[tuple[int, ...], str]:
+    """The shape that is planned, and the model's digest; empty for a shape alone."""
+    if (model is None) == (shape is None):
+        raise UsageError("expected a model or --shape, such as --shape 4096-2048-10")
+    if model is not None:
+        from n3ic.api import load
+
+        found = load(model)
+        return found.shape, found.digest
+    sizes = (shape or "").split("-")
+    if not all(s.isascii() and s.isdigit() and len(s) < 7 for s in sizes):
+        raise UsageError(f"--shape: expected numbers such as 4096-2048-10, got {shape!r}")
+    return tuple(int(s) for s in sizes), ""
+
+
+def _cluster(path: Path | None, nodes: int, target: str, link: str) -> Cluster:
+    from n3ic.cluster.nodes import equal_nodes, read_nodes
+
+    return equal_nodes(nodes, target, link) if path is None else read_nodes(path)
+
+
+def _splits(text: str | None, layers: int) -> list[Split] | None:
+    from n3ic.cluster import placement
+
+    if text is None:
+        return None
+    names = text.split(",")
+    known = [s.value for s in placement.Split]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--split: expected {', '.join(known)}, got {name!r}")
+    if len(names) not in (1, layers):
+        raise UsageError(f"--split: expected one or {layers} of them, got {len(names)}")
+    return [placement.Split(n) for n in (names * layers if len(names) == 1 else names)]
+
+
+def show(found: Plan) -> None:
+    """Print a plan as tables: layers, nodes, what other placements would give."""
+    from itertools import pairwise
+
+    from n3ic.cluster.costs import weight_bytes
+
+    placement, numbers = found.placement, found.expected
+    layers = list(zip(placement.layers, pairwise(placement.shape), strict=True))
+    table(
+        "where the layers lie",
+        ["layer", "split", "shares", "bytes", "latency"],
+        [
+            [
+                f"{i}: {inputs}-{neurons}",
+                layer.split.value,
+                " ".join(f"{s.node}:[{s.start},{s.end})" for s in layer.shares[:8])
+                + (f" ... {len(layer.shares)} nodes" if len(layer.shares) > 8 else ""),
+                f"{sum(weight_bytes(layer, inputs, neurons).values()):,}",
+                _time(numbers.layers_s[i]),
+            ]
+            for i, (layer, (inputs, neurons)) in enumerate(layers)
+        ],
+        left=3,
+    )
+    table(
+        "what the nodes hold",
+        ["node", "target", "memory", "used", "of", "link", "clocks known by"],
+        [
+            [
+                f"{i} {n.name}",
+                n.target,
+                n.memory,
+                f"{found.used.get(i, 0):,}",
+                f"{n.bytes:,}",
+                f"{n.link_bps / 1e9:g} Gb/s",
+                n.figures.kind,
+            ]
+            for i, n in enumerate(found.cluster.nodes, 1)
+        ],
+        left=3,
+    )
+    rows = [("this plan", numbers), *((a.name, a.expected) for a in found.alternatives)]
+    table(
+        f"expected, estimated (chosen for {found.goal})",
+        ["placement", "rows/s", "a row alone", "packets a row", "bytes on the wire", "busiest"],
+        [
+            [name, "does not fit", "", "", "", ""]
+            if e is None
+            else [
+                name,
+                f"{e.rows_per_s:,.0f}",
+                _time(e.latency_s),
+                f"{e.packets:,.1f}",
+                f"{e.wire_bytes:,.0f}",
+                e.bottleneck,
+            ]
+            for name, e in rows
+        ],
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:,.2f} ms"
