@@ -10,7 +10,7 @@ from n3ic.card.exporting import CardCheck, CardExporter
 from n3ic.card.lowering import SoftwareCard, software_card
 from n3ic.card.plan import Plan
 from n3ic.errors import CardError
-from n3ic.exporters.p4.card.image import groups_of
+from n3ic.exporters.p4.card.image import image_of
 from n3ic.exporters.p4.card.verify import verify_card
 from n3ic.exporters.p4.card.write import COMMANDS as CARD_COMMANDS
 from n3ic.exporters.p4.card.write import PROGRAM as CARD_PROGRAM
@@ -188,7 +188,7 @@ class P4Exporter(P4Target, CardExporter):
         Raises:
             CardError: a layer is too wide, or the shapes together are too many.
         """
-        models = [g.graphs[0].branches[0].model for g in groups_of(card)]
+        models = [card.networks[g.tasks[0]] for g in image_of(card).groups]
         problems = [str(p) for model in models for p in self.width_problems(model)]
         needs = self.needs([m.shape for m in models]) if not problems else {}
         problems += [

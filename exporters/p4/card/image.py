@@ -1,31 +1,40 @@
-"""A card as a P4 program: networks of one shape share its stages, each has its entries."""
+"""A card as a P4 program: networks of one shape share its stages, each has its entries.
+
+A packet passes the tables once for each branch of its graph: it is resubmitted, and a table says
+by UID and pass which network is next. So branches cost entries and passes, not stages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from n3ic.card.lowering import SoftwareCard, SoftwareGraph
+from n3ic.card.lowering import SoftwareCard, SoftwareGraph, SoftwareTenant
 from n3ic.errors import CardError
 from n3ic.exporters.p4.entries import DefaultEntry, network_entries
 from n3ic.exporters.p4.run.packets import SHUNTED
 from n3ic.exporters.p4.shared.pipeline import Pipeline, PipelineLayer, pipeline_of
 from n3ic.model.network import BinaryModel
 
-Keys = tuple[int, ...]
+Keys = tuple[int | tuple[int, int], ...]
+METER = "tenants"
+VOTE, BOTH = 1, 2  # joins as the program knows them; 0 is the most certain
+_ALL = (1 << 32) - 1  # the largest margin
+_PASSES = 255  # of a packet, a branch each
 
 
 @dataclass(frozen=True)
 class KeyedEntry:
-    """An entry of a table: its keys, what it does, and what it does while its graph is removed.
+    """An entry of a table: its keys, what it does, and what it does while it is taken back.
 
     Attributes:
         table: the table.
-        keys: UID of the graph, and a class in a policy.
+        keys: numbers, and pairs of the least and the greatest of a range.
         action: what it runs.
         data: the action's parameters.
-        removed: the action without parameters that stands for it while the graph is removed;
-            empty for what may stay.
+        removed: the action without parameters that stands for it while its network changes or its
+            graph is removed; empty for what may stay.
+        priority: of an entry of ranges, the smallest first; None of others.
     """
 
     table: str
@@ -33,123 +42,169 @@ class KeyedEntry:
     action: str
     data: tuple[int, ...] = ()
     removed: str = ""
+    priority: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Graphs whose networks have one shape.
+    """Networks of one shape.
 
     Attributes:
         index: from 0.
-        graphs: those that share its stages.
+        tasks: names of those that share its stages; the slot of a task is its place, from 1 on.
         pipelines: of their networks; layers are numbered through all groups.
     """
 
     index: int
-    graphs: tuple[SoftwareGraph, ...]
+    tasks: tuple[str, ...]
     pipelines: tuple[Pipeline, ...]
 
     @property
     def network(self) -> Pipeline:
-        """Its stages; the constants of neurons are those of its first graph."""
+        """Its stages; the constants of neurons are those of its first network."""
         return self.pipelines[0]
 
 
-def groups_of(card: SoftwareCard) -> tuple[Group, ...]:
-    """The groups of a card.
+@dataclass(frozen=True, eq=False)
+class CardImage:
+    """A card for P4.
+
+    Attributes:
+        card: what it was made of.
+        groups: the shapes of its networks.
+    """
+
+    card: SoftwareCard
+    groups: tuple[Group, ...]
+
+    @property
+    def classes(self) -> int:
+        """Classes of the network that has most."""
+        return max(g.network.classes for g in self.groups)
+
+    def place(self, task: str) -> tuple[Group, int]:
+        """Group and slot of a network."""
+        group = next(g for g in self.groups if task in g.tasks)
+        return group, 1 + group.tasks.index(task)
+
+
+def image_of(card: SoftwareCard) -> CardImage:
+    """The image of a card.
 
     Raises:
         CardError: a graph that a pipeline does not have; names it.
     """
-    together: dict[tuple[object, ...], list[SoftwareGraph]] = {}
     for graph in card.graphs:
         _check(graph)
-        together.setdefault(_shape(graph.branches[0].model), []).append(graph)
+    together: dict[tuple[object, ...], list[str]] = {}
+    for task, model in card.networks.items():
+        together.setdefault(_shape(model), []).append(task)
     groups, first = [], 0
-    for index, graphs in enumerate(together.values()):
-        models = [g.branches[0].model for g in graphs]
+    for index, tasks in enumerate(together.values()):
+        models = [card.networks[task] for task in tasks]
         shunts = any(m.shunt for m in models)
         pipelines = [_numbered(pipeline_of(m, shunts=shunts), index, first) for m in models]
-        groups.append(Group(index, tuple(graphs), tuple(pipelines)))
+        groups.append(Group(index, tuple(tasks), tuple(pipelines)))
         first += len(pipelines[0].layers)
-    return tuple(groups)
+    return CardImage(card, tuple(groups))
 
 
-def entries_of(group: Group, place: int) -> Iterator[KeyedEntry]:
-    """The entries of one of a group's graphs: its weights first, its number last."""
-    graph, pipeline = group.graphs[place], group.pipelines[place]
+def network_entries_of(group: Group, slot: int) -> Iterator[KeyedEntry]:
+    """The entries of one of a group's networks: its weights first, its number last."""
     prefix = f"g{group.index}"
-    _, weights, setting = network_entries(pipeline)
+    _, weights, setting = network_entries(group.pipelines[slot - 1])
     for entry in weights:
         own = f"{prefix}_" if entry.table == "shunting" else ""  # others have their layer's number
-        yield KeyedEntry(own + entry.table, (graph.uid,), own + entry.action, _data(entry))
-    for verdict in (*range(pipeline.classes), SHUNTED):
-        action, data = _policy(graph, verdict)
-        if action:
-            keys = (graph.uid, verdict)
-            yield KeyedEntry(f"{prefix}_policy", keys, f"{prefix}_{action}", data, "NoAction")
+        yield KeyedEntry(own + entry.table, (slot,), own + entry.action, _data(entry))
     for entry in setting:
         removed = f"{prefix}_no_{entry.table}"
-        yield KeyedEntry(
-            f"{prefix}_{entry.table}", (graph.uid,), entry.action, _data(entry), removed
-        )
+        yield KeyedEntry(f"{prefix}_{entry.table}", (slot,), entry.action, _data(entry), removed)
 
 
-def commands_of(groups: Sequence[Group]) -> str:
-    """``simple_switch_CLI`` commands that add all entries."""
-    lines = []
-    for group in groups:
-        for place in range(len(group.graphs)):
-            lines += [
-                _words("table_add", e.table, e.action, *map(str, e.keys), "=>", *_hex(e.data))
-                for e in entries_of(group, place)
-            ]
+def graph_entries_of(image: CardImage, graph: SoftwareGraph) -> Iterator[KeyedEntry]:
+    """The entries of a graph: its tenant's meter, its policy, and its networks, the first last."""
+    yield KeyedEntry("police", (graph.uid,), "police_tenant", (graph.tenant,))
+    yield from _policy(graph)
+    join = {"vote": VOTE, "both": BOTH}.get(graph.join, 0) if len(graph.branches) > 1 else 0
+    for number, branch in reversed(list(enumerate(graph.branches))):
+        group, slot = image.place(branch.task)
+        run = (1 + group.index, slot)
+        keys = (graph.uid, number)
+        if number + 1 < len(graph.branches):
+            yield KeyedEntry("turns", keys, "take_turn", run, "no_turn")
+        else:
+            yield KeyedEntry("turns", keys, "take_last_turn", (*run, join), "no_turn")
+
+
+def commands_of(image: CardImage) -> str:
+    """``simple_switch_CLI`` commands that add all entries and set the meters."""
+    lines = [
+        _words("meter_set_rates", METER, str(index), _rate(tenant), _rate(tenant))
+        for index, tenant in enumerate(image.card.tenants)
+    ]
+    for entry in _entries(image):
+        keys = (f"{k[0]:#x}->{k[1]:#x}" if isinstance(k, tuple) else str(k) for k in entry.keys)
+        last = [] if entry.priority is None else [str(entry.priority)]
+        data = (*_hex(entry.data), *last)
+        lines.append(_words("table_add", entry.table, entry.action, *keys, "=>", *data))
     return "\n".join(lines) + "\n"
 
 
-def change_of(group: Group, place: int, *, remove: bool = False) -> str:
-    """Commands that give a graph its network anew while packets flow, or take it away.
+def change_of(image: CardImage, graph: SoftwareGraph, *, remove: bool = False) -> str:
+    """Commands that give a graph its networks anew while packets flow, or take it away.
 
     Entries are named by their handles: each table counts the entries that ``commands.txt`` adds.
     What tells the model is cleared first and set last: an answer in between bears none.
 
     Args:
-        group: the group.
-        place: of the graph in it.
-        remove: take it away.
+        image: the card.
+        graph: one of its graphs.
+        remove: take it away; its networks stay for other graphs that have them, too.
     """
-    entries = list(entries_of(group, place))
-    handles = _handles(group, place)
-    clear = [
-        _words("table_modify", e.table, e.removed, str(handles[e.table, e.keys]))
-        for e in entries
-        if e.removed and (remove or e.removed != "NoAction")
-    ]
+    handles = _handles(image)
+    own = list(graph_entries_of(image, graph))
     if remove:
-        return "\n".join(clear) + "\n"
+        taken = [_modify(e, handles, e.removed, ()) for e in reversed(own) if e.removed]
+        return "\n".join(taken) + "\n"
+    places = dict.fromkeys(image.place(branch.task) for branch in graph.branches)
+    weights = [e for place in places for e in network_entries_of(*place)]
+    clear = [_modify(e, handles, e.removed, ()) for e in weights if e.removed]
     back = [
-        _words("table_modify", e.table, e.action, str(handles[e.table, e.keys]), *_hex(e.data))
-        for e in entries
+        _modify(e, handles, e.action, e.data) for e in (*weights, *(e for e in own if e.removed))
     ]
     return "\n".join((*clear, *back)) + "\n"
 
 
-def _handles(group: Group, place: int) -> dict[tuple[str, Keys], int]:
-    """Place of each entry in its table, those of the graphs before being added first."""
+def _entries(image: CardImage) -> Iterator[KeyedEntry]:
+    """All entries of a card, in the order in which they are added."""
+    for group in image.groups:
+        for slot in range(1, 1 + len(group.tasks)):
+            yield from network_entries_of(group, slot)
+    for graph in image.card.graphs:
+        yield from graph_entries_of(image, graph)
+
+
+def _handles(image: CardImage) -> dict[tuple[str, Keys], int]:
+    """Place of each entry in its table."""
     counts: dict[str, int] = {}
     handles: dict[tuple[str, Keys], int] = {}
-    for each in range(place + 1):
-        for entry in entries_of(group, each):
-            handles[entry.table, entry.keys] = counts.get(entry.table, 0)
-            counts[entry.table] = handles[entry.table, entry.keys] + 1
+    for entry in _entries(image):
+        handles[entry.table, entry.keys] = counts.get(entry.table, 0)
+        counts[entry.table] = handles[entry.table, entry.keys] + 1
     return handles
 
 
+def _modify(
+    entry: KeyedEntry, handles: dict[tuple[str, Keys], int], action: str, data: tuple[int, ...]
+) -> str:
+    handle = handles[entry.table, entry.keys]
+    return _words("table_modify", entry.table, action, str(handle), *_hex(data))
+
+
 def _check(graph: SoftwareGraph) -> None:
-    if len(graph.branches) > 1:
+    if len(graph.branches) > _PASSES:
         raise CardError(
-            f"{graph.name}: target p4 has no parallel branches: a packet passes the tables once, "
-            "and branches would take stages of their own; give each network a graph and a UID"
+            f"{graph.name}: {len(graph.branches)} branches, target p4 counts {_PASSES} passes"
         )
     if graph.branches[0].features:
         raise CardError(
@@ -159,11 +214,6 @@ def _check(graph: SoftwareGraph) -> None:
         if rule.action in ("mark", "mirror"):
             raise CardError(
                 f"{graph.name}: target p4 drops and forwards, it does not {rule.action}"
-            )
-        if rule.margin or rule.below is not None:
-            raise CardError(
-                f"{graph.name}: target p4 has rules of classes, not of margins: give the model a "
-                "shunting threshold instead"
             )
 
 
@@ -180,19 +230,33 @@ def _numbered(pipeline: Pipeline, group: int, first: int) -> Pipeline:
     return replace(pipeline, layers=tuple(layers))
 
 
-def _policy(graph: SoftwareGraph, verdict: int) -> tuple[str, tuple[int, ...]]:
-    """The action of the first rule about a verdict; empty for none, or to forward as ever."""
-    rule = next((r for r in graph.rules if r.is_about(verdict, 0)), None)
-    if rule is None or (rule.action == "forward" and not rule.value):
-        return "", ()
-    return ("drop_packet", ()) if rule.action == "drop" else ("to_port", (rule.value,))
+def _policy(graph: SoftwareGraph) -> Iterator[KeyedEntry]:
+    """An entry a rule and class, in the rules' order; to forward as ever is an entry, too."""
+    classes = max(len(branch.model.classes) for branch in graph.branches)
+    told: set[Keys] = set()
+    for priority, rule in enumerate(graph.rules, 1):
+        margins = (rule.margin, _ALL if rule.below is None else rule.below - 1)
+        action, data = "drop_packet", tuple[int, ...]()
+        if rule.action == "forward":
+            action, data = ("to_port", (rule.value,)) if rule.value else ("NoAction", ())
+        for verdict in rule.classes or (*range(classes), SHUNTED):
+            keys: Keys = (graph.uid, verdict, margins)
+            if keys not in told:  # a rule before says what becomes of them
+                yield KeyedEntry("policy", keys, action, data, "NoAction", priority)
+            told.add(keys)
+
+
+def _rate(tenant: SoftwareTenant) -> str:
+    """Bytes a microsecond, and the bytes of a burst."""
+    whole, part = divmod(tenant.rate, 10**6)
+    return f"{whole}.{part:06d}:{tenant.burst}"
 
 
 def _data(entry: DefaultEntry) -> tuple[int, ...]:
     return tuple(p.value for p in entry.parameters)
 
 
-def _hex(data: Sequence[int]) -> list[str]:
+def _hex(data: tuple[int, ...]) -> list[str]:
     return [f"{value:#x}" for value in data]
 
 

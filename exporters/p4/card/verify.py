@@ -1,18 +1,19 @@
-"""Runs every network of a card through its program, tenants interleaved at random."""
+"""Runs every network of a card through its program, tenants at random, then at their limits."""
 
 from __future__ import annotations
 
 import importlib.metadata
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from n3ic.card.exporting import CardCheck
-from n3ic.card.frames import Asked, hostile, traffic, words_of
-from n3ic.card.lowering import SoftwareCard
+from n3ic.card.frames import Asked, hostile, joined, traffic, words_of
+from n3ic.card.lowering import LONGEST_FRAME, SoftwareCard
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.card.image import Group, groups_of
+from n3ic.exporters.p4.card.image import CardImage, image_of
 from n3ic.exporters.p4.interpreter import Outcome, Switch
 from n3ic.exporters.p4.run.packets import INGRESS, SCORE_BITS
 from n3ic.model.bits import Bits
@@ -37,31 +38,69 @@ def switch_of(card: SoftwareCard, source: str, commands: str) -> Switch:
 def verify_card(card: SoftwareCard, source: str, commands: str, packets: int) -> CardCheck:
     """Compare all bytes, scores and hidden bits of all graphs; see the base class."""
     switch = switch_of(card, source, commands)
+    image = image_of(card)
     rng = np.random.default_rng(5)
     asked = traffic(card, packets)
     runs: dict[int, list[tuple[Asked, Outcome]]] = defaultdict(list)
-    sent = 0
+    sent = now = 0
     for number, each in enumerate(asked):
         if rng.random() < 0.2:
             other = hostile(card, each, rng)
             sent += 1
-            seen = switch.process(other, INGRESS)
+            seen = switch.process(other, INGRESS, now)
             if (seen.port, seen.packet) != (_CROSSED, other):
                 raise VerifyError(f"the card: a frame that asks nothing changed, before {number}")
         sent += 1
-        outcome = switch.process(each.frame, INGRESS)
+        now += refill(card)
+        outcome = switch.process(each.frame, INGRESS, now)
         check_packet(card, each, outcome)
         runs[each.graph].append((each, outcome))
-    for group in groups_of(card):
-        for graph in group.graphs:
-            _compare(card, group, runs[card.graphs.index(graph)])
+    for index in runs:
+        _compare(image, runs[index])
+    sent += _check_rates(card, switch, asked, now + refill(card))
     counts = Counter(each.graph for each in asked)
     return CardCheck(
         f"n3ic P4 interpreter, v1model (lark {importlib.metadata.version('lark')})",
         sent,
-        len(asked),
+        sum(len(each.results) for each in asked),
         {g.name: counts[i] for i, g in enumerate(card.graphs)},
     )
+
+
+def refill(card: SoftwareCard) -> int:
+    """Microseconds in which every tenant's bucket fills."""
+    return max(-(-t.burst * 10**6 // t.rate) for t in card.tenants)
+
+
+def _check_rates(card: SoftwareCard, switch: Switch, asked: Sequence[Asked], now: int) -> int:
+    """Let each tenant flood at one moment: its burst passes, all else of it is dropped.
+
+    Returns:
+        Packets that were sent.
+
+    Raises:
+        VerifyError: a packet passed above the rate, was dropped below it, or another tenant's
+            was touched.
+    """
+    first = {card.graphs[a.graph].tenant: a for a in reversed(asked)}
+    sent = 0
+    for tenant, mine in first.items():
+        now += refill(card)
+        left = {t: card.tenants[t].burst for t in first}
+        long = replace(mine, frame=mine.frame.ljust(LONGEST_FRAME, b"\0"))
+        others = [a for t, a in first.items() if t != tenant]
+        for number in range(2 + left[tenant] // LONGEST_FRAME):
+            for each in (long, *others[number : number + 1]):
+                sent += 1
+                outcome = switch.process(each.frame, INGRESS, now)
+                owner = card.graphs[each.graph].tenant
+                if len(each.frame) <= left[owner]:
+                    left[owner] -= len(each.frame)
+                    check_packet(card, each, outcome)
+                elif outcome.port is not None:
+                    name = card.tenants[owner].name
+                    raise VerifyError(f"the card: a packet of {name} passed above its rate")
+    return sent
 
 
 def check_packet(card: SoftwareCard, asked: Asked, outcome: Outcome) -> None:
@@ -70,15 +109,18 @@ def check_packet(card: SoftwareCard, asked: Asked, outcome: Outcome) -> None:
     Raises:
         VerifyError: another port, or other bytes.
     """
-    graph, result = card.graphs[asked.graph], asked.results[0]
-    rule = next((r for r in graph.rules if r.is_about(result.verdict, result.margin)), None)
+    graph = card.graphs[asked.graph]
+    results = joined(graph.join, asked.results)
+    text = b"".join(r.text for r in results)
+    first = results[0]
+    rule = next((r for r in graph.rules if r.is_about(first.verdict, first.margin)), None)
     if rule is not None and rule.action == "drop":
         if outcome.port is not None:
             raise VerifyError(f"the card: {graph.name}: a packet left that its policy drops")
         return
     port = rule.value if rule is not None and rule.value else _CROSSED
     frame = bytearray(asked.frame)
-    frame[card.result_at : card.result_at + len(result.text)] = result.text
+    frame[card.result_at : card.offset] = text.ljust(card.offset - card.result_at, b"\0")
     if card.carrier == "udp-port":
         frame[40:42] = bytes(2)
     if outcome.port != port:
@@ -87,33 +129,34 @@ def check_packet(card: SoftwareCard, asked: Asked, outcome: Outcome) -> None:
         at = slice(card.result_at, card.offset)
         raise VerifyError(
             f"the card: {graph.name}: answer {outcome.packet[at].hex(' ')}, "
-            f"expected {result.text.hex(' ')}"
+            f"expected {text.hex(' ')}"
         )
 
 
-def _compare(card: SoftwareCard, group: Group, runs: Sequence[tuple[Asked, Outcome]]) -> None:
-    """Compare scores and hidden bits, which the metadata hold."""
+def _compare(image: CardImage, runs: Sequence[tuple[Asked, Outcome]]) -> None:
+    """Compare scores and hidden bits, which the metadata of each pass hold."""
+    card = image.card
     graph = card.graphs[runs[0][0].graph]
-    branch = graph.branches[0]
     fields = [a.frame[card.offset :][: graph.input_bytes] for a, _ in runs]
-    scores = np.array(
-        [
-            [_signed(o.value(f"metadata.score{c}")) for c in range(group.network.classes)]
-            for _, o in runs
-        ],
-        dtype=np.int32,
-    )
-    hidden = tuple(
-        _bits([o.value(f"metadata.l{layer.index}_y") for _, o in runs], layer.outputs)
-        for layer in group.network.layers
-        if layer.hidden
-    )
-    seen = branch.model.inference(scores, hidden)
-    difference = first_difference(
-        branch.model, seen, words_of(branch.model, fields, features=branch.features)
-    )
-    if difference is not None:
-        raise VerifyError(f"the card: {graph.name}: {difference}")
+    for number, branch in enumerate(graph.branches):
+        network = image.place(branch.task)[0].network
+        scores = np.array(
+            [
+                [_signed(o.value(f"metadata.score{c}", number)) for c in range(network.classes)]
+                for _, o in runs
+            ],
+            dtype=np.int32,
+        )
+        hidden = tuple(
+            _bits([o.value(f"metadata.l{y.index}_y", number) for _, o in runs], y.outputs)
+            for y in network.layers
+            if y.hidden
+        )
+        seen = branch.model.inference(scores, hidden)
+        words = words_of(branch.model, fields, features=branch.features)
+        difference = first_difference(branch.model, seen, words)
+        if difference is not None:
+            raise VerifyError(f"the card: {graph.name}: {branch.task}: {difference}")
 
 
 def _signed(value: int) -> int:

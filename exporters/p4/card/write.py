@@ -6,8 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.card.lowering import SoftwareCard
-from n3ic.exporters.p4.card.image import Group, change_of, commands_of, groups_of
-from n3ic.exporters.p4.run.packets import PacketLayout
+from n3ic.exporters.p4.card.image import (
+    CardImage,
+    change_of,
+    commands_of,
+    graph_entries_of,
+    image_of,
+)
 from n3ic.exporters.p4.shared.pipeline import literal
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
@@ -29,22 +34,33 @@ def write_card(card: SoftwareCard, out: Path) -> None:
     Raises:
         CardError: a graph that a pipeline does not have.
     """
-    groups = groups_of(card)
-    values = _values(card, groups)
-    for name in (PROGRAM, "README.md"):
-        text = render(_FOLDERS, f"{name}.j2", values, {"literal": literal})
+    image = image_of(card)
+    for name, text in (
+        (PROGRAM, program_of(image)),
+        (COMMANDS, commands_of(image)),
+        ("README.md", _rendered("README.md", image)),
+    ):
         (out / name).write_text(text, encoding="ascii", newline="\n")
-    (out / COMMANDS).write_text(commands_of(groups), encoding="ascii", newline="\n")
     (out / "graphs").mkdir()
-    for group in groups:
-        for place, graph in enumerate(group.graphs):
-            for name, remove in ((f"{graph.uid}.txt", False), (f"{graph.uid}-remove.txt", True)):
-                text = change_of(group, place, remove=remove)
-                (out / "graphs" / name).write_text(text, encoding="ascii", newline="\n")
+    for graph in card.graphs:
+        for name, remove in ((f"{graph.uid}.txt", False), (f"{graph.uid}-remove.txt", True)):
+            text = change_of(image, graph, remove=remove)
+            (out / "graphs" / name).write_text(text, encoding="ascii", newline="\n")
 
 
-def _values(card: SoftwareCard, groups: tuple[Group, ...]) -> dict[str, Any]:
-    classes = max(g.network.classes for g in groups)
+def program_of(image: CardImage) -> str:
+    """The program of a card."""
+    return _rendered(PROGRAM, image)
+
+
+def _rendered(name: str, image: CardImage) -> str:
+    return render(_FOLDERS, f"{name}.j2", _values(image), {"literal": literal})
+
+
+def _values(image: CardImage) -> dict[str, Any]:
+    card = image.card
+    joins = {g.join for g in card.graphs if len(g.branches) > 1}
+    rules = [sum(e.table == "policy" for e in graph_entries_of(image, g)) for g in card.graphs]
     return {
         "title": comment(card.name),
         "carrier": card.carrier,
@@ -52,32 +68,39 @@ def _values(card: SoftwareCard, groups: tuple[Group, ...]) -> dict[str, Any]:
         "result_at": card.result_at,
         "offset": card.offset,
         "graphs": len(card.graphs),
-        "classes": classes,
+        "tenants": len(card.tenants),
+        "classes": image.classes,
+        "voting": "vote" in joins,
+        "both": "both" in joins,
+        "rooms": max(g.results for g in card.graphs),
+        "lengths": sorted({g.input_bytes for g in card.graphs}),
+        "uids": [(g.uid, g.input_bytes) for g in card.graphs],
         "size": _SPARE * len(card.graphs),
-        "rules": _SPARE * len(card.graphs) * (classes + 1),
-        "packets": PacketLayout(1, classes, "class", "", 0x2323, 0),
+        "turns": _SPARE * sum(len(g.branches) for g in card.graphs),
+        "rules": _SPARE * (sum(rules) + image.classes + 1),
         "id": lambda kind, name: "",
         "groups": [
             {
                 "index": g.index,
                 "layers": g.network.layers,
                 "input_bits": g.network.input_bits,
-                "pad_bits": g.network.pad_bits,
                 "classes": g.network.classes,
                 "signature": g.network.signature,
                 "shunts": g.network.shunts,
-                "uids": [graph.uid for graph in g.graphs],
-                "shape": g.graphs[0].branches[0].model.shape_text,
+                "size": _SPARE * len(g.tasks),
             }
-            for g in groups
+            for g in image.groups
         ],
         "rows": [
             {
                 "name": comment(graph.name),
                 "uid": graph.uid,
-                "shape": graph.branches[0].model.shape_text,
+                "shapes": ", ".join(b.model.shape_text for b in graph.branches),
+                "join": graph.join if len(graph.branches) > 1 else "",
+                "passes": len(graph.branches),
                 "bytes": graph.input_bytes,
             }
             for graph in card.graphs
         ],
+        "shares": card.tenants,
     }

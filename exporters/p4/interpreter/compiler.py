@@ -23,7 +23,9 @@ from n3ic.exporters.p4.interpreter.expressions import (
     resolve,
 )
 from n3ic.exporters.p4.interpreter.growth import check_growth
+from n3ic.exporters.p4.interpreter.meters import RuntimeMeter
 from n3ic.exporters.p4.interpreter.steps import (
+    KEPT,
     PacketTooShort,
     Step,
     emit,
@@ -55,6 +57,7 @@ class ProgramCompiler:
         architecture: what it was written for.
         layout: the slots of all its variables.
         tables: its tables by control-plane name.
+        meters: its meters by control-plane name.
         roles: types of headers, metadata, intrinsic metadata and digest.
         parse: runs the parser.
         blocks: title and steps of each block between parser and deparser.
@@ -69,6 +72,9 @@ class ProgramCompiler:
         self._field_bits = field_bits
         self.layout = FrameLayout()
         self.tables: dict[str, RuntimeTable] = {}
+        self.meters: dict[str, RuntimeMeter] = {}
+        self._field_lists: dict[str, dict[str, int]] = {}
+        self._block = ""
         self.roles: dict[Role, Type] = {}
         self._storage: dict[Role, Storage] = {}
         self._applied: set[str] = set()
@@ -106,6 +112,12 @@ class ProgramCompiler:
                 bits = bits_of(record)
                 raise P4Error(f"header {item.name} has {bits} bits, not bytes", item.line)
             self._types[item.name] = record
+            self._field_lists[item.name] = {
+                f.name: s.number(text)
+                for f in item.fields
+                for name, text in f.annotations
+                if name == "field_list"
+            }
 
     def _type(self, name: s.TypeName) -> Type:
         if name.width > self._field_bits:
@@ -137,6 +149,7 @@ class ProgramCompiler:
                 self.parse = self._compile_parser(parser, self._scope(parser, shape))
                 continue
             control = _named(self._controls, name, "control", package.line)
+            self._block = shape.title
             steps = self._compile_control(control, self._scope(control, shape), name)
             if "packet_out" in shape.parameters:
                 self.deparse = steps
@@ -222,9 +235,12 @@ class ProgramCompiler:
         _unique(control.members, f"member of control {control.name}")
         members = _Members(plane, {"NoAction": CompiledAction("NoAction", (), ())})
         for member in control.members:
+            if isinstance(member, s.MeterInstance):
+                members.meters[member.name] = self._meter(member, plane)
+        for member in control.members:
             match member:
                 case s.ActionDeclaration():
-                    members.actions[member.name] = self._action(member, scope, plane)
+                    members.actions[member.name] = self._action(member, scope, members)
                 case s.ControlInstance():
                     members.instances[member.name] = member
         for member in control.members:
@@ -233,7 +249,17 @@ class ProgramCompiler:
         check_growth(f"control {control.name}", control.body, control.line)
         return self._statements(control.body, scope, members)
 
-    def _action(self, action: s.ActionDeclaration, outer: Scope, plane: str) -> CompiledAction:
+    def _meter(self, meter: s.MeterInstance, plane: str) -> RuntimeMeter:
+        name = _plane_name(meter.annotations, f"{plane}.{meter.name}")
+        if self.architecture.include != "v1model.p4" or name in self.meters:
+            raise P4Error(f"meter {name} is there twice, or not of v1model", meter.line)
+        self.meters[name] = RuntimeMeter(name, s.number(meter.size), meter.unit == "bytes")
+        return self.meters[name]
+
+    def _action(
+        self, action: s.ActionDeclaration, outer: Scope, members: _Members
+    ) -> CompiledAction:
+        plane = members.plane
         check_growth(f"action {action.name}", action.body, action.line)
         parameters: dict[str, Leaf] = {}
         for parameter in action.parameters:
@@ -246,7 +272,7 @@ class ProgramCompiler:
         scope = Scope({**outer.variables, **parameters}, outer.constants)
         if any(isinstance(statement, s.Conditional) for statement in action.body):
             raise P4Error(f"{action.name}: no if within an action", action.line)
-        body = self._statements(action.body, scope, _Members())
+        body = self._statements(action.body, scope, _Members(plane, meters=members.meters))
         name = _plane_name(action.annotations, f"{plane}.{action.name}")
         return CompiledAction(name, tuple(parameters.values()), tuple(body))
 
@@ -260,13 +286,14 @@ class ProgramCompiler:
         name = _plane_name(table.annotations, f"{plane}.{table.name}")
         if name in self.tables:
             raise P4Error(f"two tables have the control-plane name {name}", table.line)
-        keys = tuple(compile_expression(key, scope) for key in table.keys or ())
+        keys = tuple(compile_expression(key.value, scope) for key in table.keys or ())
+        ranged = tuple(key.match == "range" for key in table.keys or ())
         chosen = [_named(actions, each, "action", table.line) for each in table.actions]
         default = _named(actions, table.default, "action", table.line)
         if default not in chosen:
             raise P4Error(f"default action {table.default} is not in actions", table.line)
         self.tables[name] = RuntimeTable(
-            name, keys, {action.name: action for action in chosen}, default.bind(())
+            name, keys, ranged, {action.name: action for action in chosen}, default.bind(())
         )
         return self.tables[name]
 
@@ -290,18 +317,31 @@ class ProgramCompiler:
         return steps
 
     def _if(self, statement: s.Conditional, scope: Scope, members: _Members) -> Step:
-        *where, method = statement.test.parts
-        if method != "isValid" or not where:
-            raise P4Error(f"{statement.test}() is no condition of the subset", statement.line)
-        valid = validity(header(s.PathName(statement.line, tuple(where)), scope))
+        holds = self._test(statement.test, statement.line, scope)
         then = self._statements(statement.then, scope, members)
 
         def branch(frame: Frame) -> None:
-            if frame[valid]:
+            if holds(frame):
                 for step in then:
                     step(frame)
 
         return branch
+
+    def _test(
+        self, test: s.PathName | s.Comparison, line: int, scope: Scope
+    ) -> Callable[[Frame], bool]:
+        if isinstance(test, s.Comparison):
+            left = compile_expression(test.left, scope)
+            if left.width is None:
+                raise P4Error("a comparison begins with a value that has a width", line)
+            right = fit(compile_expression(test.right, scope), left.sized, line)
+            equal = test.operator == "=="
+            return lambda frame: (left.run(frame) == right.run(frame)) is equal
+        *where, method = test.parts
+        if method != "isValid" or not where:
+            raise P4Error(f"{test}() is no condition of the subset", line)
+        valid = validity(header(s.PathName(line, tuple(where)), scope))
+        return lambda frame: bool(frame[valid])
 
     def _call(self, call: s.CallStatement, scope: Scope, members: _Members) -> list[Step]:
         *where, method = call.target.parts
@@ -319,6 +359,19 @@ class ProgramCompiler:
                 egress = (*parts, self.architecture.egress)
                 found, drop = leaf(s.PathName(call.line, egress), scope), self.architecture.drop
                 return [store(found, lambda _: drop, call.line)]
+            case "execute_meter", [name], [index, s.PathName() as path] if name in members.meters:
+                meter, size = members.meters[name], self._intrinsic("packet_length")
+                time = self._intrinsic("ingress_global_timestamp")
+                which = fit(compile_expression(index, scope), 32, call.line).run
+                return [
+                    store(
+                        leaf(path, scope),
+                        lambda frame: meter.execute(which(frame), frame[size], frame[time]),
+                        call.line,
+                    )
+                ]
+            case "resubmit_preserving_field_list", [], [s.NumberLiteral(value=number)]:
+                return [self._resubmit(number, call.line)]
             case "apply", [name], _ if name in members.tables:
                 self._apply_once(f"{members.plane}.{name}", call.line)
                 return [members.tables[name].apply]
@@ -327,6 +380,27 @@ class ProgramCompiler:
             case _, [], [] if method in members.actions:
                 return list(members.actions[method].body)
         raise P4Error(f"{call.target}() is not in the subset here", call.line)
+
+    def _intrinsic(self, name: str) -> int:
+        """The slot of an intrinsic value."""
+        return self.layout.leaves[f"intrinsic.{name}"]
+
+    def _resubmit(self, number: int, line: int) -> Step:
+        """Submit the packet again, as it came, when the ingress ends."""
+        if self._block != "ingress":
+            raise P4Error("packets are submitted again by the ingress alone", line)
+        metadata = self.roles["metadata"]
+        assert isinstance(metadata, RecordType)  # noqa: S101 - _scope takes no other
+        kept = tuple(
+            self.layout.leaves[f"metadata.{name}"]
+            for name, held in self._field_lists[metadata.name].items()
+            if held == number
+        )
+
+        def again(frame: Frame) -> None:
+            frame[KEPT] = kept
+
+        return again
 
     def _apply_once(self, name: str, line: int) -> None:
         if name in self._applied:
@@ -363,6 +437,7 @@ class _Members:
     actions: dict[str, CompiledAction] = field(default_factory=dict)
     tables: dict[str, RuntimeTable] = field(default_factory=dict)
     instances: dict[str, s.ControlInstance] = field(default_factory=dict)
+    meters: dict[str, RuntimeMeter] = field(default_factory=dict)
 
 
 def _plane_name(annotations: s.Annotations, full: str) -> str:

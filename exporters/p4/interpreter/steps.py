@@ -12,6 +12,7 @@ from n3ic.exporters.p4.interpreter.types import Frame, Leaf, Node, bits_of
 Step = Callable[[Frame], None]
 
 READER, WRITER = 0, 1  # the slots of the packet that is read and of the one that is written
+KEPT = 2  # the slot of what a resubmitted packet keeps: slots of metadata
 
 
 class PacketTooShort(Exception):  # noqa: N818 - a signal of the parser, named as in core.p4

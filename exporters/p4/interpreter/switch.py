@@ -12,11 +12,14 @@ from n3ic.exporters.p4.interpreter import syntax as s
 from n3ic.exporters.p4.interpreter.architecture import Architecture
 from n3ic.exporters.p4.interpreter.compiler import ProgramCompiler
 from n3ic.exporters.p4.interpreter.errors import P4Error
-from n3ic.exporters.p4.interpreter.steps import READER, WRITER, Reader, Writer
+from n3ic.exporters.p4.interpreter.meters import RuntimeMeter, rates
+from n3ic.exporters.p4.interpreter.steps import KEPT, READER, WRITER, Reader, Writer
 from n3ic.exporters.p4.interpreter.tables import RuntimeTable, number
 from n3ic.exporters.p4.interpreter.types import Frame, bits_of
 
 _VERBS = ("table_set_default", "table_add", "table_modify")
+_MAX_PASSES = 256  # of one packet
+_RESUBMITTED = 6  # instance_type of a packet that was submitted again, on bmv2
 FIELD_BITS = 2048  # p4c refuses wider fields unless it is built otherwise
 
 
@@ -27,24 +30,28 @@ class Outcome:
     Attributes:
         port: where it left; None where it was dropped.
         packet: its bytes when it left.
-        frame: all values at the end.
+        passes: all values at the end of each pass; one but for packets that are resubmitted.
         leaves: the slot of each variable's full name.
     """
 
     port: int | None
     packet: bytes
-    frame: Frame
+    passes: tuple[Frame, ...]
     leaves: dict[str, int]
 
-    def value(self, name: str) -> int:
-        """The value of a variable at the end, such as ``metadata.l0_y``.
+    def value(self, name: str, number: int = -1) -> int:
+        """The value of a variable at the end of a pass, such as ``metadata.l0_y``.
+
+        Args:
+            name: the variable.
+            number: of the pass, the first being 0; the last one by default.
 
         Raises:
             P4Error: there is no such variable, or nothing was written to it.
         """
         if name not in self.leaves:
             raise P4Error(f"the program has no variable {name}")
-        value = self.frame[self.leaves[name]]
+        value = self.passes[number][self.leaves[name]]
         if value is None:
             raise P4Error(f"{name} was never written")
         return int(value)
@@ -56,6 +63,7 @@ class Switch:
     Attributes:
         architecture: what it was written for.
         tables: its tables by control-plane name.
+        meters: its meters by control-plane name.
     """
 
     def __init__(self, source: str, field_bits: int = FIELD_BITS) -> None:
@@ -65,6 +73,7 @@ class Switch:
             raise P4Error("the program is nested too deeply") from error
         self.architecture: Architecture = compiler.architecture
         self.tables: dict[str, RuntimeTable] = compiler.tables
+        self.meters: dict[str, RuntimeMeter] = compiler.meters
         self.metadata_bits = bits_of(compiler.roles["metadata"])
         self.header_bits = bits_of(compiler.roles["headers"])
         self._initial = compiler.layout.initial
@@ -80,7 +89,9 @@ class Switch:
             commands: lines of ``table_set_default TABLE ACTION [DATA...]`` and
                 ``table_add TABLE ACTION KEYS... => [DATA...]`` and
                 ``table_modify TABLE ACTION HANDLE [DATA...]``, whose handle counts the entries
-                that the table was given; blank lines are skipped.
+                that the table was given, and ``meter_set_rates METER INDEX RATE:BURST RATE:BURST``,
+                of which the first rate is the committed one, in units a microsecond; blank lines
+                are skipped.
 
         Returns:
             How many commands were run.
@@ -99,6 +110,11 @@ class Switch:
         return count
 
     def _command(self, words: list[str]) -> None:
+        if words[0] == "meter_set_rates" and len(words) > 2:
+            if words[1] not in self.meters:
+                raise P4Error(f"the program has no meter {words[1]}")
+            self.meters[words[1]].set_rates(number(words[2]), *rates(words[3:]))
+            return
         if len(words) < 3 or words[0] not in _VERBS:
             raise P4Error(f"not a table command: {' '.join(words)[:80]!r}")
         verb, name, action, *rest = words
@@ -116,22 +132,45 @@ class Switch:
         if "=>" not in rest:
             raise P4Error("table_add takes KEYS => DATA")
         middle = rest.index("=>")
-        table.add(
-            action, [number(w) for w in rest[:middle]], [number(w) for w in rest[middle + 1 :]]
-        )
+        table.add(action, rest[:middle], [number(w) for w in rest[middle + 1 :]])
 
-    def process(self, packet: bytes, ingress: int) -> Outcome:
+    def process(self, packet: bytes, ingress: int, now: int = 0) -> Outcome:
         """Send a packet through the switch.
 
         Args:
             packet: its bytes, from the first of the Ethernet header.
             ingress: the port that it comes from; one bit set where ports are sets of bits.
+            now: when, in microseconds; what meters fill their buckets by.
 
         Raises:
             P4Error: the program does what the language leaves undefined.
         """
+        passes: list[Frame] = []
+        kept: dict[int, int] = {}
+        while len(passes) < _MAX_PASSES:
+            frame = self._initial.copy()
+            for slot, value in kept.items():
+                frame[slot] = value
+            self._set(frame, packet_length=len(packet), ingress_global_timestamp=now % (1 << 48))
+            if passes:
+                self._set(frame, instance_type=_RESUBMITTED)
+            passes.append(frame)
+            port, left = self._pass(frame, packet, ingress)
+            if frame[KEPT] is None:
+                return Outcome(port, left, tuple(passes), self._leaves)
+            kept = {slot: frame[slot] for slot in frame[KEPT]}
+        raise P4Error(f"a packet is submitted again more than {_MAX_PASSES} times")
+
+    def _set(self, frame: Frame, **values: int) -> None:
+        """Set intrinsic metadata, where the architecture has them."""
+        for name, value in values.items():
+            slot = self._leaves.get(f"intrinsic.{name}")
+            if slot is not None:
+                frame[slot] = value
+
+    def _pass(self, frame: Frame, packet: bytes, ingress: int) -> tuple[int | None, bytes]:
+        """One way through the pipeline: the port and the bytes that leave there."""
         architecture = self.architecture
-        frame = self._initial.copy()
         source = Reader(int.from_bytes(packet, "big"), 8 * len(packet))
         sink = Writer()
         frame[READER], frame[WRITER] = source, sink
@@ -139,15 +178,17 @@ class Switch:
         self._parse(frame)
         egress_slot = self._leaves[f"intrinsic.{architecture.egress}"]
         for title, block in self._blocks:
-            if title == "egress" and frame[egress_slot] == architecture.drop:
+            if title == "egress" and (
+                frame[KEPT] is not None or frame[egress_slot] == architecture.drop
+            ):
                 break
             for step in block:
                 step(frame)
         egress = frame[egress_slot]
-        if egress == architecture.drop:
-            return Outcome(None, b"", frame, self._leaves)
+        if frame[KEPT] is not None or egress == architecture.drop:
+            return None, b""
         for step in self._deparse:
             step(frame)
         rest = source.value & ((1 << source.left) - 1)
         sink.parts.append(rest.to_bytes(source.left // 8, "big"))
-        return Outcome(egress, b"".join(sink.parts), frame, self._leaves)
+        return egress, b"".join(sink.parts)

@@ -107,10 +107,19 @@ class CallStatement(_Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Conditional(_Node):
-    """``if (test()) { then }``."""
+class Comparison(_Node):
+    """``left == right`` or ``left != right``."""
 
-    test: PathName
+    left: Expression
+    operator: str
+    right: Expression
+
+
+@dataclass(frozen=True, eq=False)
+class Conditional(_Node):
+    """``if (test()) { then }``, or with a comparison for the test."""
+
+    test: PathName | Comparison
     then: tuple[Statement, ...]
 
 
@@ -121,6 +130,7 @@ Statement = Assignment | CallStatement | Conditional
 class FieldDeclaration(_Node):
     """A field of a header or a struct."""
 
+    annotations: Annotations
     type: TypeName
     name: str
 
@@ -199,15 +209,33 @@ class ActionDeclaration(_Node):
 
 
 @dataclass(frozen=True, eq=False)
+class TableKey(_Node):
+    """``value: match;`` with an exact match or one of a range."""
+
+    value: Expression
+    match: str
+
+
+@dataclass(frozen=True, eq=False)
 class TableDeclaration(_Node):
-    """A ``table`` of exact keys or none, with a default action without arguments."""
+    """A ``table`` of some keys or none, with a default action without arguments."""
 
     annotations: Annotations
     name: str
-    keys: tuple[Expression, ...] | None
+    keys: tuple[TableKey, ...] | None
     actions: tuple[str, ...]
     size: Any
     default: str
+
+
+@dataclass(frozen=True, eq=False)
+class MeterInstance(_Node):
+    """``meter(size, MeterType.unit) name;``, the extern of v1model."""
+
+    annotations: Annotations
+    size: Any
+    unit: str
+    name: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +253,7 @@ class ControlDeclaration(_Node):
     annotations: Annotations
     name: str
     parameters: tuple[ParameterDeclaration, ...]
-    members: tuple[ActionDeclaration | TableDeclaration | ControlInstance, ...]
+    members: tuple[ActionDeclaration | TableDeclaration | MeterInstance | ControlInstance, ...]
     body: tuple[Statement, ...]
 
 
@@ -288,7 +316,7 @@ class _Rules(Transformer[Token, Any]):
         (token,) = items
         line = token.line or 0
         width, wide, digits = token.rpartition("w")
-        value = _number(digits)
+        value = number(digits)
         if wide and value >> width_of(width, line):
             raise P4Error(f"{token[:40]} does not fit {width} bits", line)
         return NumberLiteral(line, value, width_of(width, line) if wide else None)
@@ -300,13 +328,18 @@ def width_of(text: str, line: int = 0) -> int:
     Raises:
         P4Error: no type has it.
     """
-    width = _number(text) if len(text) < 20 else 0
+    width = number(text) if len(text) < 20 else 0
     if not 1 <= width <= MAX_WIDTH:
         raise P4Error(f"bit<{text[:20]}> has no such width", line or getattr(text, "line", 0))
     return width
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
+    """A number of the source.
+
+    Raises:
+        P4Error: it is none.
+    """
     # Python reads 0x and _, but takes 012 for an error where P4 takes it for 12.
     digits = text.replace("_", "")
     try:

@@ -40,15 +40,31 @@ class CompiledAction:
         return slots, self.body
 
 
+Key = int | tuple[int, int]  # a value, or the least and the greatest of a range
+
+
 @dataclass(eq=False)
 class RuntimeTable:
-    """A table of one control instance, with the entries that it holds now."""
+    """A table of one control instance, with the entries that it holds now.
+
+    Attributes:
+        name: as the control plane calls it.
+        keys: its keys.
+        ranged: which of them match ranges.
+        actions: by their names.
+        default: what happens on a miss.
+        entries: what happens on a hit, by the keys, in the order of their adding.
+        priorities: of the entries of a table that matches ranges; the smallest one that matches
+            counts.
+    """
 
     name: str
     keys: tuple[Typed, ...]
+    ranged: tuple[bool, ...]
     actions: Mapping[str, CompiledAction]
     default: Bound
-    entries: dict[tuple[int, ...], Bound] = field(default_factory=dict)
+    entries: dict[tuple[Key, ...], Bound] = field(default_factory=dict)
+    priorities: dict[tuple[Key, ...], int] = field(default_factory=dict)
 
     def action(self, name: str) -> CompiledAction:
         """The action of that control-plane name.
@@ -64,16 +80,38 @@ class RuntimeTable:
         """Make an action with its data what happens on a miss."""
         self.default = self.action(action).bind(values)
 
-    def add(self, action: str, keys: Sequence[int], values: Sequence[int]) -> None:
-        """Add an entry."""
+    def add(self, action: str, keys: Sequence[str], values: Sequence[int]) -> None:
+        """Add an entry.
+
+        Args:
+            action: what it runs.
+            keys: a number each, or ``LEAST->GREATEST`` where a range is matched.
+            values: the action's data; where ranges are matched, the entry's priority behind them.
+        """
         if len(keys) != len(self.keys) or not self.keys:
             raise P4Error(f"table {self.name} has {len(self.keys)} keys, got {len(keys)}")
-        for key, value in zip(self.keys, keys, strict=True):
+        given = tuple(
+            self._key(key, text, ranged)
+            for key, text, ranged in zip(self.keys, keys, self.ranged, strict=True)
+        )
+        if given in self.entries:
+            raise P4Error(f"table {self.name} has an entry for {list(given)}")
+        if any(self.ranged):
+            if not values:
+                raise P4Error(f"table {self.name} matches ranges: an entry has a priority")
+            *values, priority = values
+            self.priorities[given] = priority
+        self.entries[given] = self.action(action).bind(values)
+
+    def _key(self, key: Typed, text: str, ranged: bool) -> Key:
+        ends = [number(word) for word in text.split("->")]
+        if len(ends) != 1 + ranged or ends != sorted(ends):
+            expected = "LEAST->GREATEST" if ranged else "a number"
+            raise P4Error(f"key {text[:40]} of table {self.name}: expected {expected}")
+        for value in ends:
             if not 0 <= value < 1 << key.sized:
                 raise P4Error(f"key {value:#x} of table {self.name} does not fit bit<{key.width}>")
-        if tuple(keys) in self.entries:
-            raise P4Error(f"table {self.name} has an entry for {list(keys)}")
-        self.entries[tuple(keys)] = self.action(action).bind(values)
+        return (ends[0], ends[1]) if ranged else ends[0]
 
     def modify(self, action: str, handle: int, values: Sequence[int]) -> None:
         """Change what an entry does; its handle counts the entries in the order of their adding."""
@@ -86,11 +124,22 @@ class RuntimeTable:
         """Look the entry up and run its action."""
         chosen = self.default
         if self.entries:
-            chosen = self.entries.get(tuple(k.run(frame) for k in self.keys), chosen)
+            seen = tuple(k.run(frame) for k in self.keys)
+            matched = self._in_range(seen) if self.priorities else seen
+            chosen = self.entries.get(matched, chosen)
         for slot, value in chosen[0]:
             frame[slot] = value
         for step in chosen[1]:
             step(frame)
+
+    def _in_range(self, seen: tuple[int, ...]) -> tuple[Key, ...]:
+        """The keys of the first entry, by priority, that matches."""
+        matching = (keys for keys in self.entries if all(map(_holds, keys, seen)))
+        return min(matching, key=lambda keys: self.priorities[keys], default=())
+
+
+def _holds(key: Key, value: int) -> bool:
+    return key[0] <= value <= key[1] if isinstance(key, tuple) else key == value
 
 
 def number(text: str) -> int:

@@ -98,10 +98,11 @@ Storage = Leaf | Node | PacketPort
 class FrameLayout:
     """Allots slots while a program is compiled.
 
-    Slots 0 and 1 hold the packet that is read and the one that is written.
+    Slots 0 and 1 hold the packet that is read and the one that is written, slot 2 what is kept of
+    the metadata where the packet is submitted again.
     """
 
-    initial: Frame = field(default_factory=lambda: [None, None])
+    initial: Frame = field(default_factory=lambda: [None, None, None])
     leaves: dict[str, int] = field(default_factory=dict)
 
     def allocate(

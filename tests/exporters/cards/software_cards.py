@@ -1,5 +1,6 @@
 """Cards of two tenants for software targets: branches that vote, features, a policy."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,5 +101,47 @@ name = "g"
 uid = {uid}
 wants = "{wants}"
 flow = ["net"{', "guard"' if policy else ""}]
+"""
+    return out
+
+
+def differing_models(folder: Path) -> None:
+    """Networks of other widths and input bits in as many bytes; q and s shunt."""
+    for name, shape in (
+        ("p", (20, 8, 2)),
+        ("q", (20, 16, 2)),
+        ("r", (23, 8, 2)),
+        ("s", (20, 8, 2)),
+    ):
+        model = random_model(shape, np.random.default_rng(ord(name)))
+        model = replace(model, shunt=3) if name in "qs" else model
+        model.save(folder / f"{name}.n3ic")
+
+
+def joining(
+    target: str,
+    *,
+    carrier: str = "header",
+    joins: Sequence[str] = ("both", "vote", "most-certain"),
+    policy: str = "",
+) -> str:
+    """A tenant a join, each with four networks of two classes; votes and margins often tie.
+
+    The fourth has two.
+    """
+    out = f'[device]\ntarget = "{target}"\nuid = "{carrier}"\n'
+    for uid, join in enumerate(joins, start=3):
+        out += f'[[tenants]]\nname = "t{uid}"\n'
+        names = "pq" if uid == 6 else "pqrs"
+        out += "".join(TASK.format(name=n, kind="network", model=n) for n in names)
+        guard = '[[tenants.tasks]]\nname = "guard"\nkind = "policy"\n' + f"rules = [{policy}]\n"
+        branches = ", ".join(f'["{n}"]' for n in names)
+        out += f"""
+{guard if policy else ""}
+[[tenants.graphs]]
+name = "{join}"
+uid = {uid}
+wants = "1000 packets/s"
+flow = [{{ join = "{join}", branches = [{branches}] }}{', "guard"' if policy else ""}]
 """
     return out

@@ -313,3 +313,112 @@ def test_deep_nesting_is_one_clear_error() -> None:
     with pytest.raises(P4Error, match="nested too deeply"):
         switch(apply="meta.x = " + "~" * 20000 + "8w1;")
     assert value("(" * 500 + "40w7" + ")" * 500) == 7
+
+
+METERED = {
+    "locals": """
+        @name(".rates")
+        meter(2, MeterType.bytes) rates;
+        action police(bit<32> which) { rates.execute_meter(which, meta.x); }
+        table tenant { key = { hdr.h.a: exact; } actions = { police; NoAction; }
+            size = 4; default_action = NoAction(); }
+    """,
+    "apply": "tenant.apply();",
+}
+
+
+def colours(packets: list[tuple[int, int]], *commands: str) -> list[int]:
+    """Colours of packets of some bytes that come at some microseconds."""
+    metered = switch(**METERED)
+    metered.load("\n".join(("table_add I.tenant I.police 1 => 1", *commands)))
+    sent = [(b"\0\1".ljust(size, b"\0"), now) for size, now in packets]
+    return [metered.process(packet, 0, now).value("metadata.x") for packet, now in sent]
+
+
+def test_a_meter_marks_by_two_rates() -> None:
+    """Green, yellow and red are 0, 1 and 2; both buckets start full (RFC 2698)."""
+    packets = [
+        (40, 0),
+        (40, 0),
+        (40, 0),
+        (40, 0),
+        (40, 10),
+        (40, 20),
+        (40, 10**9),
+        (101, 2 * 10**9),
+    ]
+    assert colours(packets) == [0] * 8  # without rates
+    seen = colours(packets, "meter_set_rates rates 1 1.5:80 2:120")
+    assert seen == [0, 0, 1, 2, 2, 0, 0, 1]
+    assert colours(packets, "meter_set_rates rates 0 1:1 1:1") == [0] * 8  # another's
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("meter_set_rates rates 2 1:1 1:1", "none of 2"),
+        ("meter_set_rates other 0 1:1 1:1", "no meter other"),
+        ("meter_set_rates rates 0 2:1 1:1", "not the larger one"),
+        ("meter_set_rates rates 0 1:1", "two rates, got 1"),
+        ("meter_set_rates rates 0 1:1 x", "RATE:BURST"),
+        ("meter_set_rates rates 0 1/0:1 1:1", "RATE:BURST"),
+    ],
+)
+def test_rates_that_a_meter_does_not_take_are_refused(line: str, reason: str) -> None:
+    with pytest.raises(P4Error, match=reason):
+        colours([], line)
+
+
+def test_a_resubmitted_packet_keeps_its_list_and_comes_as_it_was() -> None:
+    text = V1MODEL % (
+        dict.fromkeys(PARTS, "")
+        | {
+            "locals": "action again() { resubmit_preserving_field_list(1); }",
+            "apply": """
+                meta.y = meta.y + 1; meta.x = meta.x + 1; hdr.h.b = hdr.h.b + 1;
+                if (meta.x != 3) { again(); }
+            """,
+        }
+    )
+    text = text.replace("bit<8> x;", "@field_list(1) bit<8> x;")
+    outcome = Switch(text).process(b"\x12\x34\x56\x78", 0)
+    assert len(outcome.passes) == 3
+    assert [outcome.value("metadata.x", i) for i in range(3)] == [1, 2, 3]
+    assert [outcome.value("metadata.y", i) for i in range(3)] == [1, 1, 1]
+    assert (outcome.port, outcome.packet) == (1, b"\x12\x34\x56\x79")
+    with pytest.raises(P4Error, match="more than 256 times"):
+        Switch(text.replace("!= 3", "!= 0 - meta.x")).process(b"\x12\x34\x56\x78", 0)
+    with pytest.raises(P4Error, match="by the ingress alone"):
+        Switch(
+            text.replace("control E(inout", "control F(inout")
+            .replace("control I(", "control E(")
+            .replace("control F(", "control I(")
+        )
+
+
+def test_a_range_matches_by_priority() -> None:
+    table = {
+        "locals": """
+            action set(bit<8> v) { meta.x = v; }
+            table t { key = { hdr.h.a: exact; hdr.h.b: range; } actions = { set; NoAction; }
+                size = 8; default_action = NoAction(); }
+        """,
+        "apply": "t.apply();",
+    }
+    ranged = switch(**table)
+    ranged.load("table_add I.t I.set 1 0x10->0x20 => 7 2\ntable_add I.t I.set 1 0x15->0x15 => 8 1")
+
+    def seen(a: int, b: int) -> int:
+        return ranged.process(bytes((0, a, 0, b)), 0).value("metadata.x")
+
+    assert [seen(1, b) for b in (0x0F, 0x10, 0x14, 0x15, 0x20, 0x21)] == [0, 7, 7, 8, 7, 0]
+    assert seen(2, 0x15) == 0
+    for line, reason in (
+        ("table_add I.t I.set 1 3 => 7 2", "LEAST->GREATEST"),
+        ("table_add I.t I.set 1 4->3 => 7 2", "LEAST->GREATEST"),
+        ("table_add I.t I.set 1 3->0x10000 => 7 2", "does not fit"),
+        ("table_add I.t I.set 1->2 3->4 => 7 2", "expected a number"),
+        ("table_add I.t NoAction 1 3->4 =>", "has a priority"),
+    ):
+        with pytest.raises(P4Error, match=reason):
+            ranged.load(line)

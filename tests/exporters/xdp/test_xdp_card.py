@@ -156,38 +156,13 @@ def test_an_input_stage_and_a_mark_without_dscp_are_refused(folder, tmp_path):
 
 
 def joining(carrier="header", joins=("both", "vote", "most-certain"), policy=""):
-    """A tenant a join, each with four networks of two classes; votes and margins often tie."""
-    out = f'[device]\ntarget = "xdp"\nuid = "{carrier}"\n'
-    for uid, join in enumerate(joins, start=3):
-        out += f'[[tenants]]\nname = "t{uid}"\n'
-        names = "pq" if uid == 6 else "pqrs"
-        out += "".join(cards.TASK.format(name=n, kind="network", model=n) for n in names)
-        guard = '[[tenants.tasks]]\nname = "guard"\nkind = "policy"\n' + f"rules = [{policy}]\n"
-        branches = ", ".join(f'["{n}"]' for n in names)
-        out += f"""
-{guard if policy else ""}
-[[tenants.graphs]]
-name = "{join}"
-uid = {uid}
-wants = "1000 packets/s"
-flow = [{{ join = "{join}", branches = [{branches}] }}{', "guard"' if policy else ""}]
-"""
-    return out
+    return cards.joining("xdp", carrier=carrier, joins=joins, policy=policy)
 
 
 @pytest.fixture(name="branches", scope="module")
 def branches_fixture(tmp_path_factory):
-    """Networks that differ, of other widths and input bits in as many bytes; q and s shunt."""
     folder = tmp_path_factory.mktemp("branches")
-    for name, shape in (
-        ("p", (20, 8, 2)),
-        ("q", (20, 16, 2)),
-        ("r", (23, 8, 2)),
-        ("s", (20, 8, 2)),
-    ):
-        model = random_model(shape, np.random.default_rng(ord(name)))
-        model = replace(model, shunt=3) if name in "qs" else model
-        model.save(folder / f"{name}.n3ic")
+    cards.differing_models(folder)
     return folder
 
 

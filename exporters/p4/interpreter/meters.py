@@ -1,0 +1,96 @@
+"""Meters of v1model: token buckets that give packets a colour, by RFC 2698, colour-blind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from n3ic.exporters.p4.interpreter.errors import P4Error
+
+GREEN, YELLOW, RED = 0, 1, 2
+Rate = tuple[Fraction, int]  # units a microsecond, and the burst in units
+
+
+@dataclass(eq=False)
+class _Bucket:
+    rate: Fraction
+    burst: int
+    held: Fraction
+
+    def fill(self, microseconds: int) -> None:
+        self.held = min(Fraction(self.burst), self.held + self.rate * microseconds)
+
+
+@dataclass(eq=False)
+class RuntimeMeter:
+    """An array of meters, with the rates that they have now.
+
+    Attributes:
+        name: as the control plane calls it.
+        size: how many.
+        counts_bytes: whether a packet costs its bytes; else it costs 1.
+    """
+
+    name: str
+    size: int
+    counts_bytes: bool
+    _buckets: dict[int, tuple[_Bucket, _Bucket]] = field(default_factory=dict)
+    _filled: dict[int, int] = field(default_factory=dict)
+
+    def set_rates(self, index: int, committed: Rate, peak: Rate) -> None:
+        """Set the rates of one of them; its buckets are full.
+
+        Raises:
+            P4Error: there is no such meter, or the peak is below the committed rate.
+        """
+        if not 0 <= index < self.size:
+            raise P4Error(f"meter {self.name} has {self.size} meters, none of {index}")
+        if not 0 < committed[0] <= peak[0]:
+            raise P4Error(f"meter {self.name}: the peak rate is not the larger one")
+        first, second = (_Bucket(r, b, Fraction(b)) for r, b in (committed, peak))
+        self._buckets[index] = first, second
+        self._filled.pop(index, None)
+
+    def execute(self, index: int, size: int, now: int) -> int:
+        """The colour of a packet; green while no rates are set.
+
+        Args:
+            index: of the meter.
+            size: bytes of the packet.
+            now: microseconds; time does not go back.
+
+        Raises:
+            P4Error: there is no such meter.
+        """
+        if index >= self.size:
+            raise P4Error(f"meter {self.name} has {self.size} meters, none of {index}")
+        if index not in self._buckets:
+            return GREEN
+        cost = size if self.counts_bytes else 1
+        committed, peak = self._buckets[index]
+        for bucket in (committed, peak):
+            bucket.fill(max(0, now - self._filled.setdefault(index, now)))
+        self._filled[index] = max(now, self._filled[index])
+        if peak.held < cost:
+            return RED
+        peak.held -= cost
+        if committed.held < cost:
+            return YELLOW
+        committed.held -= cost
+        return GREEN
+
+
+def rates(words: Sequence[str]) -> tuple[Rate, Rate]:
+    """The committed and the peak rate of a command, ``RATE:BURST RATE:BURST``.
+
+    Raises:
+        P4Error: they are none.
+    """
+    try:
+        found = [(Fraction(r), int(b)) for r, b in (w.split(":") for w in words)]
+    except (ValueError, ZeroDivisionError) as error:
+        raise P4Error(f"rates are RATE:BURST RATE:BURST, got {' '.join(words)[:80]!r}") from error
+    if len(found) != 2:
+        raise P4Error(f"a meter has two rates, got {len(found)}")
+    return found[0], found[1]
