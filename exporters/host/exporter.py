@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from n3ic.card.changes import CardChange
 from n3ic.card.exporting import CardCheck, CardExporter
 from n3ic.card.lowering import software_card
 from n3ic.card.plan import Plan
 from n3ic.errors import ExportError, VerifyError
+from n3ic.exporters.host.card.changes import change_running
 from n3ic.exporters.host.card.verify import verify_card
 from n3ic.exporters.host.card.write import write_card
 from n3ic.exporters.host.compiled import find_compiler, network_library
@@ -43,6 +45,7 @@ class HostExporter(Exporter, CardExporter):
     name: ClassVar[str] = "host"
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, NEON, portable), with bnn-exec"
     shunts: ClassVar[bool] = True
+    card_fixed: ClassVar[str] = ""
     products: ClassVar[tuple[str, ...]] = (
         *("bnn-exec", "flow-exec", "libbnn.a"),
         *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "capture", "live", "meter")),
@@ -269,6 +272,10 @@ class HostExporter(Exporter, CardExporter):
     def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
         """Compile the card and send it frames of all graphs; see the base class."""
         return verify_card(software_card(plan, self.name), directory, packets)
+
+    def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
+        """Change the ``card-exec`` that reads the FIFO ``to``; see the base class."""
+        return change_running(software_card(plan, self.name), change, Path(to))
 
 
 def _compiled(directory: Path) -> tuple[Library, str]:

@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+from n3ic.card.changes import CardChange
 from n3ic.card.exporting import CardCheck, CardExporter
 from n3ic.card.plan import Plan
 from n3ic.errors import MissingDependencyError, N3icError
 from n3ic.exporters.netfpga import sequential, unrolled
 from n3ic.exporters.netfpga.card.bounds import ADDED, added_latency
+from n3ic.exporters.netfpga.card.changes import change_text, operations_of
+from n3ic.exporters.netfpga.card.control import RECONFIGURATION_SECONDS
 from n3ic.exporters.netfpga.card.image import CardImage
 from n3ic.exporters.netfpga.card.lower import image_of
 from n3ic.exporters.netfpga.card.verify import verify_card
@@ -35,6 +38,7 @@ from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import comment
+from n3ic.util.files import free_path, write_atomic
 from n3ic.util.templates import render
 
 _PAPER_SHAPE = (256, 32, 16, 2)
@@ -49,6 +53,7 @@ class NetfpgaExporter(Exporter, CardExporter):
     """Verilog for the NetFPGA-SUME (Virtex-7 690T): sequential or unrolled."""
 
     name: ClassVar[str] = "netfpga"
+    card_fixed: ClassVar[str] = ""
     summary: ClassVar[str] = "Verilog for the NetFPGA-SUME: weights in block RAM, or unrolled"
     options: ClassVar[tuple[Option, ...]] = (
         Option(
@@ -147,7 +152,7 @@ class NetfpgaExporter(Exporter, CardExporter):
         problems: list[Problem] = []
         limits = self.device.limits
         if options["style"] == "sequential":
-            layout = _plan(model, options)
+            layout = sequential.plan_with(model, options)
             placements = [
                 Placement(
                     f"layer {p.index}, {p.rows} rows of {32 * p.row_words} bits, two banks, "
@@ -205,7 +210,7 @@ class NetfpgaExporter(Exporter, CardExporter):
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write Verilog, memory files and README."""
-        layout = _plan(model, options)
+        layout = sequential.plan_with(model, options)
         if options["style"] == "sequential":
             ports = sequential.write(model, layout, out)
         else:
@@ -248,7 +253,7 @@ class NetfpgaExporter(Exporter, CardExporter):
         done = simulate.as_run(seen, self.device.clock_mhz, self._paper(model))
         if first_difference(model, seen.inference, words) is not None:
             return done  # which names neuron and vector better than a packet would
-        layout = _plan(model, options) if options["style"] == "sequential" else None
+        layout = sequential.plan_with(model, options) if options["style"] == "sequential" else None
         asks = min(MOST_ASKS, len(words) // _VECTORS_OF_A_PACKET)
         card = check_card(directory, model, options, layout, wanted, asks)
         return replace(done, executor=f"{done.executor}; {card}")
@@ -362,6 +367,14 @@ class NetfpgaExporter(Exporter, CardExporter):
         ]
         return CardCheck(seen.simulator, seen.packets, seen.inferences, graphs, tuple(figures))
 
+    def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
+        """Write what the control plane does into a new file ``to``; see the base class."""
+        image = self.card_image(plan)
+        clocks = round(RECONFIGURATION_SECONDS * 1e6 * self.device.clock_mhz)
+        operations = operations_of(image, change, clocks)
+        write_atomic(free_path(to, replace=False), change_text(image, change, operations))
+        return f"{to}: {len(operations):,} operations for cfg_* and wr_* of the card"
+
     def _paper(self, model: BinaryModel) -> Mapping[str, float]:
         """The paper's figures, where they are about this shape."""
         return self.device.paper if model.shape == _PAPER_SHAPE else {}
@@ -388,19 +401,7 @@ class NetfpgaExporter(Exporter, CardExporter):
 def _estimate(model: BinaryModel, options: Options) -> Resources:
     """What the core takes, without a tool."""
     if options["style"] == "sequential":
-        return sequential_size.resources(_plan(model, options))
+        return sequential_size.resources(sequential.plan_with(model, options))
     return unrolled_size.estimate(
         model, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
-    )
-
-
-def _plan(model: BinaryModel, options: Mapping[str, Any]) -> sequential.SequentialLayout:
-    return sequential.plan(
-        model,
-        packing=cast(sequential.Packing, options["packing"]),
-        modules=int(options["modules"]),
-        tables=options["popcount"] == "tables",
-        masks=cast(sequential.Masks, options["masks"]),
-        score_bits=int(options["score-bits"]),
-        shunting=cast(sequential.Shunting, options["shunting"]),
     )

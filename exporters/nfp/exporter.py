@@ -42,6 +42,10 @@ class NfpExporter(Exporter, CardExporter):
     summary: ClassVar[str] = "micro-C and weight blob for the Netronome NFP4000 (Agilio CX)"
     products: ClassVar[tuple[str, ...]] = ("build/*",)
     shunts: ClassVar[bool] = True
+    card_fixed: ClassVar[str] = (
+        "contexts read a firmware's networks with every question, and CLS has no second copy to "
+        "swap to"
+    )
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "memory",

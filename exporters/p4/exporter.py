@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from n3ic.card.changes import CardChange
 from n3ic.card.exporting import CardCheck, CardExporter
 from n3ic.card.lowering import SoftwareCard, software_card
 from n3ic.card.plan import Plan
 from n3ic.errors import CardError
+from n3ic.exporters.p4.card.changes import entries_text
 from n3ic.exporters.p4.card.image import image_of
 from n3ic.exporters.p4.card.verify import verify_card
 from n3ic.exporters.p4.card.write import COMMANDS as CARD_COMMANDS
@@ -46,6 +48,7 @@ from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.nearest import Shape, nearest_shape
+from n3ic.util.files import free_path, write_atomic
 
 COMMANDS, P4RUNTIME, TUTORIAL = "commands.txt", "p4runtime.json", "runtime.json"
 
@@ -57,6 +60,7 @@ class P4Exporter(P4Target, CardExporter):
     summary: ClassVar[str] = "P4_16 for bmv2 (v1model), weights in tables changed at run time"
     card_inputs: ClassVar[bool] = False
     card_branches: ClassVar[bool] = False
+    card_fixed: ClassVar[str] = ""
     options: ClassVar[tuple[Option, ...]] = (
         *PACKET_OPTIONS,
         SHUNTING,
@@ -181,6 +185,12 @@ class P4Exporter(P4Target, CardExporter):
         card = software_card(plan, self.name)
         source, commands = (read_artefact(directory / n) for n in (CARD_PROGRAM, CARD_COMMANDS))
         return verify_card(card, source, commands, packets)
+
+    def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
+        """Write commands for ``simple_switch_CLI`` into a new file ``to``; see the base class."""
+        text = entries_text(software_card(plan, self.name), change)
+        write_atomic(free_path(to, replace=False), text)
+        return f"{to}: {text.count(chr(10))} commands, next: simple_switch_CLI < {to}"
 
     def _check_card(self, card: SoftwareCard) -> None:
         """Refuse a card whose program p4c does not take.

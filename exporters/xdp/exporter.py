@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from n3ic.card.changes import CardChange
 from n3ic.card.exporting import CardCheck, CardExporter
 from n3ic.card.lowering import software_card
 from n3ic.card.plan import Plan
@@ -17,6 +18,7 @@ from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyE
 from n3ic.exporters.p4.run.packets import PacketLayout
 from n3ic.exporters.xdp import source
 from n3ic.exporters.xdp.answers import AnswerProgram
+from n3ic.exporters.xdp.card.changes import change_attached
 from n3ic.exporters.xdp.card.image import image_of, write_card
 from n3ic.exporters.xdp.card.verify import verify_card
 from n3ic.exporters.xdp.clang import compile_bpf
@@ -59,6 +61,7 @@ class XdpExporter(Exporter, CardExporter):
     products: ClassVar[tuple[str, ...]] = ("*/*.o",)
     card_inputs: ClassVar[bool] = False
     card_branches: ClassVar[bool] = False
+    card_fixed: ClassVar[str] = ""
     shunts: ClassVar[bool] = True
     links: ClassVar[tuple[int, ...]] = (LINK_ETHERNET,)
     evicts: ClassVar[bool] = False  # by the kernel's own choice, or a bucket's
@@ -273,6 +276,10 @@ class XdpExporter(Exporter, CardExporter):
     def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
         """Run frames of all graphs through the program in the kernel; see the base class."""
         return verify_card(image_of(software_card(plan, self.name)), directory, packets)
+
+    def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
+        """Change the tables of the program on the interface ``to``; see the base class."""
+        return change_attached(image_of(software_card(plan, self.name)), change, to)
 
 
 def table_of(options: Mapping[str, Any]) -> source.Table:

@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic import __version__
+from n3ic.card.changes import CardChange
 from n3ic.card.plan import Plan
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.figures import Figure
+from n3ic.targets.manifest import CARD_FORMAT, FORMAT, MANIFEST, VERIFICATION
 from n3ic.util.files import new_directory, sha256_file, write_atomic
 from n3ic.util.json_text import json_text
 from n3ic.util.markdown import escaped, table
 
-FORMAT = "n3ic-card"
 VERSION = 1
-MANIFEST = "manifest.json"
-VERIFICATION = "verification.json"
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,12 @@ class CardExporter(ABC):
     Attributes:
         card_inputs: whether packets may hold features, of which an input stage makes bits.
         card_branches: whether a graph may have parallel branches.
+        card_fixed: why an image cannot be changed while it runs; empty where it can.
     """
 
     card_inputs: ClassVar[bool] = True
     card_branches: ClassVar[bool] = True
+    card_fixed: ClassVar[str] = "this target knows no change of a card that runs"
 
     @abstractmethod
     def write_card(self, plan: Plan, out: Path) -> None:
@@ -79,6 +82,24 @@ class CardExporter(ABC):
             MissingDependencyError: a tool is not installed.
             VerifyError: an answer differs, or a packet is lost.
         """
+
+    def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
+        """Change one tenant's part of a card while packets of the others flow.
+
+        Args:
+            plan: what the running image was written for.
+            change: what comes, is replaced or goes.
+            to: the running card, or the file of what its control plane is to do, as the target has
+                it.
+
+        Returns:
+            What was done, or what does it, in a sentence.
+
+        Raises:
+            UsageError: the image cannot change that way, or there is no such running card.
+            N3icError: the running card refuses it.
+        """
+        raise UsageError(f"{plan.card.device.target}: {self.card_fixed}; export the card anew")
 
 
 @dataclass(frozen=True)
@@ -152,8 +173,47 @@ def verify_card(plan: Plan, directory: Path, packets: int) -> CardCheck:
         VerifyError: a file is missing, changed or too much, or an answer differs.
     """
     target = card_exporter(plan.card.device.target)
-    if not (directory / MANIFEST).is_file():
+    with _written_anew(target, plan, directory) as fresh:
+        return target.verify_card(plan, fresh, packets)
+
+
+def change_card(plan: Plan, directory: Path, change: CardChange, to: str) -> str:
+    """Change a card that runs an export; see :meth:`CardExporter.change_card`.
+
+    Args:
+        plan: of the card.
+        directory: the export that runs.
+        change: what comes, is replaced or goes.
+        to: as the target has it.
+
+    Raises:
+        UsageError: there is no such directory, or its image cannot change that way.
+        VerifyError: the directory is not what is written for the plan.
+    """
+    target = card_exporter(plan.card.device.target)
+    if target.card_fixed:
+        target.change_card(plan, change, to)
+    with _written_anew(target, plan, directory):
+        return target.change_card(plan, change, to)
+
+
+def check_directory(directory: Path) -> None:
+    """Refuse a directory that is no export of a card.
+
+    Raises:
+        UsageError: it is none; where it is that of one model, says so.
+    """
+    written = _manifest(directory).get("format")
+    if written == FORMAT:
+        raise UsageError(f"{directory} is the export of one model: n3ic verify {directory}")
+    if written != CARD_FORMAT:
         raise UsageError(f"{directory} is no exported card, expected what n3ic card export wrote")
+
+
+@contextmanager
+def _written_anew(target: CardExporter, plan: Plan, directory: Path) -> Iterator[Path]:
+    """A fresh export of a plan, to which a directory is equal."""
+    check_directory(directory)
     with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
         fresh = Path(name) / "card"
         fresh.mkdir()
@@ -167,7 +227,7 @@ def verify_card(plan: Plan, directory: Path, packets: int) -> CardCheck:
                 raise VerifyError(f"{file}: missing from {directory}")
             if mine.read_bytes() != theirs.read_bytes():
                 raise VerifyError(f"{file}: not what n3ic {__version__} writes for this card")
-        return target.verify_card(plan, fresh, packets)
+        yield fresh
 
 
 def report_text(plan: Plan, check: CardCheck) -> str:
@@ -190,7 +250,7 @@ def _write(target: CardExporter, plan: Plan, directory: Path) -> None:
     target.write_card(plan, directory)
     write_atomic(directory / "plan.json", json_text(plan.to_dict()))
     manifest: dict[str, Any] = {
-        "format": FORMAT,
+        "format": CARD_FORMAT,
         "version": VERSION,
         "tool": f"n3ic {__version__}",
         "target": plan.card.device.target,
@@ -210,10 +270,18 @@ def _is_product(target: CardExporter, name: str) -> bool:
 
 def _written(target: CardExporter, out: Path) -> tuple[str, ...]:
     """Files of an export of a card that may be replaced: its manifest's, and what a build made."""
-    try:
-        found = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-        names = tuple(found["files"]) if found["format"] == FORMAT else ()
-    except (OSError, ValueError, TypeError, KeyError):
+    found = _manifest(out)
+    names = found.get("files") if found.get("format") == CARD_FORMAT else None
+    if not isinstance(names, dict) or not names:
         return ()
-    built = (name for name in _files(out) if names and _is_product(target, name))
+    built = (name for name in _files(out) if _is_product(target, name))
     return (*names, MANIFEST, VERIFICATION, "report.md", *built)
+
+
+def _manifest(directory: Path) -> dict[str, Any]:
+    """The manifest of a directory; empty where it has none that can be read."""
+    try:
+        found = json.loads((directory / MANIFEST).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

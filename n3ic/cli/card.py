@@ -17,6 +17,7 @@ from n3ic.cli.console import note, print_json, reaching, say, table, working
 from n3ic.errors import CardError, UsageError
 
 if TYPE_CHECKING:
+    from n3ic.card.changes import Verb
     from n3ic.card.exporting import CardCheck
     from n3ic.card.plan import Plan
     from n3ic.card.resources import TaskCost
@@ -51,9 +52,11 @@ def register(app: typer.Typer) -> None:
     group.command("init")(init)
     group.command("plan")(plan)
     group.command("simulate")(simulate)
-
     group.command("export")(export)
     group.command("verify")(verify)
+    group.command("load")(load)
+    group.command("replace")(replace_networks)
+    group.command("remove")(remove)
     app.add_typer(group, name="card")
 
 
@@ -308,12 +311,73 @@ def verify(
     packets: Annotated[int, typer.Option(min=1, help="Packets of each graph.")] = 24,
 ) -> None:
     """Compare an export with what is written for its card, and run every network through it."""
-    from n3ic.card.exporting import verify_card
+    from n3ic.card.exporting import check_directory, verify_card
 
+    check_directory(directory)
     planned = _planned(card, None, best_effort=True)
     with working("verifying"):
         check = verify_card(planned, directory, packets)
     say(f"{directory}: {_checked(check)}")
+
+
+Running = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        help="The running card: the FIFO of card-exec -c (host), an interface (xdp); or a new file "
+        "of what its control plane does (netfpga, p4).",
+    ),
+]
+Exported = Annotated[Path, typer.Option(help="The export that runs.")]
+CardOption = Annotated[Path, typer.Option(help="The card's description.")]
+
+
+def load(
+    who: Annotated[str, typer.Argument(help="A tenant, or TENANT/GRAPH.")],
+    to: Running,
+    model: Annotated[
+        Path | None,
+        typer.Argument(help="A model file or a run; the card's networks without."),
+    ] = None,
+    directory: Exported = Path("card"),
+    card: CardOption = Path("card.toml"),
+) -> None:
+    """Bring a tenant's graphs to a card that runs, with their networks; others go on."""
+    _change("load", who, model, to, directory, card)
+
+
+def replace_networks(
+    who: Annotated[str, typer.Argument(help="A tenant, or one network as TENANT/TASK.")],
+    model: Annotated[Path, typer.Argument(help="A model file or a run.")],
+    to: Running,
+    directory: Exported = Path("card"),
+    card: CardOption = Path("card.toml"),
+) -> None:
+    """Replace a tenant's networks on a card that runs; others go on."""
+    _change("replace", who, model, to, directory, card)
+
+
+def remove(
+    who: Annotated[str, typer.Argument(help="A tenant, or TENANT/GRAPH.")],
+    to: Running,
+    directory: Exported = Path("card"),
+    card: CardOption = Path("card.toml"),
+) -> None:
+    """Take a tenant's graphs from a card that runs; others go on."""
+    _change("remove", who, None, to, directory, card)
+
+
+def _change(verb: Verb, who: str, model: Path | None, to: str, directory: Path, card: Path) -> None:
+    from n3ic.card.changes import change_of
+    from n3ic.card.exporting import change_card, check_directory
+    from n3ic.card.reading import read_card
+
+    check_directory(directory)
+    change = change_of(read_card(card), verb, who, model)
+    planned = _planned(card, None, best_effort=True)
+    with working("changing"):
+        done = change_card(planned, directory, change, to)
+    say(done)
 
 
 def _planned(card: Path, target: str | None, best_effort: bool) -> Plan:

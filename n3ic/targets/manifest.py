@@ -13,6 +13,7 @@ from n3ic.model.families import load_model
 from n3ic.model.passes import Simplified, simplify, unchanged
 
 FORMAT = "n3ic-export"
+CARD_FORMAT = "n3ic-card"  # of an export of several tenants' models, which n3ic.card writes
 VERSION = 1
 MANIFEST = "manifest.json"
 MODEL = "model.n3ic"
@@ -88,6 +89,8 @@ def read_manifest(directory: str | Path) -> dict[str, Any]:
         ) from error
     except (ValueError, RecursionError) as error:
         raise ExportError(f"{path} is damaged: {error}") from error
+    if isinstance(data, dict) and data.get("format") == CARD_FORMAT:
+        raise ExportError(f"{directory} is a card of several tenants: n3ic card verify {directory}")
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ExportError(f"{path} is not a manifest of an n3ic export")
     if data.get("version") != VERSION:

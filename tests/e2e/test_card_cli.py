@@ -98,6 +98,41 @@ def test_17_queues_and_an_anomaly_network_on_a_netfpga(n3ic, tmp_path):
     assert {t["rate_kind"] for t in planned["tasks"].values()} == {"simulated"}
 
 
+def test_a_tenants_network_is_changed_on_a_card_that_runs(n3ic, tmp_path):
+    save_models(tmp_path, 2, shape=(64, 8, 2))
+    random_model((256, 32, 16, 2), np.random.default_rng(98)).save(tmp_path / "new.n3ic")
+    n3ic("card init tomography soc=anomaly.n3ic --target p4")
+    n3ic("card export --no-verify")
+    said = n3ic("card replace soc new.n3ic --to soc.txt").stdout
+    assert "soc.txt: " in said and "simple_switch_CLI < soc.txt" in said
+    assert "table_modify" in (tmp_path / "soc.txt").read_text()
+    n3ic("card remove soc --to gone.txt")
+    n3ic("card load soc --to back.txt")
+    assert n3ic("card load soc --to back.txt", expect=2).stderr.startswith("n3ic: error: back.txt")
+    refused = n3ic("card replace soc tomography/models/q00.n3ic --to no.txt", expect=2).stderr
+    assert "soc/network: expected 256 input bits" in refused
+    assert not (tmp_path / "no.txt").exists()
+    (tmp_path / "card" / "commands.txt").write_text("")
+    assert "not what n3ic" in n3ic("card remove soc --to no.txt", expect=3).stderr
+    n3ic("card init soc=anomaly.n3ic --target nfp --out nfp.toml")
+    n3ic("card export nfp.toml --out nfp --no-verify")
+    refused = n3ic("card remove soc --to x --directory nfp --card nfp.toml", expect=2).stderr
+    assert "nfp: contexts read a firmware's networks" in refused and "export the card" in refused
+
+
+def test_a_card_and_an_export_of_one_model_are_verified_by_their_own_commands(n3ic, tmp_path):
+    save_models(tmp_path, 1, shape=(64, 8, 2))
+    n3ic("card init soc=anomaly.n3ic --target p4")
+    n3ic("card export --no-verify")
+    said = n3ic("verify card", expect=1).stderr
+    assert "card is a card of several tenants: n3ic card verify card" in said
+    n3ic("export --target host --model anomaly.n3ic --out one --no-verify")
+    for words in ("card verify one", "card remove soc --to x --directory one"):
+        assert "one is the export of one model: n3ic verify one" in n3ic(words, expect=2).stderr
+    said = n3ic("card verify nothing", expect=2).stderr
+    assert "nothing is no exported card" in said
+
+
 UNITS = """
 [device]
 resources = { units = 4 }

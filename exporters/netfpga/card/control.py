@@ -26,6 +26,7 @@ from n3ic.exporters.netfpga.card.simulation import (
 from n3ic.exporters.netfpga.card.write import table_entry
 from n3ic.model.network import BinaryModel
 
+RECONFIGURATION_SECONDS = 5e-3  # of a default region, as SuperNIC has it
 _HOLD, _RESET = 1, 2
 _JUDGED = 64  # clocks: the longest frame, and the way from the parser to its queue
 _IDLE, _IN_RESET = 1 << 4, 1 << 5
@@ -98,35 +99,37 @@ def restart_task(region: int) -> list[Operation]:
     return [set_register(register(REGION, region), 4)]
 
 
-def bring_tenant(
-    image: CardImage, graph: int, models: dict[Leg, BinaryModel], clocks: int
+def bring_graphs(
+    image: CardImage, graphs: Sequence[int], models: Sequence[tuple[Leg, BinaryModel]], clocks: int
 ) -> list[Operation]:
-    """A tenant comes: its regions are configured, its networks loaded, its graph opened.
+    """Graphs come: their regions are configured, their networks loaded, then they are opened.
 
     Regions that other graphs use go on as they are.
 
     Args:
         image: the card.
-        graph: of the tenant.
-        models: a network for each leg that gets another than the image has.
+        graphs: of a tenant.
+        models: a network for each leg that gets one written.
         clocks: of a partial reconfiguration.
     """
-    regions = _own_regions(image, graph)
+    regions = _own_regions(image, graphs)
     out = [op for region in regions for op in reconfigure_region(region, clocks)]
-    out += [op for leg, model in models.items() for op in load_network(image, leg, model)]
+    out += [op for leg, model in models for op in load_network(image, leg, model)]
     out += [op for region in regions for op in start_region(region)]
-    return out + open_graph(image, graph)
+    return out + [op for graph in graphs for op in open_graph(image, graph)]
 
 
-def remove_tenant(image: CardImage, graph: int) -> list[Operation]:
-    """A tenant goes: its graph is closed, and its regions are cleared when its packets left.
+def remove_graphs(image: CardImage, graphs: Sequence[int]) -> list[Operation]:
+    """Graphs go: they are closed, and their regions are cleared when their packets left.
 
     Regions that other graphs use go on as they are.
     """
+    closed = [op for graph in graphs for op in close_graph(image, graph)]
     # What was judged before is admitted within as many clocks.
-    drain = [wait_clocks(_JUDGED), wait_left(image.graphs[graph].tenant)]
-    cleared = [op for region in _own_regions(image, graph) for op in clear_region(region)]
-    return [*close_graph(image, graph), *drain, *cleared]
+    drain = [wait_clocks(_JUDGED)]
+    drain += [wait_left(t) for t in sorted({image.graphs[g].tenant for g in graphs})]
+    cleared = [op for region in _own_regions(image, graphs) for op in clear_region(region)]
+    return [*closed, *drain, *cleared]
 
 
 def listing(operations: Sequence[Operation]) -> str:
@@ -149,9 +152,10 @@ def _line(kind: int, a: int, b: int, c: int) -> str:
     }[kind]
 
 
-def _own_regions(image: CardImage, graph: int) -> list[int]:
+def _own_regions(image: CardImage, graphs: Sequence[int]) -> list[int]:
     """Regions that no other graph uses."""
     used = [
         {r for branch in g.branches for leg in branch for r in leg.regions} for g in image.graphs
     ]
-    return sorted(used[graph].difference(*used[:graph], *used[graph + 1 :]))
+    mine = set[int]().union(*(used[g] for g in graphs))
+    return sorted(mine.difference(*(u for g, u in enumerate(used) if g not in graphs)))

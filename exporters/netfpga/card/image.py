@@ -33,6 +33,7 @@ class CoreTask:
         layout: of the sequential executor; None for an unrolled one.
         pipeline: look-up tables in a row of an unrolled executor.
         outputs: ``scores`` or ``class`` of an unrolled executor.
+        names: full names of the networks' tasks on the card; none where nobody names them.
     """
 
     kind: ClassVar[str] = "core"
@@ -41,6 +42,7 @@ class CoreTask:
     layout: sequential.SequentialLayout | None = None
     pipeline: int = 1
     outputs: Literal["scores", "class"] = "scores"
+    names: tuple[str, ...] = ()
 
     @property
     def interval(self) -> int:
@@ -370,6 +372,15 @@ class CardImage:
             for leg in branch
             for k in leg.tasks
         )
+
+    def legs_of(self, name: str) -> list[Leg]:
+        """Every place of a network, by the full name of its task: one a region that has it."""
+        return [
+            Leg((r,), (k,), task.names.index(name))
+            for r, region in enumerate(self.regions)
+            for k, task in enumerate(region.tasks)
+            if isinstance(task, CoreTask) and name in task.names
+        ]
 
     def core_of(self, leg: Leg) -> tuple[CoreTask, BinaryModel] | None:
         """The executor and the network of a leg; None for a leg without one."""

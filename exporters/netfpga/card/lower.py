@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from n3ic.card.description import (
     Card,
@@ -46,7 +46,7 @@ from n3ic.exporters.netfpga.card.image import (
 )
 from n3ic.exporters.netfpga.packet.traffic import BEAT
 from n3ic.model.network import BinaryModel
-from n3ic.options import Option, Options, parse_options
+from n3ic.options import Option, parse_options
 
 _LONGEST = 48  # beats of the longest frame: a bucket must let it pass
 _MAX_SOURCE_BYTES = 1 << 20
@@ -137,6 +137,7 @@ class _Shared:
     """Networks that share an executor while it has time for another one."""
 
     index: int
+    names: list[str]
     models: list[BinaryModel]
     layouts: list[sequential.SequentialLayout]
     load: float
@@ -177,7 +178,7 @@ class _Chains:
                 tasks.append(_user(self.card, task))
         for each in shared:
             layout = sequential.shared(each.layouts)
-            tasks[each.index] = CoreTask(tuple(each.models), layout=layout)
+            tasks[each.index] = CoreTask(tuple(each.models), layout=layout, names=tuple(each.names))
         return tasks, places
 
     def _network(self, task: Network, tasks: list[CardTask], shared: list[_Shared]) -> _Place:
@@ -185,19 +186,22 @@ class _Chains:
         chosen = parse_options(self.options, task.options, "target netfpga")
         if chosen["style"] == "unrolled":
             outputs: Any = chosen["outputs"]
-            tasks.append(CoreTask((model,), "unrolled", None, int(chosen["pipeline"]), outputs))
+            tasks.append(
+                CoreTask((model,), "unrolled", None, int(chosen["pipeline"]), outputs, (task.name,))
+            )
             return _Place(len(tasks) - 1)
-        layout, load = _layout(model, chosen), self.loads[task.name]
+        layout, load = sequential.plan_with(model, chosen), self.loads[task.name]
         for each in shared:
             first = each.layouts[0]
             interval = CoreTask((model,), layout=first).interval
             room = self.clock_hz / interval - each.load
             if _alike(first, layout) and load <= room:
+                each.names.append(task.name)
                 each.models.append(model)
                 each.layouts.append(layout)
                 each.load += load
                 return _Place(each.index, len(each.models) - 1)
-        shared.append(_Shared(len(tasks), [model], [layout], load))
+        shared.append(_Shared(len(tasks), [task.name], [model], [layout], load))
         tasks.append(CoreTask((model,), layout=layout))
         return _Place(len(tasks) - 1)
 
@@ -207,18 +211,6 @@ def _alike(one: sequential.SequentialLayout, other: sequential.SequentialLayout)
     shapes = [[(p.n, p.m) for p in each.layers] for each in (one, other)]
     same = one.score_w == other.score_w and one.modules == other.modules
     return shapes[0] == shapes[1] and same and one.tables == other.tables
-
-
-def _layout(model: BinaryModel, options: Options) -> sequential.SequentialLayout:
-    return sequential.plan(
-        model,
-        packing=cast(sequential.Packing, options["packing"]),
-        modules=int(options["modules"]),
-        tables=options["popcount"] == "tables",
-        masks=cast(sequential.Masks, options["masks"]),
-        score_bits=int(options["score-bits"]),
-        shunting=cast(sequential.Shunting, options["shunting"]),
-    )
 
 
 def _user(card: Card, task: UserVerilog) -> UserTask:

@@ -20,6 +20,7 @@ from n3ic.exporters.netfpga.sequential.layout import (
     SequentialLayout,
     Shunting,
     plan,
+    plan_with,
     score_bits_needed,
     shared,
 )
@@ -105,6 +106,7 @@ __all__ = [
     "decode",
     "images",
     "plan",
+    "plan_with",
     "read_update",
     "score_bits_needed",
     "shared",

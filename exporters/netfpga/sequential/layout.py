@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -296,6 +296,19 @@ def plan(
     score_w = max(score_bits, clog2(model.output.n_inputs + 1) + 3)
     shunts = shunting == "all" or model.shunt > 0
     return SequentialLayout(tuple(layers), score_w, modules, tables, shunts)
+
+
+def plan_with(model: BinaryModel, options: Mapping[str, Any]) -> SequentialLayout:
+    """:func:`plan` with the target's options."""
+    return plan(
+        model,
+        packing=cast(Packing, options["packing"]),
+        modules=int(options["modules"]),
+        tables=options["popcount"] == "tables",
+        masks=cast(Masks, options["masks"]),
+        score_bits=int(options["score-bits"]),
+        shunting=cast(Shunting, options["shunting"]),
+    )
 
 
 def shared(layouts: Sequence[SequentialLayout]) -> SequentialLayout:

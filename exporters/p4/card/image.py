@@ -6,7 +6,7 @@ by UID and pass which network is next. So branches cost entries and passes, not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from n3ic.card.lowering import SoftwareCard, SoftwareGraph, SoftwareTenant
@@ -162,17 +162,49 @@ def change_of(image: CardImage, graph: SoftwareGraph, *, remove: bool = False) -
         remove: take it away; its networks stay for other graphs that have them, too.
     """
     handles = _handles(image)
-    own = list(graph_entries_of(image, graph))
+    own = [entry for entry in graph_entries_of(image, graph) if entry.removed]
     if remove:
-        taken = [_modify(e, handles, e.removed, ()) for e in reversed(own) if e.removed]
+        taken = [_modify(e, handles, e.removed, ()) for e in reversed(own)]
         return "\n".join(taken) + "\n"
-    places = dict.fromkeys(image.place(branch.task) for branch in graph.branches)
+    back = [_modify(e, handles, e.action, e.data) for e in own]
+    written = networks_of(image, [branch.task for branch in graph.branches])
+    return written + "".join(f"{line}\n" for line in back)
+
+
+def networks_of(image: CardImage, tasks: Sequence[str]) -> str:
+    """Commands that write networks anew while packets flow; graphs stay as they are."""
+    handles = _handles(image)
+    places = dict.fromkeys(image.place(task) for task in tasks)
     weights = [e for place in places for e in network_entries_of(*place)]
     clear = [_modify(e, handles, e.removed, ()) for e in weights if e.removed]
-    back = [
-        _modify(e, handles, e.action, e.data) for e in (*weights, *(e for e in own if e.removed))
-    ]
+    back = [_modify(e, handles, e.action, e.data) for e in weights]
     return "\n".join((*clear, *back)) + "\n"
+
+
+def with_network(image: CardImage, task: str, model: BinaryModel) -> CardImage:
+    """A card one of whose networks is another one.
+
+    Raises:
+        CardError: the stages do not compute it; says why.
+    """
+    (group, slot), old = image.place(task), image.card.networks[task]
+    if _shape(model) != _shape(old):
+        raise CardError(
+            f"{task}: the program has stages for {old.shape_text}, got {model.shape_text}, or "
+            "layers with and without masks: another shape costs stages, export the card anew"
+        )
+    shunts = group.network.shunts
+    if model.shunt and not shunts:
+        raise CardError(
+            f"{task}: the program has no shunting threshold for its shape, the network has one: "
+            "export the card anew"
+        )
+    pipelines = list(group.pipelines)
+    first = group.network.layers[0].index
+    pipelines[slot - 1] = _numbered(pipeline_of(model, shunts=shunts), group.index, first)
+    groups = list(image.groups)
+    groups[group.index] = replace(group, pipelines=tuple(pipelines))
+    return replace(image, groups=tuple(groups))
 
 
 def _entries(image: CardImage) -> Iterator[KeyedEntry]:

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -19,9 +19,38 @@ from n3ic.exporters.xdp.source import compiled
 
 COUNTS = ("answered", "dropped", "short", "no_model", "throttled", "other", "unknown")
 TX, PASS, DROP = 3, 2, 1
+PROGRAM_NAME = "n3ic_card"
 
 
-class CardProgram:
+class CardTables:
+    """What a card's program reads while frames flow.
+
+    Args:
+        maps: of the program, by name.
+    """
+
+    def __init__(self, maps: Mapping[str, libbpf.Map]) -> None:
+        self.maps = maps
+
+    def set_tenant(self, index: int, value: bytes) -> None:
+        """Set a tenant's rate and bucket; see :func:`~.image.tenant_value`."""
+        self.maps["tenants"].update(index, value)
+
+    def set_network(self, slot: int, value: bytes) -> None:
+        """Put a network into a slot: a frame sees the old one or the new one, whole."""
+        check_slot(slot)
+        swap(self.maps["models"], slot, value)
+
+    def set_graph(self, uid: int, value: bytes | None) -> None:
+        """Set what a UID means; with None it means nothing, and its frames pass."""
+        key = struct.pack("=I", uid)
+        if value is None:
+            self.maps["graphs"].delete(key)
+        else:
+            self.maps["graphs"].update(key, value)
+
+
+class CardProgram(CardTables):
     """The program of an export of a card, loaded with its tables; closed, it is gone.
 
     Args:
@@ -45,7 +74,8 @@ class CardProgram:
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise VerifyError(f"{directory}: no export of a card for XDP: {error}") from error
         self.object = libbpf.Object(compiled(files, PROGRAM), "card.o")
-        self.program = self.object.programs["n3ic_card"]
+        super().__init__(self.object.maps)
+        self.program = self.object.programs[PROGRAM_NAME]
         for index, value in enumerate(values):
             self.set_tenant(index, value)
         for slot, value in zip(slots, networks, strict=True):
@@ -58,23 +88,6 @@ class CardProgram:
 
     def __exit__(self, *_: object) -> None:
         self.object.close()
-
-    def set_tenant(self, index: int, value: bytes) -> None:
-        """Set a tenant's rate and bucket; see :func:`~.image.tenant_value`."""
-        self.object.maps["tenants"].update(index, value)
-
-    def set_network(self, slot: int, value: bytes) -> None:
-        """Put a network into a slot: a frame sees the old one or the new one, whole."""
-        check_slot(slot)
-        swap(self.object.maps["models"], slot, value)
-
-    def set_graph(self, uid: int, value: bytes | None) -> None:
-        """Set what a UID means; with None it means nothing, and its frames pass."""
-        key = struct.pack("=I", uid)
-        if value is None:
-            self.object.maps["graphs"].delete(key)
-        else:
-            self.object.maps["graphs"].update(key, value)
 
     def attach(self, interface: str, mode: libbpf.AttachMode) -> None:
         """Make it the XDP program of an interface, where it stays until it is taken from there.
@@ -105,13 +118,13 @@ class CardProgram:
             counts: classes of each branch.
             room: classes that a result has room for.
         """
-        held = self.object.maps["scratches"].each_cpu(0)[cpu]
+        held = self.maps["scratches"].each_cpu(0)[cpu]
         size = 4 * (room + 3)  # struct network_result: behind the scores verdict, class, margin
         return tuple(struct.unpack_from(f"={n}i", held, size * b) for b, n in enumerate(counts))
 
     def counters(self, tenant: int) -> dict[str, int]:
         """Frames of a tenant by what became of them; behind the last tenant, those of nobody."""
-        counted: Any = self.object.maps["counted"]
+        counted: Any = self.maps["counted"]
         first = tenant * len(COUNTS)
         return {
             name: sum(int.from_bytes(v, "little") for v in counted.each_cpu(first + i))

@@ -329,5 +329,5 @@ def test_card_exec_answers_a_capture(card, directory, asked, tmp_path: Path):
         assert [f for f in left[1:] if f in answers] == answers
     assert len(left) == 1 + sum(map(len, expected.values()))
     told = done.stderr.decode()
-    assert "load alpha/a0: done" in told and "no: no such network" in told
+    assert "load alpha/a0: done" in told and "remove no: no such network" in told
     assert "alpha,40,40,0,0,0,0,0,0,0" in told and "(wire),0,0,1" in told

@@ -8,10 +8,10 @@ import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga import EXPORTER
-from n3ic.exporters.netfpga.exporter import _plan
 from n3ic.exporters.netfpga.packet.card import LEAST_ASKS, Seen, check_card
 from n3ic.exporters.netfpga.packet.traffic import Frame, asks, traffic
 from n3ic.exporters.netfpga.packet.wrapper import packet_format
+from n3ic.exporters.netfpga.sequential import plan_with
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -53,7 +53,7 @@ def card(folder: Path, given: dict[str, str], old: str = "", new: str = "", **mo
     if old:
         (file,) = (f for f in folder.glob("rtl/*") if old in f.read_text())
         file.write_text(file.read_text().replace(old, new, 1))
-    layout = _plan(network, options) if options["style"] == "sequential" else None
+    layout = plan_with(network, options) if options["style"] == "sequential" else None
     return check_card(folder, network, options, layout, more.get("simulator", "icarus"), LEAST_ASKS)
 
 
@@ -108,7 +108,7 @@ def test_the_second_bank_is_run_as_it_was_initialised(tmp_path: Path) -> None:
     flipped = [f"{int(r, 16) ^ (1 << 4 * len(r)) - 1:0{len(r)}x}" for r in rows[half:]]
     file.write_text("\n".join([*rows[:half], *flipped]) + "\n")
     with pytest.raises(VerifyError, match=r"the card: packet \d+.*expected model"):
-        check_card(tmp_path, network, options, _plan(network, options), "icarus", LEAST_ASKS)
+        check_card(tmp_path, network, options, plan_with(network, options), "icarus", LEAST_ASKS)
 
 
 @pytest.mark.parametrize("given", CASES, ids=str)

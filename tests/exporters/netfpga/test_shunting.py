@@ -21,9 +21,8 @@ from n3ic.errors import (
 )
 from n3ic.exporters.netfpga import EXPORTER, sequential, unrolled
 from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.exporter import _plan
 from n3ic.exporters.netfpga.packet.card import LEAST_ASKS, Seen, check_card
-from n3ic.exporters.netfpga.sequential import read_update
+from n3ic.exporters.netfpga.sequential import plan_with, read_update
 from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.exporters.netfpga.unrolled.decode import decode_core
 from n3ic.model.difference import first_difference
@@ -321,7 +320,7 @@ def card(folder: Path, model: BinaryModel, given: dict[str, str], old: str, new:
     if old:
         (file,) = (f for f in folder.glob("rtl/*") if old in f.read_text())
         file.write_text(file.read_text().replace(old, new, 1))
-    layout = _plan(model, options) if options["style"] == "sequential" else None
+    layout = plan_with(model, options) if options["style"] == "sequential" else None
     return check_card(folder, model, options, layout, "icarus", LEAST_ASKS)
 
 

@@ -13,9 +13,8 @@ import pytest
 from n3ic.errors import MissingDependencyError
 from n3ic.exporters.netfpga import EXPORTER, unrolled
 from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.exporter import _plan
 from n3ic.exporters.netfpga.resources import Resources
-from n3ic.exporters.netfpga.sequential import size
+from n3ic.exporters.netfpga.sequential import plan_with, size
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.exporters.netfpga.tools.synth import count
 from n3ic.exporters.netfpga.unrolled.sites import pairs
@@ -93,7 +92,7 @@ def test_estimates_of_sequential_cores_are_within_15_percent(case):
     seen = Resources(**case["measured"])
     model = recorded_model(case)
     given = EXPORTER.parse_options(case["options"])
-    told = size.resources(_plan(model, given))
+    told = size.resources(plan_with(model, given))
     assert told.luts == pytest.approx(seen.luts, rel=0.15)
     assert told.lut_sites == pytest.approx(seen.lut_sites, rel=0.15)
     assert told.ffs == pytest.approx(seen.ffs, rel=0.05)

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import software_cards as cards
 
-from n3ic.card.exporting import export_card, verify_card
+from n3ic.card import changes as running
+from n3ic.card.exporting import change_card, export_card, verify_card
 from n3ic.card.frames import results_of, traffic, words_of
 from n3ic.card.lowering import software_card
-from n3ic.errors import CardError, VerifyError
+from n3ic.errors import CardError, UsageError, VerifyError
 from n3ic.exporters.p4 import EXPORTER
+from n3ic.exporters.p4.card.changes import entries_text
 from n3ic.exporters.p4.card.image import change_of, image_of
 from n3ic.exporters.p4.card.verify import check_packet, refill, switch_of
 from n3ic.exporters.p4.interpreter import P4Error
@@ -76,8 +78,9 @@ def test_networks_of_one_shape_share_stages_and_cost_entries(folder, tmp_path):
 
 def test_a_tenant_comes_and_goes_by_entries_alone(folder, tmp_path):
     """b is replaced, removed and set back: every answer of the others stays as it was."""
-    card = software_card(cards.plan(folder, text()), "p4")
-    export_card(cards.plan(folder, text()), tmp_path / "old", verify=False)
+    plan = cards.plan(folder, text())
+    card = software_card(plan, "p4")
+    export_card(plan, tmp_path / "old", verify=False)
     source = (tmp_path / "old" / "n3ic_card.p4").read_text()
     switch = switch_of(card, source, (tmp_path / "old" / "commands.txt").read_text())
     asked = traffic(card, 4)
@@ -106,6 +109,10 @@ def test_a_tenant_comes_and_goes_by_entries_alone(folder, tmp_path):
                 assert outcome.packet[card.result_at :][:10] == result.text
 
     check(card.networks["b/net"])
+    switch.load(entries_text(card, running.CardChange("replace", (), {"b/net": new})))
+    check(new)
+    switch.load(entries_text(card, running.change_of(plan.card, "load", "b")))
+    check(card.networks["b/net"])
     switch.load((tmp_path / "new" / "graphs" / "4.txt").read_text())
     check(new)
     switch.load((tmp_path / "old" / "graphs" / "4-remove.txt").read_text())
@@ -118,6 +125,51 @@ def test_a_tenant_comes_and_goes_by_entries_alone(folder, tmp_path):
     check(card.networks["b/net"])
     switch.load("\n".join(lines[: len(lines) // 2]))
     check(None)
+
+
+def test_a_change_by_command_is_that_of_an_export_anew(folder, tmp_path):
+    """Loaded and removed: the files of a fresh export, without making one."""
+    plan = cards.plan(folder, text("abc"))
+    directory = export_card(plan, tmp_path / "card", verify=False).directory
+    new = replace(random_model((20, 8, 2), np.random.default_rng(5)), shunt=2)
+    fresh = tmp_path / "models"
+    fresh.mkdir()
+    models(fresh)
+    new.save(fresh / "b.n3ic")
+    anew = export_card(cards.plan(fresh, text("abc")), tmp_path / "anew", verify=False).directory
+    for verb, who, model, expected in (
+        ("load", "b/g", fresh / "b.n3ic", anew / "graphs" / "4.txt"),
+        ("remove", "b/g", None, directory / "graphs" / "4-remove.txt"),
+        ("load", "b", None, directory / "graphs" / "4.txt"),
+    ):
+        out = tmp_path / f"{verb}{model is None}"
+        change = running.change_of(plan.card, verb, who, model)
+        assert str(out) in change_card(plan, directory, change, str(out))
+        assert out.read_text() == expected.read_text()
+    again = running.change_of(plan.card, "remove", "b")
+    with pytest.raises(UsageError, match="exists"):
+        change_card(plan, directory, again, str(tmp_path / "loadTrue"))
+
+
+@pytest.mark.parametrize(
+    ("who", "shape", "shunt", "density", "said"),
+    [
+        ("a", (20, 16, 2), 0, None, "the program has stages for 20-8-2, got 20-16-2"),
+        ("a", (20, 8, 2), 0, 0.6, "layers with and without masks"),
+        ("c", (33, 8, 4, 3), 2, None, "no shunting threshold for its shape"),
+    ],
+)
+def test_a_network_that_the_program_lacks_stages_for_is_refused(
+    folder, tmp_path, who, shape, shunt, density, said
+):
+    plan = cards.plan(folder, text("abc"))
+    directory = export_card(plan, tmp_path / "card", verify=False).directory
+    model = random_model(shape, np.random.default_rng(5), density=density)
+    replace(model, shunt=shunt).save(tmp_path / "new.n3ic")
+    change = running.change_of(plan.card, "replace", who, tmp_path / "new.n3ic")
+    with pytest.raises(CardError, match=said):
+        change_card(plan, directory, change, str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_network_of_another_shape_is_refused_by_the_program(folder, tmp_path):

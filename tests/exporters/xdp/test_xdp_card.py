@@ -1,19 +1,21 @@
 """A card of several tenants in the kernel: slots by UID, a token bucket a tenant."""
 
+import socket
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import software_cards as cards
 
-from n3ic.card.exporting import export_card
+from n3ic.card.changes import change_of
+from n3ic.card.exporting import change_card, export_card
 from n3ic.card.frames import joined, results_of, traffic, words_of
 from n3ic.card.lowering import software_card
-from n3ic.errors import CardError, MissingDependencyError, VerifyError
+from n3ic.errors import CardError, MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.xdp.card.image import image_of, tenant_value, write_card
 from n3ic.exporters.xdp.card.program import DROP, PASS, TX, CardProgram
 from n3ic.exporters.xdp.card.verify import check_frame, verify_card
-from n3ic.exporters.xdp.libbpf import BpfError
+from n3ic.exporters.xdp.libbpf import BpfError, program_by_id, query
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.model.random_models import random_model
 
@@ -106,6 +108,57 @@ def test_a_tenant_comes_and_goes_while_others_frames_are_answered(image, program
     check(new)
     assert program.counters(0) == program.counters(2)
     assert program.counters(0)["answered"] == 24 and program.counters(1)["answered"] == 18
+
+
+def test_a_program_on_an_interface_is_changed_by_command(folder, tmp_path, veth):
+    """From another process than the one that attached it: by the interface's name alone."""
+    plan = cards.plan(folder, cards.alone("xdp", "abc", wants="1e6 packets/s"))
+    directory = export_card(plan, tmp_path / "card", verify=False).directory
+    card = software_card(plan, "xdp")
+    asked = traffic(card, 4)
+    new = random_model((20, 8, 2), np.random.default_rng(5))
+    new.save(tmp_path / "new.n3ic")
+
+    def change(verb, who, model=None, interface=veth[0]):
+        made = change_of(plan.card, verb, who, model)
+        return change_card(plan, directory, made, interface)
+
+    try:
+        loaded = CardProgram(directory)
+        loaded.attach(veth[0], "generic")
+    except (BpfError, MissingDependencyError) as error:
+        pytest.skip(f"the kernel runs no programs here: {error}")
+    loaded.__exit__()  # it stays on the interface
+    with program_by_id(query(socket.if_nametoindex(veth[0])).program_id) as program:
+
+        def check(model, action=TX):
+            for each in asked:
+                graph, seen = card.graphs[each.graph], program.test_run(each.frame, output=True)
+                if graph.name != "b/g":
+                    check_frame(card, each, seen)
+                    continue
+                assert seen.result == action
+                if action == TX:
+                    field = each.frame[card.offset :][: graph.input_bytes]
+                    (_, result), *_ = results_of(model, words_of(model, [field], features=False))
+                    assert seen.data[card.result_at :][:10] == joined(graph.join, [result])[0].text
+
+        check(card.networks["b/net"])
+        assert change("replace", "b", tmp_path / "new.n3ic").startswith(f"{veth[0]}: 1 networks")
+        check(new)
+        change("remove", "b/g")
+        check(None, PASS)
+        change("load", "b")
+        check(card.networks["b/net"])
+        deeper = random_model((20, 8, 4, 2), np.random.default_rng(5))
+        deeper.save(tmp_path / "deeper.n3ic")
+        with pytest.raises(UsageError, match="b/net: the network has 3 layers, the program 2"):
+            change("replace", "b", tmp_path / "deeper.n3ic")
+        check(card.networks["b/net"])
+    with pytest.raises(UsageError, match=f"{veth[1]} has no XDP program"):
+        change("remove", "b", interface=veth[1])
+    with pytest.raises(UsageError, match="no interface 'nowhere'"):
+        change("remove", "b", interface="nowhere")
 
 
 def test_a_tenant_that_floods_takes_from_its_own_bucket_alone(image, program):

@@ -3,10 +3,12 @@
  *
  * Reads a capture (pcap, Ethernet) from standard input, answers the frames that ask a graph, and
  * writes all that are not dropped to standard output. A FIFO changes networks while frames flow, a
- * file before them, one command a line: `load NETWORK FILE`, `remove NETWORK`.
+ * file before them, one command a line: `load NETWORK FILE`, `remove NETWORK`, and `tell FILE`,
+ * which writes into a file that is there what became of the commands before it.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +30,8 @@ struct frame {
 struct control {
     struct card *card;
     const char *path;
+    char said[8192]; /* of the commands since the last `tell` */
+    size_t length;
 };
 
 static int fail(const char *what, const char *why) {
@@ -54,42 +58,66 @@ static void *read_file(const char *path, size_t *size) {
     return bytes;
 }
 
-static void change(struct card *card, char *line) {
-    char *rest = NULL, *verb = strtok_r(line, " \n", &rest), *name = strtok_r(NULL, " \n", &rest);
-    char *path = strtok_r(NULL, "\n", &rest);
+/* Says what became of a command, and keeps it for the next `tell`. */
+static void note(struct control *control, const char *verb, const char *name, const char *why) {
+    char *at = control->said + control->length;
+    size_t room = sizeof control->said - control->length;
+    int written = snprintf(at, room, "%s %s: %s\n", verb, name, why);
+    if (written > 0 && (size_t)written < room)
+        control->length += (size_t)written;
+    fprintf(stderr, "card-exec: %s %s: %s\n", verb, name, why);
+}
+
+static void tell(struct control *control, const char *path) {
+    int file = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0 || dprintf(file, "%.*send\n", (int)control->length, control->said) < 0)
+        fail(path, strerror(errno));
+    if (file >= 0)
+        close(file);
+    control->length = 0;
+}
+
+static void change(struct control *control, char *line) {
+    char *rest = NULL, *verb = strtok_r(line, " \n", &rest);
     if (verb == NULL)
         return;
-    uint32_t network = 0;
-    while (name != NULL && network < CARD_NETWORKS &&
-           strcmp(card_networks[network].name, name) != 0)
-        network++;
+    int is_tell = strcmp(verb, "tell") == 0;
+    char *name = strtok_r(NULL, is_tell ? "\n" : " \n", &rest);
+    char *path = strtok_r(NULL, "\n", &rest);
     int load = strcmp(verb, "load") == 0 && path != NULL;
-    if (name == NULL || (!load && strcmp(verb, "remove") != 0)) {
-        fail(verb, "expected 'load NETWORK FILE' or 'remove NETWORK'");
+    if (name == NULL || (!load && !is_tell && strcmp(verb, "remove") != 0)) {
+        note(control, verb, "?", "expected 'load NETWORK FILE', 'remove NETWORK' or 'tell FILE'");
         return;
     }
+    if (is_tell) {
+        tell(control, name);
+        return;
+    }
+    uint32_t network = 0;
+    while (network < CARD_NETWORKS && strcmp(card_networks[network].name, name) != 0)
+        network++;
     if (network == CARD_NETWORKS) {
-        fail(name, "no such network");
+        note(control, verb, name, "no such network");
         return;
     }
     size_t size = 0;
     void *weights = load ? read_file(path, &size) : NULL;
     if (load && weights == NULL) {
-        fail(path, "cannot be read");
+        note(control, verb, name, "the file cannot be read");
         return;
     }
-    int status = card_load(card, CARD_WIRE, network, weights, size);
-    fprintf(stderr, "card-exec: %s %s: %s\n", verb, name, status ? card_strerror(status) : "done");
+    int status = card_load(control->card, CARD_WIRE, network, weights, size);
+    note(control, verb, name, status ? card_strerror(status) : "done");
     free(weights);
 }
 
-static int obey_once(const struct control *control) {
+static int obey_once(struct control *control) {
     FILE *file = fopen(control->path, "r");
     if (file == NULL)
         return fail(control->path, strerror(errno));
     char line[4400];
     while (fgets(line, sizeof line, file) != NULL)
-        change(control->card, line);
+        change(control, line);
     fclose(file);
     return 0;
 }
@@ -169,7 +197,7 @@ static void report(struct card *card) {
 
 int main(int argc, char **argv) {
     uint32_t threads = 1, source = CARD_WIRE;
-    struct control control = {NULL, NULL};
+    struct control control = {0};
     for (int option; (option = getopt(argc, argv, "t:s:c:")) != -1;)
         switch (option) {
         case 't':
@@ -189,9 +217,8 @@ int main(int argc, char **argv) {
             fprintf(stderr,
                     "usage: card-exec [-t THREADS] [-s TENANT] [-c CONTROL] < IN.pcap > OUT.pcap\n"
                     "-s: the tenant whose port the frames come from; else they are of the wire\n"
-                    "-c: commands: load NETWORK FILE, remove NETWORK; of a file before the frames, "
-                    "of a "
-                    "FIFO among them\n");
+                    "-c: commands: load NETWORK FILE, remove NETWORK, tell FILE; of a file before\n"
+                    "    the frames, of a FIFO among them\n");
             return 2;
         }
     int status = card_open(&control.card, threads ? threads : 1);

@@ -9,20 +9,25 @@ import numpy as np
 import pytest
 import small_cards as cards
 
+from n3ic.card.changes import CardChange
 from n3ic.card.frames import HOST, Result, words_of
-from n3ic.errors import ExportError
+from n3ic.errors import ExportError, UsageError
 from n3ic.exporters.netfpga.card import control, simulation
 from n3ic.exporters.netfpga.card.bounds import added_latency
+from n3ic.exporters.netfpga.card.changes import change_text, operations_of, read_change
 from n3ic.exporters.netfpga.card.image import (
     CardGraph,
     CardImage,
     CardRegion,
     CardTenant,
+    CoreTask,
     Leg,
     UserTask,
 )
 from n3ic.exporters.netfpga.card.traffic import Packet, outcome, result_of
 from n3ic.exporters.netfpga.card.write import write_card
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.network import BinaryModel
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
 
@@ -98,7 +103,7 @@ def test_a_network_that_does_not_fit_is_refused() -> None:
 
 def test_what_the_control_plane_writes_is_told_in_words() -> None:
     image = cards.two_tenants()
-    gone = control.listing(control.remove_tenant(image, 3)).splitlines()
+    gone = control.listing(control.remove_graphs(image, [3])).splitlines()
     assert gone == [
         "register 0x0018 = 0x01ff0009",  # closed: bit 31 is clear
         "wait 64 clocks",
@@ -111,6 +116,90 @@ def test_what_the_control_plane_writes_is_told_in_words() -> None:
     assert lines[0] == lines[-1] == "wait until wr_busy of region 0 is 0"
     assert lines[1].startswith("network 2 of region 0: word 0x0000 = 0x")
     assert lines[-2] == "network 2 of region 0: swap"
+
+
+def named() -> CardImage:
+    """The card of two tenants, as a plan names its networks."""
+    image = cards.two_tenants()
+    names = tuple(f"alpha/n{i}" for i in range(3)), ("beta/net",)
+    regions = tuple(
+        CardRegion((replace(region.tasks[0], names=each),))
+        for region, each in zip(image.regions, names, strict=True)
+    )
+    return replace(image, regions=regions)
+
+
+@needs_icarus
+def test_the_file_of_a_change_changes_the_card(tmp_path: Path) -> None:
+    """What is written for the device, and read again, replaces the one network that it names."""
+    image = named()
+    new = cards.net((24, 8, 2), 77)
+    change = CardChange("replace", (), {"alpha/n1": new})
+    text = change_text(image, change, operations_of(image, change, 400))
+    assert "# change replace alpha/n1\n" in text
+    path = tmp_path / "change.txt"
+    path.write_text(text)
+    rng = np.random.default_rng(2)
+    packets = [cards.ask(image, int(rng.integers(4)), rng, gap=14) for _ in range(60)]
+    write_card(image, tmp_path)
+    program = [simulation.wait_sent(20), *read_change(path)]
+    log = simulation.run(tmp_path, image, packets, program, trace=False)
+    seen = {p.number: p.data for p in log.left}
+    digests = {int(model.digest[:8], 16): model for model in (new,)}
+    replaced = mine(image, packets, [1])
+    for n in range(len(packets)):
+        model = digests.get(int.from_bytes(seen[n][image.result_at :][:4], "big"))
+        words = words_of(new, [packets[n].frame.data[image.offset :]], features=False)
+        told = [result_of(new, words)] if model else None
+        assert (n in replaced) or model is None
+        assert seen[n] == outcome(image, packets[n], told).data
+    assert int(new.digest[:8], 16) == int.from_bytes(
+        seen[replaced[-1]][image.result_at :][:4], "big"
+    )
+
+
+def test_a_file_of_a_change_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    image = named()
+    change = CardChange("remove", ("beta/net",), {})
+    text = change_text(image, change, operations_of(image, change, 400))
+    path = tmp_path / "change.txt"
+    path.write_text(text)
+    assert read_change(path) == control.remove_graphs(image, [3])
+    for old, new, said in (
+        ("wait 64 clocks", "wait 65 clocks", "checksum does not match"),
+        ("# card two", "# cards two", "not a change of a card"),
+        ("n3ic-card-change 1", "n3ic-card-change 2", "not a change of a card, format 1"),
+    ):
+        assert old in text
+        path.write_text(text.replace(old, new))
+        with pytest.raises(UsageError, match=said):
+            read_change(path)
+    for data in (b"", b"\xff\n", text.encode()[:-1], text.rpartition("\n0 ")[0].encode()):
+        path.write_bytes(data)
+        with pytest.raises(UsageError, match=r"not a change of a card|damaged"):
+            read_change(path)
+    with pytest.raises(UsageError, match="No such file"):
+        read_change(tmp_path / "none")
+
+
+def test_what_a_card_cannot_be_changed_to_is_refused() -> None:
+    image = named()
+
+    def refused(name: str, model: BinaryModel, said: str, on: CardImage = image) -> None:
+        with pytest.raises(UsageError, match=said):
+            operations_of(on, CardChange("replace", (), {name: model}), 400)
+
+    refused("alpha/n1", cards.net((24, 6, 2), 1), "alpha/n1: .*the executor computes 24-8-2")
+    same = cards.net((24, 8, 2), 1)
+    clamped = InputSpec((Field("x0", "binary", 24, 7),))
+    other = BinaryModel(clamped, same.hidden, same.output, same.classes)
+    refused("alpha/n1", other, "the input stage on the card stands")
+    unrolled = CoreTask((same,), style="unrolled", names=("beta/net",))
+    fixed = replace(image, regions=(image.regions[0], CardRegion((unrolled,))))
+    refused("beta/net", cards.net((24, 8, 2), 2), "its weights are logic", fixed)
+    # What stands in its bitstream anyhow comes with it.
+    come = CardChange("load", ("beta/net",), {"beta/net": same})
+    assert operations_of(fixed, come, 400) == control.bring_graphs(fixed, [3], [], 400)
 
 
 @needs_icarus
@@ -130,9 +219,9 @@ def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
     new = cards.net((32, 8, 2), 6)
     program = [
         simulation.wait_sent(20),
-        *control.bring_tenant(image, 4, {late: new}, clocks=400),
+        *control.bring_graphs(image, [4], [(late, new)], clocks=400),
         simulation.wait_sent(130),
-        *control.remove_tenant(image, 4),
+        *control.remove_graphs(image, [4]),
     ]
     quiet, log = run_both(tmp_path, image, packets, program)
     late_ones = mine(image, packets, [4])
@@ -169,9 +258,9 @@ def test_who_shares_a_region_goes_and_comes_without_the_others_noticing(tmp_path
     packets = [cards.ask(image, int(rng.integers(4)), rng, gap=14) for _ in range(80)]
     program = [
         simulation.wait_sent(20),
-        *control.remove_tenant(image, 3),
+        *control.remove_graphs(image, [3]),
         simulation.wait_sent(50),
-        *control.bring_tenant(image, 3, {}, clocks=400),
+        *control.bring_graphs(image, [3], [], clocks=400),
     ]
     quiet, log = run_both(tmp_path, image, packets, program)
     seen = {p.number: p.data for p in log.left}
