@@ -1,0 +1,1 @@
+"""A node of a cluster in Verilog: task handler and binary layer behind a network port."""

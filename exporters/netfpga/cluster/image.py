@@ -1,0 +1,249 @@
+"""What the driver writes into a cluster's card: addresses, the share's STATUS packet, weights.
+
+Words of 32 bits; bits 31:28 of the address say of what:
+
+==  ==============================================================================
+0   address 0-14 a setting, 16-31 the words of the STATUS packet
+1   weights: bits 27:4 row, 3:0 word; rows of 512 weights, neuron by neuron
+2   thresholds, or biases of the last layer: bits 27:4 neuron
+==  ==============================================================================
+
+Settings: 0-2 the card's own MAC, IPv4 address and UDP port as 96 bits, the highest word first; 3-5
+the predecessor's; 6-8 the successor's; 9 the numbers of node, predecessor and successor, a byte
+each from the top; 10 milliseconds until a packet is sent again; 11 identifier, destination and
+array of what leaves, and 0 for bits, 1 for scores, 2 for partial popcounts; 12 neurons of the
+layer behind; 13 neurons that are computed; 14 bits of the last input word that are none.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.cluster.binary import layer_input
+from n3ic.cluster.placement import LayerPlacement, Placement, Share, Split
+from n3ic.cluster.protocol import BY_RANGE, HOME, Control, Packet, PacketType, Task
+from n3ic.errors import ClusterError
+from n3ic.model.bits import WORD_BITS, pack, pad_mask
+from n3ic.model.layers import Connections, HiddenLayer
+from n3ic.model.network import BinaryModel
+
+SLICE_WORDS = 16
+"""Words of a row of weights, one of which is read each clock."""
+LEAVING_BITS, LEAVING_SCORES, LEAVING_SUMS = 0, 1, 2
+_MAC_BYTES = 6
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a station of the ring is.
+
+    Attributes:
+        mac: address of its Ethernet port, or of the router before it: six bytes.
+        ip: IPv4 address.
+        port: UDP port.
+    """
+
+    mac: bytes
+    ip: str
+    port: int
+
+    @property
+    def words(self) -> list[int]:
+        """The 96 bits as the card has them."""
+        octets = self.mac + ipaddress.IPv4Address(self.ip).packed + self.port.to_bytes(2, "big")
+        if len(self.mac) != _MAC_BYTES:
+            raise ValueError(f"a MAC address has {_MAC_BYTES} bytes, got {len(self.mac)}")
+        return [int.from_bytes(octets[at : at + 4], "big") for at in (0, 4, 8)]
+
+
+@dataclass(frozen=True)
+class NodeSize:
+    """Memories of a card, as powers of two.
+
+    Attributes:
+        row_w: rows of 512 weights.
+        neuron_w: thresholds.
+        slot_w: rows of the batch on their way at once.
+        words_w: input words of a share, 5 at least.
+        queue_w: packets that wait for the successor.
+    """
+
+    row_w: int = 12
+    neuron_w: int = 10
+    slot_w: int = 4
+    words_w: int = 7
+    queue_w: int = 8
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """Parameters of ``n3ic_cluster_node``."""
+        return {
+            "ROW_W": self.row_w,
+            "NEURON_W": self.neuron_w,
+            "SLOT_W": self.slot_w,
+            "WORDS_W": self.words_w,
+            "QUEUE_W": self.queue_w,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class CardImage:
+    """What a card holds.
+
+    Attributes:
+        size: the least memories that hold it, the default ones or more.
+        neurons: that it computes of a row.
+        slices: clocks of the layer for each of them.
+        writes: address and word of each write, uint32 array of shape ``(n, 2)``.
+    """
+
+    size: NodeSize
+    neurons: int
+    slices: int
+    writes: NDArray[np.uint32]
+
+    @property
+    def text(self) -> str:
+        """The writes, a line each, in hexadecimal."""
+        return "".join(f"{address:x} {word:x}\n" for address, word in self.writes.tolist())
+
+
+def card_image(
+    model: BinaryModel,
+    placement: Placement,
+    node: int,
+    *,
+    own: Endpoint,
+    predecessor: Endpoint,
+    successor: Endpoint,
+    resend_ms: int = 20,
+) -> CardImage:
+    """The image of a node of a placement.
+
+    Args:
+        model: the model that was placed.
+        placement: who holds what.
+        node: the card's number.
+        own: the card's address.
+        predecessor: who sends tasks to it.
+        successor: whom it sends to.
+        resend_ms: milliseconds until a packet that is not acknowledged is sent again.
+
+    Raises:
+        ClusterError: the card subset of the protocol cannot hold what the placement gives it.
+    """
+    placement.check_model(model)
+    array, share = _only_share(placement, node)
+    placed = placement.layers[array]
+    layer = model.layers[array]
+    if layer.mask is not None:
+        raise ClusterError(f"node {node}: a card computes no masked layer; place it on a process")
+    by_inputs = placed.split is Split.INPUT
+    if by_inputs:
+        part = Connections(layer.weights[:, share.start : share.end])
+        limits = np.zeros(part.n_outputs, dtype=np.int32)
+    else:
+        part = Connections(layer.weights[share.start : share.end])
+        limits = layer.thresholds if isinstance(layer, HiddenLayer) else model.output.bias
+        limits = limits[share.start : share.end]
+    slices = -(-part.n_words // SLICE_WORDS)
+    size = NodeSize(
+        row_w=max(NodeSize.row_w, _bits(part.n_outputs * slices)),
+        neuron_w=max(NodeSize.neuron_w, _bits(part.n_outputs)),
+        words_w=max(NodeSize.words_w, _bits(slices * SLICE_WORDS)),
+    )
+    previous, following = (node - 1) % (placement.nodes + 1), (node + 1) % (placement.nodes + 1)
+    leaving, out_end = _leaving(placement, array, node)
+    settings = [
+        *own.words,
+        *predecessor.words,
+        *successor.words,
+        node << 24 | previous << 16 | following << 8,
+        resend_ms,
+        leaving,
+        out_end,
+        part.n_outputs,
+        ~int(pad_mask(part.n_inputs)[-1]) & 0xFFFFFFFF,
+        0,
+    ]
+    status = _status(model, placed, array, share, node, part.n_words, 1 << size.slot_w)
+    words = np.frombuffer(status.encode(), dtype=">u4").astype(np.uint32)
+    weights = np.ones((part.n_outputs, slices * SLICE_WORDS * WORD_BITS), dtype=np.bool_)
+    weights[:, : part.n_inputs] = part.weights
+    writes = [
+        _writes(0, np.arange(32), np.array([*settings, *words], dtype=np.uint32)),
+        _writes(1, np.arange(part.n_outputs * slices * SLICE_WORDS), pack(weights).ravel()),
+        _writes(2, np.arange(part.n_outputs) << 4, limits.astype(np.uint32)),
+    ]
+    return CardImage(size, part.n_outputs, slices, np.concatenate(writes))
+
+
+def _only_share(placement: Placement, node: int) -> tuple[int, Share]:
+    shares = [
+        (array, share)
+        for array, layer in enumerate(placement.layers)
+        for share in layer.shares
+        if share.node == node
+    ]
+    adds = any(share.node == node for layer in placement.layers for share in layer.reducers)
+    if len(shares) != 1 or adds:
+        raise ClusterError(
+            f"node {node}: a card holds one share of one layer and adds nothing up, the plan "
+            f"gives it {len(shares)} shares{' and sums to add' if adds else ''}; place one layer "
+            "on it, or run the node as a process"
+        )
+    return shares[0]
+
+
+def _leaving(placement: Placement, array: int, node: int) -> tuple[int, int]:
+    """Setting 11, and the neurons of the layer behind."""
+    if placement.layers[array].split is Split.INPUT:
+        return Task.SUMS << 24 | BY_RANGE << 16 | array << 8 | LEAVING_SUMS, 0
+    if array == len(placement.layers) - 1:
+        return LEAVING_SCORES, 0
+    following = layer_input(placement, array + 1)
+    if following.replicas:
+        raise ClusterError(
+            f"node {node}: no replicated layer follows a card; split layer {array + 1}"
+        )
+    head = following.task << 24 | BY_RANGE << 16 | following.array << 8 | LEAVING_BITS
+    return head, following.outputs
+
+
+def _status(
+    model: BinaryModel,
+    placed: LayerPlacement,
+    array: int,
+    share: Share,
+    node: int,
+    words: int,
+    slots: int,
+) -> Packet:
+    by_inputs = placed.split is Split.INPUT
+    numbers = (2 if by_inputs else 1, slots, words, 1)
+    return Packet(
+        PacketType.CONTROL,
+        Control.STATUS,
+        HOME,
+        array,
+        share.start,
+        share.start + WORD_BITS * words if by_inputs else share.end,
+        row=node,
+        offset=share.start // WORD_BITS if by_inputs else 0,
+        body=bytes.fromhex(model.digest) + b"".join(n.to_bytes(4, "big") for n in numbers),
+    )
+
+
+def _writes(
+    kind: int, addresses: NDArray[np.int64], words: NDArray[np.uint32]
+) -> NDArray[np.uint32]:
+    return np.stack([addresses.astype(np.uint32) | np.uint32(kind << 28), words], axis=1)
+
+
+def _bits(count: int) -> int:
+    """Address bits of so many."""
+    return (count - 1).bit_length()

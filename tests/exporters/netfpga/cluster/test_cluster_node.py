@@ -1,0 +1,459 @@
+"""A ring of processes' stations and one Verilated card: the model's scores, whatever arrives."""
+
+import shutil
+import subprocess
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from card_rig import CARD_IP, MixedRing, Rig, endpoints, frame, opened
+
+from n3ic.cluster.placement import LayerPlacement, Placement, Share, Split, even_placement
+from n3ic.cluster.protocol import (
+    BY_RANGE,
+    HOME,
+    Control,
+    Datagram,
+    Packet,
+    PacketType,
+    Task,
+    bits_packets,
+)
+from n3ic.errors import ClusterError
+from n3ic.exporters.netfpga.cluster.image import card_image
+from n3ic.exporters.netfpga.cluster.sources import TOP, node_sources
+from n3ic.model.bits import pack
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.random_models import random_model
+
+needs_verilator = pytest.mark.skipif(
+    shutil.which("verilator") is None or shutil.which("g++") is None,
+    reason="needs Verilator and g++",
+)
+MODEL = random_model((1000, 700, 90, 5), np.random.default_rng(3))
+CARD = 2
+
+
+def placement(first, second, third):
+    """Three nodes, with the shares of each layer as (split, shares, reducers)."""
+    layers = [
+        LayerPlacement(split, tuple(Share(*s) for s in shares), tuple(Share(*r) for r in sums))
+        for split, shares, sums in (first, second, third)
+    ]
+    return Placement(MODEL.digest, MODEL.shape, 3, tuple(layers))
+
+
+OTHERS = (
+    (Split.OUTPUT, [(1, 0, 256), (3, 256, 700)], ()),
+    (Split.OUTPUT, [(3, 0, 32), (1, 32, 90)], ()),
+    (Split.OUTPUT, [(1, 0, 5)], ()),
+)
+PLACED = {
+    "neurons": (
+        (Split.OUTPUT, [(1, 0, 64), (2, 64, 544), (3, 544, 700)], ()),
+        *OTHERS[1:],
+    ),
+    "neurons-to-inputs": (
+        (Split.OUTPUT, [(1, 0, 64), (2, 64, 700)], ()),
+        (Split.INPUT, [(1, 0, 160), (3, 160, 700)], [(1, 0, 64), (3, 64, 90)]),
+        OTHERS[2],
+    ),
+    "inputs": (
+        OTHERS[0],
+        (Split.INPUT, [(1, 0, 96), (2, 96, 512), (3, 512, 700)], [(3, 0, 90)]),
+        OTHERS[2],
+    ),
+    "last-inputs": (
+        OTHERS[0],
+        (Split.INPUT, [(1, 0, 96), (2, 96, 700)], [(3, 0, 90)]),
+        OTHERS[2],
+    ),
+    "scores": (*OTHERS[:2], (Split.OUTPUT, [(2, 0, 5)], ())),
+    "replicated": (*OTHERS[:2], (Split.REPLICATED, [(1, 0, 5), (2, 0, 5), (3, 0, 5)], ())),
+}
+
+
+@pytest.mark.slow
+@needs_verilator
+@pytest.mark.parametrize("name", PLACED)
+def test_a_card_in_a_ring_gives_the_models_scores(name, tmp_path):
+    ring = MixedRing(MODEL, placement(*PLACED[name]), CARD, tmp_path)
+    try:
+        ring.start()
+        words = verification_vectors(MODEL, 40)
+        words = words[:: max(1, len(words) // 24)]
+        assert np.array_equal(ring.run(words), MODEL.scores(words))
+    finally:
+        seen = ring.rig.stop()
+    assert seen["bad_frames"] == seen["bad_datagrams"] == seen["strays"] == seen["bad"] == 0
+    assert seen["stored"] > 0
+
+
+@pytest.mark.slow
+@needs_verilator
+@pytest.mark.parametrize("name", ["neurons", "inputs"])
+def test_faults_change_no_score(name, tmp_path):
+    """One datagram in twenty is lost, as many come twice or are damaged."""
+    faults = {"seed": 5, "loss": 0.05, "repeat": 0.05, "damage": 0.05}
+    ring = MixedRing(MODEL, placement(*PLACED[name]), CARD, tmp_path, **faults)
+    try:
+        ring.start()
+        words = verification_vectors(MODEL, 40)
+        words = words[:: max(1, len(words) // 24)]
+        assert np.array_equal(ring.run(words), MODEL.scores(words))
+    finally:
+        seen = ring.rig.stop()
+    assert seen["bad_datagrams"] > 0
+    assert seen["again"] > 0
+    assert seen["resent"] > 0
+    assert seen["bad"] == 0
+
+
+# --- one card alone, and a predecessor and successor that say what they like ---
+
+
+class Alone:
+    """The card of the placement ``neurons``, between a predecessor and a successor."""
+
+    def __init__(self, folder):
+        placed = placement(*PLACED["neurons"])
+        self.rig = Rig(card_image(MODEL, placed, CARD, **endpoints(placed, CARD)), folder)
+        self.inbox = {1: deque(), 3: deque()}
+        self.session = 9
+        self.sequence = self.expected = 0
+
+    def raw(self, *packets, **fields):
+        """A datagram of the predecessor's, with other fields at will."""
+        base = {"session": self.session, "sender": 1, "receiver": CARD, "sequence": self.sequence}
+        return Datagram(**{**base, "packets": packets, **fields}).encode()
+
+    def next(self, receiver):
+        """The next datagram to a neighbour."""
+        while not self.inbox[receiver]:
+            data = self.rig.receive()
+            assert data is not None, "nothing came"
+            port, payload = opened(data)
+            datagram = Datagram.decode(payload)
+            assert (datagram.session, datagram.sender) == (self.session, CARD)
+            assert port == 6000 + datagram.receiver
+            self.inbox[datagram.receiver].append(datagram)
+        return self.inbox[receiver].popleft()
+
+    def tell(self, packet, **fields):
+        """A packet in sequence; it must be acknowledged."""
+        self.rig.send(frame(self.raw(packet, **fields)))
+        self.sequence += 1
+        self.acknowledged()
+
+    def acknowledged(self):
+        """The next datagram to the predecessor acknowledges all that was told."""
+        assert self.next(1) == Datagram(self.session, CARD, 1, acknowledge=self.sequence)
+
+    def packet(self):
+        """The next packet to the successor, which it acknowledges."""
+        while (datagram := self.next(3)).sequence < self.expected:
+            pass  # sent again before the acknowledgement came
+        assert datagram.sequence == self.expected
+        assert datagram.begin == (self.expected == 0)
+        self.expected += 1
+        answer = Datagram(self.session, 3, CARD, acknowledge=self.expected)
+        self.rig.send(frame(answer.encode()))
+        (packet,) = datagram.packets
+        return packet
+
+    def begin(self):
+        """A session, with the answer to it."""
+        self.sequence = self.expected = 0
+        self.tell(START, begin=True)
+        assert self.packet() == START
+        told = self.packet()
+        assert (told.identifier, told.row) == (Control.STATUS, CARD)
+        assert (told.array, told.start, told.end) == (0, 64, 544)
+        numbers = [int.from_bytes(told.body[at : at + 4], "big") for at in (32, 36, 40, 44)]
+        assert numbers == [1, 16, 32, 1]
+        assert told.body[:32] == bytes.fromhex(MODEL.digest)
+
+    def quiet(self):
+        """Nothing leaves the card for a while."""
+        assert self.rig.receive(0.3) is None
+
+
+START = Packet(PacketType.CONTROL, Control.START, BY_RANGE, 0, 0, 0)
+
+
+@pytest.fixture
+def card(tmp_path):
+    made = Alone(tmp_path)
+    yield made
+    if made.rig.process.poll() is None:
+        made.rig.stop()
+
+
+@pytest.fixture
+def begun(card):
+    card.begin()
+    return card
+
+
+INPUT = np.arange(1, 33, dtype=np.uint32)  # 1,000 bits; the last word has eight
+
+
+def bits(row):
+    """The three input packets of a row of layer 0."""
+    return list(bits_packets(INPUT, task=Task.BITS, array=0, row=row, outputs=700))
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_hostile_frames_are_dropped(begun):
+    """Each is dropped and counted where it is for the card; then the card works as before."""
+    good = frame(begun.raw(bits(0)[0]))
+
+    def changed(at, value):
+        return good[:at] + value + good[at + len(value) :]
+
+    def wrong(at):
+        return changed(at, bytes([good[at] ^ 0x10]))
+
+    for_the_card = [
+        wrong(24),  # the header's checksum
+        wrong(41),  # UDP's
+        wrong(70),  # a byte of the packet
+        wrong(131),  # the last one
+        good[:-1],
+        good[:60],
+        good[:35],
+        changed(16, b"\xff\xff"),
+        changed(16, b"\x00\x1c"),
+        changed(38, b"\xff\xff"),
+        changed(38, b"\x00\x00"),
+        changed(20, b"\x20\x00"),  # a fragment
+        changed(23, b"\x06"),  # TCP
+        frame(begun.raw(bits(0)[0]), target=(CARD_IP, 5998)),
+        frame(b""),
+        frame(b"\0" * 26),
+        frame(begun.raw(bits(0)[0])[:-1]),
+        frame(begun.raw(bits(0)[0]) + b"\0"),
+        frame(begun.raw(*bits(0)[:1] * 2)),  # two packets
+    ]
+    others = [
+        good[:33],
+        good[:1],
+        changed(12, b"\x86\xdd"),
+        changed(12, b"\x81\x00"),
+        changed(14, b"\x46"),  # options
+        changed(0, b"\x02\x00\x00\x00\x00\x77"),
+        frame(begun.raw(bits(0)[0]), target=("10.9.9.3", 5999)),
+        bytes(1514),
+        b"\xff" * 9000,
+    ]
+    for data in (*for_the_card, *others):
+        begun.rig.send(data)
+    begun.quiet()
+    begun.tell(bits(0)[0])
+    assert begun.packet() == replace(bits(0)[0], end=64)
+    assert begun.packet() == replace(bits(0)[0], start=544)
+    seen = begun.rig.stop()
+    assert seen["stored"] == 1
+    assert seen["bad_datagrams"] + seen["bad_frames"] == len(for_the_card)
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_the_udp_checksum_may_be_left_out(begun):
+    good = frame(begun.raw(bits(0)[0]))
+    begun.rig.send(good[:40] + b"\0\0" + good[42:])
+    begun.sequence += 1
+    begun.acknowledged()
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_datagrams_of_others_are_strays(begun):
+    packet = bits(0)[0]
+    strays = [
+        begun.raw(packet, session=8),
+        begun.raw(packet, session=10),
+        begun.raw(packet, sender=3),
+        begun.raw(packet, sender=0),
+        begun.raw(packet, receiver=1),
+        begun.raw(packet, sequence=0, begin=True, session=10),  # not START
+        begun.raw(START, sequence=0, begin=True, session=8),
+        begun.raw(sequence=0),
+        begun.raw(acknowledge=1, sequence=0),  # not from the successor
+    ]
+    for data in strays:
+        begun.rig.send(frame(data))
+    begun.quiet()
+    begun.tell(packet)
+    assert begun.rig.stop()["strays"] == len(strays)
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_repeated_and_early_datagrams_are_done_once(begun):
+    first, second, third = bits(4)
+    begun.tell(first)
+    for _ in range(2):
+        assert begun.packet().row == 4
+    for data in (begun.raw(first, sequence=1), begun.raw(third, sequence=3)):
+        begun.rig.send(frame(data))  # again, and out of turn
+        begun.acknowledged()
+    begun.quiet()
+    begun.tell(second)
+    begun.tell(third)
+    assert [begun.packet().offset for _ in range(4)] == [12, 12, 24, 24]
+    layer = MODEL.hidden[0]
+    popcounts = layer.popcounts(INPUT[None])[0]
+    fired = pack((popcounts >= layer.thresholds)[64:544])
+    wanted = list(bits_packets(fired, task=Task.BITS, array=1, row=4, outputs=90, offset=2))
+    assert [begun.packet() for _ in wanted] == wanted
+    assert begun.rig.stop()["again"] == 2
+
+
+@pytest.mark.slow
+@needs_verilator
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"offset": 31},
+        {"offset": 4095},
+        {"count": 0},
+        {"start": 100},
+        {"end": 543},
+        {"count": 12, "offset": 24},
+        {"row": 16, "again": True},
+        {"again": True},
+        {"pad": True},
+    ],
+    ids=str,
+)
+def test_packets_that_cannot_be_are_told_home(begun, fields):
+    """Nothing is computed of them: an error goes home in their place."""
+    packet = bits(0)[0]
+    if fields.pop("again", False):  # the same words twice, or another row in the same slot
+        begun.tell(packet)
+        begun.packet()
+        begun.packet()
+    if fields.pop("pad", False):
+        packet = replace(bits(0)[2], body=b"\xff" * 48)
+    begun.tell(replace(packet, **fields))
+    told = begun.packet()
+    assert (told.type, told.identifier, told.destination) == (
+        PacketType.CONTROL,
+        Control.ERROR,
+        HOME,
+    )
+    assert told.row == CARD
+    assert told.body[:8] == bytes([0, 0, 0, 2, 0, 0, 0, CARD])
+    assert told.body[8:].rstrip(b"\0") == b"a packet that cannot be"
+    begun.quiet()
+    assert begun.rig.stop()["bad"] == 1
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_what_concerns_others_is_passed_on(begun):
+    packet = bits(3)[0]
+    others = [
+        replace(packet, destination=3),
+        replace(packet, array=1),
+        replace(packet, identifier=Task.INPUTS, start=0, end=384),
+        replace(packet, identifier=Task.SUMS),
+        replace(packet, end=64),
+        replace(packet, start=544),
+        replace(packet, start=600, end=1 << 31, lap=True),
+        Packet(PacketType.DATA, Task.SUMS, HOME, 2, 0, 5, body=bytes(range(48))),
+        Packet(PacketType.CONTROL, Control.TERMINATE, BY_RANGE, 0, 0, 0),
+    ]
+    for other in others:
+        begun.tell(other)
+        assert begun.packet() == other
+    assert begun.rig.stop()["stored"] == 0
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_an_unacknowledged_packet_is_sent_again(begun):
+    begun.tell(replace(bits(0)[0], array=7))
+    for _ in range(3):
+        assert begun.next(3).sequence == begun.expected
+    begun.packet()
+    assert begun.rig.stop()["resent"] >= 2
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_a_new_session_forgets_the_old_one(begun):
+    begun.tell(bits(0)[0])
+    for _ in range(2):
+        begun.packet()
+    begun.session += 1
+    begun.begin()
+    for packet in bits(0):  # row 0 again, all of it
+        begun.tell(packet)
+        for _ in range(2):
+            assert begun.packet().array == 0
+    assert begun.packet().array == 1
+    assert begun.rig.stop()["bad"] == 0
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_a_new_session_begins_while_the_old_one_computes(begun):
+    for packet in bits(0):
+        begun.rig.send(frame(begun.raw(packet)))
+        begun.sequence += 1
+    begun.session += 1
+    begun.sequence = begun.expected = 0
+    begun.rig.send(frame(begun.raw(START, begin=True)))
+    begun.session -= 1
+    while (data := begun.rig.receive()) is not None:
+        datagram = Datagram.decode(opened(data)[1])
+        if datagram.session > begun.session:
+            break
+    begun.session += 1
+    begun.inbox[datagram.receiver].append(datagram)
+    begun.sequence = 1
+    begun.acknowledged()
+    assert begun.packet() == START
+    assert begun.packet().identifier == Control.STATUS
+    begun.quiet()
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_arp_is_answered(card):
+    ask = b"\xff" * 6 + bytes.fromhex(
+        "020000000a01 0806 0001 0800 06 04 0001 020000000a01 0a090901"
+    )
+    card.rig.send(ask + bytes(6) + bytes([10, 9, 9, 2]) + bytes(18))
+    card.rig.send(ask + bytes(6) + bytes([10, 9, 9, 3]) + bytes(18))  # somebody else's address
+    answer = card.rig.receive()
+    wanted = "020000000a01 020000000a02 0806 0001 0800 06 04 0002 020000000a02 0a090902"
+    assert answer == bytes.fromhex(wanted + "020000000a01 0a090901") + bytes(18)
+    card.quiet()
+
+
+def test_a_card_takes_one_share_of_a_plain_layer():
+    two = even_placement(MODEL, 3)
+    with pytest.raises(ClusterError, match="holds one share"):
+        card_image(MODEL, two, CARD, **endpoints(two, CARD))
+    masked = random_model(MODEL.shape, np.random.default_rng(4), density=0.5)
+    placed = replace(placement(*PLACED["neurons"]), model=masked.digest)
+    with pytest.raises(ClusterError, match="masked"):
+        card_image(masked, placed, CARD, **endpoints(placed, CARD))
+    turns = placement(
+        PLACED["neurons"][0], (Split.REPLICATED, [(1, 0, 90), (3, 0, 90)], ()), OTHERS[2]
+    )
+    with pytest.raises(ClusterError, match="replicated"):
+        card_image(MODEL, turns, CARD, **endpoints(turns, CARD))
+
+
+@pytest.mark.skipif(shutil.which("verilator") is None, reason="needs Verilator")
+def test_lint_finds_nothing():
+    files = [str(path) for path in node_sources()]
+    command = ["verilator", "--lint-only", "-Wall", "--top-module", TOP, *files]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
