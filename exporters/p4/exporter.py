@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from n3ic.card.changes import CardChange
+from n3ic.card.description import Card
 from n3ic.card.exporting import CardCheck, CardExporter
-from n3ic.card.lowering import SoftwareCard, software_card
+from n3ic.card.lowering import SoftwareCard, software_card, unplanned_card
 from n3ic.card.plan import Plan
+from n3ic.card.resources import Amount
 from n3ic.errors import CardError
 from n3ic.exporters.p4.card.changes import entries_text
 from n3ic.exporters.p4.card.image import image_of
+from n3ic.exporters.p4.card.needs import joint_needs
 from n3ic.exporters.p4.card.verify import verify_card
 from n3ic.exporters.p4.card.write import COMMANDS as CARD_COMMANDS
 from n3ic.exporters.p4.card.write import PROGRAM as CARD_PROGRAM
@@ -173,6 +176,10 @@ class P4Exporter(P4Target, CardExporter):
                 "as in the paper, the input is copied to as many fields as there are neurons.",
             ),
         )
+
+    def joint_needs(self, card: Card) -> Mapping[str, Mapping[str, Amount]]:
+        """Parts of the one program: a shape's stages are there once; see the base class."""
+        return joint_needs(image_of(unplanned_card(card, self.name)))
 
     def write_card(self, plan: Plan, out: Path) -> None:
         """Write the program of a card, its entries and the README; see the base class."""

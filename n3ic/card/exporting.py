@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic import __version__
 from n3ic.card.changes import CardChange
+from n3ic.card.description import Card
 from n3ic.card.plan import Plan
+from n3ic.card.resources import Amount, TaskCost
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.figures import Figure
@@ -58,6 +60,18 @@ class CardExporter(ABC):
     card_inputs: ClassVar[bool] = True
     card_branches: ClassVar[bool] = True
     card_fixed: ClassVar[str] = "this target knows no change of a card that runs"
+
+    def joint_needs(self, card: Card) -> Mapping[str, Mapping[str, Amount]]:
+        """What networks take of the one image that they share, where it is less than alone.
+
+        Returns:
+            By task, amounts by resource, in place of those of the network's own report. All
+            together are what the image takes. Nothing by default.
+
+        Raises:
+            CardError: a task or a flow that the target does not have.
+        """
+        return {}
 
     @abstractmethod
     def write_card(self, plan: Plan, out: Path) -> None:
@@ -115,6 +129,23 @@ class ExportedCard:
     directory: Path
     check: CardCheck | None
     missing: str = ""
+
+
+def joint_costs(card: Card, costs: Mapping[str, TaskCost]) -> dict[str, TaskCost]:
+    """What tasks take together, on a target whose image they share; see ``joint_needs``.
+
+    Args:
+        card: its description; what it states of a task stays.
+        costs: what each task takes alone.
+    """
+    found = exporter(card.device.target) if card.device.target else None
+    needs = found.joint_needs(card) if isinstance(found, CardExporter) else {}
+    return {
+        name: replace(cost, needs={**cost.needs, **needs[name]})
+        if name in needs and card.tasks[name].needs is None
+        else cost
+        for name, cost in costs.items()
+    }
 
 
 def card_exporter(target: str) -> CardExporter:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
@@ -171,7 +171,20 @@ def software_card(plan: Plan, target: str) -> SoftwareCard:
     Raises:
         CardError: a task or a flow that software targets do not have; names its line.
     """
-    card = plan.card
+    card = unplanned_card(plan.card, target)
+    return replace(card, tenants=tuple(_tenants(plan, card)))
+
+
+def unplanned_card(card: Card, target: str) -> SoftwareCard:
+    """A card before a plan says what its tenants' shares are.
+
+    Args:
+        card: its description.
+        target: its name, for the errors.
+
+    Raises:
+        CardError: a task or a flow that software targets do not have; names its line.
+    """
     for tenant in card.tenants:
         if tenant.ports:
             raise CardError(
@@ -183,30 +196,30 @@ def software_card(plan: Plan, target: str) -> SoftwareCard:
         for t, tenant in enumerate(card.tenants)
         for graph in tenant.graphs
     ]
-    lengths = RESULT_AT[card.device.uid] + RESULT_BYTES * max(g.results for g in graphs)
-    for graph in graphs:
-        if lengths + graph.input_bytes > LONGEST_FRAME:
-            raise CardError(
-                f"{card.source}: graph {graph.name}: its packets have "
-                f"{lengths + graph.input_bytes} bytes, expected at most {LONGEST_FRAME}"
-            )
-    return SoftwareCard(
+    found = SoftwareCard(
         card.name,
-        tuple(_tenants(plan, graphs, lengths)),
+        tuple(SoftwareTenant(t.name, 1, 1, 1, 1, 1) for t in card.tenants),
         tuple(sorted(graphs, key=lambda g: g.uid)),
         card.device.uid,
     )
+    for graph in graphs:
+        if found.offset + graph.input_bytes > LONGEST_FRAME:
+            raise CardError(
+                f"{card.source}: graph {graph.name}: its packets have "
+                f"{found.offset + graph.input_bytes} bytes, expected at most {LONGEST_FRAME}"
+            )
+    return found
 
 
-def _tenants(plan: Plan, graphs: Sequence[SoftwareGraph], offset: int) -> Iterator[SoftwareTenant]:
+def _tenants(plan: Plan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
+    shortest = {g.uid: card.offset + g.input_bytes for g in card.graphs}
     planned = {(g.tenant, g.graph): g for g in plan.graphs}
     total = sum(s.dominant_share for s in plan.shares)
-    for t, (tenant, share) in enumerate(zip(plan.card.tenants, plan.shares, strict=True)):
-        mine = [g for g in graphs if g.tenant == t]
+    for tenant, share in zip(plan.card.tenants, plan.shares, strict=True):
         given = [planned[tenant.name, g.name] for g in tenant.graphs]
         # A packet that asks is as long as its field needs, whatever the mean is said to be.
         lengths = [
-            max(g.packet_bytes, offset + s.input_bytes) for g, s in zip(given, mine, strict=True)
+            max(g.packet_bytes, shortest[s.uid]) for g, s in zip(given, tenant.graphs, strict=True)
         ]
         part = share.dominant_share / total if total else 1 / len(plan.shares)
         yield SoftwareTenant(

@@ -12,6 +12,7 @@ from n3ic.card.chains import Placement, chain_order, place
 from n3ic.card.demand import Demand, demand_of, entitlements
 from n3ic.card.description import Card
 from n3ic.card.drf import Floats
+from n3ic.card.exporting import joint_costs
 from n3ic.card.models import check_models
 from n3ic.card.plan import GraphPlan, Plan, Region, TenantShare
 from n3ic.card.resources import Budget, TaskCost, budget_of, costs_of, uncounted
@@ -33,7 +34,7 @@ def plan_card(card: Card, say: Callable[[str], None] = lambda _: None) -> Plan:
     """
     check_models(card)
     budget = budget_of(card)
-    costs = costs_of(card, budget, say)
+    costs = joint_costs(card, costs_of(card, budget, say))
     say("dividing the card")
     return plan(card, budget, costs)
 

@@ -399,3 +399,38 @@ def test_half_of_a_change_of_a_branch_leaves_no_answer_a_model(branches, tmp_pat
     for each in asked:
         now += refill(card)
         check_packet(card, each, switch.process(each.frame, INGRESS, now))
+
+
+def test_the_plan_counts_what_the_program_has(branches, folder, tmp_path):
+    """Tables and PHV bits of the compiled program and its entries, though networks share them."""
+    rules = '{ action = "drop", margin = 3 }, { action = "forward" }'
+    joined = cards.joining("p4", joins=("both", "vote"), policy=rules)
+    for name, where, document in (
+        ("joined", branches, joined),
+        ("one", folder, text("ab")),
+        ("other", folder, text("abcd")),
+    ):
+        plan = cards.plan(where, document)
+        export_card(plan, tmp_path / name, verify=False)
+        source, commands = (
+            (tmp_path / name / file).read_text() for file in ("n3ic_card.p4", "commands.txt")
+        )
+        switch = switch_of(software_card(plan, "p4"), source, commands)
+        counted = {
+            "tables": len(switch.tables),
+            "table_entries": commands.count("table_add"),
+            "phv": switch.metadata_bits + switch.header_bits,
+            "stages": source.count("action add"),
+        }
+        needs = [cost.needs for cost in plan.costs.values()]
+        for resource, amount in counted.items():
+            total = sum(n[resource].value for n in needs if resource in n)
+            assert total == pytest.approx(amount), (name, resource)
+
+
+def test_networks_that_share_tables_fit_where_they_would_not_alone(folder):
+    """Each of two networks has 37 tables alone, of 70 that there are."""
+    small = '[device.resources]\ntables = {}\n[[tenants]]\nname = "a"'
+    document = text("ab").replace('[[tenants]]\nname = "a"', small.format(70))
+    assert cards.plan(folder, document).problems == ()
+    assert cards.plan(folder, document.replace("tables = 70", "tables = 40")).problems
