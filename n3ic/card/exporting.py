@@ -139,7 +139,9 @@ def joint_costs(card: Card, costs: Mapping[str, TaskCost]) -> dict[str, TaskCost
         costs: what each task takes alone.
     """
     found = exporter(card.device.target) if card.device.target else None
-    needs = found.joint_needs(card) if isinstance(found, CardExporter) else {}
+    if not isinstance(found, CardExporter):
+        return dict(costs)
+    needs = found.joint_needs(card)
     return {
         name: replace(cost, needs={**cost.needs, **needs[name]})
         if name in needs and card.tasks[name].needs is None
