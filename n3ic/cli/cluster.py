@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,8 +14,10 @@ from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
     from n3ic.cluster.nodes import Cluster
-    from n3ic.cluster.placement import Split
+    from n3ic.cluster.placement import LayerPlacement, Placement, Split
     from n3ic.cluster.plan import Plan
+    from n3ic.cluster.wire import Address
+    from n3ic.model.network import BinaryModel
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace existing files.")]
@@ -37,6 +40,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(help="One model over many cards.", no_args_is_help=True)
     group.command("plan")(plan)
+    group.command("run")(run)
     app.add_typer(group, name="cluster")
 
 
@@ -101,6 +105,117 @@ def plan(
                 say(f"{path} written")
 
 
+def run(
+    model: Annotated[
+        Path,
+        typer.Argument(help="Model file or run; the networks of a run of several, side by side."),
+    ],
+    nodes: Annotated[
+        int | None, typer.Option(help="Nodes of the ring [4, or the plan's].", min=1, max=254)
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Who holds what, of n3ic cluster plan; even parts without.")
+    ] = None,
+    split: Annotated[
+        str, typer.Option(help="Without a plan: output, input, or one of them for each layer.")
+    ] = "output",
+    rows: Annotated[int, typer.Option(help="Rows to compute and compare.", min=1)] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of random rows and of losses.", min=0)] = 0,
+    loss: Annotated[
+        float, typer.Option(help="Share of all datagrams to throw away on purpose.", min=0, max=0.9)
+    ] = 0.0,
+    limit: Annotated[
+        float, typer.Option(help="Seconds of silence after which a node is dead.", min=0.1)
+    ] = 5.0,
+    dask: Annotated[
+        str | None,
+        typer.Option(help="Scheduler of a Dask cluster to run on, such as tcp://host:8786."),
+    ] = None,
+    card: Annotated[
+        list[str] | None,
+        typer.Option(help="A node that is a card and runs: NODE=HOST:PORT. Repeat for several."),
+    ] = None,
+    address: Annotated[
+        list[str] | None,
+        typer.Option(help="Where a node, or the home 0, listens: NODE=HOST:PORT. Repeatable."),
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Run a model on a ring of nodes, and compare every row with the single model."""
+    from n3ic.cluster.link import Timing
+    from n3ic.cluster.measuring import compare, rows_to_compare
+    from n3ic.cluster.starting import RingOptions, ring
+    from n3ic.cluster.wire import Faults
+
+    loaded = _model(model)
+    placement = _placement(loaded, plan, nodes, split)
+    options = RingOptions(
+        dask=dask,
+        cards=_addresses(card or [], "--card"),
+        addresses=_addresses(address or [], "--address"),
+        timing=Timing(limit=limit),
+        faults=Faults(loss, seed),
+    )
+    words = rows_to_compare(loaded, rows, seed)
+    with working("starting the nodes") as progress, ring(loaded, placement, options) as running:
+        progress("computing")
+        measured = compare(running.session, loaded, words)
+        counters = running.counters()
+        resent = running.session.station.resent
+    lost = sum(c["lost"] for c in counters.values())
+    again = resent + sum(c["resent"] for c in counters.values())
+    if json:
+        traffic = {"loss": loss, "lost": lost, "resent": again}
+        print_json(measured.to_dict() | traffic | {"placement": placement.to_dict()})
+        return
+    table(
+        f"{loaded.name}: {loaded.shape_text} over {placement.nodes} nodes",
+        ["layer", "split", "shares"],
+        [[str(i), layer.split.value, _shares(layer)] for i, layer in enumerate(placement.layers)],
+        left=3,
+    )
+    say(f"{measured.rows:,} of {measured.rows:,} rows: the single model's scores, bit for bit")
+    say(
+        f"measured: {measured.rows_per_s:,.0f} rows/s; a row alone {measured.p50_ms:.1f} ms, "
+        f"p99 {measured.p99_ms:.1f} ms"
+    )
+    say(f"nodes threw {lost:,} datagrams away on purpose; {again:,} were sent again")
+
+
+def _model(path: Path) -> BinaryModel:
+    from n3ic.cluster.wide import side_by_side
+    from n3ic.model.network import BinaryModel
+    from n3ic.runs.folder import models_of
+
+    found = {task: BinaryModel.load(file) for task, file in models_of(path).items()}
+    return next(iter(found.values())) if len(found) == 1 else side_by_side(found)
+
+
+def _placement(model: BinaryModel, plan: Path | None, nodes: int | None, split: str) -> Placement:
+    from n3ic.cluster.placement import even_placement
+    from n3ic.cluster.plan import read_placement
+
+    if plan is not None:
+        placed = read_placement(plan)
+        if nodes not in (None, placed.nodes):
+            raise UsageError(f"--nodes {nodes}: the plan {plan} has {placed.nodes}")
+        placed.check_model(model)
+        return placed
+    splits = _splits(split, len(model.layers))
+    return even_placement(model, nodes or 4, splits)
+
+
+def _addresses(words: Sequence[str], option: str) -> dict[int, Address]:
+    found = {}
+    for word in words:
+        number, _, place = word.partition("=")
+        host, _, port = place.rpartition(":")
+        if not (number.isdecimal() and host and port.isdecimal() and int(port) < 1 << 16):
+            raise UsageError(f"{option}: NODE=HOST:PORT expected, such as 2=10.0.0.2:9000")
+        found[int(number)] = (host, int(port))
+    return found
+
+
 def _shape(model: Path | None, shape: str | None) -> tuple[tuple[int, ...], str]:
     """The shape that is planned, and the model's digest; empty for a shape alone."""
     if (model is None) == (shape is None):
@@ -152,8 +267,7 @@ def show(found: Plan) -> None:
             [
                 f"{i}: {inputs}-{neurons}",
                 layer.split.value,
-                " ".join(f"{s.node}:[{s.start},{s.end})" for s in layer.shares[:8])
-                + (f" ... {len(layer.shares)} nodes" if len(layer.shares) > 8 else ""),
+                _shares(layer),
                 f"{sum(weight_bytes(layer, inputs, neurons).values()):,}",
                 _time(numbers.layers_s[i]),
             ]
@@ -196,6 +310,11 @@ def show(found: Plan) -> None:
             for name, e in rows
         ],
     )
+
+
+def _shares(layer: LayerPlacement) -> str:
+    said = " ".join(f"{s.node}:[{s.start},{s.end})" for s in layer.shares[:8])
+    return said + (f" ... {len(layer.shares)} nodes" if len(layer.shares) > 8 else "")
 
 
 def _time(seconds: float) -> str:

@@ -19,7 +19,7 @@ from n3ic.util.signals import ending_signals
 _EXTRAS = dict.fromkeys(
     ("torch", "brevitas", "sklearn", "matplotlib", "joblib", "threadpoolctl"), "train"
 ) | dict.fromkeys(("onnx", "onnxruntime", "qonnx", "onnxoptimizer"), "onnx")
-_EXTRAS |= dict.fromkeys(("scipy", "simpy"), "card")
+_EXTRAS |= dict.fromkeys(("scipy", "simpy"), "card") | {"distributed": "cluster"}
 
 
 def _version(shown: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -103,25 +103,28 @@ class Firing:
         return self.following.packets(fired, row, self.start // WORD_BITS)
 
 
-def popcounter(connections: Connections) -> BinaryModel | Connections:
-    """Neurons as the model that the compiled kernel reads; it computes two classes or more."""
-    if connections.n_outputs < 2:
-        return connections
-    zeros = np.zeros(connections.n_outputs, dtype=np.int32)
-    return BinaryModel(
-        input=InputSpec.raw(connections.n_inputs),
-        hidden=(),
-        output=OutputLayer(connections.weights, mask=connections.mask, bias=zeros),
-        classes=tuple(str(j) for j in range(connections.n_outputs)),
+def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]:
+    """What counts ``popcount(XNOR(w, x) & mask)``: the compiled kernel, where it is there.
+
+    Returns:
+        A function of packed input bits, uint32 of shape ``(n_words,)``, that gives int32 of shape
+        ``(outputs,)``.
+    """
+    if connections.n_outputs < 2:  # the kernel computes two classes or more
+        return lambda words: connections.popcounts(words[None]).ravel()
+    scores = prediction.scorer(
+        BinaryModel(
+            input=InputSpec.raw(connections.n_inputs),
+            hidden=(),
+            output=OutputLayer(
+                connections.weights,
+                mask=connections.mask,
+                bias=np.zeros(connections.n_outputs, dtype=np.int32),
+            ),
+            classes=tuple(str(j) for j in range(connections.n_outputs)),
+        )
     )
-
-
-def popcounts(counter: BinaryModel | Connections, words: Words) -> NDArray[np.int32]:
-    """``popcount(XNOR(w, x) & mask)`` of every neuron: int32 array of shape ``(neurons,)``."""
-    rows = words[None]
-    if isinstance(counter, BinaryModel):
-        return prediction.scores(counter, rows).ravel()
-    return counter.popcounts(rows).ravel()
+    return lambda words: scores(words[None]).ravel()
 
 
 class _Gathering:
@@ -161,7 +164,7 @@ class NeuronShare(Held):
 
     def __init__(self, connections: Connections, firing: Firing) -> None:
         super().__init__(firing.array, firing.start, firing.start + connections.n_outputs)
-        self._counter = popcounter(connections)
+        self._count = popcounter(connections)
         self._firing = firing
         self._words = connections.n_words
         self._pad = pad_mask(connections.n_inputs)
@@ -178,7 +181,7 @@ class NeuronShare(Held):
             return ()
         if (words & ~self._pad).any():
             raise ProtocolError(f"row {packet.row}: pad bits of layer {self.array} are set")
-        return self._firing.packets(popcounts(self._counter, words), packet.row)
+        return self._firing.packets(self._count(words), packet.row)
 
     @property
     def status(self) -> Packet:
@@ -194,7 +197,7 @@ class InputShare(Held):
     def __init__(self, array: int, start: int, connections: Connections) -> None:
         words = connections.n_words
         super().__init__(array, start, start + WORD_BITS * words)
-        self._counter = popcounter(connections)
+        self._count = popcounter(connections)
         self._words = words
         self._pad = pad_mask(connections.n_inputs)
         self._rows = _Gathering(words)
@@ -218,7 +221,7 @@ class InputShare(Held):
         if (words & ~self._pad).any():
             raise ProtocolError(f"row {packet.row}: pad bits of layer {self.array} are set")
         return sums_packets(
-            popcounts(self._counter, words),
+            self._count(words),
             array=self.array,
             row=packet.row,
             offset=self.start // WORD_BITS,

@@ -17,7 +17,8 @@ class Timing:
     """When a datagram is sent again, and when a neighbour is given up.
 
     Attributes:
-        first: seconds until an unacknowledged datagram is sent again; twice as long each time.
+        first: seconds until an unacknowledged datagram is sent again, at least; more where
+            acknowledgements are seen to take longer (RFC 6298), and twice as long each time.
         longest: the longest of these times.
         limit: seconds without a new acknowledgement after which a neighbour is dead.
     """
@@ -33,13 +34,15 @@ REORDERED = 3
 
 @dataclass
 class _Flight:
-    """A datagram on its way: its bytes' content, when it is due again, how often it was sent."""
+    """A datagram on its way: when it was sent first, and when it is due again."""
 
     datagram: Datagram
+    sent: float
     due: float
     wait: float
     arrived: bool = False
     hurried: bool = False
+    again: bool = False
 
 
 class Sender:
@@ -73,6 +76,8 @@ class Sender:
         self._flights: OrderedDict[int, _Flight] = OrderedDict()
         self._next = 0
         self._progress = 0.0
+        self._trip: float | None = None
+        self._spread = 0.0
 
     def push(self, packets: Iterable[Packet]) -> None:
         """Queue packets, in order."""
@@ -94,8 +99,10 @@ class Sender:
         if expected > self._next:
             return  # it was never sent: not from a neighbour of this session
         for sequence in [s for s in self._flights if s < expected]:
-            del self._flights[sequence]
+            flight = self._flights.pop(sequence)
             self._progress = now
+            if not flight.again and not flight.arrived:
+                self._measured(now - flight.sent)
         later = 0
         for sequence, flight in reversed(self._flights.items()):
             ahead = sequence - expected - 1
@@ -108,6 +115,19 @@ class Sender:
                 flight.hurried = True
                 flight.due = now
 
+    def _measured(self, trip: float) -> None:
+        """Smooth a round trip and its deviation; one that was sent again tells nothing (Karn)."""
+        if self._trip is None:
+            self._trip, self._spread = trip, trip / 2
+            return
+        self._spread += (abs(trip - self._trip) - self._spread) / 4
+        self._trip += (trip - self._trip) / 8
+
+    @property
+    def _wait(self) -> float:
+        measured = 0.0 if self._trip is None else self._trip + 4 * self._spread
+        return min(max(self._timing.first, measured), self._timing.longest)
+
     def due(self, now: float) -> list[Datagram]:
         """What is to be sent now: what is due again, then what fits into the window."""
         out = []
@@ -115,6 +135,7 @@ class Sender:
             if not flight.arrived and flight.due <= now:
                 flight.wait = min(2 * flight.wait, self._timing.longest)
                 flight.due = now + flight.wait
+                flight.again = True
                 self.resent += 1
                 out.append(flight.datagram)
         while self._queue and len(self._flights) < self._window:
@@ -128,8 +149,8 @@ class Sender:
         size = 1 if begins else min(self._per_datagram, len(self._queue))
         packets = tuple(self._queue.popleft() for _ in range(size))
         datagram = replace(self._head, sequence=self._next, begin=begins, packets=packets)
-        wait = self._timing.first
-        self._flights[self._next] = _Flight(datagram, now + wait, wait)
+        wait = self._wait
+        self._flights[self._next] = _Flight(datagram, now, now + wait, wait)
         self._next += 1
         return datagram
 

@@ -94,6 +94,8 @@ def split(packet: Packet, start: int, end: int) -> tuple[Packet | None, list[Pac
     first, last = max(packet.start, start), min(packet.end, end)
     if first >= last:
         return None, [packet]
+    if (first, last) == (packet.start, packet.end):
+        return packet, []
     rests = [(packet.start, first), (last, packet.end)]
     return (
         replace(packet, start=first, end=last),

@@ -5,6 +5,7 @@ Nothing here knows of sockets or clocks: times are handed in, in seconds.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,6 +26,8 @@ from n3ic.cluster.protocol import (
 SILENT, IMPOSSIBLE, FAILED = 1, 2, 3
 """Codes of ``ERROR``."""
 _TEXT = BODY_BYTES - 8
+ROOM = 4096
+"""Packets that wait to be handled; while there are more, datagrams are dropped."""
 _REPORTS = 3  # copies of one that nobody acknowledges
 
 
@@ -102,11 +105,13 @@ class Station:
         self._talk = successor or Neighbour()
         self._timing = timing or Timing()
         self._acknowledge = False
+        self._inbox: deque[Packet] = deque()
         self._urgent: list[Datagram] = []
         self._session = -1 if session is None else session
         self._begin_links()
 
     def _begin_links(self) -> None:
+        self._inbox.clear()
         self._receiver = Receiver()
         self._sender = Sender(
             max(self._session, 0),
@@ -125,7 +130,7 @@ class Station:
     @property
     def done(self) -> bool:
         """The handler has ended, and its successor knows."""
-        return self.failed or (self.handler.ended and self._sender.idle)
+        return self.failed or (self.handler.ended and self._sender.idle and not self._inbox)
 
     def send(self, packets: Iterable[Packet]) -> None:
         """Queue packets for the successor."""
@@ -163,21 +168,30 @@ class Station:
         return True
 
     def _take(self, datagram: Datagram) -> None:
-        if datagram.sender == self.predecessor and not _is_report(datagram):
-            self._acknowledge = True
-            packets = self._receiver.accept(datagram)
-        elif self.handler.number == HOME and _is_report(datagram):
-            packets = list(datagram.packets)
-        else:
+        if _is_report(datagram) and self.handler.number == HOME:
+            self._inbox.extend(datagram.packets)
+        elif datagram.sender != self.predecessor:
             self.dropped += 1
-            return
-        for packet in packets:
-            if self.failed:
-                return
+        elif len(self._inbox) < ROOM:  # else it is not acknowledged, and comes again
+            self._acknowledge = True
+            self._inbox.extend(self._receiver.accept(datagram))
+
+    @property
+    def busy(self) -> bool:
+        """Packets have come that are not handled."""
+        return bool(self._inbox) and not self.failed
+
+    def work(self, packets: int = 64) -> None:
+        """Handle some of the packets that have come.
+
+        What has come is acknowledged before: work does not make a neighbour send it again.
+        """
+        for _ in range(min(packets, len(self._inbox))):
             try:
-                self._sender.push(self.handler.handle(packet))
+                self._sender.push(self.handler.handle(self._inbox.popleft()))
             except ProtocolError as error:
                 self._report(IMPOSSIBLE, self.handler.number, str(error))
+                return
 
     def _report(self, code: int, node: int, text: str) -> None:
         """Tell the home straight, and fall silent."""

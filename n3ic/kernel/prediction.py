@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -21,14 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 from n3ic.errors import N3icWarning
 from n3ic.kernel import blob, build
 from n3ic.kernel.library import KernelNetwork, Library
-from n3ic.model.bits import checked_words
+from n3ic.model.bits import Words, checked_words
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.classifier import Classifier, Inference
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 
-__all__ = ["available", "csv_lines", "predict", "scores"]
+__all__ = ["available", "csv_lines", "predict", "scorer", "scores"]
 
 
 def available() -> bool:
@@ -52,6 +52,23 @@ def scores(model: Classifier, words: ArrayLike) -> NDArray[np.int32]:
     if not isinstance(model, BinaryModel) or not _compiled(model):
         return model.scores(words)
     return _network(model).scores(checked_words(words, model.input.n_bits, "packed inputs"))
+
+
+def scorer(model: BinaryModel) -> Callable[[Words], NDArray[np.int32]]:
+    """What computes a network's scores many times over: loaded once, without a check of each input.
+
+    Args:
+        model: the network.
+
+    Returns:
+        A function of packed inputs, uint32 of shape ``(rows, n_words)`` with pad bits 0, that gives
+        int32 of shape ``(rows, classes)``; of the kernel where it is there, else of numpy.
+    """
+    if not available() or len(model.layers) > blob.MAX_LAYERS:
+        return model.scores
+    library = _library()
+    assert library is not None  # noqa: S101 - it is available
+    return library.load(blob.dump(model)).scores
 
 
 def predict(model: Classifier, words: ArrayLike) -> Inference:

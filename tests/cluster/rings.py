@@ -50,6 +50,8 @@ class Network:
         while not until():
             for number, station in self.stations.items():
                 if number not in self.dead:
+                    while station.busy:
+                        station.work()
                     for node, data in station.outgoing(self.now):
                         self._launch(node, data)
             if until():
