@@ -179,8 +179,8 @@ class NfpExporter(Exporter, CardExporter):
                 placement.state_bytes(plan, device),
                 "byte",
                 "estimated",
-                f"{plan.state_bytes} bytes a thread, counted from n3ic_app.c, of the threads that "
-                f"share one {plan.state.upper()}",
+                f"{plan.state_bytes} bytes a thread, counted from n3ic_serve.h, of the threads "
+                f"that share one {plan.state.upper()}",
             ),
             Figure(
                 "operations",

@@ -15,6 +15,9 @@ from n3ic.model.bits import word_count
 from n3ic.model.network import BinaryModel
 from n3ic.targets.device import Device
 
+_CYCLES_A_TICK = 16  # of a micro-engine's timestamp
+_LARGEST_BURST = (1 << 31) - 1  # bytes, of which 2^32 parts fit 64 bits
+
 
 @dataclass(frozen=True)
 class Island:
@@ -35,6 +38,21 @@ class Island:
         return [n for n, count in enumerate(self.threads) for _ in range(count)]
 
 
+@dataclass(frozen=True)
+class Bucket:
+    """A tenant's token bucket as micro-C fills it.
+
+    Attributes:
+        burst: bytes that it holds.
+        step: 2^-32 bytes that come each tick, rounded down.
+        full: ticks that fill it.
+    """
+
+    burst: int
+    step: int
+    full: int
+
+
 @dataclass(frozen=True, eq=False)
 class CardImage:
     """A card on the NFP.
@@ -44,12 +62,23 @@ class CardImage:
         islands: those that hold networks.
         contexts: of one island.
         all_islands: how many the device has.
+        tick_hz: ticks of a micro-engine's timestamp a second.
     """
 
     card: SoftwareCard
     islands: tuple[Island, ...]
     contexts: int
     all_islands: int
+    tick_hz: int
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        """Of each tenant."""
+        steps = [max(1, (t.rate << 32) // self.tick_hz) for t in self.card.tenants]
+        return [
+            Bucket(t.burst, step, -(-(t.burst << 32) // step))
+            for t, step in zip(self.card.tenants, steps, strict=True)
+        ]
 
     @property
     def models(self) -> list[BinaryModel]:
@@ -110,7 +139,14 @@ def image_of(plan: Plan, card: SoftwareCard, device: Device) -> CardImage:
         names = tuple(n for n in region.chain if n in card.networks)
         threads = divide([loads[region.index, n] for n in names], contexts)
         islands.append(Island(region.index, names, threads))
-    image = CardImage(card, tuple(islands), contexts, count)
+    for tenant in card.tenants:
+        if tenant.burst > _LARGEST_BURST:
+            raise CardError(
+                f"{plan.card.source}: tenant {tenant.name!r}: a burst of {tenant.burst:,} bytes, "
+                f"expected at most {_LARGEST_BURST:,}"
+            )
+    tick_hz = round(device.clock_mhz * 1e6) // _CYCLES_A_TICK
+    image = CardImage(card, tuple(islands), contexts, count, tick_hz)
     _check_room(plan, image, device)
     return image
 

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +25,14 @@ from n3ic.util.process import run_tool
 
 Row = NDArray[np.uint32]
 _SECONDS = 300
+_THREADS = 8  # that flood
+_FLOOD = 500  # frames of a burst
 _BITS, _FEATURES = 1, 2
 _SHUNT = 0xFFFFFFFF  # N3IC_SHUNT
 
 
 def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
-    """Compare scores, verdicts, hidden bits and joins of all graphs; see the base class.
+    """Compare scores, verdicts, hidden bits, joins and token buckets; see the base class.
 
     A network that stands in several islands answers in each of them.
     """
@@ -55,6 +58,7 @@ def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
                 raise VerifyError(f"island {island.index}: {branch.task}: {found}")
             inferences += len(at)
     _check_joins(directory, image, asked, [seen[i] for i in range(len(questions))])
+    check_rates(directory, image, asked)
     counts = Counter(each.graph for each in asked)
     version = runner.version(runner.compiler())
     return CardCheck(
@@ -99,6 +103,57 @@ def _check_joins(
             raise VerifyError(f"the join: {graph.name}: {found}, expected {expected}")
 
 
+def check_rates(directory: Path, image: CardImage, asked: Sequence[Asked]) -> None:
+    """Compare what the token buckets let pass: at their rates, and while all threads flood.
+
+    Raises:
+        VerifyError: another frame passes, or another number of a flood's.
+    """
+    rng = np.random.default_rng(6)
+    buckets, tenants = image.buckets, [g.tenant for g in image.card.graphs]
+    tick = max(b.full for b in buckets)
+    held = [Fraction(b.burst) for b in buckets]  # full at the first frame
+    last = [tick] * len(buckets)
+    rows, expected = [], []
+    for each in asked:
+        tenant = tenants[each.graph]
+        bucket = buckets[tenant]
+        # Lengths and times are such that some frames pass and some do not.
+        length = int(rng.integers(1, bucket.burst))
+        tick += int(rng.integers(bucket.full // len(buckets) + 2))
+        come = Fraction(bucket.step * (tick - last[tenant]), 1 << 32)
+        held[tenant] = min(Fraction(bucket.burst), held[tenant] + come)
+        last[tenant] = tick
+        expected.append(length <= held[tenant])
+        held[tenant] -= length * expected[-1]
+        rows.append((each.graph, length, tick))
+    if [bool(a) for a in _admitted(directory, rows, 1)] != expected:
+        raise VerifyError("the token buckets: another frame passes than those within the rates")
+    flood = max(b.full for b in buckets)
+    graphs = [tenants.index(t) for t in range(len(buckets))]
+    each = [-(-b.burst // _FLOOD) for b in buckets]
+    rows = [(graphs[t], each[t], flood) for _ in range(2 * _FLOOD) for t in range(len(buckets))]
+    passed: Counter[int] = Counter()
+    for row, answer in zip(rows, _admitted(directory, rows, _THREADS), strict=True):
+        passed[row[0]] += answer
+    for t, bucket in enumerate(buckets):
+        if passed[graphs[t]] != bucket.burst // each[t]:
+            raise VerifyError(
+                f"the token bucket of {image.card.tenants[t].name}: {passed[graphs[t]]} frames of "
+                f"{each[t]} bytes pass at once, expected {bucket.burst // each[t]}"
+            )
+
+
+def _admitted(directory: Path, rows: Sequence[tuple[int, int, int]], threads: int) -> list[int]:
+    """What the buckets answer about frames: graph, bytes, tick."""
+    words = [(graph, length, tick & 0xFFFFFFFF, tick >> 32) for graph, length, tick in rows]
+    given = np.array(words, dtype=np.uint32).tobytes()
+    answers = _run_host(directory, "n3ic_card_rate_host.c", (), given, str(threads))
+    if answers.size != len(rows):
+        raise VerifyError(f"the token buckets: {answers.size} answers about {len(rows)} frames")
+    return answers.tolist()
+
+
 def _ask(
     directory: Path, image: CardImage, island: Island, questions: list[tuple[Branch, bytes]]
 ) -> NDArray[np.uint32]:
@@ -122,13 +177,15 @@ def _ask(
     return answers.reshape(-1, width)
 
 
-def _run_host(directory: Path, name: str, options: Sequence[str], given: bytes) -> Row:
+def _run_host(
+    directory: Path, name: str, options: Sequence[str], given: bytes, *arguments: str
+) -> Row:
     """Compile a program of the export and run it: the words that it writes."""
     with tempfile.TemporaryDirectory(prefix="n3ic-nfp-") as folder:
         program = Path(folder) / "program"
         source = directory.resolve() / "host" / name
         _call([runner.compiler(), *runner.STRICT, *options, "-o", str(program), str(source)], b"")
-        return np.frombuffer(_call([str(program)], given), dtype=np.uint32)
+        return np.frombuffer(_call([str(program), *arguments], given), dtype=np.uint32)
 
 
 def _question(branch: Branch, field: bytes) -> Words:

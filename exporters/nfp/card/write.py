@@ -15,7 +15,16 @@ from n3ic.util.templates import render
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 _MICRO_C = Path(__file__).resolve().parents[1] / "micro_c"
-_SHARED = ("n3ic_data.h", "n3ic_input.h", "n3ic_neuron.h", "n3ic_port.h", "host/nfp_shim.h")
+_SHARED = (
+    "n3ic_data.h",
+    "n3ic_input.h",
+    "n3ic_neuron.h",
+    "n3ic_port.h",
+    "n3ic_serve.h",
+    "host/nfp_shim.h",
+)
+_OWN = ("n3ic_card.c", "n3ic_card_join.h", "n3ic_card_rate.h")
+_HOST = ("n3ic_card_host.c", "n3ic_card_join_host.c", "n3ic_card_rate_host.c")
 _RENDERED = ("n3ic_card_config.h", "n3ic_card_weights.h", "n3ic_card_graphs.h")
 _NOBODY = "N3IC_NOBODY"
 
@@ -31,9 +40,9 @@ def write_card(image: CardImage, modelled: str, out: Path) -> None:
     (out / "host").mkdir()
     for name in _SHARED:
         shutil.copyfile(_MICRO_C / name, out / name)
-    shutil.copyfile(TEMPLATES / "n3ic_card.c", out / "n3ic_card.c")
-    shutil.copyfile(TEMPLATES / "n3ic_card_join.h", out / "n3ic_card_join.h")
-    for name in ("n3ic_card_host.c", "n3ic_card_join_host.c"):
+    for name in _OWN:
+        shutil.copyfile(TEMPLATES / name, out / name)
+    for name in _HOST:
         shutil.copyfile(TEMPLATES / name, out / "host" / name)
     values = _values(image, modelled)
     for name in (*_RENDERED, "Makefile", "README.md"):
@@ -55,12 +64,24 @@ def _values(image: CardImage, modelled: str) -> dict[str, Any]:
         "hidden_words": image.hidden_words,
         "branches": image.branches,
         "islands": islands,
+        "tick_ns": 1e9 / image.tick_hz,
+        "rates": [
+            {
+                "name": comment(tenant.name),
+                "rate": tenant.rate,
+                "burst": tenant.burst,
+                "step": bucket.step,
+                "full": bucket.full,
+            }
+            for tenant, bucket in zip(image.card.tenants, image.buckets, strict=True)
+        ],
         "graphs": [
             {
                 "name": comment(graph.name),
                 "uid": graph.uid,
                 "join": graph.join if len(graph.branches) > 1 else "",
                 "join_name": f"N3IC_JOIN_{graph.join.replace('-', '_').upper()}",
+                "tenant": graph.tenant,
                 "models": [f"0x{b.model.digest[:8]}" for b in graph.branches],
                 "networks": "; ".join(
                     f"{comment(b.task)} in slots "

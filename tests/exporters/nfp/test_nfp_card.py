@@ -6,10 +6,12 @@ import pytest
 import software_cards as cards
 
 from n3ic.card.exporting import export_card
+from n3ic.card.frames import traffic
 from n3ic.card.lowering import software_card
-from n3ic.errors import CardError, VerifyError
+from n3ic.errors import CardError, MissingDependencyError, VerifyError
 from n3ic.exporters.nfp import EXPORTER
 from n3ic.exporters.nfp.card.image import divide, image_of
+from n3ic.exporters.nfp.card.verify import check_rates
 from n3ic.model.network import BinaryModel
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
@@ -72,6 +74,44 @@ def test_a_join_is_that_of_the_plan_and_a_wrong_one_is_found(ties, tmp_path, joi
     header.write_text(text.replace(old, new))
     with pytest.raises(VerifyError, match="the join: alpha/paths: "):
         EXPORTER.verify_card(plan, tmp_path / "out", 60)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("n3ic_card_rate.h", "tokens -= cost;", ";", "within the rates"),
+        ("n3ic_card_rate.h", "if (tokens > burst)", "if (0)", "within the rates"),
+        ("n3ic_card_rate.h", "bucket->filled += gone;", "", "within the rates"),
+        ("n3ic_card_rate.h", "tokens += gone * n3ic_rates[tenant].step;", "", "within the rates"),
+        ("n3ic_card_rate.h", "n3ic_graphs[graph].tenant", "0 * graph", "within the rates"),
+        ("n3ic_card_rate.h", "(uint64_t)bytes << 32", "(uint64_t)1 << 32", "within the rates"),
+    ],
+)
+def test_a_wrong_token_bucket_is_found(folder, tmp_path, name, old, new, said):
+    plan = cards.plan(folder, document(regions=1))
+    export_card(plan, tmp_path / "out", verify=False)
+    image = image_of(plan, software_card(plan, "nfp"), EXPORTER.device)
+    asked = traffic(image.card, 60)
+    try:
+        check_rates(tmp_path / "out", image, asked)
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+    path = tmp_path / "out" / name
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+    with pytest.raises(VerifyError, match=said):
+        check_rates(tmp_path / "out", image, asked)
+
+
+def test_the_bucket_of_a_tenant_has_its_planned_rate(folder):
+    plan = cards.plan(folder, document(regions=1))
+    image = image_of(plan, software_card(plan, "nfp"), EXPORTER.device)
+    assert image.tick_hz == 50_000_000
+    for tenant, bucket in zip(image.card.tenants, image.buckets, strict=True):
+        assert 0 <= tenant.rate - bucket.step * image.tick_hz / 2**32 < 0.012
+        assert bucket.burst == tenant.burst
+        assert bucket.full * bucket.step >= bucket.burst << 32 > (bucket.full - 1) * bucket.step
 
 
 def test_contexts_are_divided_by_what_the_plan_gives(folder):

@@ -313,10 +313,10 @@ def test_blob_and_header_must_agree(exported):
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [
-        ("n3ic_app.c", "scores[i] > scores[best]", "scores[i] >= scores[best]", "lowest index"),
+        ("n3ic_serve.h", "scores[i] > scores[best]", "scores[i] >= scores[best]", "lowest index"),
         ("n3ic_neuron.h", "(uint32_t)1 << bit", "(uint32_t)1 << (31 - bit)", "layer 0, neuron"),
         ("n3ic_neuron.h", ">= n3ic_words[row]", "> n3ic_words[row]", "layer 0, neuron"),
-        ("n3ic_app.c", "scores[best] - scores[i]", "scores[best] - scores[i] + 1", "margin"),
+        ("n3ic_serve.h", "scores[best] - scores[i]", "scores[best] - scores[i] + 1", "margin"),
     ],
 )
 def test_changed_code_is_found(exported, file, old, new, said):
