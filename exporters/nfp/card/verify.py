@@ -131,16 +131,16 @@ def check_rates(directory: Path, image: CardImage, asked: Sequence[Asked]) -> No
         raise VerifyError("the token buckets: another frame passes than those within the rates")
     flood = max(b.full for b in buckets)
     graphs = [tenants.index(t) for t in range(len(buckets))]
-    each = [-(-b.burst // _FLOOD) for b in buckets]
-    rows = [(graphs[t], each[t], flood) for _ in range(2 * _FLOOD) for t in range(len(buckets))]
+    lengths = [-(-b.burst // _FLOOD) for b in buckets]
+    rows = [(graphs[t], lengths[t], flood) for _ in range(2 * _FLOOD) for t in range(len(buckets))]
     passed: Counter[int] = Counter()
     for row, answer in zip(rows, _admitted(directory, rows, _THREADS), strict=True):
         passed[row[0]] += answer
     for t, bucket in enumerate(buckets):
-        if passed[graphs[t]] != bucket.burst // each[t]:
+        if passed[graphs[t]] != bucket.burst // lengths[t]:
             raise VerifyError(
                 f"the token bucket of {image.card.tenants[t].name}: {passed[graphs[t]]} frames of "
-                f"{each[t]} bytes pass at once, expected {bucket.burst // each[t]}"
+                f"{lengths[t]} bytes pass at once, expected {bucket.burst // lengths[t]}"
             )
 
 
@@ -151,7 +151,7 @@ def _admitted(directory: Path, rows: Sequence[tuple[int, int, int]], threads: in
     answers = _run_host(directory, "n3ic_card_rate_host.c", (), given, str(threads))
     if answers.size != len(rows):
         raise VerifyError(f"the token buckets: {answers.size} answers about {len(rows)} frames")
-    return answers.tolist()
+    return [int(answer) for answer in answers]
 
 
 def _ask(

@@ -84,7 +84,12 @@ def test_a_join_is_that_of_the_plan_and_a_wrong_one_is_found(ties, tmp_path, joi
         ("n3ic_card_rate.h", "bucket->filled += gone;", "", "within the rates"),
         ("n3ic_card_rate.h", "tokens += gone * n3ic_rates[tenant].step;", "", "within the rates"),
         ("n3ic_card_rate.h", "n3ic_graphs[graph].tenant", "0 * graph", "within the rates"),
-        ("n3ic_card_rate.h", "(uint64_t)bytes << 32", "(uint64_t)1 << 32", "within the rates"),
+        (
+            "n3ic_card_rate.h",
+            "(uint64_t)bytes << 32",
+            "(uint64_t)(bytes / 2) << 32",
+            "within the rates",
+        ),
     ],
 )
 def test_a_wrong_token_bucket_is_found(folder, tmp_path, name, old, new, said):
