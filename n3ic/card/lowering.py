@@ -264,8 +264,6 @@ def _graph(card: Card, tenant: int, graph: Graph, target: str) -> SoftwareGraph:
     names = {b.model.input.features for b in branches if b.features}
     if len(names) > 1:
         raise CardError(f"{where}: its branches read other features, expected the same ones")
-    if join == "vote" and any(b.model.classes != first.classes for b in branches):
-        raise CardError(f"{where}: branches that vote have the same classes, these have others")
     return SoftwareGraph(
         f"{card.tenants[tenant].name}/{graph.name}",
         tenant,

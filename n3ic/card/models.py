@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
-from n3ic.card.description import Card, InputStage, Meter, Network, Policy, Task
+from n3ic.card.description import (
+    Card,
+    Graph,
+    InputStage,
+    Meter,
+    Network,
+    Parallel,
+    Policy,
+    Series,
+    Task,
+)
 from n3ic.errors import CardError, N3icError, UsageError
 from n3ic.meter.specification import read_spec
 from n3ic.model.network import BinaryModel
@@ -34,7 +46,8 @@ def open_network(model: Path, network: str) -> BinaryModel:
 def check_models(card: Card) -> None:
     """Check that tasks name models which have what is asked of them.
 
-    Meters must be there, and the classes of a policy's rules be classes of a network before it.
+    Meters must be there, the classes of a policy's rules be classes of a network before it, and
+    branches whose verdicts are compared or ruled upon by class have the same classes.
 
     Raises:
         CardError: they are not, or a model cannot be read; names the line.
@@ -53,6 +66,7 @@ def check_models(card: Card) -> None:
     for tenant in card.tenants:
         for graph in tenant.graphs:
             _check_classes(card, [card.tasks[name] for name in graph.flow.tasks()])
+            _check_joins(card, graph)
 
 
 def _check_classes(card: Card, flow: list[Task]) -> None:
@@ -64,10 +78,7 @@ def _check_classes(card: Card, flow: list[Task]) -> None:
         known: set[str] = set()
         for task in flow[:i] if meant else ():
             if isinstance(task, Network):
-                try:
-                    known |= set(open_network(task.model, task.network).classes)
-                except N3icError as error:
-                    raise _error(card, task, str(error)) from error
+                known |= set(_model(card, task).classes)
         if meant - known:
             raise _error(
                 card,
@@ -75,6 +86,42 @@ def _check_classes(card: Card, flow: list[Task]) -> None:
                 f"no network before it has a class {min(meant - known)!r}, expected one of "
                 f"{', '.join(sorted(known)) or '(there is no network)'}",
             )
+
+
+def _check_joins(card: Card, graph: Graph) -> None:
+    """Refuse a join whose one result may be of networks that number their classes otherwise."""
+    policies = (card.tasks[name] for name in graph.flow.tasks())
+    named = any(r.classes for p in policies if isinstance(p, Policy) for r in p.rules)
+    for step in _parallels(graph.flow):
+        if step.join == "both" or (step.join == "most-certain" and not named):
+            continue
+        lists = {}
+        for branch in step.branches:
+            networks = [n for n in branch.tasks() if isinstance(card.tasks[n], Network)]
+            lists[networks[-1]] = _model(card, cast(Network, card.tasks[networks[-1]])).classes
+        first, *others = lists
+        for other in others:
+            if lists[other] != lists[first]:
+                why = "compares" if step.join == "vote" else "has rules about"
+                raise CardError(
+                    f"{card.source}:{graph.line}: graph {graph.name!r}: join {step.join!r} {why} "
+                    f"classes, expected the same ones of all branches: {first!r} has "
+                    f"{', '.join(lists[first])}, {other!r} has {', '.join(lists[other])}"
+                )
+
+
+def _parallels(flow: Series) -> Iterator[Parallel]:
+    for step in flow.parallels:
+        yield step
+        for branch in step.branches:
+            yield from _parallels(branch)
+
+
+def _model(card: Card, task: Network) -> BinaryModel:
+    try:
+        return open_network(task.model, task.network)
+    except N3icError as error:
+        raise _error(card, task, str(error)) from error
 
 
 def _error(card: Card, task: Task, message: str) -> CardError:

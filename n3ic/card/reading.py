@@ -255,6 +255,7 @@ def _graph(entry: Entry, tenant: str, tasks: Mapping[str, Task], device: CardDev
     twice = [name for name, count in Counter(flow.tasks()).items() if count > 1]
     if twice:
         raise entry.error(f"'flow' has {twice[0]!r} twice, expected each task once", "flow")
+    _in_order(entry, flow, tasks, ())
     return Graph(
         name=entry.name(),
         uid=uid,
@@ -311,6 +312,43 @@ def _parallel(
                 "flow",
             )
     return Parallel(parts, cast(Join, join))
+
+
+_ORDER = ("meter", "input", "network", "policy")
+
+
+def _in_order(
+    entry: Entry, flow: Series, tasks: Mapping[str, Task], before: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Refuse a task that reads what tasks before it do not give.
+
+    Args:
+        entry: of the graph, for errors.
+        flow: its tasks.
+        tasks: all tasks.
+        before: those before it, but for what a user's own task made something else of.
+
+    Returns:
+        The same, behind the flow.
+    """
+    for step in flow.steps:
+        if isinstance(step, Parallel):
+            ends = [_in_order(entry, branch, tasks, before) for branch in step.branches]
+            before = tuple(dict.fromkeys(name for end in ends for name in end))
+            continue
+        kind = tasks[step].kind
+        if kind == "verilog":  # gives whatever it likes; a policy and a meter stay what they are
+            before = tuple(n for n in before if tasks[n].kind in ("meter", "policy"))
+        later = _ORDER[_ORDER.index(kind) :] if kind in _ORDER[:3] else ()
+        wrong = [n for n in before if tasks[n].kind in later]
+        if wrong:
+            raise entry.error(
+                f"'flow': {kind} {step!r} behind {tasks[wrong[-1]].kind} {wrong[-1]!r}, expected "
+                f"{', '.join(_ORDER)} in this order, and one of each but policies",
+                "flow",
+            )
+        before = (*before, step) if kind in _ORDER else before
+    return before
 
 
 def _known(entry: Entry, name: str, tenant: str, tasks: Mapping[str, Task]) -> str:

@@ -78,15 +78,30 @@ flow = ["meter", "mine"]
 """
 
 
+def line_of(text: str, at: str) -> int:
+    """Where a text begins, from 1."""
+    return text[: text.index(at)].count("\n") + 1
+
+
+def changed(old: str, new: str) -> str:
+    """The card with another text in one place."""
+    assert old in CARD
+    return CARD.replace(old, new, 1)
+
+
+def refused(text: str, at: str, said: str) -> None:
+    """A card is refused, for the reason and with the line."""
+    with pytest.raises(CardError, match=said) as caught:
+        parse_card(text, "c.toml")
+    assert str(caught.value).startswith(f"c.toml:{line_of(text, at)}: ")
+
+
 def test_a_card_is_read_whole():
     card = parse_card(CARD, folder=Path("/somewhere"))
     assert (card.name, card.device.regions, card.device.uid) == ("edge", 3, "vlan")
     assert list(card.tasks) == ["meter", "ops/q00", "ops/q01", "ops/act", "lab/mine"]
     q00 = card.tasks["ops/q00"]
-    assert (
-        isinstance(q00, Network)
-        and q00.line == CARD[: CARD.index("[[tenants.tasks]]")].count("\n") + 1
-    )
+    assert isinstance(q00, Network) and q00.line == line_of(CARD, "[[tenants.tasks]]")
     assert (q00.model, q00.network) == (Path("/somewhere/run"), "q00")
     assert q00.options == {"style": "unrolled"}
     policy = card.tasks["ops/act"]
@@ -167,12 +182,50 @@ def test_a_card_is_read_whole():
     ],
 )
 def test_an_error_names_the_line(old, new, at, said):
-    text = CARD.replace(old, new, 1)
-    assert text != CARD
-    line = text[: text.index(at)].count("\n") + 1
-    with pytest.raises(CardError, match=said) as caught:
-        parse_card(text, "c.toml")
-    assert str(caught.value).startswith(f"c.toml:{line}: ")
+    refused(changed(old, new), at, said)
+
+
+@pytest.mark.parametrize(
+    ("flow", "said"),
+    [
+        ('["act", "q00", "q01", "meter"]', "network 'ops/q00' behind policy 'ops/act', expected"),
+        ('["q00", "meter", "act", "q01"]', "meter 'meter' behind network 'ops/q00'"),
+        ('["meter", "q00", "q01", "act"]', "network 'ops/q01' behind network 'ops/q00'"),
+        (
+            '["meter", { branches = [["q00"], ["act"]], join = "both" }, "q01"]',
+            "network 'ops/q01' behind policy 'ops/act', expected meter, input, network, policy",
+        ),
+        ('["q01", { branches = [["q00"], ["meter"]], join = "both" }, "act"]', "behind network"),
+    ],
+)
+def test_tasks_in_an_order_that_makes_no_sense_are_refused(flow, said):
+    begin, end = CARD.index("flow = ["), CARD.index('[[tenants]]\nname = "lab"')
+    refused(f"{CARD[:begin]}flow = {flow}\n{CARD[end:]}", "flow", said)
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        '["mine", "meter"]',
+        '["meter", "q", "mine", "q2", "act", "act2"]',
+        '["meter", "act", "mine"]',
+    ],
+)
+def test_a_users_task_gives_whatever_it_likes(flow):
+    tasks = "".join(
+        f'[[tasks]]\nname = "{name}"\nkind = "{kind}"\n{more}\n'
+        for name, kind, more in (
+            ("q", "network", 'model = "run"'),
+            ("q2", "network", 'model = "run"'),
+            ("act", "policy", 'rules = [{ action = "drop" }]'),
+            ("act2", "policy", 'rules = [{ action = "drop" }]'),
+        )
+        if f'"{name}"' in flow
+    )
+    begin, end = CARD.index("[[tenants]]"), CARD.index('[[tenants]]\nname = "lab"')
+    text = CARD[:begin] + tasks + CARD[end:]
+    card = parse_card(text.replace('flow = ["meter", "mine"]', f"flow = {flow}"))
+    assert len(list(card.tenants[0].graphs[0].flow.tasks())) == flow.count('"') // 2
 
 
 def test_files_that_are_no_card(tmp_path):
@@ -196,13 +249,10 @@ def test_files_that_are_no_card(tmp_path):
 
 
 def test_a_models_input_stage_and_lines_after_long_texts():
-    text = CARD.replace('name = "edge"', 'name = """\nedge\n[tenants]\nuid = 1\n"""', 1)
-    line = text[: text.index("uid = 7")].count("\n") + 1
-    with pytest.raises(CardError, match=f"c.toml:{line}: 'uid'"):
-        parse_card(text.replace("uid = 7", "uid = 0"), "c.toml")
-    card = parse_card(
-        CARD.replace('kind = "meter"\n', 'kind = "input"\nmodel = "m.n3ic"\n'), folder=Path("x")
-    )
+    text = changed('name = "edge"', 'name = """\nedge\n[tenants]\nuid = 1\n"""')
+    refused(text.replace("uid = 7", "uid = 0"), "uid = 0", "'uid'")
+    as_input = changed('kind = "meter"\n', 'kind = "input"\nmodel = "m.n3ic"\n')
+    card = parse_card(as_input, folder=Path("x"))
     assert card.tasks["meter"] == InputStage(
         name="meter", model=Path("x/m.n3ic"), needs={"units": 1}
     )
