@@ -11,13 +11,14 @@ from typing import Any, ClassVar, Literal
 
 from n3ic.errors import MissingDependencyError, UsageError
 
-Group = Literal["n3ic.datasets", "n3ic.usecases", "n3ic.exporters", "n3ic.commands"]
+Group = Literal["n3ic.datasets", "n3ic.usecases", "n3ic.exporters", "n3ic.commands", "n3ic.cards"]
 
 _NOUNS: dict[str, str] = {
     "n3ic.datasets": "data set",
     "n3ic.usecases": "use case",
     "n3ic.exporters": "target",
     "n3ic.commands": "command",
+    "n3ic.cards": "simulated card",
 }
 
 

@@ -139,29 +139,43 @@ def run(
         list[str] | None,
         typer.Option(help="Where a node, or the home 0, listens: NODE=HOST:PORT. Repeatable."),
     ] = None,
+    simulate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A node to run as a simulated card: NODE=TARGET, such as 2=netfpga. Repeatable."
+        ),
+    ] = None,
     json: JsonFlag = False,
 ) -> None:
     """Run a model on a ring of nodes, and compare every row with the single model."""
     from n3ic.cluster.link import Timing
     from n3ic.cluster.measuring import compare, rows_to_compare
+    from n3ic.cluster.simulated import simulated_cards
     from n3ic.cluster.starting import RingOptions, ring
     from n3ic.cluster.wire import Faults
 
     loaded = _model(model)
-    placement = _placement(loaded, plan, nodes, split)
-    options = RingOptions(
-        dask=dask,
-        cards=_addresses(card or [], "--card"),
-        addresses=_addresses(address or [], "--address"),
-        timing=Timing(limit=limit),
-        faults=Faults(loss, seed),
-    )
+    targets = _targets(simulate or [])
+    cards, addresses = _addresses(card or [], "--card"), _addresses(address or [], "--address")
+    placement = _placement(loaded, plan, nodes, split, {*targets, *cards})
     words = rows_to_compare(loaded, rows, seed)
-    with working("starting the nodes") as progress, ring(loaded, placement, options) as running:
-        progress("computing")
-        measured = compare(running.session, loaded, words)
-        counters = running.counters()
-        resent = running.session.station.resent
+    with (
+        working("starting the nodes") as progress,
+        simulated_cards(loaded, placement, targets, loss=loss, seed=seed) as found,
+    ):
+        options = RingOptions(
+            dask=dask,
+            cards=cards | found.addresses,
+            addresses=addresses | found.neighbours,
+            timing=Timing(limit=limit),
+            faults=Faults(loss, seed),
+        )
+        with ring(loaded, placement, options) as running:
+            progress("computing")
+            measured = compare(running.session, loaded, words)
+            counters = running.counters()
+            resent = running.session.station.resent
+    counters |= found.counters
     lost = sum(c["lost"] for c in counters.values())
     again = resent + sum(c["resent"] for c in counters.values())
     if json:
@@ -191,7 +205,9 @@ def _model(path: Path) -> BinaryModel:
     return next(iter(found.values())) if len(found) == 1 else side_by_side(found)
 
 
-def _placement(model: BinaryModel, plan: Path | None, nodes: int | None, split: str) -> Placement:
+def _placement(
+    model: BinaryModel, plan: Path | None, nodes: int | None, split: str, cards: set[int]
+) -> Placement:
     from n3ic.cluster.placement import even_placement
     from n3ic.cluster.plan import read_placement
 
@@ -202,7 +218,17 @@ def _placement(model: BinaryModel, plan: Path | None, nodes: int | None, split: 
         placed.check_model(model)
         return placed
     splits = _splits(split, len(model.layers))
-    return even_placement(model, nodes or 4, splits)
+    return even_placement(model, nodes or 4, splits, single=cards)
+
+
+def _targets(words: Sequence[str]) -> dict[int, str]:
+    found = {}
+    for word in words:
+        number, _, target = word.partition("=")
+        if not (number.isascii() and number.isdecimal() and target):
+            raise UsageError(f"--simulate: NODE=TARGET expected, such as 2=netfpga; got {word!r}")
+        found[int(number)] = target
+    return found
 
 
 def _addresses(words: Sequence[str], option: str) -> dict[int, Address]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -223,7 +223,10 @@ def even_shares(size: int, nodes: Sequence[int]) -> tuple[Share, ...]:
 
 
 def even_placement(
-    model: BinaryModel, nodes: int, splits: Sequence[Split] | None = None
+    model: BinaryModel,
+    nodes: int,
+    splits: Sequence[Split] | None = None,
+    single: Collection[int] = (),
 ) -> Placement:
     """A placement that divides every layer evenly over all nodes.
 
@@ -231,17 +234,32 @@ def even_placement(
         model: the model.
         nodes: nodes beside the home.
         splits: how each layer is divided; all by outputs if None.
+        single: nodes that hold a share of one layer and add nothing up, as cards do: they get one
+            of the layer with the most weights.
+
+    Raises:
+        ClusterError: such nodes alone are to hold several layers, or sums.
     """
-    ring = range(1, nodes + 1)
     chosen = splits if splits is not None else [Split.OUTPUT] * len(model.layers)
+    sizes = [inputs * outputs for inputs, outputs in pairwise(model.shape)]
+    largest = sizes.index(max(sizes))
+    others = [node for node in range(1, nodes + 1) if node not in single]
+    if not others and (len(sizes) > 1 or Split.INPUT in chosen):
+        raise ClusterError(
+            "cards hold a share of one layer each and add nothing up: a ring with this model needs "
+            "a process, too"
+        )
     layers = []
-    for (inputs, outputs), split in zip(pairwise(model.shape), chosen, strict=True):
+    for number, ((inputs, outputs), split) in enumerate(
+        zip(pairwise(model.shape), chosen, strict=True)
+    ):
+        ring = range(1, nodes + 1) if number == largest else others
         if split is Split.REPLICATED:
             layers.append(LayerPlacement(split, tuple(Share(node, 0, outputs) for node in ring)))
         elif split is Split.OUTPUT:
             layers.append(LayerPlacement(split, even_shares(outputs, ring)))
         else:
             layers.append(
-                LayerPlacement(split, even_shares(inputs, ring), even_shares(outputs, ring))
+                LayerPlacement(split, even_shares(inputs, ring), even_shares(outputs, others))
             )
     return Placement(model.digest, model.shape, nodes, tuple(layers))

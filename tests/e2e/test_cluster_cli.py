@@ -4,7 +4,10 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+from n3ic.model.random_models import random_model
 
 
 def n3ic(*words, cwd, expect=0):
@@ -45,3 +48,17 @@ def test_a_mistake_is_one_line(tmp_path):
     refused = n3ic("plan", "--shape", "4096-60000-10", "-n", 1, cwd=tmp_path, expect=1)[1]
     assert "bytes are missing" in refused
     assert len(refused.strip().splitlines()) == 1
+
+
+def test_a_simulated_card_that_cannot_be_is_one_line(tmp_path):
+    random_model((64, 40, 3), np.random.default_rng(0)).save(tmp_path / "model.n3ic")
+    for simulate, said, code in (
+        (("2",), "NODE=TARGET expected", 2),
+        (("2=p4",), "unknown simulated card 'p4'", 2),
+        (("9=netfpga",), "the ring has nodes 1 to 4", 1),
+        (("2=netfpga", "3=netfpga"), "no network connects", 1),
+        (("1=netfpga", "2=netfpga", "3=netfpga", "4=netfpga"), "needs a process", 1),
+    ):
+        options = [word for given in simulate for word in ("--simulate", given)]
+        error = n3ic("run", "model.n3ic", *options, cwd=tmp_path, expect=code)[1]
+        assert said in error.replace("\n", " ")

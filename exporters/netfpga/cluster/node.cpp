@@ -1,11 +1,12 @@
 // A Verilated node of a cluster behind one port: a TAP device, or a socket that keeps frames apart.
 //
 // Arguments: the port's file descriptor, open and non-blocking; the image, lines "ADDRESS WORD" in
-// hexadecimal; optionally a log, which gets a line for each frame: "i CLOCK" its last beat went
-// in, "o CLOCK BYTES" its first beat came out.
+// hexadecimal; the share of leaving frames that are thrown away on purpose, and the seed of the
+// choice; optionally a log, which gets a line for each frame: "i CLOCK" its last beat went in,
+// "o CLOCK BYTES" its first beat came out.
 // The clock runs while the card has something to do; the millisecond tick follows the host's time.
 // On SIGTERM or SIGINT the card stops and prints: frames in, frames out, frames that the kernel did
-// not take, clocks, and the card's own counters.
+// not take, frames thrown away, clocks, and the card's own counters.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -19,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <random>
 #include <vector>
 
 #include "Vn3ic_cluster_node.h"
@@ -41,7 +43,8 @@ void stop(int) {
 
 class Node {
   public:
-    Node(int fd, FILE *log) : fd_(fd), log_(log) {
+    Node(int fd, double loss, unsigned seed, FILE *log)
+        : fd_(fd), loss_(loss), random_(seed), log_(log) {
         top_.s_axis_tvalid = 0;
         top_.m_axis_tready = 1;
         top_.wr_en = 0;
@@ -106,10 +109,10 @@ class Node {
     }
 
     void print() const {
-        std::printf("%llu %llu %llu %llu", (unsigned long long)in_, (unsigned long long)out_,
-                    (unsigned long long)dropped_, (unsigned long long)clocks_);
+        for (const uint64_t count : {in_, out_, dropped_, thrown_, clocks_})
+            std::printf("%llu ", (unsigned long long)count);
         for (int i = 0; i < kCounters; ++i)
-            std::printf(" %u", top_.counters[i]);
+            std::printf("%u ", top_.counters[i]);
         std::printf("\n");
     }
 
@@ -150,7 +153,9 @@ class Node {
             return;
         if (log_)
             std::fprintf(log_, "o %llu %zu\n", (unsigned long long)began_, leaving_.size());
-        if (write(fd_, leaving_.data(), leaving_.size()) < 0)
+        if (std::uniform_real_distribution<double>()(random_) < loss_)
+            ++thrown_;
+        else if (write(fd_, leaving_.data(), leaving_.size()) < 0)
             ++dropped_;
         else
             ++out_;
@@ -159,12 +164,14 @@ class Node {
 
     Vn3ic_cluster_node top_;
     const int fd_;
+    const double loss_;
+    std::mt19937_64 random_;
     FILE *const log_;
     std::deque<std::vector<uint8_t>> waiting_;
     std::vector<uint8_t> leaving_;
     size_t at_ = 0;   // bytes of the first waiting frame that are in the card
     int settled_ = 0; // clocks in which it was idle
-    uint64_t in_ = 0, out_ = 0, dropped_ = 0, clocks_ = 0, began_ = 0;
+    uint64_t in_ = 0, out_ = 0, dropped_ = 0, thrown_ = 0, clocks_ = 0, began_ = 0;
 };
 
 // Ticks of a millisecond since the last call.
@@ -185,8 +192,8 @@ class Milliseconds {
 } // namespace
 
 int main(int argc, char **argv) {
-    if (argc != 3 && argc != 4) {
-        std::fprintf(stderr, "usage: %s FD IMAGE [LOG]\n", argv[0]);
+    if (argc != 5 && argc != 6) {
+        std::fprintf(stderr, "usage: %s FD IMAGE LOSS SEED [LOG]\n", argv[0]);
         return 2;
     }
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -196,8 +203,8 @@ int main(int argc, char **argv) {
     sigaction(SIGINT, &action, nullptr);
 
     const int fd = std::atoi(argv[1]);
-    FILE *log = argc == 4 ? std::fopen(argv[3], "w") : nullptr;
-    Node node(fd, log);
+    FILE *log = argc == 6 ? std::fopen(argv[5], "w") : nullptr;
+    Node node(fd, std::atof(argv[3]), static_cast<unsigned>(std::atoi(argv[4])), log);
     FILE *image = std::fopen(argv[2], "r");
     if (!image || !node.load(image)) {
         std::fprintf(stderr, "%s is no image of a node\n", argv[2]);

@@ -132,11 +132,11 @@ class VirtualNic:
         require()
         with ExitStack() as stack:
             for name in filter(None, self.namespaces):
-                _ip("netns", "add", name)
-                stack.callback(_ip, "netns", "del", name)
+                ip("netns", "add", name)
+                stack.callback(ip, "netns", "del", name)
             descriptors = []
             for device in self.devices:
-                descriptor = _open_tap(device)
+                descriptor = open_tap(device)
                 stack.callback(os.close, descriptor)
                 descriptors.append(descriptor)
             for i, device in enumerate(self.devices):
@@ -196,11 +196,11 @@ class VirtualNic:
     def _plug(self, index: int, device: str) -> None:
         inside: list[str] = []
         if self.namespaces[index]:
-            _ip("link", "set", device, "netns", self.namespaces[index])
+            ip("link", "set", device, "netns", self.namespaces[index])
             inside = ["-n", self.namespaces[index]]
         if any(self.namespaces):
-            _ip(*inside, "address", "add", ADDRESSES[index], "dev", device)
-        _ip(*inside, "link", "set", device, "up")
+            ip(*inside, "address", "add", ADDRESSES[index], "dev", device)
+        ip(*inside, "link", "set", device, "up")
 
     def _wait(self) -> None:
         process = self._process
@@ -299,8 +299,12 @@ def _memory(directory: Path, work: Path) -> Path:
     return directory / "mem" if (directory / "mem").is_dir() else work
 
 
-def _open_tap(name: str) -> int:
-    """Make a TAP device that lives as long as its descriptor."""
+def open_tap(name: str) -> int:
+    """Make a TAP device that lives as long as its descriptor, which is returned.
+
+    Raises:
+        N3icError: the kernel refuses; the text says why.
+    """
     import fcntl
 
     descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -313,7 +317,7 @@ def _open_tap(name: str) -> int:
     return descriptor
 
 
-def _ip(*arguments: str) -> None:
+def ip(*arguments: str) -> None:
     """Run ``ip``.
 
     Raises:

@@ -27,8 +27,8 @@ def _can_run() -> str:
     try:
         tap.require()
         name = f"n3t{os.getpid()}"
-        tap._ip("netns", "add", name)
-        tap._ip("netns", "del", name)
+        tap.ip("netns", "add", name)
+        tap.ip("netns", "del", name)
     except N3icError as error:
         return str(error)
     return ""

@@ -19,6 +19,7 @@ from n3ic.cluster.node import Node
 from n3ic.cluster.station import CARD, Station
 from n3ic.exporters.netfpga.cluster.image import Endpoint, card_image
 from n3ic.exporters.netfpga.cluster.simulation import build
+from n3ic.exporters.netfpga.cluster.tap import NodeCounters
 
 HOST_MAC = bytes.fromhex("020000000a01")
 CARD_MAC = bytes.fromhex("020000000a02")
@@ -72,7 +73,7 @@ class Rig:
         file.write_text(image.text)
         self.log = folder / "log.txt"
         self.process = subprocess.Popen(
-            [str(build(image.size)), str(far.fileno()), str(file), str(self.log)],
+            [str(build(image.size)), str(far.fileno()), str(file), "0", "0", str(self.log)],
             pass_fds=[far.fileno()],
             stdout=subprocess.PIPE,
             text=True,
@@ -92,13 +93,14 @@ class Rig:
             return None
 
     def stop(self):
-        """Its counters, by name."""
+        """Its counters."""
         self.near.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         text, _ = self.process.communicate(timeout=30)
-        names = "in out lost clocks bad_frames bad_datagrams strays again refused bad stored resent"
-        return dict(zip(names.split(), map(int, text.split()), strict=True))
+        counters = NodeCounters.parse(text)
+        assert counters is not None
+        return counters
 
 
 def endpoints(placement, node):
@@ -153,6 +155,7 @@ class MixedRing:
     def step(self):
         now = time.monotonic()
         for number, station in self.stations.items():
+            station.work()
             for node, data in station.outgoing(now):
                 for raw in self._arrives(data):
                     if node == self.card:

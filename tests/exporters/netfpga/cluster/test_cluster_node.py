@@ -86,8 +86,8 @@ def test_a_card_in_a_ring_gives_the_models_scores(name, tmp_path):
         assert np.array_equal(ring.run(words), MODEL.scores(words))
     finally:
         seen = ring.rig.stop()
-    assert seen["bad_frames"] == seen["bad_datagrams"] == seen["strays"] == seen["bad"] == 0
-    assert seen["stored"] > 0
+    assert seen.bad_frames == seen.bad_datagrams == seen.strays == seen.bad_packets == 0
+    assert seen.stored > 0
 
 
 @pytest.mark.slow
@@ -104,10 +104,10 @@ def test_faults_change_no_score(name, tmp_path):
         assert np.array_equal(ring.run(words), MODEL.scores(words))
     finally:
         seen = ring.rig.stop()
-    assert seen["bad_datagrams"] > 0
-    assert seen["again"] > 0
-    assert seen["resent"] > 0
-    assert seen["bad"] == 0
+    assert seen.bad_datagrams > 0
+    assert seen.again > 0
+    assert seen.resent > 0
+    assert seen.bad_packets == 0
 
 
 # --- one card alone, and a predecessor and successor that say what they like ---
@@ -255,8 +255,8 @@ def test_hostile_frames_are_dropped(begun):
     assert begun.packet() == replace(bits(0)[0], end=64)
     assert begun.packet() == replace(bits(0)[0], start=544)
     seen = begun.rig.stop()
-    assert seen["stored"] == 1
-    assert seen["bad_datagrams"] + seen["bad_frames"] == len(for_the_card)
+    assert seen.stored == 1
+    assert seen.bad_datagrams + seen.bad_frames == len(for_the_card)
 
 
 @pytest.mark.slow
@@ -287,7 +287,7 @@ def test_datagrams_of_others_are_strays(begun):
         begun.rig.send(frame(data))
     begun.quiet()
     begun.tell(packet)
-    assert begun.rig.stop()["strays"] == len(strays)
+    assert begun.rig.stop().strays == len(strays)
 
 
 @pytest.mark.slow
@@ -309,7 +309,7 @@ def test_repeated_and_early_datagrams_are_done_once(begun):
     fired = pack((popcounts >= layer.thresholds)[64:544])
     wanted = list(bits_packets(fired, task=Task.BITS, array=1, row=4, outputs=90, offset=2))
     assert [begun.packet() for _ in wanted] == wanted
-    assert begun.rig.stop()["again"] == 2
+    assert begun.rig.stop().again == 2
 
 
 @pytest.mark.slow
@@ -349,7 +349,7 @@ def test_packets_that_cannot_be_are_told_home(begun, fields):
     assert told.body[:8] == bytes([0, 0, 0, 2, 0, 0, 0, CARD])
     assert told.body[8:].rstrip(b"\0") == b"a packet that cannot be"
     begun.quiet()
-    assert begun.rig.stop()["bad"] == 1
+    assert begun.rig.stop().bad_packets == 1
 
 
 @pytest.mark.slow
@@ -370,7 +370,7 @@ def test_what_concerns_others_is_passed_on(begun):
     for other in others:
         begun.tell(other)
         assert begun.packet() == other
-    assert begun.rig.stop()["stored"] == 0
+    assert begun.rig.stop().stored == 0
 
 
 @pytest.mark.slow
@@ -380,7 +380,7 @@ def test_an_unacknowledged_packet_is_sent_again(begun):
     for _ in range(3):
         assert begun.next(3).sequence == begun.expected
     begun.packet()
-    assert begun.rig.stop()["resent"] >= 2
+    assert begun.rig.stop().resent >= 2
 
 
 @pytest.mark.slow
@@ -396,7 +396,7 @@ def test_a_new_session_forgets_the_old_one(begun):
         for _ in range(2):
             assert begun.packet().array == 0
     assert begun.packet().array == 1
-    assert begun.rig.stop()["bad"] == 0
+    assert begun.rig.stop().bad_packets == 0
 
 
 @pytest.mark.slow
