@@ -20,6 +20,10 @@ from n3ic.exporters.netfpga.card.lower import image_of
 from n3ic.exporters.netfpga.card.verify import verify_card
 from n3ic.exporters.netfpga.card.write import write_card, write_readme
 from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.frontend import form as front
+from n3ic.exporters.netfpga.frontend.tap import ADDRESS, has_front
+from n3ic.exporters.netfpga.frontend.tap import serve as serve_front
+from n3ic.exporters.netfpga.frontend.verify import check_front
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.card import MOST_ASKS, check_card
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
@@ -127,12 +131,19 @@ class NetfpgaExporter(Exporter, CardExporter):
             only_with=_UNROLLED,
         ),
         *wrapper.OPTIONS,
+        *front.OPTIONS,
         Option("synth", "synthesise with Yosys for the report", False),
     )
     simulate_options = (
         Option("tap", "name of the card's network device", "n3ic0"),
         Option("peer", "name of the device that it is plugged into", "n3ic1"),
-        Option("netns", "network namespace to make for the second device; none if empty", ""),
+        Option(
+            "netns",
+            "network namespace to make for the second device, of a front end for the first; "
+            "none if empty",
+            "",
+        ),
+        Option("address", "IPv4 address of a card with a front end", ADDRESS),
     )
     verify_options: ClassVar[tuple[Option, ...]] = (
         Option(
@@ -211,6 +222,7 @@ class NetfpgaExporter(Exporter, CardExporter):
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write Verilog, memory files and README."""
         layout = sequential.plan_with(model, options)
+        behind_front = options["front-end"] != "none"
         if options["style"] == "sequential":
             ports = sequential.write(model, layout, out)
         else:
@@ -226,13 +238,14 @@ class NetfpgaExporter(Exporter, CardExporter):
             **ports,
         )
         core.save(out)
-        wrapper.write(model, options, core, out)
+        (front if behind_front else wrapper).write(model, options, core, out)
         values = {
             "shape": model.shape_text,
             "name": comment(model.name),
             "core": core,
-            "form": wrapper.packet_format(model, options),
-            "side": options["input"] == "side",
+            "front": front.front_form(model, options) if behind_front else None,
+            "form": None if behind_front else wrapper.packet_format(model, options),
+            "side": options["input"] == "side" and not behind_front,
             "features": [comment(f) for f in model.input.features]
             if options["input-stage"] == "features"
             else [],
@@ -253,6 +266,9 @@ class NetfpgaExporter(Exporter, CardExporter):
         done = simulate.as_run(seen, self.device.clock_mhz, self._paper(model))
         if first_difference(model, seen.inference, words) is not None:
             return done  # which names neuron and vector better than a packet would
+        if options["front-end"] != "none":
+            seen_front = check_front(directory, model, options, words)
+            return replace(done, executor=f"{done.executor}; {seen_front}")
         layout = sequential.plan_with(model, options) if options["style"] == "sequential" else None
         asks = min(MOST_ASKS, len(words) // _VECTORS_OF_A_PACKET)
         card = check_card(directory, model, options, layout, wanted, asks)
@@ -316,7 +332,8 @@ class NetfpgaExporter(Exporter, CardExporter):
         Args:
             directory: an export directory of this target.
             options: ``tap`` and ``peer``, the devices' names; ``netns``, a namespace to make for
-                the second one.
+                the second one; a card with a front end has one device, ``tap``, the ``netns`` is
+                for it, and ``address`` is the card's.
             say: is told when the card works, and what went through it.
 
         Raises:
@@ -329,6 +346,12 @@ class NetfpgaExporter(Exporter, CardExporter):
         values = parse_options(self.simulate_options, options, "a simulated card")
         chosen = {name: str(value) for name, value in values.items()}
         say("building the card, which takes a minute ...")
+        address = chosen.pop("address")
+        if has_front(directory):
+            serve_front(
+                directory, tap=chosen["tap"], netns=chosen["netns"], address=address, say=say
+            )
+            return
         counters = tap.serve(directory, **chosen, ready=say)
         if counters is None:
             raise N3icError("the simulated card ended by itself")

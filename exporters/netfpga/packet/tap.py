@@ -13,8 +13,8 @@ import struct
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,10 +29,10 @@ from n3ic.targets.manifest import exported_network, read_manifest
 TUN = Path("/dev/net/tun")
 _TUNSETIFF = 0x400454CA  # linux/if_tun.h
 _IFF_TAP_NO_PI = 0x1002
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
 ADDRESSES = ("10.23.23.1/24", "10.23.23.2/24")
-_STOP_SECONDS = 10
-_READY_SECONDS = 120
+STOP_SECONDS = 10
+READY_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class VirtualNic:
             UsageError: a name that Linux does not allow, or one twice.
         """
         for name in (tap, peer, *(n for n in (tap_netns, peer_netns) if n)):
-            if not _NAME.fullmatch(name):
+            if not NAME.fullmatch(name):
                 raise UsageError(
                     f"{name!r} is no name of a device: a letter, then 14 of A-Za-z0-9_.-"
                 )
@@ -145,7 +145,7 @@ class VirtualNic:
             binary = build(self.directory, work)
             self._process = subprocess.Popen(
                 [str(binary), *(str(d) for d in descriptors)],
-                cwd=_memory(self.directory, work),
+                cwd=memory_folder(self.directory, work),
                 pass_fds=descriptors,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -206,7 +206,7 @@ class VirtualNic:
         process = self._process
         assert process is not None  # noqa: S101 - for the type checker
         assert process.stdout is not None  # noqa: S101
-        timer = threading.Timer(_READY_SECONDS, process.kill)
+        timer = threading.Timer(READY_SECONDS, process.kill)
         timer.start()
         line = process.stdout.readline()
         timer.cancel()
@@ -219,7 +219,7 @@ class VirtualNic:
             return
         process.terminate()
         try:
-            text, _ = process.communicate(timeout=_STOP_SECONDS)
+            text, _ = process.communicate(timeout=STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             text, _ = process.communicate()
@@ -252,18 +252,27 @@ def serve(
     Raises:
         N3icError: see :class:`VirtualNic`.
     """
+    with (
+        until_signal() as stop,
+        VirtualNic(Path(directory), tap=tap, peer=peer, peer_netns=netns) as nic,
+    ):
+        where = f" in the namespace {netns} (10.23.23.2; {tap} is 10.23.23.1)" if netns else ""
+        ready(f"the card is plugged in between {tap} and {peer}{where}; Ctrl-C ends it")
+        while nic.running and not stop.wait(0.2):
+            pass
+    return nic.counters
+
+
+@contextmanager
+def until_signal() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets, for the length of the block."""
     stop = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: stop.set())
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        with VirtualNic(Path(directory), tap=tap, peer=peer, peer_netns=netns) as nic:
-            where = f" in the namespace {netns} (10.23.23.2; {tap} is 10.23.23.1)" if netns else ""
-            ready(f"the card is plugged in between {tap} and {peer}{where}; Ctrl-C ends it")
-            while nic.running and not stop.wait(0.2):
-                pass
-        return nic.counters
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -294,7 +303,7 @@ def build(directory: Path, work: Path) -> Path:
     return work / "obj" / "Vn3ic_top"
 
 
-def _memory(directory: Path, work: Path) -> Path:
+def memory_folder(directory: Path, work: Path) -> Path:
     """Where ``$readmemh`` finds its files."""
     return directory / "mem" if (directory / "mem").is_dir() else work
 

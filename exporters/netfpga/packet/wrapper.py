@@ -21,6 +21,7 @@ SHUNTED = 0xFFFF  # in place of a class where the host decides
 MAX_OFFSET = 2048
 MAX_NEED = 254 * 32  # bytes of a packet that are looked at: beats are counted in eight bits
 FOLDER = Path(__file__).resolve().parent
+_PATH = (("front-end", ("none",)),)  # the packet path, not the front end
 
 OPTIONS = (
     Option(
@@ -34,12 +35,14 @@ OPTIONS = (
         "where inputs come from: a field of the packet, or a side channel of flow statistics",
         "packet",
         choices=("packet", "side"),
+        only_with=_PATH,
     ),
     Option(
         "match",
         "packets that ask: by EtherType or UDP port",
         "ethertype",
         choices=("ethertype", "udp"),
+        only_with=_PATH,
     ),
     Option(
         "ethertype",
@@ -47,7 +50,7 @@ OPTIONS = (
         0x2323,
         minimum=0x600,
         maximum=0xFFFF,
-        only_with=(("match", ("ethertype",)),),
+        only_with=(*_PATH, ("match", ("ethertype",))),
     ),
     Option(
         "udp-port",
@@ -55,7 +58,7 @@ OPTIONS = (
         0x2323,
         minimum=1,
         maximum=65535,
-        only_with=(("match", ("udp",)),),
+        only_with=(*_PATH, ("match", ("udp",))),
     ),
     Option(
         "offset",
@@ -63,13 +66,14 @@ OPTIONS = (
         0,
         minimum=0,
         maximum=MAX_OFFSET,
-        only_with=(("input", ("packet",)),),
+        only_with=(*_PATH, ("input", ("packet",))),
     ),
     Option(
         "result",
         "where the result goes: into the packet, into tuser, or both",
         "packet",
         choices=("packet", "tuser", "both"),
+        only_with=_PATH,
     ),
     Option(
         "shunt-port",
@@ -78,6 +82,7 @@ OPTIONS = (
         0,
         minimum=0,
         maximum=255,
+        only_with=_PATH,
         newer=True,
     ),
 )

@@ -1,0 +1,1 @@
+"""The front end: a network stack that takes inference messages to the executor and back."""

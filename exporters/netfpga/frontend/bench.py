@@ -1,0 +1,191 @@
+"""The front end in simulation: frames in at a clock, frames out with theirs."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.frontend.form import COUNTERS, FOLDER, TOP
+from n3ic.exporters.netfpga.tools import simulate
+
+MAC = bytes.fromhex("024e33000001")
+PORT = 0x2323
+RESEND = 20_000  # clocks until a segment is sent again
+_QUIET = 600  # clocks: more than an inference takes that nothing else waits for
+_MOST = 50_000_000
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A frame that goes in.
+
+    Attributes:
+        data: its bytes, without frame check sequence.
+        clock: when its first beat is offered, at the earliest.
+        damaged: whether the MAC says so with the last beat.
+    """
+
+    data: bytes
+    clock: int = 0
+    damaged: bool = False
+
+
+@dataclass(frozen=True)
+class Taken:
+    """When a frame went in: clocks of its first and last beat, and those in which it waited."""
+
+    first: int
+    last: int
+    stalls: int
+
+
+@dataclass(frozen=True)
+class Left:
+    """A frame that came out: clocks of its first and last beat, and its bytes."""
+
+    first: int
+    last: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a run showed.
+
+    Attributes:
+        taken: of each frame that went in.
+        left: the frames that came out.
+        counters: of the card since its start, by name.
+        clock: when the run ended.
+    """
+
+    taken: tuple[Taken, ...]
+    left: tuple[Left, ...]
+    counters: dict[str, int]
+    clock: int
+
+
+def build(directory: Path, work: Path) -> Path:
+    """Compile the front end of an export directory to a program in ``work``.
+
+    Raises:
+        MissingDependencyError: Verilator is not installed.
+        VerifyError: the Verilog does not build.
+    """
+    simulate.choose("verilator")
+    core = Core.load(directory)
+    top = (directory / "rtl" / f"{TOP}.v").read_text(encoding="utf-8")
+    flags = "-O1" + (" -DN3IC_WRITE_PORT" if core.write_port else "")
+    flags += " -DN3IC_TCP" if "cfg_resend" in top else ""
+    command = [
+        "verilator", "--cc", "--exe", "--build", "-O3", "-Wno-fatal", "-Wno-lint",
+        "--top-module", TOP, "--Mdir", str(work / "obj"), "-CFLAGS", flags,
+        "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0",
+        *sorted(str(p) for p in (directory / "rtl").glob("*.v")), str(FOLDER / "front.cpp"),
+    ]  # fmt: skip
+    simulate.call(command, work, simulate.BUILD_SECONDS, "the build with Verilator")
+    return work / "obj" / f"V{TOP}"
+
+
+class FrontBench:
+    """The front end of an export directory in simulation, while a ``with`` block runs.
+
+    Attributes:
+        ip: the card's address.
+    """
+
+    def __init__(self, directory: Path, *, ip: bytes = bytes((10, 23, 23, 2))) -> None:
+        """Describe a bench; nothing is built before the ``with`` block."""
+        self.directory = directory.resolve()
+        self.ip = ip
+        self._stack = ExitStack()
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        """Build and start it.
+
+        Raises:
+            MissingDependencyError: Verilator is not installed.
+            VerifyError: the Verilog does not build.
+        """
+        with ExitStack() as stack:
+            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-front-")))
+            binary = build(self.directory, work)
+            memory = self.directory / "mem"
+            self._process = subprocess.Popen(
+                [str(binary), "-", MAC.hex(), self.ip.hex(), f"{PORT:x}", f"{RESEND:x}", "0"],
+                cwd=memory if memory.is_dir() else work,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            stack.callback(self._stop)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End it."""
+        self._stack.close()
+
+    def hold(self, clocks: int) -> None:
+        """Let the far end take nothing for some clocks from now on."""
+        self._say(f"h {clocks}")
+
+    def run(
+        self, frames: Sequence[Offered | bytes] = (), clocks: int = _MOST, quiet: int = _QUIET
+    ) -> Seen:
+        """Offer frames one behind another, and run until nothing happens any more.
+
+        Args:
+            frames: what goes in.
+            clocks: most clocks to run.
+            quiet: clocks without a beat that end the run.
+
+        Raises:
+            VerifyError: the simulation ended, or frames wait to go in though nothing happens.
+        """
+        for frame in frames:
+            one = frame if isinstance(frame, Offered) else Offered(frame)
+            self._say(f"f {one.clock} {int(one.damaged)} {one.data.hex()}")
+        self._say(f"r {clocks} {quiet}")
+        process = self._process
+        if process is None or process.stdout is None:
+            raise VerifyError("the bench runs within its with block")
+        if process.stdin is not None:
+            process.stdin.flush()
+        taken, left, counters = [], [], {}
+        for line in process.stdout:
+            what, _, rest = line.strip().partition(" ")
+            fields = rest.split()
+            if what == "i":
+                taken.append(Taken(*(int(f) for f in fields)))
+            elif what == "o":
+                left.append(Left(int(fields[0]), int(fields[1]), bytes.fromhex(fields[2])))
+            elif what == "n":
+                counters = dict(zip(COUNTERS, (int(f) for f in fields), strict=False))
+            elif what == "=":
+                return Seen(tuple(taken), tuple(left), counters, int(fields[0]))
+        raise VerifyError(f"the simulated front end ended (exit code {process.wait()})")
+
+    def _say(self, text: str) -> None:
+        if self._process is None or self._process.stdin is None:
+            raise VerifyError("the bench runs within its with block")
+        self._process.stdin.write(text + "\n")
+
+    def _stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.communicate()

@@ -1,0 +1,338 @@
+// The Verilated front end, either on a TAP device or driven by a test.
+//
+// On a device: FD MAC IP PORT RESEND BAD, the descriptor of a TAP device and the card's addresses
+// in hexadecimal; BAD is the percentage of frames that the cable loses, doubles and delays, each
+// way and of each kind. The clock runs while frames are in the card, and slowly while none are, for
+// the timers. On SIGTERM or SIGINT its counters are printed: frames in, out and not taken by the
+// kernel, clocks, then the card's own.
+//
+// Without a descriptor: - MAC IP PORT RESEND 0, and commands on stdin, a line each:
+//   f CLOCK DAMAGED HEX  a frame that is offered at that clock at the earliest
+//   h CLOCKS             the far end takes nothing for so many clocks
+//   r CLOCKS QUIET       runs so many clocks, or until nothing happened for QUIET of them
+// which is answered by lines "i FIRST LAST STALLS" of frames that were taken, "o FIRST LAST HEX" of
+// those that left, "n COUNTERS" and "= CLOCK".
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <iostream>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "Vn3ic_front_top.h"
+#include "verilated.h"
+
+namespace {
+
+constexpr size_t kMaxFrame = 65535;
+constexpr size_t kLeastFrame = 60;  // what a MAC delivers; TAP devices do not pad
+constexpr size_t kMaxWaiting = 256; // frames; more wait in the kernel
+constexpr int kIdleClocks = 256;    // a millisecond's while nothing happens
+constexpr uint64_t kQuiet = 4096;   // clocks without a beat that make the card idle
+
+volatile sig_atomic_t stopped = 0;
+
+void stop(int) {
+    stopped = 1;
+}
+
+struct Frame {
+    uint64_t clock; // when it is offered, at the earliest
+    bool damaged;
+    std::vector<uint8_t> bytes;
+};
+
+struct Taken {
+    uint64_t first, last, stalls;
+};
+
+struct Left {
+    uint64_t first, last;
+    std::vector<uint8_t> bytes;
+};
+
+class Card {
+  public:
+    Card(uint64_t mac, uint32_t ip, uint16_t port, uint32_t resend) {
+        top_.cfg_mac = mac;
+        top_.cfg_ip = ip;
+        top_.cfg_port = port;
+#ifdef N3IC_TCP
+        top_.cfg_resend = resend;
+#else
+        (void)resend;
+#endif
+#ifdef N3IC_WRITE_PORT
+        top_.wr_en = 0;
+        top_.wr_swap = 0;
+#endif
+        top_.s_axis_tvalid = 0;
+        top_.m_axis_tready = 1;
+        top_.axis_resetn = 0;
+        for (int i = 0; i < 40; ++i)
+            tick();
+        top_.axis_resetn = 1;
+        for (int i = 0; i < 4; ++i)
+            tick();
+    }
+
+    void add(uint64_t clock, bool damaged, const uint8_t *bytes, size_t length) {
+        waiting_.push_back({clock, damaged, {bytes, bytes + length}});
+        if (waiting_.back().bytes.size() < kLeastFrame)
+            waiting_.back().bytes.resize(kLeastFrame);
+    }
+    void hold(uint64_t clocks) {
+        held_ = clock_ + clocks;
+    }
+    size_t waiting() const {
+        return waiting_.size();
+    }
+    uint64_t clock() const {
+        return clock_;
+    }
+    uint64_t quiet() const {
+        return clock_ - busy_;
+    }
+    std::string counters() {
+        std::string text;
+        const auto *words = reinterpret_cast<const uint32_t *>(&top_.counters);
+        for (size_t i = 0; i < sizeof top_.counters / sizeof *words; ++i)
+            text += " " + std::to_string(words[i]);
+        return text;
+    }
+
+    void step() {
+        offer();
+        top_.m_axis_tready = clock_ >= held_;
+        top_.eval(); // tready may follow from what is offered
+        const bool taken = top_.s_axis_tvalid && top_.s_axis_tready;
+        const bool stalled = top_.s_axis_tvalid && !top_.s_axis_tready;
+        collect();
+        const uint64_t now = clock_;
+        tick();
+        if (stalled)
+            ++stalls_;
+        if (!taken)
+            return;
+        busy_ = now;
+        if (at_ == 0)
+            first_ = now;
+        at_ += sizeof top_.s_axis_tdata;
+        if (at_ >= waiting_.front().bytes.size()) {
+            taken_.push_back({first_, now, stalls_});
+            waiting_.pop_front();
+            at_ = stalls_ = 0;
+        }
+    }
+
+    std::vector<Taken> taken_;
+    std::vector<Left> left_;
+
+  private:
+    void tick() {
+        top_.axis_aclk = 0;
+        top_.eval();
+        top_.axis_aclk = 1;
+        top_.eval();
+        ++clock_;
+    }
+
+    void offer() {
+        const bool due = !waiting_.empty() && (at_ || clock_ >= waiting_.front().clock);
+        top_.s_axis_tvalid = due;
+        if (!due)
+            return;
+        const Frame &frame = waiting_.front();
+        const size_t beat = sizeof top_.s_axis_tdata, left = frame.bytes.size() - at_;
+        const size_t length = left < beat ? left : beat;
+        std::memset(&top_.s_axis_tdata, 0, beat);
+        std::memcpy(&top_.s_axis_tdata, frame.bytes.data() + at_, length);
+        const uint64_t keep = length == 64 ? ~0ull : (1ull << length) - 1;
+        std::memcpy(&top_.s_axis_tkeep, &keep, sizeof top_.s_axis_tkeep);
+        top_.s_axis_tlast = left <= beat;
+        top_.s_axis_tuser = frame.damaged && left <= beat;
+    }
+
+    void collect() {
+        if (!top_.m_axis_tvalid || !top_.m_axis_tready)
+            return;
+        busy_ = clock_;
+        if (leaving_.empty())
+            leaving_first_ = clock_;
+        uint64_t keep = 0;
+        std::memcpy(&keep, &top_.m_axis_tkeep, sizeof top_.m_axis_tkeep);
+        const auto *bytes = reinterpret_cast<const uint8_t *>(&top_.m_axis_tdata);
+        for (size_t i = 0; i < sizeof top_.m_axis_tdata; ++i)
+            if (keep >> i & 1)
+                leaving_.push_back(bytes[i]);
+        if (!top_.m_axis_tlast)
+            return;
+        left_.push_back({leaving_first_, clock_, leaving_});
+        leaving_.clear();
+    }
+
+    Vn3ic_front_top top_;
+    std::deque<Frame> waiting_;
+    std::vector<uint8_t> leaving_;
+    size_t at_ = 0; // bytes of the first waiting frame that are in the card
+    uint64_t clock_ = 0, held_ = 0, busy_ = 0, first_ = 0, stalls_ = 0, leaving_first_ = 0;
+};
+
+// A cable that loses, doubles and delays a share of the frames; the same ones in each run.
+class Cable {
+  public:
+    explicit Cable(unsigned percent) : percent_(percent) {}
+
+    template <typename Deliver> void pass(std::vector<uint8_t> bytes, Deliver deliver) {
+        const unsigned dice = static_cast<unsigned>(random_() % 100);
+        if (dice < percent_)
+            return;
+        if (dice < 2 * percent_)
+            deliver(bytes);
+        if (dice >= 2 * percent_ && dice < 3 * percent_) {
+            late_.push_back(std::move(bytes));
+            return;
+        }
+        deliver(bytes);
+        if (!late_.empty() && random_() % 2)
+            flush(deliver);
+    }
+
+    template <typename Deliver> void flush(Deliver deliver) {
+        while (!late_.empty()) {
+            deliver(late_.front());
+            late_.pop_front();
+        }
+    }
+
+  private:
+    unsigned percent_;
+    std::mt19937 random_{1};
+    std::deque<std::vector<uint8_t>> late_;
+};
+
+std::vector<uint8_t> from_hex(const std::string &text) {
+    std::vector<uint8_t> bytes;
+    for (size_t i = 0; i + 1 < text.size(); i += 2)
+        bytes.push_back(static_cast<uint8_t>(std::stoul(text.substr(i, 2), nullptr, 16)));
+    return bytes;
+}
+
+void report(Card &card) {
+    for (const Taken &t : card.taken_)
+        std::printf("i %llu %llu %llu\n", (unsigned long long)t.first, (unsigned long long)t.last,
+                    (unsigned long long)t.stalls);
+    for (const Left &l : card.left_) {
+        std::printf("o %llu %llu ", (unsigned long long)l.first, (unsigned long long)l.last);
+        for (const uint8_t byte : l.bytes)
+            std::printf("%02x", byte);
+        std::printf("\n");
+    }
+    card.taken_.clear();
+    card.left_.clear();
+    std::printf("n%s\n= %llu\n", card.counters().c_str(), (unsigned long long)card.clock());
+    std::fflush(stdout);
+}
+
+int drive(Card &card) {
+    std::string line;
+    while (!stopped && std::getline(std::cin, line)) {
+        std::istringstream words(line);
+        char what = 0;
+        uint64_t number = 0, more = 0;
+        std::string hex;
+        words >> what >> number >> more >> hex;
+        if (what == 'f') {
+            const std::vector<uint8_t> bytes = from_hex(hex);
+            card.add(number, more, bytes.data(), bytes.size());
+        } else if (what == 'h') {
+            card.hold(number);
+        } else if (what == 'r') {
+            const uint64_t begin = card.clock(), end = begin + number;
+            while (card.clock() < end &&
+                   (card.waiting() || card.clock() - begin < more || card.quiet() < more))
+                card.step();
+            report(card);
+        }
+    }
+    return 0;
+}
+
+int serve(Card &card, int fd, unsigned bad) {
+    uint64_t in = 0, out = 0, dropped = 0;
+    Cable there(bad), back(bad);
+    const auto arrive = [&](const std::vector<uint8_t> &frame) {
+        card.add(0, false, frame.data(), frame.size());
+    };
+    const auto leave = [&](const std::vector<uint8_t> &frame) {
+        write(fd, frame.data(), frame.size()) < 0 ? ++dropped : ++out;
+    };
+    pollfd port = {fd, POLLIN, 0};
+    static uint8_t bytes[kMaxFrame];
+    while (!stopped) {
+        const bool idle = card.waiting() == 0 && card.quiet() > kQuiet;
+        if (card.waiting() < kMaxWaiting) {
+            const int events = poll(&port, 1, idle ? 1 : 0);
+            if (events < 0 && errno != EINTR) {
+                std::perror("poll");
+                return 1;
+            }
+            if (events > 0 && port.revents & (POLLERR | POLLHUP | POLLNVAL)) {
+                std::fprintf(stderr, "the TAP device is gone\n");
+                return 1;
+            }
+            if (events > 0 && port.revents & POLLIN) {
+                const ssize_t length = read(fd, bytes, sizeof bytes);
+                if (length > 0) {
+                    there.pass({bytes, bytes + length}, arrive);
+                    ++in;
+                }
+            } else if (idle) {
+                there.flush(arrive);
+                back.flush(leave);
+            }
+        }
+        for (int i = 0; i < kIdleClocks; ++i)
+            card.step();
+        for (const Left &l : card.left_)
+            back.pass(l.bytes, leave);
+        card.left_.clear();
+        card.taken_.clear();
+    }
+    std::printf("%llu %llu %llu %llu%s\n", (unsigned long long)in, (unsigned long long)out,
+                (unsigned long long)dropped, (unsigned long long)card.clock(),
+                card.counters().c_str());
+    return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    if (argc != 7) {
+        std::fprintf(stderr, "usage: %s FD|- MAC IP PORT RESEND BAD\n", argv[0]);
+        return 2;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    struct sigaction action = {};
+    action.sa_handler = stop;
+    sigaction(SIGTERM, &action, nullptr);
+    sigaction(SIGINT, &action, nullptr);
+    const auto number = [&](int i) { return std::strtoull(argv[i], nullptr, 16); };
+    Card card(number(2), static_cast<uint32_t>(number(3)), static_cast<uint16_t>(number(4)),
+              static_cast<uint32_t>(number(5)));
+    if (std::strcmp(argv[1], "-") == 0)
+        return drive(card);
+    std::printf("ready\n");
+    std::fflush(stdout);
+    return serve(card, std::atoi(argv[1]), static_cast<unsigned>(number(6)));
+}

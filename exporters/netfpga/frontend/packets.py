@@ -1,0 +1,120 @@
+"""Frames as hosts send them to a card, and what its frames hold: the reference of the stack."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+ARP, IPV4 = 0x0806, 0x0800
+ICMP, TCP, UDP = 1, 6, 17
+LEAST_FRAME = 60
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a conversation: addresses and a port."""
+
+    mac: bytes
+    ip: bytes
+    port: int = 0
+
+
+def checksum(data: bytes) -> int:
+    """The Internet checksum (RFC 1071) of some bytes; 0 for bytes that hold their own."""
+    padded = data + b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f">{len(padded) // 2}H", padded))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def pseudo(source: bytes, target: bytes, protocol: int, length: int) -> bytes:
+    """The pseudo header of UDP and TCP."""
+    return source + target + struct.pack(">BBH", 0, protocol, length)
+
+
+def ipv4(
+    source: End, target: End, protocol: int, payload: bytes, *, flags: int = 0x4000, ttl: int = 64
+) -> bytes:
+    """An Ethernet frame of an IPv4 packet, padded to the least length."""
+    head = struct.pack(
+        ">BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), 1, flags, ttl, protocol, 0,
+        source.ip, target.ip,
+    )  # fmt: skip
+    head = head[:10] + struct.pack(">H", checksum(head)) + head[12:]
+    frame = target.mac + source.mac + struct.pack(">H", IPV4) + head + payload
+    return frame.ljust(LEAST_FRAME, b"\0")
+
+
+def udp(source: End, target: End, payload: bytes, *, summed: bool = True) -> bytes:
+    """A datagram; without ``summed``, one that has no checksum."""
+    length = 8 + len(payload)
+    head = struct.pack(">HHHH", source.port, target.port, length, 0)
+    if summed:
+        value = checksum(pseudo(source.ip, target.ip, UDP, length) + head + payload) or 0xFFFF
+        head = head[:6] + struct.pack(">H", value)
+    return ipv4(source, target, UDP, head + payload)
+
+
+def echo(source: End, target: End, payload: bytes, *, number: int = 1) -> bytes:
+    """An ICMP echo request."""
+    body = struct.pack(">BBHHH", 8, 0, 0, 0x4E33, number) + payload
+    return ipv4(source, target, ICMP, body[:2] + struct.pack(">H", checksum(body)) + body[4:])
+
+
+def arp(source: End, target_ip: bytes, *, target_mac: bytes = b"\xff" * 6) -> bytes:
+    """An ARP request."""
+    head = struct.pack(">HHBBH", 1, IPV4, 6, 4, 1)
+    body = head + source.mac + source.ip + bytes(6) + target_ip
+    return (target_mac + source.mac + struct.pack(">H", ARP) + body).ljust(LEAST_FRAME, b"\0")
+
+
+@dataclass(frozen=True)
+class Packet:
+    """What an IPv4 frame holds, its checksums proven.
+
+    Attributes:
+        target_mac: whom it goes to.
+        source: addresses and port that it comes from.
+        target: address and port that it goes to.
+        protocol: of its payload.
+        header: the bytes of the UDP, ICMP or TCP header.
+        payload: what comes behind it, without padding.
+    """
+
+    source: End
+    target: End
+    protocol: int
+    header: bytes
+    payload: bytes
+
+
+def read_ipv4(frame: bytes) -> Packet:
+    """The packet of a frame.
+
+    Raises:
+        ValueError: a checksum or a length is wrong, or it is no such packet.
+    """
+    if len(frame) < LEAST_FRAME or frame[12:14] != IPV4.to_bytes(2, "big") or frame[14] != 0x45:
+        raise ValueError("no IPv4 packet without options in a whole frame")
+    length = int.from_bytes(frame[16:18], "big")
+    source_ip, target_ip, protocol = frame[26:30], frame[30:34], frame[23]
+    if checksum(frame[14:34]):
+        raise ValueError("the IPv4 header's checksum is wrong")
+    if len(frame) != max(LEAST_FRAME, 14 + length) or any(frame[14 + length :]):
+        raise ValueError(f"a frame of {len(frame)} bytes holds a packet of {length}")
+    body = frame[34 : 14 + length]
+    above = b"" if protocol == ICMP else pseudo(source_ip, target_ip, protocol, len(body))
+    if checksum(above + body):
+        raise ValueError("the payload's checksum is wrong")
+    ports = (0, 0) if protocol == ICMP else struct.unpack(">HH", body[:4])
+    size = 4 * (body[12] >> 4) if protocol == TCP else 8
+    if protocol == UDP and int.from_bytes(body[4:6], "big") != len(body):
+        raise ValueError("the datagram's length is wrong")
+    return Packet(
+        End(frame[6:12], source_ip, ports[0]),
+        End(frame[:6], target_ip, ports[1]),
+        protocol,
+        body[:size],
+        body[size:],
+    )

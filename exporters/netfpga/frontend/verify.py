@@ -1,0 +1,112 @@
+"""The front end of an export directory beside its model: requests in frames, results in frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.netfpga.frontend import packets
+from n3ic.exporters.netfpga.frontend.bench import MAC, PORT, FrontBench
+from n3ic.exporters.netfpga.frontend.form import front_form
+from n3ic.exporters.netfpga.tools.simulate import version
+from n3ic.model.bits import Words
+from n3ic.model.inputs import UINT32_MAX
+from n3ic.model.network import BinaryModel
+from n3ic.options import Options
+from n3ic.targets.messages import (
+    MessageError,
+    bit_rows,
+    feature_rows,
+    read_message,
+    request,
+    results_body,
+)
+
+HOST = packets.End(bytes.fromhex("024e33000002"), bytes((10, 23, 23, 1)), 40_000)
+CARD = packets.End(MAC, bytes((10, 23, 23, 2)), PORT)
+
+
+def check_front(directory: Path, model: BinaryModel, options: Options, words: Words) -> str:
+    """Send inputs through the whole front end and compare each answer, byte for byte.
+
+    Args:
+        directory: an export directory with a front end; it is read and not changed.
+        model: what it computes.
+        options: those of the export.
+        words: packed inputs, uint32 array of shape ``(rows, n_words)``; with features as input,
+            as many random rows are sent in their place.
+
+    Returns:
+        What was done, in words.
+
+    Raises:
+        MissingDependencyError: Verilator is not installed.
+        VerifyError: an answer is missing, or another than the model's.
+    """
+    form = front_form(model, options)
+    rng = np.random.default_rng(len(words))
+    if options["input-stage"] == "features":
+        columns = _feature_values(model, len(words), rng)
+        words = model.encode(columns)
+        rows = feature_rows(np.stack([columns[f] for f in model.input.features], axis=1))
+    else:
+        rows = bit_rows(words, model.input.n_bits)
+    most = min(form.max_rows, (form.mtu - 44) // form.row)
+    batches, at = [], 0
+    while at < len(words):
+        count = int(rng.integers(1, most + 1))
+        batches.append((words[at : at + count], rows[at : at + count]))
+        at += count
+    digest = int(model.digest[:8], 16)
+    frames = [
+        packets.udp(HOST, CARD, request(i, digest, batch).to_bytes())
+        for i, (_, batch) in enumerate(batches)
+    ]
+    with FrontBench(directory) as bench:
+        left = bench.run(frames).left
+    if len(left) != len(frames):
+        raise VerifyError(f"the front end answered {len(left)} of {len(frames)} datagrams")
+    full = options["answers"] == "full"
+    for i, (frame, (inputs, _)) in enumerate(zip(left, batches, strict=True)):
+        try:
+            found = read_message(packets.read_ipv4(frame.data).payload)
+        except (ValueError, MessageError) as error:
+            raise VerifyError(f"the front end: datagram {i}: {error}") from error
+        wanted = results_body(model, inputs, full=full)
+        if (found.number, found.model, found.body) != (i, digest, wanted):
+            wrong = next(
+                (k for k in range(len(inputs)) if _result(found.body, k, form.result)
+                 != _result(wanted, k, form.result)), 0,
+            )  # fmt: skip
+            raise VerifyError(
+                f"the front end: datagram {i}, row {wrong} of {len(inputs)}: answer "
+                f"{_result(found.body, wrong, form.result).hex(' ')}, expected "
+                f"{_result(wanted, wrong, form.result).hex(' ')}"
+            )
+    return (
+        f"front end of {8 * form.beat} bits: {len(frames)} datagrams of {len(words)} rows "
+        f"({version('verilator')})"
+    )
+
+
+def _feature_values(
+    model: BinaryModel, count: int, rng: np.random.Generator
+) -> dict[str, NDArray[np.int64]]:
+    """Features at and beside the cuts of the input stage, and anywhere."""
+    found = {}
+    for name in model.input.features:
+        cuts = [c for f in model.input.fields if f.feature == name for c in f.cuts]
+        clamps = [f.clamp for f in model.input.fields if f.feature == name]
+        near = np.array([0, UINT32_MAX, *clamps, *(c + d for c in cuts for d in (-1, 0, 1))])
+        values = np.where(
+            rng.random(count) < 0.5, rng.choice(near, count), rng.integers(0, 1 << 32, count)
+        )
+        found[name] = np.clip(values, 0, UINT32_MAX)
+    return found
+
+
+def _result(body: bytes, index: int, size: int) -> bytes:
+    return body[index * size : (index + 1) * size]

@@ -1,0 +1,195 @@
+"""Inference messages: rows to a card over UDP or TCP, and its results back.
+
+A message is a header of 16 bytes and what it announces; all numbers are big-endian. Over UDP a
+datagram holds one, over TCP they follow each other. See ``docs/reference/formats.md``.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.errors import N3icError
+from n3ic.model.bits import unpack
+from n3ic.model.inputs import UINT32_MAX
+from n3ic.model.network import SHUNT, BinaryModel
+
+MAGIC = b"N3"
+VERSION = 1
+REQUEST, RESULTS, FAULT = 0, 1, 2
+HEADER = struct.Struct(">2sBBIIHH")
+FAULT_BODY = struct.Struct(">HH")
+SHUNTED = 0xFFFF
+VERDICT_BYTES = 2
+PORT = 0x2323
+FAULTS = {
+    1: "shorter than a header",
+    2: "not an inference message",
+    3: "of another version, or no request",
+    4: "for another model",
+    5: "of rows of another size",
+    6: "of no rows, or of too many",
+    7: "of another length than its rows",
+}
+
+
+class MessageError(N3icError):
+    """Bytes that are no inference message."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message.
+
+    Attributes:
+        kind: ``REQUEST``, ``RESULTS`` or ``FAULT``.
+        number: what ties an answer to its request, 32 bits.
+        model: the first four bytes of the model's digest; 0 in a request takes any.
+        rows: number of rows or results.
+        size: bytes of each; of a fault, those of a row that the card takes.
+        body: rows or results, one behind another; of a fault, its code and the most rows.
+    """
+
+    kind: int
+    number: int
+    model: int
+    rows: int
+    size: int
+    body: bytes
+
+    def to_bytes(self) -> bytes:
+        """The message as it is sent."""
+        head = HEADER.pack(MAGIC, VERSION, self.kind, self.number, self.model, self.rows, self.size)
+        return head + self.body
+
+    @property
+    def fault(self) -> tuple[int, int]:
+        """Code and most rows of a fault."""
+        code, rows = FAULT_BODY.unpack(self.body)
+        return code, rows
+
+
+def message_bytes(head: bytes) -> int:
+    """Bytes of the message that a header announces, the header's own among them.
+
+    Raises:
+        MessageError: the bytes are no header of a message.
+    """
+    if len(head) < HEADER.size:
+        raise MessageError(f"{len(head)} bytes are no inference message, it has {HEADER.size}")
+    magic, version, kind, _, _, rows, size = HEADER.unpack_from(head)
+    if magic != MAGIC or version != VERSION or kind not in (REQUEST, RESULTS, FAULT):
+        raise MessageError(f"no inference message of version {VERSION}: {head[:4].hex(' ')}")
+    return HEADER.size + (FAULT_BODY.size if kind == FAULT else rows * size)
+
+
+def read_message(data: bytes) -> Message:
+    """A message from the bytes that hold it and nothing else.
+
+    Raises:
+        MessageError: they hold something else.
+    """
+    if message_bytes(data) != len(data):
+        raise MessageError(f"{len(data)} bytes, the message has {message_bytes(data)}")
+    _, _, kind, number, model, rows, size = HEADER.unpack_from(data)
+    return Message(kind, number, model, rows, size, data[HEADER.size :])
+
+
+def request(number: int, model: int, rows: NDArray[np.uint8]) -> Message:
+    """A request of rows, uint8 array of shape ``(rows, bytes of a row)``."""
+    return Message(REQUEST, number, model, len(rows), rows.shape[1], rows.tobytes())
+
+
+def bit_rows(words: ArrayLike, n_bits: int) -> NDArray[np.uint8]:
+    """Rows of input bits: each a big-endian number, bit 0 the lowest of its last byte.
+
+    Args:
+        words: packed inputs, uint32 array of shape ``(rows, n_words)``.
+        n_bits: input bits.
+
+    Returns:
+        uint8 array of shape ``(rows, bytes of a row)``.
+    """
+    bits = unpack(np.asarray(words), n_bits)
+    return np.ascontiguousarray(np.packbits(bits, axis=1, bitorder="little")[:, ::-1])
+
+
+def feature_rows(columns: ArrayLike) -> NDArray[np.uint8]:
+    """Rows of integer features, 32 bits each, in their order.
+
+    Args:
+        columns: integer array of shape ``(rows, features)``; clamped to 32 bits.
+    """
+    values = np.clip(np.asarray(columns, dtype=np.int64), 0, UINT32_MAX).astype(">u4")
+    return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
+
+
+def result_bytes(classes: int, *, full: bool = True) -> int:
+    """Bytes of a result: verdict, class, margin and scores, or the verdict alone."""
+    return 8 + 4 * classes if full else VERDICT_BYTES
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Results as a message holds them.
+
+    Attributes:
+        verdicts: class, or ``SHUNT`` where the host decides, int64, shape ``(rows,)``.
+        classes: class, int64, shape ``(rows,)``; None where the card sends verdicts alone.
+        margins: best less second best score, int64, shape ``(rows,)``, or None.
+        scores: int64 array of shape ``(rows, classes)``, or None.
+    """
+
+    verdicts: NDArray[np.int64]
+    classes: NDArray[np.int64] | None = None
+    margins: NDArray[np.int64] | None = None
+    scores: NDArray[np.int64] | None = None
+
+
+def read_results(message: Message, classes: int) -> Results:
+    """Results of a message.
+
+    Args:
+        message: of the kind ``RESULTS``.
+        classes: classes of the model.
+
+    Raises:
+        MessageError: its results have another size.
+    """
+    if message.kind == RESULTS and message.size == VERDICT_BYTES:
+        return Results(_verdicts(np.frombuffer(message.body, ">u2")))
+    if message.kind != RESULTS or message.size != result_bytes(classes):
+        raise MessageError(
+            f"results of {message.size} bytes, a model of {classes} classes has "
+            f"{result_bytes(classes)} or {VERDICT_BYTES}"
+        )
+    layout = np.dtype(
+        [("verdict", ">u2"), ("class", ">u2"), ("margin", ">u4"), ("scores", ">i4", (classes,))]
+    )
+    found = np.frombuffer(message.body, layout)
+    return Results(
+        _verdicts(found["verdict"]),
+        found["class"].astype(np.int64),
+        found["margin"].astype(np.int64),
+        found["scores"].astype(np.int64),
+    )
+
+
+def results_body(model: BinaryModel, words: ArrayLike, *, full: bool = True) -> bytes:
+    """The results of packed inputs as the card sends them: what every answer is compared with."""
+    found = model.infer(words)
+    verdicts = model.verdicts(found.scores) if model.shunt else found.classes
+    wire = np.where(verdicts == SHUNT, SHUNTED, verdicts)
+    if not full:
+        return wire.astype(">u2").tobytes()
+    columns = [wire.astype(">u2"), found.classes.astype(">u2"), found.margins.astype(">u4")]
+    parts = [c.view(np.uint8).reshape(len(wire), -1) for c in columns]
+    parts.append(np.ascontiguousarray(found.scores.astype(">i4")).view(np.uint8))
+    return np.concatenate(parts, axis=1).tobytes()
+
+
+def _verdicts(wire: NDArray[np.uint16]) -> NDArray[np.int64]:
+    return np.where(wire == SHUNTED, SHUNT, wire.astype(np.int64))

@@ -1,0 +1,169 @@
+"""The kernel's network stack, its tools and ``n3ic ask`` against the simulated card."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from n3ic.errors import N3icError, UsageError
+from n3ic.exporters.netfpga.frontend.tap import VirtualFront
+from n3ic.exporters.netfpga.packet import tap as wire
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+from n3ic.targets import messages as m
+from n3ic.targets.directory import export
+
+pytestmark = pytest.mark.slow
+SHAPE = (48, 8, 4, 3)
+ROWS = 300
+
+
+@dataclass
+class Plugged:
+    """A card in a namespace of its own, its export and a table of flows."""
+
+    front: VirtualFront
+    directory: Path
+    flows: Path
+    model: BinaryModel
+
+    def inside(self, *command: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            ["ip", "netns", "exec", self.front.netns, *command],
+            input=text, capture_output=True, timeout=240, check=False,
+        )  # fmt: skip
+
+    def ask(self, *more: str) -> dict[str, object]:
+        done = self.inside(
+            sys.executable, "-m", "n3ic", "ask", "10.23.23.2", str(self.flows),
+            "--model", str(self.directory), "--json", *more,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr.decode()
+        return dict(json.loads(done.stdout))
+
+    def disturb(self, how: str) -> None:
+        """What the cable does to frames towards the card; nothing for an empty text."""
+        tc = ("tc", "-n", self.front.netns, "qdisc")
+        where = ("dev", self.front.tap, "root")
+        subprocess.run([*tc, "del", *where], capture_output=True, check=False)
+        if how:
+            done = subprocess.run([*tc, "add", *where, "netem", *how.split()], check=False)
+            if done.returncode:
+                pytest.skip("this kernel has no tc netem")
+
+
+def plug(folder: Path, name: str, bad_cable: int = 0) -> VirtualFront:
+    return VirtualFront(folder / "card", tap=f"{name}t", netns=name, bad_cable=bad_cable)
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugged]:
+    name = f"n3f{os.getpid()}"
+    try:
+        wire.require()
+        wire.run_ip("netns", "add", name)
+        wire.run_ip("netns", "del", name)
+    except N3icError as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("front")
+    rng = np.random.default_rng(3)
+    model = random_model(SHAPE, rng, extremes=False)
+    options = {"front-end": "udp", "style": "unrolled", "data-width": "64"}
+    export(model, "netfpga", folder / "card", verify=False, options=options)
+    names = model.input.features
+    table = rng.integers(0, 2**16, size=(ROWS, len(names)))
+    lines = [",".join(names), *(",".join(str(v) for v in row) for row in table)]
+    (folder / "flows.csv").write_text("\n".join(lines) + "\n")
+    with plug(folder, name) as front:
+        yield Plugged(front, folder / "card", folder / "flows.csv", model)
+    assert front.counters is not None
+    assert front.counters.dropped == 0
+    assert front.counters.card["requests"] > 0
+    names_left = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
+    assert name not in names_left
+
+
+def test_ping(card: Plugged) -> None:
+    done = card.inside("ping", "-c", "3", "-i", "0.2", "-s", "300", "-W", "20", "10.23.23.2")
+    assert b" 3 received" in done.stdout, done.stdout
+
+
+def test_nc(card: Plugged) -> None:
+    if shutil.which("nc") is None:
+        pytest.skip("needs nc: apt install netcat-openbsd")
+    words = np.array([[5, 7], [9, 0]], dtype=np.uint32)
+    data = m.request(77, 0, m.bit_rows(words, 48)).to_bytes()
+    nc = ("nc", "-u", "-W", "1", "-w", "20", "10.23.23.2", "8995")
+    found = m.read_message(card.inside(*nc, text=data).stdout)
+    assert found.number == 77
+    assert found.body == m.results_body(card.model, words)
+    found = m.read_message(card.inside(*nc, text=b"hello").stdout)
+    assert (found.kind, found.fault[0]) == (m.FAULT, 1)
+
+
+def test_ask_over_udp(card: Plugged) -> None:
+    found = card.ask("--timeout", "20")
+    assert (found["rows"], found["compared"], found["transport"]) == (ROWS, "scores", "udp")
+    assert sum(found["verdicts"].values()) == ROWS
+    one_by_one = card.ask("--batch", "1", "--window", "64", "--timeout", "20")
+    assert (one_by_one["requests"], one_by_one["verdicts"]) == (ROWS, found["verdicts"])
+
+
+def test_ask_through_a_bad_cable(card: Plugged) -> None:
+    card.disturb("delay 2ms 2ms loss 15% duplicate 15% reorder 30% corrupt 5%")
+    try:
+        found = card.ask("--batch", "9", "--timeout", "1", "--tries", "30")
+    finally:
+        card.disturb("")
+    assert found["rows"] == ROWS
+    assert found["resent"] > 0
+
+
+def test_ask_though_frames_are_lost_doubled_and_overtaken(card: Plugged) -> None:
+    """As with ``netem``, by the simulation itself, for kernels without it."""
+    with plug(card.directory.parent, f"n3g{os.getpid()}", bad_cable=10) as front:
+        bad = Plugged(front, card.directory, card.flows, card.model)
+        found = bad.ask("--batch", "9", "--timeout", "1", "--tries", "30")
+        assert found["rows"] == ROWS
+        assert found["resent"] > 0
+
+
+def refused(card: Plugged, *more: str) -> str:
+    done = card.inside(sys.executable, "-m", "n3ic", "ask", *more, "--timeout", "2", "--tries", "2")
+    assert done.returncode == 1
+    assert b"Traceback" not in done.stderr
+    return done.stderr.decode()
+
+
+def test_ask_says_what_is_wrong(card: Plugged, tmp_path: Path) -> None:
+    other = random_model(SHAPE, np.random.default_rng(4), extremes=False)
+    other.save(tmp_path / "other.n3ic")
+    flows, directory = str(card.flows), ("--model", str(card.directory))
+    wrong = refused(card, "10.23.23.2", flows, "--model", str(tmp_path / "other.n3ic"))
+    assert f"computes the model {card.model.digest[:4]}" in wrong or "rows of" in wrong
+    assert "--input-stage" in refused(
+        card, "10.23.23.2", flows, *directory, "--input-stage", "features"
+    )
+    assert "it takes 72: --batch 72" in refused(
+        card, "10.23.23.2", flows, *directory, "--batch", "73"
+    )
+    assert "no answer within 2 s to each of 2" in refused(card, "10.23.23.2:9", flows, *directory)
+    assert "10.23.23.1:9: Connection refused" in refused(card, "10.23.23.1:9", flows, *directory)
+
+
+def test_names_and_addresses_are_checked(tmp_path: Path) -> None:
+    for wrong in ("10.0.0", "::1", "10.0.0.0", "10.0.0.255", "224.0.0.1"):
+        with pytest.raises(UsageError, match="address"):
+            VirtualFront(tmp_path, address=wrong)
+    with pytest.raises(UsageError, match="no name of a device"):
+        VirtualFront(tmp_path, tap="a b")
+    assert str(VirtualFront(tmp_path, address="10.0.0.1").host) == "10.0.0.2"
