@@ -22,7 +22,7 @@ class End:
 def checksum(data: bytes) -> int:
     """The Internet checksum (RFC 1071) of some bytes; 0 for bytes that hold their own."""
     padded = data + b"\0" * (len(data) % 2)
-    total = sum(struct.unpack(f">{len(padded) // 2}H", padded))
+    total: int = sum(struct.unpack(f">{len(padded) // 2}H", padded))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF

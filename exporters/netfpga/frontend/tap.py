@@ -167,7 +167,7 @@ class VirtualFront:
         fields = [int(field) for field in text.split()]
         if process.returncode == 0 and len(fields) >= 4:
             card = dict(zip(COUNTERS, fields[4:], strict=False))
-            self.counters = FrontCounters(*fields[:4], card=card)
+            self.counters = FrontCounters(fields[0], fields[1], fields[2], fields[3], card)
 
 
 def has_front(directory: Path) -> bool:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ class Plugged:
             input=text, capture_output=True, timeout=240, check=False,
         )  # fmt: skip
 
-    def ask(self, *more: str) -> dict[str, object]:
+    def ask(self, *more: str) -> dict[str, Any]:
         done = self.inside(
             sys.executable, "-m", "n3ic", "ask", "10.23.23.2", str(self.flows),
             "--model", str(self.directory), "--json", *more,
@@ -157,6 +158,7 @@ def test_ask_says_what_is_wrong(card: Plugged, tmp_path: Path) -> None:
         card, "10.23.23.2", flows, *directory, "--batch", "73"
     )
     assert "no answer within 2 s to each of 2" in refused(card, "10.23.23.2:9", flows, *directory)
+    wire.run_ip("-n", card.front.netns, "link", "set", "lo", "up")
     assert "10.23.23.1:9: Connection refused" in refused(card, "10.23.23.1:9", flows, *directory)
 
 
