@@ -103,15 +103,15 @@ class VirtualFront:
         wire.require()
         with ExitStack() as stack:
             if self.netns:
-                wire.run_ip("netns", "add", self.netns)
-                stack.callback(wire.run_ip, "netns", "del", self.netns)
+                wire.ip("netns", "add", self.netns)
+                stack.callback(wire.ip, "netns", "del", self.netns)
             descriptor = wire.open_tap(self.tap)
             stack.callback(os.close, descriptor)
             inside = ["-n", self.netns] if self.netns else []
             if self.netns:
-                wire.run_ip("link", "set", self.tap, "netns", self.netns)
-            wire.run_ip(*inside, "address", "add", f"{self.host}/24", "dev", self.tap)
-            wire.run_ip(*inside, "link", "set", self.tap, "up")
+                wire.ip("link", "set", self.tap, "netns", self.netns)
+            wire.ip(*inside, "address", "add", f"{self.host}/24", "dev", self.tap)
+            wire.ip(*inside, "link", "set", self.tap, "up")
             work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-front-")))
             binary = build(self.directory, work)
             addresses = [MAC.hex(), self.address.packed.hex(), f"{PORT:x}", f"{RESEND:x}"]

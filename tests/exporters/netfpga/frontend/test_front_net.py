@@ -71,8 +71,8 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugged]:
     name = f"n3f{os.getpid()}"
     try:
         wire.require()
-        wire.run_ip("netns", "add", name)
-        wire.run_ip("netns", "del", name)
+        wire.ip("netns", "add", name)
+        wire.ip("netns", "del", name)
     except N3icError as error:
         pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("front")
@@ -158,7 +158,7 @@ def test_ask_says_what_is_wrong(card: Plugged, tmp_path: Path) -> None:
         card, "10.23.23.2", flows, *directory, "--batch", "73"
     )
     assert "no answer within 2 s to each of 2" in refused(card, "10.23.23.2:9", flows, *directory)
-    wire.run_ip("-n", card.front.netns, "link", "set", "lo", "up")
+    wire.ip("-n", card.front.netns, "link", "set", "lo", "up")
     assert "10.23.23.1:9: Connection refused" in refused(card, "10.23.23.1:9", flows, *directory)
 
 
