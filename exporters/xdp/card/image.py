@@ -19,6 +19,7 @@ from n3ic.util.templates import render
 
 PROGRAM, TABLES = "card.c", "card.json"
 RULES = 8  # of a graph's policy
+PORTS = 256  # beyond the largest that a policy names
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 _LONGEST = 1023  # bytes of an input
 _CLASSES = 64  # that a rule tells apart
@@ -60,6 +61,12 @@ class CardImage:
         packed = struct.pack(f"={len(head)}I", *head)
         packed = packed.ljust(_aligned(len(packed)), b"\0") + b"".join(map(_rule, graph.rules))
         return packed.ljust(_aligned(4 * len(head)) + _RULE.size * RULES, b"\0")
+
+    @property
+    def ports(self) -> set[int]:
+        """Ports that its policies forward to."""
+        rules = (rule for g in self.card.graphs for rule in g.rules)
+        return {r.value for r in rules if r.action == "forward" and r.value}
 
     @property
     def branches(self) -> int:
@@ -119,6 +126,8 @@ def _values(image: CardImage) -> dict[str, object]:
         "tenants": len(card.tenants),
         "graphs": 2 * len(card.graphs),  # room for others to come
         "rules": RULES,
+        "ports": PORTS,
+        "used_ports": sorted(image.ports),
         "branches": image.branches,
         "field": (1 << longest.bit_length()) - 1,
         "result_at": card.result_at,
@@ -165,11 +174,11 @@ def _check(graph: SoftwareGraph, card: SoftwareCard) -> None:
     if len(graph.rules) > RULES:
         raise CardError(f"{graph.name}: {len(graph.rules)} rules, target xdp has room for {RULES}")
     for rule in graph.rules:
-        if rule.action not in _ACTIONS or (rule.action == "forward" and rule.value):
+        if rule.action not in _ACTIONS:
             raise CardError(
-                f"{graph.name}: target xdp answers frames where they come from, marked or not, or "
-                f"drops them: it does not {rule.action} them"
-                + (" to a port" if rule.action == "forward" else "")
+                f"{graph.name}: target xdp answers frames where they come from, marked or not, "
+                f"forwards or drops them: it does not {rule.action} them, as an XDP program can "
+                "copy no frame"
             )
         if rule.action == "mark" and card.carrier != "udp-port":
             raise CardError(

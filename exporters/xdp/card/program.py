@@ -17,8 +17,18 @@ from n3ic.exporters.xdp.card.image import PROGRAM, TABLES
 from n3ic.exporters.xdp.resident import check_slot, swap
 from n3ic.exporters.xdp.source import compiled
 
-COUNTS = ("answered", "dropped", "short", "no_model", "throttled", "other", "unknown")
-TX, PASS, DROP = 3, 2, 1
+COUNTS = (
+    "answered",
+    "dropped",
+    "short",
+    "no_model",
+    "throttled",
+    "other",
+    "unknown",
+    "forwarded",
+    "no_port",
+)
+REDIRECT, TX, PASS, DROP = 4, 3, 2, 1
 PROGRAM_NAME = "n3ic_card"
 
 
@@ -40,6 +50,14 @@ class CardTables:
         """Put a network into a slot: a frame sees the old one or the new one, whole."""
         check_slot(slot)
         swap(self.maps["models"], slot, value)
+
+    def set_port(self, port: int, interface: str) -> None:
+        """Say which interface is a port that policies forward to; frames for others are dropped.
+
+        Raises:
+            UsageError: there is no such interface.
+        """
+        self.maps["ports"].update(port, _index(interface))
 
     def set_graph(self, uid: int, value: bytes | None) -> None:
         """Set what a UID means; with None it means nothing, and its frames pass."""
@@ -100,11 +118,7 @@ class CardProgram(CardTables):
             UsageError: there is no such interface.
             BpfError: another program is attached, or the driver does not do this mode.
         """
-        try:
-            index = socket.if_nametoindex(interface)
-        except OSError as error:
-            raise UsageError(f"no interface {interface!r}: {error.strerror or error}") from error
-        libbpf.attach(index, self.program, mode)
+        libbpf.attach(_index(interface), self.program, mode)
 
     def send(self, frame: bytes) -> libbpf.TestRun:
         """Run the program on a frame, without an interface."""
@@ -130,6 +144,13 @@ class CardProgram(CardTables):
             name: sum(int.from_bytes(v, "little") for v in counted.each_cpu(first + i))
             for i, name in enumerate(COUNTS)
         }
+
+
+def _index(interface: str) -> int:
+    try:
+        return socket.if_nametoindex(interface)
+    except OSError as error:
+        raise UsageError(f"no interface {interface!r}: {error.strerror or error}") from error
 
 
 @contextmanager

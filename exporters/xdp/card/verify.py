@@ -13,11 +13,12 @@ from n3ic.card.frames import Asked, hostile, joined, traffic
 from n3ic.card.lowering import SoftwareCard
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.xdp.card.image import CardImage, tenant_value
-from n3ic.exporters.xdp.card.program import DROP, PASS, TX, CardProgram, one_cpu
+from n3ic.exporters.xdp.card.program import DROP, PASS, REDIRECT, TX, CardProgram, one_cpu
 from n3ic.exporters.xdp.libbpf import BpfError, TestRun, VerifierError
 from n3ic.targets.figures import Figure
 
 _OPEN = 1 << 40  # bytes a second: nothing is throttled
+_ANY = "lo"
 _SHORTEST = 14  # bytes of a frame that a test run takes
 
 
@@ -28,6 +29,8 @@ def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
         with CardProgram(directory) as program, one_cpu() as cpu:
             for index in range(len(card.tenants)):
                 program.set_tenant(index, tenant_value(_OPEN, _OPEN))
+            for port in image.ports:
+                program.set_port(port, _ANY)  # a run without an interface sends nothing there
             return _run(image, program, cpu, packets)
     except VerifierError as error:
         raise VerifyError(str(error)) from error
@@ -76,28 +79,37 @@ def check_frame(card: SoftwareCard, asked: Asked, seen: TestRun) -> None:
     Raises:
         VerifyError: another action, or other bytes.
     """
-    graph = card.graphs[asked.graph]
-    results = joined(graph.join, asked.results)
-    text = b"".join(r.text for r in results)
-    first = results[0]
-    rule = next((r for r in graph.rules if r.is_about(first.verdict, first.margin)), None)
-    frame = bytearray(asked.frame)
-    expected = DROP if rule is not None and rule.action == "drop" else TX
-    if expected == TX:
-        frame[:12] = frame[6:12] + frame[:6]
-        frame[card.result_at : card.offset] = text.ljust(card.offset - card.result_at, b"\0")
-        if card.carrier == "udp-port":
-            frame[26:34] = frame[30:34] + frame[26:30]
-            frame[34:38] = frame[36:38] + frame[34:36]
-            frame[40:42] = bytes(2)
-        if rule is not None and rule.action == "mark":
-            _mark(frame, rule.value)
-    if seen.result != expected or seen.data != bytes(frame):
+    action, frame = leaving(card, asked)
+    if seen.result != action or seen.data != frame:
         at = slice(card.result_at, card.offset)
         raise VerifyError(
-            f"the card: {graph.name}: action {seen.result} and {seen.data[at].hex(' ')}, expected "
-            f"{expected} and {text.hex(' ')}"
+            f"the card: {card.graphs[asked.graph].name}: action {seen.result} and "
+            f"{seen.data[at].hex(' ')}, expected {action} and {frame[at].hex(' ')}"
         )
+
+
+def leaving(card: SoftwareCard, asked: Asked) -> tuple[int, bytes]:
+    """What must become of a frame: the action, and its bytes then."""
+    graph = card.graphs[asked.graph]
+    results = joined(graph.join, asked.results)
+    first = results[0]
+    rule = next((r for r in graph.rules if r.is_about(first.verdict, first.margin)), None)
+    if rule is not None and rule.action == "drop":
+        return DROP, asked.frame
+    text = b"".join(r.text for r in results)
+    frame = bytearray(asked.frame)
+    frame[card.result_at : card.offset] = text.ljust(card.offset - card.result_at, b"\0")
+    if card.carrier == "udp-port":
+        frame[40:42] = bytes(2)
+    if rule is not None and rule.action == "forward" and rule.value:
+        return REDIRECT, bytes(frame)
+    frame[:12] = frame[6:12] + frame[:6]
+    if card.carrier == "udp-port":
+        frame[26:34] = frame[30:34] + frame[26:30]
+        frame[34:38] = frame[36:38] + frame[34:36]
+    if rule is not None and rule.action == "mark":
+        _mark(frame, rule.value)
+    return TX, bytes(frame)
 
 
 def _mark(frame: bytearray, dscp: int) -> None:

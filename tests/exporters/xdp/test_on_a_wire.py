@@ -5,12 +5,12 @@ import mmap
 import random
 import socket
 import struct
-import subprocess
 import time
 
 import numpy as np
 import pytest
 from metering import load, network
+from wires import link, wire
 
 from n3ic.exporters.p4.run.packets import PacketLayout, inputs_of
 from n3ic.exporters.xdp import libbpf, source
@@ -33,27 +33,6 @@ pytestmark = pytest.mark.usefixtures("clang", "kernel")
 def image(clang, kernel):
     files = source.meter_program(SPEC, structure_of([network(SPEC)]), per_cpu=False)
     return source.compiled(files, source.METER)
-
-
-def link(one: str, other: str) -> None:
-    """A veth pair that nothing but the test sends on, for frames of up to 3,000 bytes."""
-    ip("add", one, "mtu", "3000", "type", "veth", "peer", "name", other, "mtu", "3000")
-    for name in (one, other):
-        command = ["sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1"]
-        subprocess.run(command, check=True)
-        ip("set", name, "arp", "off", "up")
-
-
-def ip(*words):
-    subprocess.run(["ip", "link", *words], check=True)
-
-
-def wire(interface):
-    """A socket that sends and takes whole frames."""
-    found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-    found.bind((interface, 0))
-    found.settimeout(5)
-    return found
 
 
 def frames_of(path):
