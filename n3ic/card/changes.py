@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from n3ic.card.description import Card, Graph, InputStage, Network, Tenant
-from n3ic.card.models import open_network
+from n3ic.card.models import network_of, open_network
 from n3ic.errors import UsageError
 from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import models_of
@@ -87,7 +87,7 @@ def _replaced(card: Card, who: str) -> dict[str, Network]:
 
 def _opened(card: Card, tasks: Mapping[str, Network], model: Path | None) -> dict[str, BinaryModel]:
     """The networks that come, each checked against the one that the card was planned with."""
-    planned = {name: open_network(task.model, task.network) for name, task in tasks.items()}
+    planned = {name: network_of(card, name) for name in tasks}
     if model is None:
         return planned
     held = models_of(model)

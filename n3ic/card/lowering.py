@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
 
 from n3ic.card.description import (
     Action,
@@ -21,9 +20,9 @@ from n3ic.card.description import (
     Rule,
     UidCarrier,
 )
-from n3ic.card.models import open_network
+from n3ic.card.models import network_of
 from n3ic.card.plan import Plan
-from n3ic.errors import CardError, N3icError
+from n3ic.errors import CardError
 from n3ic.model.network import BinaryModel
 
 RESULT_AT = {"header": 16, "vlan": 20, "udp-port": 44}  # first byte of the results in a frame
@@ -53,8 +52,21 @@ class Branch:
         return 4 * len(spec.features) if self.features else -(-spec.n_bits // 8)
 
 
+class VerdictRule:
+    """What a rule is about: verdicts of some classes, with margins from one bound to another."""
+
+    classes: tuple[int, ...]
+    margin: int
+    below: int | None
+
+    def is_about(self, verdict: int, margin: int) -> bool:
+        """Whether it is about a verdict."""
+        near = self.margin <= margin and (self.below is None or margin < self.below)
+        return near and (not self.classes or verdict in self.classes)
+
+
 @dataclass(frozen=True)
-class PolicyRule:
+class PolicyRule(VerdictRule):
     """What becomes of a verdict; see :class:`~n3ic.card.description.Rule`.
 
     Attributes:
@@ -70,11 +82,6 @@ class PolicyRule:
     margin: int
     below: int | None
     value: int
-
-    def is_about(self, verdict: int, margin: int) -> bool:
-        """Whether it is about a verdict."""
-        near = self.margin <= margin and (self.below is None or margin < self.below)
-        return near and (not self.classes or verdict in self.classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,18 +303,10 @@ def _branch(card: Card, way: Sequence[str], where: str, target: str) -> Branch:
             f"{where}: expected at most one input stage and then one network, got "
             f"{' > '.join(way) or 'nothing'}"
         )
-    model = _model(card, networks[0])
-    if stages and _model(card, stages[0]).input != model.input:
+    model = network_of(card, networks[0])
+    if stages and network_of(card, stages[0]).input != model.input:
         raise CardError(f"{where}: {networks[0]!r} was trained on another input than {stages[0]!r}")
     return Branch(networks[0], model, bool(stages))
-
-
-def _model(card: Card, name: str) -> BinaryModel:
-    task = cast(InputStage | Network, card.tasks[name])
-    try:
-        return open_network(task.model, task.network)
-    except N3icError as error:
-        raise CardError(f"{card.source}:{task.line}: task {name!r}: {error}") from error
 
 
 def _rule(rule: Rule, classes: Sequence[str], where: str) -> PolicyRule:

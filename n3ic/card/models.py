@@ -43,6 +43,19 @@ def open_network(model: Path, network: str) -> BinaryModel:
     return BinaryModel.load(found[network])
 
 
+def network_of(card: Card, name: str) -> BinaryModel:
+    """The network of a card's task, or the one whose input stage it is.
+
+    Raises:
+        CardError: it cannot be read; names the line.
+    """
+    task = cast(Network | InputStage, card.tasks[name])
+    try:
+        return open_network(task.model, task.network)
+    except N3icError as error:
+        raise _error(card, task, str(error)) from error
+
+
 def check_models(card: Card) -> None:
     """Check that tasks name models which have what is asked of them.
 
@@ -78,7 +91,7 @@ def _check_classes(card: Card, flow: list[Task]) -> None:
         known: set[str] = set()
         for task in flow[:i] if meant else ():
             if isinstance(task, Network):
-                known |= set(_model(card, task).classes)
+                known |= set(network_of(card, task.name).classes)
         if meant - known:
             raise _error(
                 card,
@@ -98,7 +111,7 @@ def _check_joins(card: Card, graph: Graph) -> None:
         lists = {}
         for branch in step.branches:
             networks = [n for n in branch.tasks() if isinstance(card.tasks[n], Network)]
-            lists[networks[-1]] = _model(card, cast(Network, card.tasks[networks[-1]])).classes
+            lists[networks[-1]] = network_of(card, networks[-1]).classes
         first, *others = lists
         for other in others:
             if lists[other] != lists[first]:
@@ -115,13 +128,6 @@ def _parallels(flow: Series) -> Iterator[Parallel]:
         yield step
         for branch in step.branches:
             yield from _parallels(branch)
-
-
-def _model(card: Card, task: Network) -> BinaryModel:
-    try:
-        return open_network(task.model, task.network)
-    except N3icError as error:
-        raise _error(card, task, str(error)) from error
 
 
 def _error(card: Card, task: Task, message: str) -> CardError:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 from n3ic.card.description import Join, UidCarrier
-from n3ic.card.lowering import RESULT_AT, RESULT_BYTES
+from n3ic.card.lowering import RESULT_AT, RESULT_BYTES, VerdictRule
 from n3ic.errors import ExportError
 from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.sequential.layout import clog2
@@ -142,7 +142,7 @@ class Leg:
 
 
 @dataclass(frozen=True)
-class PolicyRule:
+class PolicyRule(VerdictRule):
     """What becomes of a verdict: the first rule that is about it counts.
 
     Attributes:

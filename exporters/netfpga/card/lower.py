@@ -24,9 +24,9 @@ from n3ic.card.description import (
     UserVerilog,
 )
 from n3ic.card.description import Rule as CardRule
+from n3ic.card.models import network_of
 from n3ic.card.plan import GraphPlan, Plan
-from n3ic.card.resources import open_network
-from n3ic.errors import CardError, N3icError
+from n3ic.errors import CardError
 from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.card.image import (
     ALL_PORTS,
@@ -82,7 +82,7 @@ def image_of(plan: Plan, options: Sequence[Option], clock_hz: float) -> CardImag
     """
     card = plan.card
     models = {
-        n: _model(card, t) for n, t in card.tasks.items() if isinstance(t, Network | InputStage)
+        n: network_of(card, n) for n, t in card.tasks.items() if isinstance(t, Network | InputStage)
     }
     chosen = [r for r in plan.regions if any(_placed(card, name) for name in r.chain)]
     regions: list[CardRegion] = []
@@ -113,13 +113,6 @@ def image_of(plan: Plan, options: Sequence[Option], clock_hz: float) -> CardImag
 
 def _placed(card: Card, name: str) -> bool:
     return not isinstance(card.tasks[name], Policy | Meter)
-
-
-def _model(card: Card, task: Network | InputStage) -> BinaryModel:
-    try:
-        return open_network(task.model, task.network)
-    except N3icError as error:
-        raise CardError(f"{card.source}:{task.line}: task {task.name!r}: {error}") from error
 
 
 def _loads(plan: Plan) -> dict[str, float]:

@@ -91,13 +91,8 @@ def outcome(image: CardImage, packet: Packet, results: Sequence[Result] | None =
         out[40:42] = b"\0\0"
     first = answers[0]
     for rule in graph.rules:
-        about = not rule.classes or first.verdict in rule.classes
-        if (
-            about
-            and rule.margin <= first.margin
-            and (rule.below is None or first.margin < rule.below)
-        ):
-            to = (rule.to or 0) | rule.copy
+        if rule.is_about(first.verdict, first.margin):
+            to = rule.to | rule.copy
             return Outcome(graph.tenant, index, bytes(out), to or None, rule.drop)
     return Outcome(graph.tenant, index, bytes(out))
 

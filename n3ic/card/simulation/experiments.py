@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from n3ic.card.description import Parallel, Series
 from n3ic.card.simulation.baselines import POLICIES, Policy
 from n3ic.card.simulation.engine import simulate
 from n3ic.card.simulation.loads import Load, rate_of
-from n3ic.card.simulation.regions import Regions
+from n3ic.card.simulation.regions import Region, Regions
 from n3ic.card.simulation.report import PolicyFigures, Table, figures_of
 from n3ic.card.simulation.scenario import (
     Board,
@@ -51,6 +52,20 @@ class Found:
 
 
 Progress = Callable[[float], None]
+T = TypeVar("T")
+
+
+def _each(cases: Sequence[T], progress: Progress) -> Iterator[T]:
+    """The cases of an experiment, telling how far it is."""
+    for done, case in enumerate(cases, 1):
+        yield case
+        progress(done / len(cases))
+
+
+def _line(length: int, cycles: int) -> tuple[list[SimTask], tuple[str, ...]]:
+    """Tasks of one length, and their names in a row."""
+    tasks = [SimTask(f"t{k}", latency=cycles) for k in range(length)]
+    return tasks, tuple(t.name for t in tasks)
 
 
 def alone(
@@ -86,15 +101,13 @@ def core_ns(trace: Trace) -> float:
 def scheduling(seed: int, progress: Progress) -> Found:
     """What a pass of the scheduler adds: 16 cycles at 250 MHz, however long the chain."""
     rows, data = [], {}
-    for i, length in enumerate(range(1, 8)):
-        tasks = [SimTask(f"t{k}", latency=10) for k in range(length)]
-        names = tuple(t.name for t in tasks)
+    for length in _each(range(1, 8), progress):
+        tasks, names = _line(length, 10)
         scenario = alone(tasks, Series(names), [names], Load(1e6, bytes=64))
         rest = (scenario.board.fixed + 10 * length) / scenario.board.clock_hz * 1e9
         adds = {p.name: core_ns(simulate(scenario, p, seed)) - rest for p in (CHAINS, PER_TASK)}
         rows.append((str(length), *(f"{adds[p.name]:.0f} ns" for p in (CHAINS, PER_TASK))))
         data[str(length)] = adds
-        progress((i + 1) / 7)
     return Found(
         "scheduling",
         "64 ns, 16 cycles at 250 MHz, to schedule a chain of any length",
@@ -110,9 +123,8 @@ def chaining(seed: int, progress: Progress) -> Found:
     """Latency of a chain as one, in two halves and task by task (figure 8)."""
     rows, data = [], {}
     grid = [(cycles, length) for cycles in (10, 50) for length in range(2, 8)]
-    for i, (cycles, length) in enumerate(grid):
-        tasks = [SimTask(f"t{k}", latency=cycles) for k in range(length)]
-        names = tuple(t.name for t in tasks)
+    for cycles, length in _each(grid, progress):
+        tasks, names = _line(length, cycles)
         middle = (length + 1) // 2
         load = Load(rate_of(10, 650), "poisson", sizes="data-centre")
 
@@ -133,7 +145,6 @@ def chaining(seed: int, progress: Progress) -> Found:
             "per_task_ns": single,
             "saved": saved,
         }
-        progress((i + 1) / len(grid))
     most = max(float(d["saved"]) for d in data.values())
     return Found(
         "chaining",
@@ -156,16 +167,18 @@ def parallel(seed: int, progress: Progress) -> Found:
     rows, data = [], {}
     split = Series((Parallel((Series(("t1", "t2")), Series(("t3",))), "both"), "t4"))
     line = Series(("t1", "t2", "t3", "t4"))
-    for i, cycles in enumerate((10, 50)):
+    for cycles in _each((10, 50), progress):
         tasks = [SimTask(f"t{k}", latency=cycles, gbps=64) for k in (1, 2, 3, 4)]
         load = Load(rate_of(5, 650), "poisson", sizes="data-centre")
-        one = core_ns(simulate(alone(tasks, line, [("t1", "t2", "t3", "t4")], load), CHAINS, seed))
-        two = core_ns(
-            simulate(alone(tasks, split, [("t1", "t2", "t4"), ("t3",)], load), CHAINS, seed)
+        one, two = (
+            core_ns(simulate(alone(tasks, flow, placed, load), CHAINS, seed))
+            for flow, placed in (
+                (line, [("t1", "t2", "t3", "t4")]),
+                (split, [("t1", "t2", "t4"), ("t3",)]),
+            )
         )
         rows.append((str(cycles), f"{one:.0f} ns", f"{two:.0f} ns", f"{1 - two / one:+.0%}"))
         data[str(cycles)] = {"chain_ns": one, "parallel_ns": two}
-        progress((i + 1) / 2)
     return Found(
         "parallel",
         "parallel branches shorten graphs of tasks of 50 cycles, and not those of 10 cycles",
@@ -191,7 +204,7 @@ def sharing(seed: int, progress: Progress) -> Found:
     size, rows, data = 1024, [], {}
     loads = (5, 10, 15, 30, 60)
     grid = [(dag, gbps) for dag in _DAGS for gbps in loads]
-    for i, (dag, gbps) in enumerate(grid):
+    for dag, gbps in _each(grid, progress):
         names = _DAGS[dag]
         background = SimGraph("d", "d", Series(_DAG_D), Load(rate_of(15, size), bytes=size),
                               rate_of(15, size))  # fmt: skip
@@ -215,7 +228,6 @@ def sharing(seed: int, progress: Progress) -> Found:
             "own_area": own_area,
             "gain": gain,
         }
-        progress((i + 1) / len(grid))
     most = max(float(d["gain"]) for d in data.values())
     return Found(
         "sharing",
@@ -306,17 +318,16 @@ def victims(seed: int, progress: Progress) -> Found:
     popularity = 1 / np.arange(1, 9)
     steps = list(_uses(rng, popularity / popularity.sum(), 2000))
     rows, data = [], {}
-    for i, count in enumerate((8, 6, 4, 3)):
-        for cache in (True, False):
-            waited, loads, refused = _come_and_go(chains, steps, count, cache)
-            rows.append((str(count), "yes" if cache else "no", f"{waited * 1e3:.2f} ms",
-                         f"{loads:,}", f"{refused:,}"))  # fmt: skip
-            data[f"{count} regions, {'with' if cache else 'without'} cache"] = {
-                "mean_wait_s": waited,
-                "reconfigurations": loads,
-                "refused": refused,
-            }
-        progress((i + 1) / 4)
+    grid = [(count, cache) for count in (8, 6, 4, 3) for cache in (True, False)]
+    for count, cache in _each(grid, progress):
+        waited, loads, refused = _come_and_go(chains, steps, count, cache)
+        rows.append((str(count), "yes" if cache else "no", f"{waited * 1e3:.2f} ms",
+                     f"{loads:,}", f"{refused:,}"))  # fmt: skip
+        data[f"{count} regions, {'with' if cache else 'without'} cache"] = {
+            "mean_wait_s": waited,
+            "reconfigurations": loads,
+            "refused": refused,
+        }
     return Found(
         "victims",
         "the more de-scheduled chains are kept, the fewer are launched again",
@@ -343,8 +354,6 @@ def _come_and_go(
     cache: bool,
 ) -> tuple[float, int, int]:
     """Mean seconds that a use waits, reconfigurations, uses that got no region."""
-    from n3ic.card.simulation.regions import Region
-
     regions = Regions((Region(),) * count, victim_cache=cache)
     until: dict[int, int] = {}
     waited, loads, refused = 0.0, 0, 0
