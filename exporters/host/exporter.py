@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
-
-import numpy as np
 
 from n3ic.card.changes import CardChange
 from n3ic.card.exporting import CardCheck, CardExporter
 from n3ic.card.lowering import software_card
 from n3ic.card.plan import Plan
 from n3ic.errors import ExportError, VerifyError
+from n3ic.exporters.host import running
 from n3ic.exporters.host.card.changes import change_running
 from n3ic.exporters.host.card.verify import verify_card
 from n3ic.exporters.host.card.write import write_card
-from n3ic.exporters.host.compiled import find_compiler, network_library
 from n3ic.exporters.host.decode import decode_directory
 from n3ic.exporters.host.estimate import estimate, flow_cache_bytes, memory_of
-from n3ic.exporters.host.flows import NETWORK, run_flow_exec
-from n3ic.exporters.host.machine import cpu_name
+from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.exporters.host.sources import copy_sources, kernel_source, readme, weights_section
-from n3ic.kernel import blob, build
-from n3ic.kernel.library import KernelError, KernelNetwork, Library
+from n3ic.kernel import blob
+from n3ic.kernel.library import KernelError, KernelNetwork
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import Option, Options, OptionValue, parse_options
@@ -36,8 +32,6 @@ from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Bench, Figure, Report
 
-_REPEATS = 5  # timed passes over the vectors, the fastest counts
-
 
 class HostExporter(Exporter, CardExporter):
     """Self-contained C11 for a host CPU; the paper's ``bnn-exec``."""
@@ -46,6 +40,9 @@ class HostExporter(Exporter, CardExporter):
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, NEON, portable), with bnn-exec"
     shunts: ClassVar[bool] = True
     card_fixed: ClassVar[str] = ""
+    other_families: ClassVar[Mapping[str, str]] = {
+        "sum-product-network": "n3ic.exporters.host.spn:EXPORTER"
+    }
     products: ClassVar[tuple[str, ...]] = (
         *("bnn-exec", "flow-exec", "libbnn.a"),
         *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "capture", "live", "meter")),
@@ -117,15 +114,15 @@ class HostExporter(Exporter, CardExporter):
             VerifyError: the C does not compile, the weights do not load, or two kernels differ.
         """
         wanted = str(options.get("kernel", "all"))
-        library, compiler = _compiled(directory)
-        baked = _load(library, None, directory)
+        library, compiler = running.compiled(directory)
+        baked = running.load(library, None, directory)
         if wanted != "all" and wanted not in library.kernels:
             known = ", ".join(library.kernels)
             raise VerifyError(f"kernel {wanted!r} does not run here; these do: {known}")
         first: Inference | None = None
         ran: list[str] = []
         figures = []
-        source = f"{cpu_name()}, {compiler}, best of {_REPEATS} passes over {len(words):,} vectors"
+        source = running.measured_by(compiler, len(words))
         for kernel in library.kernels if wanted == "all" else (wanted,):
             try:
                 baked.use_kernel(kernel)
@@ -135,14 +132,14 @@ class HostExporter(Exporter, CardExporter):
             if first is None:
                 first = trace
             else:
-                _same(first, trace, ran[0], kernel)
+                running.same(first, trace, ran[0], kernel)
             ran.append(kernel)
-            value = _time(baked, words)
+            value = running.nanoseconds(baked, words)
             figures.append(Figure(f"time.{kernel}", value, "ns", "measured", source))
         if first is None:
             raise VerifyError(f"kernel {wanted} cannot run this network")
-        loaded = _load(library, directory / "weights.bin", directory)
-        _same(first, _trace(loaded, words, model, "weights.bin"), "bnn.c", "weights.bin")
+        loaded = running.load(library, directory / "weights.bin", directory)
+        running.same(first, _trace(loaded, words, model, "weights.bin"), "bnn.c", "weights.bin")
         return Execution(first, f"{compiler}; kernels {', '.join(ran)}", tuple(figures))
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
@@ -162,28 +159,7 @@ class HostExporter(Exporter, CardExporter):
             MissingDependencyError: there is no C compiler.
             VerifyError: the C does not compile, or two kernels differ.
         """
-        library, _ = _compiled(directory)
-        net = _load(library, None, directory)
-        if sorted(net.features) != sorted(model.input.features):
-            raise VerifyError("bnn.c reads other features than the model")
-        words = net.encode(features)
-        for kernel in library.kernels:
-            try:
-                net.use_kernel(kernel)
-            except KernelError:
-                continue
-            # From features a kernel may go another way than through the bits.
-            _same(
-                net.run(features),
-                net.classify(words),
-                f"bnn_run_batch: kernel {kernel}",
-                "bnn_encode",
-            )
-            other = net.encode(features)
-            if not np.array_equal(words, other):
-                row, word = (int(i) for i in np.argwhere(words != other)[0])
-                raise VerifyError(f"bnn_encode: kernel {kernel} differs, row {row} word {word}")
-        return words
+        return running.encode(directory, model, features)
 
     def meter(
         self, directory: Path, model: BinaryModel, options: Options, capture: Path
@@ -278,28 +254,6 @@ class HostExporter(Exporter, CardExporter):
         return change_running(software_card(plan, self.name), change, Path(to))
 
 
-def _compiled(directory: Path) -> tuple[Library, str]:
-    """The directory's ``bnn.c`` as a loaded library, and the compiler's name."""
-    compiler = find_compiler()
-    try:
-        network = tuple((name, (directory / name).read_bytes()) for name in NETWORK)
-        return network_library(network, compiler, build.FLAGS), compiler.version
-    except build.BuildError as error:
-        raise VerifyError(f"bnn.c does not compile: {str(error)[:2000]}") from error
-    except (OSError, AttributeError) as error:
-        raise VerifyError(f"bnn.c does not give a working library: {error}") from error
-
-
-def _load(library: Library, path: Path | None, directory: Path) -> KernelNetwork:
-    name = directory / "bnn.c" if path is None else path
-    try:
-        return library.baked() if path is None else library.load(path.read_bytes())
-    except OSError as error:
-        raise VerifyError(f"cannot read {name}: {error.strerror or error}") from error
-    except KernelError as error:
-        raise VerifyError(f"{name.name}: {error}") from error
-
-
 def _trace(net: KernelNetwork, words: Words, model: BinaryModel, where: str) -> Inference:
     layers = (model.input.n_words, model.output.n_outputs)
     if (net.n_words, net.n_classes) != layers:
@@ -310,37 +264,3 @@ def _trace(net: KernelNetwork, words: Words, model: BinaryModel, where: str) -> 
         return net.trace(words, model)
     except KernelError as error:
         raise VerifyError(f"{where}: {error}") from error
-
-
-def _same(a: Inference, b: Inference, a_name: str, b_name: str) -> None:
-    """Refuse two traces that differ; names the first layer, neuron and vector.
-
-    Raises:
-        VerifyError: they differ.
-    """
-    hidden = enumerate(zip(a.hidden, b.hidden, strict=True))
-    parts = [
-        *((f"layer {i}, neuron", x, y) for i, (x, y) in hidden),
-        (f"layer {len(a.hidden)}, class", a.scores, b.scores),
-        ("arg max, column", a.classes[:, None], b.classes[:, None]),
-        ("margin, column", a.margins[:, None], b.margins[:, None]),
-    ]
-    if a.verdicts is not None and b.verdicts is not None:
-        parts.append(("verdict, column", a.verdicts[:, None], b.verdicts[:, None]))
-    for what, x, y in parts:
-        if not np.array_equal(x, y):
-            row, column = (int(i) for i in np.argwhere(x != y)[0])
-            raise VerifyError(
-                f"{a_name} and {b_name} differ at vector {row}, {what} {column}: "
-                f"{int(x[row, column])} and {int(y[row, column])}"
-            )
-
-
-def _time(net: KernelNetwork, words: Words) -> float:
-    """Nanoseconds an inference, the fastest of some passes."""
-    best = float("inf")
-    for _ in range(_REPEATS):
-        start = time.perf_counter_ns()
-        net.classify(words)
-        best = min(best, time.perf_counter_ns() - start)
-    return best / max(1, len(words))

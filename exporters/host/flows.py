@@ -14,7 +14,7 @@ from pathlib import Path
 from n3ic.errors import VerifyError
 from n3ic.exporters.host.compiled import find_compiler, flow_program
 from n3ic.kernel import build
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.targets.base import Metered
 from n3ic.util.process import run_tool
 
@@ -33,7 +33,7 @@ _COUNTERS = {
 _ASIDE = re.compile(r"put aside: (\d+) packets \((.*)\)")
 
 
-def run_flow_exec(directory: Path, model: BinaryModel, capture: Path) -> Metered:
+def run_flow_exec(directory: Path, model: Classifier, capture: Path) -> Metered:
     """Flows and counters of a capture, as an export's ``flow-exec`` tells them.
 
     Raises:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from n3ic.kernel import build
 from n3ic.meter.source import meter_source
+from n3ic.model.classifier import Classifier
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel
 from n3ic.targets.identifiers import c_string
@@ -36,7 +37,7 @@ def weights_section(model: BinaryModel, weights: bytes) -> str:
     return render(TEMPLATES, "bnn_weights.c.j2", values)
 
 
-def copy_sources(model: BinaryModel, out: Path) -> None:
+def copy_sources(model: Classifier, out: Path) -> None:
     """Write the programs and what builds them; ``flow-exec`` where the model has a meter."""
     shutil.copyfile(build.HEADER, out / "bnn.h")
     shutil.copyfile(TEMPLATES / "bnn_exec.c", out / "bnn_exec.c")
@@ -66,8 +67,8 @@ def readme(model: BinaryModel, weights: bytes) -> str:
     values = {
         "shape": model.shape_text,
         "size": len(weights),
-        "features": [_code(name) for name in model.input.features],
-        "classes": [_code(name) for name in model.classes],
+        "features": [code(name) for name in model.input.features],
+        "classes": [code(name) for name in model.classes],
         "n_words": model.input.n_words,
         "shunt": model.shunt,
         "meter": str(model.meter) if model.meter else "",
@@ -75,6 +76,6 @@ def readme(model: BinaryModel, weights: bytes) -> str:
     return render(TEMPLATES, "README.md.j2", values)
 
 
-def _code(name: str) -> str:
+def code(name: str) -> str:
     """A name as Markdown code: printable ASCII, no back-tick and no line end."""
     return f"`{c_string(name)[1:-1].replace('`', chr(39))}`"

@@ -1,0 +1,120 @@
+"""An export's C, compiled and run through the interface of ``bnn.h``, whatever its family."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.host.compiled import find_compiler, network_library
+from n3ic.exporters.host.flows import NETWORK
+from n3ic.exporters.host.machine import cpu_name
+from n3ic.kernel import build
+from n3ic.kernel.library import KernelError, KernelNetwork, Library
+from n3ic.model.bits import Words
+from n3ic.model.classifier import Classifier, Inference
+
+REPEATS = 5  # timed passes over the vectors, the fastest counts
+
+
+def compiled(directory: Path) -> tuple[Library, str]:
+    """The directory's ``bnn.c`` as a loaded library, and the compiler's name.
+
+    Raises:
+        MissingDependencyError: there is no C compiler.
+        VerifyError: the C does not compile.
+    """
+    compiler = find_compiler()
+    try:
+        network = tuple((name, (directory / name).read_bytes()) for name in NETWORK)
+        return network_library(network, compiler, build.FLAGS), compiler.version
+    except build.BuildError as error:
+        raise VerifyError(f"bnn.c does not compile: {str(error)[:2000]}") from error
+    except (OSError, AttributeError) as error:
+        raise VerifyError(f"bnn.c does not give a working library: {error}") from error
+
+
+def load(library: Library, path: Path | None, directory: Path) -> KernelNetwork:
+    """The network that is compiled in, or that of a weights file.
+
+    Raises:
+        VerifyError: the library refuses it.
+    """
+    name = directory / "bnn.c" if path is None else path
+    try:
+        return library.baked() if path is None else library.load(path.read_bytes())
+    except OSError as error:
+        raise VerifyError(f"cannot read {name}: {error.strerror or error}") from error
+    except KernelError as error:
+        raise VerifyError(f"{name.name}: {error}") from error
+
+
+def encode(directory: Path, model: Classifier, features: Mapping[str, Any]) -> Words:
+    """Packed inputs from ``bnn_encode``, the same from every kernel.
+
+    Raises:
+        MissingDependencyError: there is no C compiler.
+        VerifyError: the C does not compile, or two kernels differ.
+    """
+    library, _ = compiled(directory)
+    net = load(library, None, directory)
+    if sorted(net.features) != sorted(model.input.features):
+        raise VerifyError("bnn.c reads other features than the model")
+    words = net.encode(features)
+    for kernel in library.kernels:
+        try:
+            net.use_kernel(kernel)
+        except KernelError:
+            continue
+        # From features a kernel may go another way than through the bits.
+        same(
+            net.run(features), net.classify(words), f"bnn_run_batch: kernel {kernel}", "bnn_encode"
+        )
+        other = net.encode(features)
+        if not np.array_equal(words, other):
+            row, word = (int(i) for i in np.argwhere(words != other)[0])
+            raise VerifyError(f"bnn_encode: kernel {kernel} differs, row {row} word {word}")
+    return words
+
+
+def same(a: Inference, b: Inference, a_name: str, b_name: str) -> None:
+    """Refuse two results that differ; names the first layer, neuron and vector.
+
+    Raises:
+        VerifyError: they differ.
+    """
+    hidden = enumerate(zip(a.hidden, b.hidden, strict=True))
+    parts = [
+        *((f"layer {i}, neuron", x, y) for i, (x, y) in hidden),
+        (f"layer {len(a.hidden)}, class", a.scores, b.scores),
+        ("arg max, column", a.classes[:, None], b.classes[:, None]),
+        ("margin, column", a.margins[:, None], b.margins[:, None]),
+    ]
+    if a.verdicts is not None and b.verdicts is not None:
+        parts.append(("verdict, column", a.verdicts[:, None], b.verdicts[:, None]))
+    for what, x, y in parts:
+        if not np.array_equal(x, y):
+            row, column = (int(i) for i in np.argwhere(x != y)[0])
+            raise VerifyError(
+                f"{a_name} and {b_name} differ at vector {row}, {what} {column}: "
+                f"{int(x[row, column])} and {int(y[row, column])}"
+            )
+
+
+def nanoseconds(net: KernelNetwork, words: Words) -> float:
+    """Nanoseconds an inference, the fastest of some passes."""
+    best = float("inf")
+    for _ in range(REPEATS):
+        start = time.perf_counter_ns()
+        net.classify(words)
+        best = min(best, time.perf_counter_ns() - start)
+    return best / max(1, len(words))
+
+
+def measured_by(compiler: str, vectors: int) -> str:
+    """The source of what :func:`nanoseconds` gives."""
+    return f"{cpu_name()}, {compiler}, best of {REPEATS} passes over {vectors:,} vectors"

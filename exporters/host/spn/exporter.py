@@ -1,0 +1,235 @@
+"""Sum-product networks in C11: the network's tables, and one source that reads them.
+
+``bnn.h`` is the interface of both families, so ``bnn-exec``, ``flow-exec`` and programs of one's
+own are the same with either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from n3ic.errors import ExportError, MissingDependencyError, VerifyError
+from n3ic.exporters.host import running
+from n3ic.exporters.host.estimate import flow_cache_bytes
+from n3ic.exporters.host.flows import run_flow_exec
+from n3ic.exporters.host.sources import code, copy_sources
+from n3ic.exporters.host.spn.program import LEAST_ROWS, Program, program
+from n3ic.kernel.library import KernelError
+from n3ic.model.bits import Words
+from n3ic.model.classifier import Inference
+from n3ic.model.spn import LogArithmetic, SpnModel
+from n3ic.model.spn.vectors import spn_vectors
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, Exporter, Metered
+from n3ic.targets.device import Device, Fit, Placement, Problem
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.identifiers import c_string
+from n3ic.util.templates import render
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+MAX_SCRATCH = 1 << 20  # bytes that a call may take of the stack
+_REPORT_VECTORS = 4096
+_A_LINE = 12
+
+
+class HostSpnExporter(Exporter[SpnModel]):
+    """Self-contained C11 that computes a sum-product network, with ``bnn-exec``."""
+
+    name: ClassVar[str] = "host"
+    summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, portable), with bnn-exec"
+    family: ClassVar[str] = SpnModel.family
+    shunts: ClassVar[bool] = True
+    products: ClassVar[tuple[str, ...]] = (
+        *("bnn-exec", "flow-exec", "libbnn.a"),
+        *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "capture", "live", "meter")),
+    )
+    verify_options: ClassVar[tuple[Option, ...]] = (
+        Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),
+    )
+
+    @cached_property
+    def device(self) -> Device:
+        """The same host as that of binary networks."""
+        return Device.from_toml(Path(running.__file__).with_name("device.toml"))
+
+    def check(self, model: SpnModel, options: Options) -> Fit:
+        """Whether a block's values fit the stack, and where the tables lie."""
+        made = program(model)
+        scratch = made.scratch_bytes(LEAST_ROWS)
+        problems = []
+        if scratch > MAX_SCRATCH:
+            text = f"{made.slots:,} values are held at once: {scratch:,} bytes of the stack"
+            problems.append(Problem(f"{text}, {MAX_SCRATCH:,} are allowed", missing_bytes=scratch))
+        sizes = _memory(model, made)
+        total = sum(sizes.values())
+        memory = next((m for m in self.device.memories if total <= m.bytes), None)
+        if memory is None:
+            problems.append(Problem(f"{total:,} bytes of tables and steps", memory="dram"))
+            return Fit(problems=tuple(problems))
+        placements = (Placement(part, memory.name, size) for part, size in sizes.items())
+        return Fit(tuple(placements), tuple(problems))
+
+    def write(self, model: SpnModel, options: Options, out: Path) -> None:
+        """Write the C and what builds it, and the README.
+
+        Raises:
+            ExportError: ``out`` cannot be written.
+        """
+        try:
+            (out / "bnn.c").write_text(_source(model), "utf-8")
+            copy_sources(model, out)
+            (out / "README.md").write_text(_readme(model), "utf-8")
+        except OSError as error:
+            raise ExportError(f"cannot write {out}: {error.strerror or error}") from error
+
+    def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
+        """Compile ``bnn.c`` and run every kernel of this CPU, in blocks and row by row.
+
+        Raises:
+            MissingDependencyError: there is no C compiler.
+            VerifyError: the C does not compile, or two kernels differ.
+        """
+        wanted = str(options.get("kernel", "all"))
+        library, compiler = running.compiled(directory)
+        net = running.load(library, None, directory)
+        if (net.n_words, net.n_classes) != (model.input.n_words, len(model.classes)):
+            raise VerifyError(f"bnn.c: another shape than {model.shape_text}")
+        kernels = library.kernels if wanted == "all" else (wanted,)
+        first: Inference | None = None
+        figures = []
+        for kernel in kernels:
+            try:
+                net.use_kernel(kernel)
+            except KernelError as error:
+                known = ", ".join(library.kernels)
+                text = f"kernel {kernel!r} does not run here; these do: {known}"
+                raise VerifyError(text) from error
+            found = net.classify(words)
+            if first is None:
+                first = found
+            else:
+                running.same(first, found, kernels[0], kernel)
+            for row in range(min(len(words), LEAST_ROWS)):
+                alone = net.classify(words[row : row + 1])
+                part = slice(row, row + 1)
+                running.same(_part(found, part), alone, f"a block of kernel {kernel}", "row alone")
+            value = running.nanoseconds(net, words)
+            source = running.measured_by(compiler, len(words))
+            figures.append(Figure(f"time.{kernel}", value, "ns", "measured", source))
+        assert first is not None  # noqa: S101 - portable code runs everywhere
+        return Execution(first, f"{compiler}; kernels {', '.join(kernels)}", tuple(figures))
+
+    def encode(
+        self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]
+    ) -> Words:
+        """Packed inputs from ``bnn_encode``; see :func:`.running.encode`."""
+        return running.encode(directory, model, features)
+
+    def meter(
+        self, directory: Path, model: SpnModel, options: Options, capture: Path
+    ) -> Metered | None:
+        """What ``flow-exec`` makes of a capture; None where the model has no meter."""
+        return None if model.meter is None else run_flow_exec(directory, model, capture)
+
+    def report(self, model: SpnModel, options: Options, directory: Path) -> Report:
+        """Bytes and steps, counted, and the time of a flow on this machine, measured."""
+        made = program(model)
+        figures = [
+            Figure(f"memory.{part}", size, "byte", "measured", "count of the C's integers")
+            for part, size in _memory(model, made).items()
+        ]
+        if model.meter is not None:
+            told = f"count of the bytes of {model.meter.cache_flows:,} flows in meter.c"
+            held = flow_cache_bytes(model.meter)
+            figures.append(Figure("memory.flow_cache", held, "byte", "estimated", told))
+        figures.append(
+            Figure("operations", len(made.steps), "step", "measured", "count of the C's steps")
+        )
+        notes = [
+            f"Rows are computed {made.block} at a time; a row alone takes longer. The time is of "
+            "one core and from packed bits to classes, margins and scores."
+        ]
+        try:
+            found = self.run(directory, model, options, spn_vectors(model, _REPORT_VECTORS))
+            figures += found.figures
+            fastest = min(found.figures, key=lambda figure: figure.value)
+            rate = 1e9 / fastest.value
+            figures.append(Figure("throughput", rate, "inference/s", "measured", fastest.source))
+        except MissingDependencyError as error:
+            notes.append(f"Not measured: {error}.")
+        return Report(tuple(figures), tuple(notes))
+
+
+def _part(found: Inference, rows: slice) -> Inference:
+    verdicts = None if found.verdicts is None else found.verdicts[rows]
+    return Inference(
+        found.scores[rows], found.classes[rows], found.margins[rows], verdicts=verdicts
+    )
+
+
+def _memory(model: SpnModel, made: Program) -> dict[str, int]:
+    """Bytes of the C's constants, by what they are."""
+    log_add = model.arithmetic.table if isinstance(model.arithmetic, LogArithmetic) else ()
+    return {
+        "tables": made.value_bytes * len(made.tables),
+        "log_add": made.value_bytes * (len(log_add) + 1) if len(log_add) else 0,
+        "steps": (16 + made.value_bytes) * len(made.steps),
+        "cuts": model.input_bytes,
+    }
+
+
+def _source(model: SpnModel) -> str:
+    """The file ``bnn.c``."""
+    made = program(model)
+    spec = model.input
+    parts = []
+    for i, (start, field) in enumerate(zip(spec.offsets, spec.fields, strict=True)):
+        for word in range(start // 32, (start + field.width - 1) // 32 + 1):
+            low, high = max(start - 32 * word, 0), min(start + field.width - 32 * word, 32)
+            parts.append({"field": i, "word": word, "mask": (1 << high) - (1 << low)})
+    arithmetic = model.arithmetic
+    values = {
+        "shape": model.shape_text,
+        "digest": model.digest,
+        "inputs": spec.n_bits,
+        "words": spec.n_words,
+        "shunt": model.shunt,
+        "fraction": arithmetic.fraction,
+        "log_add": arithmetic.table.tolist() if isinstance(arithmetic, LogArithmetic) else [],
+        "block": made.block,
+        "slots": made.slots,
+        "fields": [
+            {"name": c_string(f.feature), "scale": repr(f.scale), "first": start, "width": f.width}
+            for start, f in zip(spec.offsets, spec.fields, strict=True)
+        ],
+        "cuts": [f"{cut}u" for f in spec.fields for cut in f.cuts],
+        "classes": [c_string(name) for name in model.classes],
+        "parts": parts,
+        "program": made.steps,
+        "tables": made.tables,
+        "scores": made.scores,
+    }
+    text = render(TEMPLATES, "spn_tables.c.j2", values, {"lines": _lines})
+    return text + (TEMPLATES / "spn.c").read_text("utf-8")
+
+
+def _lines(numbers: Sequence[Any]) -> str:
+    """Numbers in lines."""
+    rows = (numbers[i : i + _A_LINE] for i in range(0, len(numbers), _A_LINE))
+    return "\n".join(f"    {', '.join(map(str, row))}," for row in rows)
+
+
+def _readme(model: SpnModel) -> str:
+    values = {
+        "shape": model.shape_text,
+        "log": isinstance(model.arithmetic, LogArithmetic),
+        "features": [code(name) for name in model.input.features],
+        "classes": [code(name) for name in model.classes],
+        "n_words": model.input.n_words,
+        "shunt": model.shunt,
+        "meter": str(model.meter) if model.meter else "",
+    }
+    return render(TEMPLATES, "README.md.j2", values)

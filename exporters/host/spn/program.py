@@ -1,0 +1,171 @@
+"""The program of a network: steps on values of which few are held at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from n3ic.model.spn import SpnModel
+from n3ic.model.spn.operations import (
+    Add,
+    Constant,
+    LogAdd,
+    Lookup,
+    Offset,
+    Operations,
+    Round,
+    Scale,
+    Times,
+    operands,
+    operations,
+)
+
+CACHE_BYTES = 24 << 10  # of a block's bins and values: they stay in a first-level cache
+MOST_ROWS, LEAST_ROWS = 128, 16
+_NAMES = {
+    Constant: "CONSTANT",
+    Lookup: "LOOKUP",
+    Add: "ADD",
+    Offset: "OFFSET",
+    LogAdd: "LOG_ADD",
+    Times: "TIMES",
+    Scale: "SCALE",
+    Round: "ROUND",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step: ``to`` becomes what ``kind`` says of ``a``, ``b`` and ``by``; see the C."""
+
+    kind: str
+    to: int
+    a: int = 0
+    b: int = 0
+    by: int = 0
+
+
+@dataclass(frozen=True)
+class Program:
+    """What the C is given of a network.
+
+    Attributes:
+        steps: in order.
+        tables: entries of all tables, one after the other.
+        scores: the slot of the score of each class.
+        slots: how many values of a row are held at once.
+        value_bytes: of one value.
+        fields: features.
+    """
+
+    steps: tuple[Step, ...]
+    tables: tuple[int, ...]
+    scores: tuple[int, ...]
+    slots: int
+    value_bytes: int
+    fields: int
+
+    @property
+    def block(self) -> int:
+        """Rows that are computed at a time: a power of two."""
+        rows = MOST_ROWS
+        while rows > LEAST_ROWS and self.scratch_bytes(rows) > CACHE_BYTES:
+            rows //= 2
+        return rows
+
+    def scratch_bytes(self, rows: int) -> int:
+        """Bytes of the bins and values of some rows."""
+        return rows * (4 * self.fields + self.value_bytes * self.slots)
+
+
+def program(model: SpnModel) -> Program:
+    """The program of a network; the same network gives the same one."""
+    made = operations(model)
+    writer = _Writer(made)
+    for i, step in enumerate(made.steps):
+        writer.write(i, step)
+    return Program(
+        tuple(writer.steps),
+        tuple(writer.tables) or (0,),
+        tuple(writer.slot[i] for i in made.scores),
+        writer.slots,
+        8 if model.arithmetic.one else 4,
+        len(model.input.fields),
+    )
+
+
+class _Writer:
+    """Writes steps, and gives a slot back when its value is read for the last time."""
+
+    def __init__(self, made: Operations) -> None:
+        self.made = made
+        self.steps: list[Step] = []
+        self.tables: list[int] = []
+        self.slot: dict[int, int] = {}
+        self.slots = 0
+        self._free: list[int] = []
+        self._left = [len(readers) for readers in made.readers]
+        for score in made.scores:
+            self._left[score] += 1  # is never given back
+        self._places: dict[tuple[int, ...], int] = {}
+        self._fused = _fused(made)
+
+    def write(self, index: int, step: object) -> None:
+        """The steps of an operation; a table that a single sum reads is read in that."""
+        if index in self._fused:
+            return
+        read = operands(self.made.steps[index])
+        fused = [i for i in read if i in self._fused]
+        plain = [i for i in read if i not in self._fused]
+        to = self._take()
+        if isinstance(step, Lookup):
+            self._step("LOOKUP", to, b=step.field, by=self._place(step.table))
+        elif isinstance(step, Constant):
+            self._step("CONSTANT", to, by=step.value)
+        elif fused:
+            first = "ADD_LOOKUP" if plain else "LOOKUP"
+            self._fuse(first, to, self.slot[plain[0]] if plain else 0, fused[0])
+            for i in fused[1:]:
+                self._fuse("ADD_LOOKUP", to, to, i)
+        else:
+            slots = [self.slot[i] for i in plain]
+            by = step.by if isinstance(step, Offset | Scale) else 0
+            self._step(_NAMES[type(self.made.steps[index])], to, slots[0], (*slots, 0)[1], by)
+        self.slot[index] = to
+        for i in plain:
+            self._left[i] -= 1
+            if not self._left[i]:
+                self._free.append(self.slot[i])
+
+    def _fuse(self, kind: str, to: int, a: int, index: int) -> None:
+        lookup = self.made.steps[index]
+        assert isinstance(lookup, Lookup)  # noqa: S101 - as _fused says
+        self._step(kind, to, a, lookup.field, self._place(lookup.table))
+
+    def _step(self, kind: str, to: int, a: int = 0, b: int = 0, by: int = 0) -> None:
+        self.steps.append(Step(kind, to, a, b, by))
+
+    def _take(self) -> int:
+        if self._free:
+            return self._free.pop()
+        self.slots += 1
+        return self.slots - 1
+
+    def _place(self, table: Sequence[int]) -> int:
+        key = tuple(table)
+        if key not in self._places:
+            self._places[key] = len(self.tables)
+            self.tables.extend(key)
+        return self._places[key]
+
+
+def _fused(made: Operations) -> frozenset[int]:
+    """Tables that are read where they are added."""
+    return frozenset(
+        i
+        for i, (step, readers) in enumerate(zip(made.steps, made.readers, strict=True))
+        if isinstance(step, Lookup)
+        and len(readers) == 1
+        and i not in made.scores
+        and isinstance(made.steps[readers[0]], Add)
+    )
