@@ -25,13 +25,19 @@ from n3ic.model.classifier import margins_of
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_spn
 from n3ic.model.spn import Leaf, LinearArithmetic, LogArithmetic, Product, SpnModel, Sum
+from n3ic.model.spn.arithmetic import Arithmetic
 from n3ic.model.spn.network import CONSTANT
 from n3ic.model.spn.vectors import spn_vectors
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts, verify_directory
 
 OPTIONS = EXPORTER.parse_options({}, verify=True)
-ARITHMETICS = [LogArithmetic.of(6), LogArithmetic.of(0), LinearArithmetic(30), LinearArithmetic(12)]
+ARITHMETICS: list[Arithmetic] = [
+    LogArithmetic.of(6),
+    LogArithmetic.of(0),
+    LinearArithmetic(30),
+    LinearArithmetic(12),
+]
 
 
 def shunting(model: SpnModel) -> SpnModel:
@@ -46,7 +52,7 @@ def shunting(model: SpnModel) -> SpnModel:
     ids=[f"{a.name}-{a.fraction}" for a in ARITHMETICS],
 )
 def test_every_kernel_gives_the_scores_and_verdicts(
-    compiler: build.CCompiler, tmp_path: Path, arithmetic: object, classes: int
+    compiler: build.CCompiler, tmp_path: Path, arithmetic: Arithmetic, classes: int
 ) -> None:
     rng = np.random.default_rng(classes)
     model = random_spn(rng, features=5, cuts=40, classes=classes, arithmetic=arithmetic)
@@ -105,7 +111,7 @@ def test_a_table_that_is_read_twice_and_scores_of_one_value(
 
 @pytest.mark.parametrize("arithmetic", ARITHMETICS[::2], ids=lambda a: a.name)
 def test_an_entry_that_is_a_step_off_is_found(
-    compiler: build.CCompiler, tmp_path: Path, arithmetic: object
+    compiler: build.CCompiler, tmp_path: Path, arithmetic: Arithmetic
 ) -> None:
     model = random_spn(np.random.default_rng(6), features=2, depth=1, arithmetic=arithmetic)
     directory = export(model, "host", tmp_path / "e").path
@@ -175,7 +181,8 @@ def test_the_program_reads_packed_words_and_tables(
     table = np.column_stack(list(rows.values()))
     np.savetxt(tmp_path / "t.csv", table, "%d", ",", header=",".join(rows), comments="")
     got = answers(path, "-u", "nic", str(tmp_path / "t.csv"))
-    assert ([row[3:] for row in got] == model.scores(model.encode(rows)).astype(str)).all()
+    scores = np.array([row[3:] for row in got], dtype=int)
+    assert (scores == model.scores(model.encode(rows))).all()
 
 
 def test_there_is_no_file_of_weights(built: tuple[SpnModel, Path], tmp_path: Path) -> None:
