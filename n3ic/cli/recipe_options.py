@@ -11,15 +11,16 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from n3ic.errors import UsageError
 from n3ic.options import Option, OptionValue
-from n3ic.training.recipe import Recipe, Training
+from n3ic.training.recipe import Recipe, SpnTraining, Training
 
-_IDENTITY = ("name", "summary", "training")  # what a recipe is called, and its inner part
+_KINDS = (Recipe, Training, SpnTraining)
+_IDENTITY = ("name", "summary", "training", "spn")  # what a recipe is called, and its parts
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n        .*)*)", re.MULTILINE)
 
 
 def recipe_options() -> tuple[Option, ...]:
     """One option a value; the default is shown by the recipe, not here."""
-    return tuple(_option(kind, name) for kind in (Recipe, Training) for name in _values(kind))
+    return tuple(_option(kind, name) for kind in _KINDS for name in _values(kind))
 
 
 def recipe_overrides(given: Mapping[str, OptionValue]) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def recipe_overrides(given: Mapping[str, OptionValue]) -> dict[str, Any]:
         UsageError: a text is no value of its field.
     """
     out: dict[str, Any] = {}
-    for kind in (Recipe, Training):
+    for kind in _KINDS:
         hints = get_type_hints(kind)
         for name in _values(kind):
             typed = given.get(_typed_name(name))

@@ -81,7 +81,7 @@ def train(
     json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
     given: Mapping[str, OptionValue] | None = None,
 ) -> None:
-    """Train a binary network and write a run: model, metrics, pictures."""
+    """Train a model (a binary network, or --family spn) and write a run: metrics, pictures."""
     from n3ic import plugins
     from n3ic.data.own import OWN
     from n3ic.runs.report import warnings_of
@@ -137,6 +137,8 @@ def train(
 
 def show(metrics: Any, group: str) -> None:
     """Print a run's figures beside its baselines."""
+    from n3ic.runs.report import model_text
+
     origin = ", synthetic" if metrics["data"]["synthetic"] else ""
     title = (
         f"{metrics['use_case']}, recipe {metrics['recipe']}, {metrics['protocol']} split of "
@@ -161,7 +163,7 @@ def show(metrics: Any, group: str) -> None:
         )
     else:
         keys = ("accuracy", "accuracy_unseen", "macro_f1", "fpr", "roc_auc")
-        rows = [["binary network", *(percent(metrics["test"][k]) for k in keys)]]
+        rows = [[model_text(metrics), *(percent(metrics["test"][k]) for k in keys)]]
         rows += [
             [name.replace("_", " "), *(percent(m[k]) for k in keys)]
             for name, m in metrics["baselines"].items()
@@ -180,6 +182,9 @@ def show(metrics: Any, group: str) -> None:
         a = spread["test"]["accuracy"]
         say(f"over {spread['count']} seeds: accuracy {percent(a['mean'])} +- {percent(a['std'])}")
     memory = metrics["memory"]
+    if "float_weight_bytes" not in memory:
+        say(f"parameters {memory['weight_bytes']:,} B, input cuts {memory['input_bytes']:,} B")
+        return
     say(
         f"weights {memory['weight_bytes']:,} B (as float32 {memory['float_weight_bytes']:,} B), "
         f"thresholds {memory['threshold_bytes']:,} B, input cuts {memory['input_bytes']:,} B"

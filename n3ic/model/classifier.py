@@ -72,6 +72,11 @@ def margins_of(scores: NDArray[np.int32]) -> NDArray[np.int32]:
     return (top[:, -1] - top[:, -2]).astype(np.int32)
 
 
+def family_text(family: str) -> str:
+    """The name of a family in words: ``binary network``, ``sum-product network``."""
+    return " ".join(family.rsplit("-", 1))
+
+
 class Classifier(ABC):
     """A frozen model from packed input bits to integer scores; a family is a subclass.
 

@@ -12,8 +12,16 @@ from numpy.typing import NDArray
 from n3ic.data.split import SplitProtocol
 from n3ic.evaluation.metrics import Evaluation, counted_class, evaluate
 from n3ic.model.bits import pack
+from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
-from n3ic.runs.preparation import Experiment, Prepared, baseline_figures, prepare
+from n3ic.model.spn import SpnModel
+from n3ic.runs.preparation import (
+    Experiment,
+    Prepared,
+    anomaly_of,
+    baseline_figures,
+    prepare,
+)
 from n3ic.runs.progress import TrainingProgress
 from n3ic.training.recipe import GCE_Q, Recipe
 
@@ -27,7 +35,7 @@ class Result:
     """A trained network and what it does on the test rows.
 
     Attributes:
-        model: the integer network.
+        model: the integer model.
         protocol: how the rows were split.
         recipe: how the network was trained.
         positive: index of the class whose detection is counted; None for the mean over classes.
@@ -39,11 +47,11 @@ class Result:
         history: figures of each epoch.
         feature_scores: chi-squared statistic of each candidate feature on the training rows.
         test_label: true class of each test row.
-        test_scores: scores of the network (``binary``) and of the baselines on the test rows.
+        test_scores: scores of the network (``model``) and of the baselines on the test rows.
         rows: number of training, validation and test rows.
     """
 
-    model: BinaryModel
+    model: Classifier
     protocol: SplitProtocol
     recipe: Recipe
     positive: int | None
@@ -123,24 +131,47 @@ def train_prepared(prepared: Prepared, progress: TrainingProgress) -> Result:
     this, rows = prepared.experiment, prepared.train
     training, table = this.recipe.training, this.table
     history: tuple[Epoch, ...] = ()
-    if training.method == "trees":
+    model: Classifier
+    if this.recipe.family == "spn":
+        model = _sum_product(prepared, progress)
+    elif training.method == "trees":
         model = _forest(prepared, progress)
     elif training.method == "prototypes":
         model = _polished(_prototypes(prepared, progress), prepared, progress)
     else:
         model, history = _gradient(prepared, progress)
     if table.meter is not None and set(model.input.features) <= set(table.meter.feature_names):
-        model = replace(model, meter=table.meter)
+        model = model.changed(meter=table.meter)
     if table.rules is not None:
-        model = replace(model, table=table.rules.only(model.input.features))
+        model = model.changed(table=table.rules.only(model.input.features))
     mlp = None
-    if this.with_baselines:
+    if this.with_baselines and this.recipe.family == "binary":
         progress.stage("baseline: float_mlp")
         n_classes = len(table.classes)
         mlp = float_mlp(
             rows, prepared.validation, prepared.test, n_classes, training.hidden, this.seed
         )
     return _result(prepared, model, history, mlp)
+
+
+def _sum_product(prepared: Prepared, progress: TrainingProgress) -> SpnModel:
+    """A sum-product network of what is normal, or of each class."""
+    from n3ic.training.spn.train import train_spn
+
+    this, rows, held = prepared.experiment, prepared.train, prepared.validation
+    return train_spn(
+        rows.bits,
+        rows.label,
+        (held.bits, held.label),
+        prepared.spec.with_rates(rows.bits),
+        tuple(this.table.classes),
+        this.recipe.spn,
+        anomaly=anomaly_of(this),
+        seed=this.seed,
+        name=this.name,
+        provenance=_provenance(this),
+        stage=progress.stage,
+    )
 
 
 def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
@@ -243,7 +274,7 @@ def _provenance(experiment: Experiment) -> dict[str, str]:
 
 def _result(
     prepared: Prepared,
-    model: BinaryModel,
+    model: Classifier,
     history: tuple[Epoch, ...],
     mlp: Prediction | None,
 ) -> Result:
@@ -271,7 +302,7 @@ def _result(
             positive=this.positive,
         )
 
-    kept = {"binary": scores["test"]} | dict(prepared.baseline_scores)
+    kept = {"model": scores["test"]} | dict(prepared.baseline_scores)
     baselines = dict(prepared.baselines)
     if mlp is not None:
         baselines[mlp.name] = baseline_figures(this, mlp, label, unseen)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from n3ic.model.classifier import family_text
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -67,7 +69,7 @@ def confusion_figure(
 
 
 def roc_figure(result: Result, positive: int, title: str) -> Figure:
-    """ROC of the binary network beside its baselines, false positives on a log scale.
+    """ROC of the model beside its baselines, false positives on a log scale.
 
     Args:
         result: scores and labels of the test rows.
@@ -82,11 +84,11 @@ def roc_figure(result: Result, positive: int, title: str) -> Figure:
     for name, scores in result.test_scores.items():
         fpr, tpr, _ = roc_curve(result.test_label == positive, against_rest(scores, positive))
         step = max(1, len(fpr) // _ROC_POINTS)
-        ours = name == "binary"
+        ours = name == "model"
         axes.plot(
             np.append(fpr[::step], 1.0),
             np.append(tpr[::step], 1.0),
-            label="binary network" if ours else name.replace("_", " "),
+            label=family_text(result.model.family) if ours else name.replace("_", " "),
             linewidth=2.4 if ours else 1.1,
             color="black" if ours else None,
         )

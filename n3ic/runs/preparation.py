@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from n3ic.data.split import Split, SplitProtocol, split, twins
 from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
-from n3ic.evaluation.metrics import Evaluation, evaluate
+from n3ic.evaluation.metrics import Evaluation, counted_class, evaluate
 from n3ic.model.bits import Bits
 from n3ic.model.inputs import UINT32_MAX, InputSpec
 from n3ic.runs.progress import StageCallback
@@ -102,23 +103,35 @@ def prepare(
         UsageError: the recipe does not fit the table, or its training rows have a single class.
     """
     from n3ic.training.baselines import Rows, class_probabilities, shapeless_baselines
-    from n3ic.training.input_bits import boosted_trees
+    from n3ic.training.input_bits import boosted_trees, chi2_scores
     from n3ic.training.input_choice import candidates, choose_input
+    from n3ic.training.spn.train import bin_fields
+    from n3ic.training.unsupervised import unsupervised_baselines
 
     table, recipe, seed = experiment.table, experiment.recipe, experiment.seed
     parts = split(table, experiment.protocol, seed)
-    n_classes = len(table.classes)
-    absent = set(range(n_classes)) - set(table.label[parts.train].tolist())
-    if len(absent) > n_classes - 2:
+    n_classes, train_label = len(table.classes), table.label[parts.train]
+    absent = set(range(n_classes)) - set(train_label.tolist())
+    unlabelled, anomaly = recipe.family == "spn", anomaly_of(experiment)
+    labelled = len(absent) <= n_classes - 2
+    if not labelled and absent != {anomaly}:
         raise UsageError(f"{table.name}: the training rows have fewer than two classes")
     names = candidates(table, recipe)
     choose_bits = recipe.encoding in ("boosted", "weighted", "greedy") and not recipe.features
-    if trees is None and (experiment.with_baselines or recipe.training.distill or choose_bits):
+    asked = experiment.with_baselines or (
+        not unlabelled and (recipe.training.distill > 0 or choose_bits)
+    )
+    if trees is None and asked and labelled:
         stage("training boosted trees")
         own = {n: table.features[n][parts.train] for n in names}
-        trees = boosted_trees(own, table.label[parts.train], seed=seed)
+        trees = boosted_trees(own, train_label, seed=seed)
     stage("choosing input bits")
-    spec, scores = choose_input(table.rows(parts.train), recipe, seed=seed, trees=trees)
+    if unlabelled:
+        learned = parts.train if anomaly is None else parts.train[train_label != anomaly]
+        spec = bin_fields(table.rows(learned), names, recipe.spn)
+        scores = chi2_scores({n: table.features[n][parts.train] for n in names}, train_label)
+    else:
+        spec, scores = choose_input(table.rows(parts.train), recipe, seed=seed, trees=trees)
     bits = spec.encode(table.features)
     columns = np.clip(table.matrix(names), 0, UINT32_MAX)
 
@@ -127,13 +140,21 @@ def prepare(
 
     train_rows, test = rows(parts.train), rows(parts.test)
     teacher = None
-    if trees is not None and recipe.training.distill:
+    if trees is not None and recipe.training.distill and not unlabelled:
         teacher = class_probabilities(trees.predict_proba(train_rows.columns), trees, n_classes)
     unseen = ~twins(table, parts.train, parts.test)
     figures: dict[str, Evaluation] = {}
     scores_of: dict[str, NDArray[np.float64]] = {}
-    if experiment.with_baselines and trees is not None:
-        for other in shapeless_baselines(train_rows, test, n_classes, seed, trees, spec.n_cuts):
+    if experiment.with_baselines:
+        others: list[Iterator[Prediction]] = []
+        if anomaly is not None:
+            share, held = recipe.spn.false_positives, rows(parts.validation)
+            others.append(unsupervised_baselines(train_rows, held, test, anomaly, share, seed))
+        if trees is not None:
+            others.append(
+                shapeless_baselines(train_rows, test, n_classes, seed, trees, spec.n_cuts)
+            )
+        for other in chain(*others):
             stage(f"baseline: {other.name}")
             figures[other.name] = baseline_figures(experiment, other, test.label, unseen)
             if other.scores is not None:
@@ -153,6 +174,17 @@ def prepare(
         baselines=figures,
         baseline_scores=scores_of,
     )
+
+
+def anomaly_of(experiment: Experiment) -> int | None:
+    """The class that a sum-product network does not learn, but tells by not fitting.
+
+    None where each class is learned.
+    """
+    recipe = experiment.recipe
+    if recipe.family != "spn" or recipe.spn.spn_task == "classes":
+        return None
+    return counted_class(len(experiment.table.classes), experiment.positive)
 
 
 def baseline_figures(

@@ -10,7 +10,7 @@ import numpy as np
 from n3ic import __version__
 from n3ic.data.split import duplicate_share
 from n3ic.data.table import FlowTable
-from n3ic.model.classifier import Classifier
+from n3ic.model.classifier import Classifier, family_text
 from n3ic.model.network import BinaryModel
 from n3ic.runs.experiment import Result
 from n3ic.runs.folder import METRICS_VERSION
@@ -36,6 +36,15 @@ def _one(result: Result) -> dict[str, Any]:
         "no_better_than": result.no_better_than,
         "epochs": len(result.history),
     }
+
+
+def _identity(model: Classifier) -> dict[str, Any]:
+    return {"family": model.family, "shape": list(model.shape), "sha256": model.digest}
+
+
+def model_text(metrics: Mapping[str, Any]) -> str:
+    """What kind of model a run's figures are of, in words."""
+    return family_text(metrics.get("model", {}).get("family", BinaryModel.family))
 
 
 def memory_of(model: Classifier) -> dict[str, int]:
@@ -94,7 +103,7 @@ def metrics_of(
     }
     if set(results) == {""}:
         out |= _one(first)
-        out["model"] = {"shape": list(first.model.shape), "sha256": first.model.digest}
+        out["model"] = _identity(first.model)
         out["memory"] = memory_of(first.model)
         out["feature_scores"] = dict(first.feature_scores)
         out["protocols"] = {p: _one(r[""]) for p, r in every.items()}
@@ -111,7 +120,7 @@ def metrics_of(
     out[group] = {
         task: _one(r)
         | {
-            "model": {"shape": list(r.model.shape), "sha256": r.model.digest},
+            "model": _identity(r.model),
             "memory": memory_of(r.model),
         }
         for task, r in results.items()
@@ -201,7 +210,7 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
     if metrics["positive"] is not None:
         counted = f"FPR and ROC AUC count the detection of class {escaped(metrics['positive'])}."
         lines += [counted, ""]
-    classifiers = {"**binary network**": metrics["test"], **metrics["baselines"]}
+    classifiers = {f"**{model_text(metrics)}**": metrics["test"], **metrics["baselines"]}
     lines += [
         *_figures(
             "classifier", "", tuple(_NAMES), ((n, {"test": m}) for n, m in classifiers.items())

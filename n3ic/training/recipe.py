@@ -107,6 +107,54 @@ class Training:
 
 
 @dataclass(frozen=True)
+class SpnTraining:
+    """How a sum-product network is learned and folded.
+
+    Attributes:
+        spn_task: ``anomaly`` learns what is normal, and what is less likely than a threshold is an
+            anomaly; ``classes`` learns each class and says the likeliest.
+        leaf_cuts: most cuts of a feature.
+        min_rows: rows below which features count as independent.
+        dependence: mutual information, in bits, above which two features depend on each other.
+        clusters: terms of a sum, at most.
+        depth: sums from the root to a leaf, at most.
+        smoothing: rows that are added to each bin, so that none is impossible.
+        arithmetic: ``log`` or ``linear``.
+        error: largest distance of a score from the real one that the width must keep: in bits of
+            the logarithm, or as a probability.
+        false_positives: share of the normal validation rows that the threshold may take for
+            anomalies.
+    """
+
+    spn_task: Literal["anomaly", "classes"] = "anomaly"
+    leaf_cuts: int = 7
+    min_rows: int = 600
+    dependence: float = 0.15
+    clusters: int = 4
+    depth: int = 5
+    smoothing: float = 0.1
+    arithmetic: Literal["log", "linear"] = "log"
+    error: float = 1.0
+    false_positives: float = 0.05
+
+    def __post_init__(self) -> None:
+        def require(ok: bool, name: str, rule: str) -> None:
+            if not ok:
+                raise UsageError(f"{name} must be {rule}, got {getattr(self, name)!r}")
+
+        require(self.spn_task in ("anomaly", "classes"), "spn_task", "anomaly or classes")
+        require(1 <= self.leaf_cuts <= 255, "leaf_cuts", "in 1..255")
+        require(self.min_rows >= 1, "min_rows", "positive")
+        require(self.dependence >= 0, "dependence", "0 or more")
+        require(2 <= self.clusters <= 64, "clusters", "in 2..64")
+        require(0 <= self.depth <= 64, "depth", "in 0..64")
+        require(0 < self.smoothing <= 1000, "smoothing", "in (0, 1000]")
+        require(self.arithmetic in ("log", "linear"), "arithmetic", "log or linear")
+        require(self.error > 0, "error", "positive")
+        require(0 <= self.false_positives < 1, "false_positives", "in [0, 1)")
+
+
+@dataclass(frozen=True)
 class Recipe:
     """From a table to a network: which columns become which bits, and how it is trained.
 
@@ -123,7 +171,9 @@ class Recipe:
         field_bits: bits of one ``binary`` field.
         columns: the features to choose from, or patterns such as ``owd_*``; empty for all that
             a NIC can compute and that do not leak the capture set-up.
-        training: how the network is trained.
+        family: ``binary`` networks, or ``spn``: sum-product networks.
+        training: how a binary network is trained.
+        spn: how a sum-product network is learned.
     """
 
     name: str
@@ -133,27 +183,35 @@ class Recipe:
     features: int = 0
     field_bits: int = 16
     columns: tuple[str, ...] = ()
+    family: Literal["binary", "spn"] = "binary"
     training: Training = Training()
+    spn: SpnTraining = SpnTraining()
 
     def __post_init__(self) -> None:
         if self.encoding not in ENCODINGS:
             raise UsageError(f"encoding must be {', '.join(ENCODINGS)}, got {self.encoding!r}")
+        if self.family not in ("binary", "spn"):
+            raise UsageError(f"family must be binary or spn, got {self.family!r}")
         if self.bits < 1 or self.features < 0 or not 1 <= self.field_bits <= 32:
             raise UsageError("bits must be positive, features 0 or more, field_bits in 1..32")
 
     def with_options(self, given: Mapping[str, Any]) -> Recipe:
-        """The recipe with some values replaced; names of :class:`Training` are reached too.
+        """The recipe with some values replaced; those of its parts are reached by name, too.
 
         Raises:
             UsageError: a value is not one that the option can have.
         """
-        own = {f.name for f in fields(Recipe)}
-        mine = {k: v for k, v in given.items() if k in own and v is not None}
-        inner = {k: v for k, v in given.items() if k not in own and v is not None}
-        unknown = set(inner) - {f.name for f in fields(Training)}
+        values = {k: v for k, v in given.items() if v is not None}
+
+        def of(kind: type) -> dict[str, Any]:
+            return {f.name: values[f.name] for f in fields(kind) if f.name in values}
+
+        mine, training, spn = of(Recipe), of(Training), of(SpnTraining)
+        unknown = set(values) - {*mine, *training, *spn}
         if unknown:
             raise UsageError(f"a recipe has no option {', '.join(sorted(unknown))}")
-        return replace(self, **mine, training=replace(self.training, **inner))
+        parts = {"training": replace(self.training, **training), "spn": replace(self.spn, **spn)}
+        return replace(self, **{**parts, **mine})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -11,7 +11,7 @@ from n3ic.data.split import PROTOCOLS, SplitProtocol
 from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
 from n3ic.options import OptionValue
-from n3ic.training.recipe import Recipe, Training
+from n3ic.training.recipe import Recipe, SpnTraining, Training
 from n3ic.training.sizing import sized, within
 from n3ic.usecases.base import UseCase
 
@@ -139,9 +139,14 @@ def _changes(base: Recipe, recipe: Recipe, n_classes: int) -> Iterator[tuple[str
     if recipe.bits != base.bits:
         yield "bits", recipe.bits
         base = sized(replace(base, bits=recipe.bits), {"bits"}, n_classes)
-    for old, new, kind in ((base, recipe, Recipe), (base.training, recipe.training, Training)):
+    parts = (
+        (base, recipe, Recipe),
+        (base.training, recipe.training, Training),
+        (base.spn, recipe.spn, SpnTraining),
+    )
+    for old, new, kind in parts:
         for f in fields(kind):
-            if f.name not in ("summary", "training") and getattr(new, f.name) != getattr(
+            if f.name not in ("summary", "training", "spn") and getattr(new, f.name) != getattr(
                 old, f.name
             ):
                 yield f.name, getattr(new, f.name)

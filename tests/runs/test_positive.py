@@ -46,7 +46,7 @@ def test_figures_and_roc_are_those_of_the_named_class(queue, index, monkeypatch,
     assert f"detection of class {name}" in (tmp_path / "run" / "report.md").read_text()
     truth = result.test_label == index
     for which, scores in result.test_scores.items():
-        figures = made.metrics["test"] if which == "binary" else made.metrics["baselines"][which]
+        figures = made.metrics["test"] if which == "model" else made.metrics["baselines"][which]
         difference = scores[:, index] - scores[:, 1 - index]
         assert figures["roc_auc"] == pytest.approx(roc_auc_score(truth, difference))
         confusion = np.array(figures["confusion"])
@@ -54,7 +54,7 @@ def test_figures_and_roc_are_those_of_the_named_class(queue, index, monkeypatch,
         assert figures["fpr"] == pytest.approx(expected)
     figure = plots.roc_figure(result, result.positive, "t")
     (line,) = [x for x in figure.axes[0].get_lines() if x.get_label() == "binary network"]
-    scores = result.test_scores["binary"]
+    scores = result.test_scores["model"]
     fpr, tpr, _ = roc_curve(truth, scores[:, index] - scores[:, 1 - index])
     assert np.allclose(line.get_xdata()[:-1], fpr) and np.allclose(line.get_ydata()[:-1], tpr)
 

@@ -1,0 +1,76 @@
+"""Baselines that learn what is normal from normal rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.training.baselines import Prediction, Rows
+
+_MOST_ROWS = 4096  # a one-class support vector machine takes the square of their number
+
+
+def unsupervised_baselines(
+    train: Rows, validation: Rows, test: Rows, anomaly: int, false_positives: float, seed: int
+) -> Iterator[Prediction]:
+    """Anomaly detectors on the integer columns, one after the other.
+
+    They are an isolation forest, a one-class support vector machine on at most 4,096 rows, and an
+    autoencoder with a bottleneck of an eighth of the columns. Each learns from the training rows
+    that are no anomalies, and takes its threshold from such validation rows, as the network does.
+
+    Args:
+        train: rows to fit.
+        validation: rows that choose the threshold.
+        test: rows to predict.
+        anomaly: index of the class that is not learned, of two.
+        false_positives: share of the normal validation rows above the threshold.
+        seed: of every baseline.
+    """
+    from sklearn.ensemble import IsolationForest
+    from sklearn.neural_network import MLPRegressor
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import OneClassSVM
+
+    normal = train.columns[train.label != anomaly]
+    held = validation.columns[validation.label != anomaly]
+
+    def found(name: str, held_odd: NDArray[np.float64], odd: NDArray[np.float64]) -> Prediction:
+        """A detector by how odd it finds the rows."""
+        threshold = np.quantile(held_odd, 1 - false_positives, method="higher")
+        scores = np.where(np.arange(2) == anomaly, odd[:, None], -odd[:, None])
+        predicted = np.where(odd > threshold, anomaly, 1 - anomaly).astype(np.int64)
+        return Prediction(name, predicted, scores)
+
+    forest = IsolationForest(n_estimators=200, random_state=seed).fit(normal)
+    yield found(
+        "isolation_forest", -forest.score_samples(held), -forest.score_samples(test.columns)
+    )
+    scaler = StandardScaler().fit(np.log2(1.0 + normal))
+
+    def scaled(columns: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.asarray(scaler.transform(np.log2(1.0 + columns)), dtype=np.float64)
+
+    rows = np.random.default_rng(seed).permutation(len(normal))[:_MOST_ROWS]
+    machine = OneClassSVM(nu=max(false_positives, 1e-3), gamma="scale").fit(scaled(normal[rows]))
+    yield found(
+        "one_class_svm",
+        -machine.score_samples(scaled(held)),
+        -machine.score_samples(scaled(test.columns)),
+    )
+    width = normal.shape[1]
+    encoder = MLPRegressor(
+        hidden_layer_sizes=(max(2, width // 2), max(2, width // 8), max(2, width // 2)),
+        max_iter=60,
+        early_stopping=True,
+        random_state=seed,
+    ).fit(scaled(normal), scaled(normal))
+
+    def lost(columns: NDArray[np.int64]) -> NDArray[np.float64]:
+        x = scaled(columns)
+        error = np.square(encoder.predict(x) - x).mean(axis=1)
+        return np.asarray(error, dtype=np.float64)
+
+    yield found("autoencoder", lost(held), lost(test.columns))
