@@ -24,7 +24,7 @@ from n3ic.exporters.netfpga.packet.wrapper import features_text
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.exporters.netfpga.unrolled.size import estimate
-from n3ic.model.network import BinaryModel
+from n3ic.model.network import BinaryModel, binary_network
 from n3ic.model.passes import simplify
 from n3ic.plugins import load
 from n3ic.runs.experiment import Result, train_prepared
@@ -71,7 +71,7 @@ class Point:
             *(
                 f"{fmean(values):,.0f}" if values else ""
                 for values in (
-                    [_cuts(r.model) for r in self.results],
+                    [_cuts(binary_network(r.model)) for r in self.results],
                     compared,
                     [self.pipeline],
                     [c.luts for c in self.cores],
@@ -141,7 +141,7 @@ def points(
                 this = replace(prepared, experiment=replace(experiment, recipe=recipe))
                 trained[name].append(train_prepared(this, progress))
     for name, results in trained.items():
-        models = [simplify(result.model).model for result in results]
+        models = [simplify(binary_network(result.model)).model for result in results]
         compared = tuple(map(measure_comparisons, models)) if synthesise else ()
         for levels in pipelines:
             sizes = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from n3ic.datasets.ns3_tomography.table import TomographyTable
-from n3ic.model.network import shape_text
+from n3ic.model.network import BinaryModel, binary_network, shape_text
 from n3ic.util.files import write_atomic
 from n3ic.util.markdown import percent, table
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from n3ic.data.table import FlowTable
     from n3ic.evaluation.metrics import Evaluation
-    from n3ic.model.network import BinaryModel
     from n3ic.runs.experiment import Result
 
 PAPER_ACCURACY: Mapping[tuple[int, ...], tuple[float, float]] = {
@@ -72,7 +71,7 @@ def figures_of(queue: str, result: Result) -> QueueFigures:
         else max(float(label.mean()), 1 - float(label.mean())),
         float_mlp=None if mlp is None else mlp.accuracy,
         weight_bytes=model.weight_bytes,
-        float_weight_bytes=model.float_weight_bytes,
+        float_weight_bytes=binary_network(model).float_weight_bytes,
     )
 
 
@@ -226,7 +225,9 @@ def finish(
     plots = directory / "plots"
     plots.mkdir(exist_ok=True)
     save(box_figure(figures), plots, "queues")
-    models: dict[str, BinaryModel] = {queue: r.model for queue, r in results.items()}
+    models: dict[str, BinaryModel] = {
+        queue: binary_network(r.model) for queue, r in results.items()
+    }
     if isinstance(table, TomographyTable):
         tail = table.rows(np.arange(max(0, len(table) - 500), len(table)))
         shown = replay(models, tail)

@@ -38,6 +38,7 @@ __all__ = [
     "SHUNT_NAME",
     "BinaryModel",
     "Inference",
+    "binary_network",
     "classes_of",
     "margins_of",
     "shape_text",
@@ -216,6 +217,17 @@ class BinaryModel(Classifier):
         last, (inputs, outputs) = layers[-1]
         output = OutputLayer.from_tensors(tensors, f"layer.{last}.", (outputs, inputs))
         return cls(hidden=hidden, output=output, **shared)
+
+
+def binary_network(model: Classifier) -> BinaryModel:
+    """A model that must be a binary network.
+
+    Raises:
+        ModelError: it is of another family.
+    """
+    if not isinstance(model, BinaryModel):
+        raise ModelError(f"{model.name}: a binary network is needed, this is of {model.family}")
+    return model
 
 
 def _typed_shape(shape: Any) -> list[int]:
