@@ -103,9 +103,9 @@ def test_what_the_card_says_goes_before_the_report(folder):
             r"c.toml:10: task 't/act': no network before it has a class 'class7', .*class0, class1",
         ),
         (
-            'kind = "policy"\nrules = [{ action = "drop" }]',
-            'kind = "meter"\nmodel = "m.n3ic"',
-            r"c.toml:10: task 't/act': expected a model that has a meter, .*m.n3ic has none",
+            'kind = "network"',
+            'kind = "meter"',
+            r"c.toml:6: task 't/net': expected a model that has a meter, .*m.n3ic has none",
         ),
         ("[[tenants]]", "regions = 2\nspare = 2\n[[tenants]]", r"fewer of them to be spare, got 2"),
     ],
