@@ -62,7 +62,6 @@ class P4Exporter(P4Target, CardExporter):
     name: ClassVar[str] = "p4"
     summary: ClassVar[str] = "P4_16 for bmv2 (v1model), weights in tables changed at run time"
     card_inputs: ClassVar[bool] = False
-    card_branches: ClassVar[bool] = False
     card_fixed: ClassVar[str] = ""
     options: ClassVar[tuple[Option, ...]] = (
         *PACKET_OPTIONS,

@@ -60,7 +60,6 @@ class XdpExporter(Exporter, CardExporter):
     summary: ClassVar[str] = "meter, network and verdict in the Linux kernel (XDP, restricted C)"
     products: ClassVar[tuple[str, ...]] = ("*/*.o",)
     card_inputs: ClassVar[bool] = False
-    card_branches: ClassVar[bool] = False
     card_fixed: ClassVar[str] = ""
     shunts: ClassVar[bool] = True
     links: ClassVar[tuple[int, ...]] = (LINK_ETHERNET,)

@@ -53,12 +53,10 @@ class CardExporter(ABC):
 
     Attributes:
         card_inputs: whether packets may hold features, of which an input stage makes bits.
-        card_branches: whether a graph may have parallel branches.
         card_fixed: why an image cannot be changed while it runs; empty where it can.
     """
 
     card_inputs: ClassVar[bool] = True
-    card_branches: ClassVar[bool] = True
     card_fixed: ClassVar[str] = "this target knows no change of a card that runs"
 
     def joint_needs(self, card: Card) -> Mapping[str, Mapping[str, Amount]]:

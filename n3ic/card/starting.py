@@ -67,8 +67,8 @@ def card_text(
 
     Several networks of an owner are branches of one graph that read the same packet, all of whose
     results are kept. A network that has a meter or an input stage of features gets a task for each.
-    Where the target's cards have no branches each network is a graph; where they have no input
-    stage packets hold the input bits.
+    Where the target's cards have no input stage packets hold the input bits, and networks whose
+    bits are not the same ones are a graph each.
 
     Args:
         owners: the tenants.
@@ -79,7 +79,7 @@ def card_text(
     """
     tool = exporter(target)
     cards = tool if isinstance(tool, CardExporter) else CardExporter
-    inputs, branches = cards.card_inputs, cards.card_branches
+    inputs = cards.card_inputs
     lines = [
         "# A card and its tenants; n3ic card init wrote it, n3ic card plan reads it.",
         'name = "card"',
@@ -92,7 +92,7 @@ def card_text(
     for owner in owners:
         lines += ["", "[[tenants]]", f"name = {_quoted(owner.name)}", "weight = 1"]
         lines += [line for entry in _tasks(owner, folder, inputs) for line in entry]
-        for name, flow in _flows(owner, inputs, branches):
+        for name, flow in _flows(owner, inputs):
             number += 1
             lines += [
                 "",
@@ -124,7 +124,7 @@ def _task(name: str, kind: str, path: str, network: str) -> list[str]:
     return lines + ([f"network = {_quoted(network)}"] if network else [])
 
 
-def _flows(owner: Owner, inputs: bool, branches: bool) -> Iterator[tuple[str, list[str]]]:
+def _flows(owner: Owner, inputs: bool) -> Iterator[tuple[str, list[str]]]:
     """The name of each graph and the lines of its flow."""
     shared = inputs and _input_shared(owner)
     steps = (["meter"] if inputs and _metered(owner) else []) + (["input"] if shared else [])
@@ -133,7 +133,7 @@ def _flows(owner: Owner, inputs: bool, branches: bool) -> Iterator[tuple[str, li
         + [name]
         for key, name in _names(owner).items()
     }
-    if len(ways) == 1 or not branches:
+    if len(ways) == 1 or not (inputs or _same_input(owner)):
         for name, way in ways.items():
             graph = owner.name if len(ways) == 1 else name
             yield graph, [f"flow = [{', '.join(map(_quoted, steps + way))}]"]
@@ -169,8 +169,13 @@ def _has_input(model: BinaryModel) -> bool:
 
 def _input_shared(owner: Owner) -> bool:
     """Whether all networks read the same bits of features."""
+    return _same_input(owner) and _has_input(next(iter(owner.models.values())))
+
+
+def _same_input(owner: Owner) -> bool:
+    """Whether all networks read the same bits, of features or not."""
     models = list(owner.models.values())
-    return _has_input(models[0]) and all(m.input == models[0].input for m in models)
+    return all(m.input == models[0].input for m in models)
 
 
 def _metered(owner: Owner) -> bool:
