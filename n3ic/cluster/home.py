@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +26,7 @@ from n3ic.cluster.protocol import (
 )
 from n3ic.cluster.station import SILENT
 from n3ic.errors import ClusterError
-from n3ic.model.bits import WORD_BITS, Words, word_count
+from n3ic.model.bits import WORD_BITS, word_count
 
 
 @dataclass(frozen=True)
@@ -169,31 +171,74 @@ class Home:
             self.slots = min(self.slots, max(slots, 1))
 
 
-class RowFlow:
-    """Rows on their way through a binary network: as many at once as every node has room for.
+class Flow(ABC):
+    """Work that goes round a ring: the packets that it sends, and those that come home."""
+
+    slots = 1
+
+    @property
+    @abstractmethod
+    def idle(self) -> bool:
+        """Nothing is queued or on its way."""
+
+    @abstractmethod
+    def admit(self) -> list[Packet]:
+        """The tasks that have room now."""
+
+    @abstractmethod
+    def take(self, packet: Packet) -> list[Packet]:
+        """Take data that came home; the tasks that have room now.
+
+        Raises:
+            ProtocolError: it is data of nothing that was asked.
+        """
+
+
+Row = TypeVar("Row", bound=np.generic)
+
+
+class TaggedRows(Flow, Generic[Row]):
+    """Rows on their way, as many at once as every node has room for.
 
     Args:
-        placement: where the network lies.
-        done: takes a row's number and its scores, int32 of shape ``(classes,)``.
+        array: the array whose results come home.
+        kind: identifier of the data packets that bring them.
+        width: numbers of a row's result.
+        result: their type.
+        done: takes a row's number and its result, of shape ``(width,)``.
 
     Attributes:
         slots: rows at once.
     """
 
     def __init__(
-        self, placement: Placement, done: Callable[[int, NDArray[np.int32]], None]
+        self,
+        array: int,
+        kind: Data,
+        width: int,
+        result: type[Row],
+        done: Callable[[int, NDArray[Row]], None],
     ) -> None:
         self.slots = 1
+        self._array = array
+        self._kind = kind
+        self._width = width
+        self._result = result
         self._done = done
-        self._input = layer_input(placement, 0)
-        self._last = len(placement.layers) - 1
-        self._classes = placement.shape[-1]
-        self._queue: deque[Words] = deque()
+        self._queue: deque[NDArray[Any]] = deque()
         self._next = 0
-        self._flying: dict[int, tuple[NDArray[np.int32], NDArray[np.bool_]]] = {}
+        self._flying: dict[int, tuple[NDArray[Row], NDArray[np.bool_]]] = {}
 
-    def submit(self, rows: Words) -> int:
-        """Queue rows: uint32 array of shape ``(rows, n_words)``; the number of the first."""
+    @abstractmethod
+    def _tasks(self, row: int, operand: NDArray[Any]) -> list[Packet]:
+        """The tasks of a row; ``row`` is its tag."""
+
+    @abstractmethod
+    def _values(self, packet: Packet) -> NDArray[Row]:
+        """The numbers of a data packet."""
+
+    def submit(self, rows: Iterable[NDArray[Any]]) -> int:
+        """Queue rows; the number of the first."""
         first = self._next + len(self._queue)
         self._queue.extend(rows)
         return first
@@ -205,7 +250,7 @@ class RowFlow:
 
     @property
     def missing(self) -> list[int]:
-        """Rows that were sent and whose scores are not home."""
+        """Rows that were sent and whose results are not home."""
         return sorted(self._flying)
 
     def admit(self) -> list[Packet]:
@@ -215,35 +260,52 @@ class RowFlow:
             row = self._next
             self._next += 1
             self._flying[row] = (
-                np.zeros(self._classes, dtype=np.int32),
-                np.zeros(self._classes, dtype=np.bool_),
+                np.zeros(self._width, dtype=self._result),
+                np.zeros(self._width, dtype=np.bool_),
             )
-            words = self._queue.popleft()
-            packets += self._input.packets(words, row & MAX_ROW, 0, lap=True)
+            packets += self._tasks(row & MAX_ROW, self._queue.popleft())
         return packets
 
     def take(self, packet: Packet) -> list[Packet]:
-        """Take scores; the tasks of rows that have room now.
-
-        Raises:
-            ProtocolError: they are scores of nothing that was asked.
-        """
+        """Take numbers of a row's result; the tasks of rows that have room now."""
         row = next((r for r in self._flying if r & MAX_ROW == packet.row), None)
         if (
-            packet.identifier is not Data.SCORES
-            or packet.array != self._last
+            packet.identifier is not self._kind
+            or packet.array != self._array
             or row is None
-            or packet.end > self._classes
+            or packet.end > self._width
             or self._flying[row][1][packet.start : packet.end].any()
         ):
             raise ProtocolError(
-                f"scores [{packet.start}, {packet.end}) of row {packet.row} came, "
-                "which nobody asked for"
+                f"{packet.identifier.name.lower()} [{packet.start}, {packet.end}) of row "
+                f"{packet.row} came, which nobody asked for"
             )
-        scores, there = self._flying[row]
-        scores[packet.start : packet.end] = packet.scores
+        result, there = self._flying[row]
+        result[packet.start : packet.end] = self._values(packet)
         there[packet.start : packet.end] = True
         if there.all():
             del self._flying[row]
-            self._done(row, scores)
+            self._done(row, result)
         return self.admit()
+
+
+class RowFlow(TaggedRows[np.int32]):
+    """Rows on their way through a binary network.
+
+    Args:
+        placement: where the network lies.
+        done: takes a row's number and its scores, int32 of shape ``(classes,)``.
+    """
+
+    def __init__(
+        self, placement: Placement, done: Callable[[int, NDArray[np.int32]], None]
+    ) -> None:
+        last = len(placement.layers) - 1
+        super().__init__(last, Data.SCORES, placement.shape[-1], np.int32, done)
+        self._input = layer_input(placement, 0)
+
+    def _tasks(self, row: int, operand: NDArray[Any]) -> list[Packet]:
+        return self._input.packets(operand, row, 0, lap=True)
+
+    def _values(self, packet: Packet) -> NDArray[np.int32]:
+        return packet.scores

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ BODY_BYTES = 48
 BODY_WORDS = BODY_BYTES // 4
 SUMS_PER_PACKET = 16
 SCORES_PER_PACKET = BODY_WORDS
+VALUES_PER_PACKET = BODY_WORDS
+WIDE_PER_PACKET = BODY_WORDS // 2
+NONZEROS_PER_PACKET = BODY_WORDS // 3
 HOME = 0
 """Node number of the host that starts a session and receives its results."""
 BY_RANGE = 255
@@ -68,14 +72,23 @@ class Task(IntEnum):
     """Input bits whose positions are the range."""
     SUMS = 3
     """Partial popcounts of the neurons of the range."""
+    VALUES = 4
+    """A slice of a dense row of integers, for every column of the range."""
+    NONZEROS = 5
+    """Non-zero elements of a sparse matrix, whose rows are in the range."""
+    CONVOLVE = 6
+    """Rows of a convolution to compute; the task carries nothing."""
 
 
 class Data(IntEnum):
     """Identifiers of data packets, and of the RDMA tasks that ask for them."""
 
-    BITS = 1
     SCORES = 3
+    """Scores of the classes of the range."""
     WIDE = 4
+    """Integers of 64 bits of one row of an array that is distributed by rows."""
+    TOTALS = 5
+    """Integers of 64 bits: the elements of a row that are in the range."""
 
 
 class Control(IntEnum):
@@ -196,8 +209,22 @@ class Packet:
             raise ProtocolError(f"scores of [{self.start}, {self.end}) are not in one packet")
         return np.frombuffer(self.body, dtype=">i4", count=size).astype(np.int32)
 
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        """Integers of the elements of the range: int64 array."""
+        size = self.end - self.start
+        if size > WIDE_PER_PACKET:
+            raise ProtocolError(f"totals of [{self.start}, {self.end}) are not in one packet")
+        return np.frombuffer(self.body, dtype=">i8", count=size).astype(np.int64)
 
-def _body(numbers: NDArray[np.int32] | Words, kind: str) -> bytes:
+
+def body_of(numbers: NDArray[Any], kind: str) -> bytes:
+    """A body of numbers, padded with zeros.
+
+    Args:
+        numbers: array of shape ``(n,)``.
+        kind: their numpy type in the body, big-endian.
+    """
     return numbers.astype(kind).tobytes().ljust(BODY_BYTES, b"\0")
 
 
@@ -239,7 +266,7 @@ def bits_packets(
             row=row,
             count=len(part),
             offset=first,
-            body=_body(part, ">u4"),
+            body=body_of(part, ">u4"),
             lap=lap,
         )
 
@@ -277,7 +304,7 @@ def sums_packets(
             last,
             row=row,
             offset=offset,
-            body=_body(filled, ">u2"),
+            body=body_of(filled, ">u2"),
         )
 
 
@@ -303,7 +330,7 @@ def score_packets(
             first,
             first + len(part),
             row=row,
-            body=_body(part, ">i4"),
+            body=body_of(part, ">i4"),
         )
 
 

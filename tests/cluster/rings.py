@@ -6,7 +6,9 @@ import itertools
 import numpy as np
 
 from n3ic.cluster.binary import held_by
+from n3ic.cluster.dense import GemmFlow
 from n3ic.cluster.home import Home, RowFlow
+from n3ic.cluster.kernels import GemmKernel, JobFlow
 from n3ic.cluster.link import Timing
 from n3ic.cluster.node import Node
 from n3ic.cluster.station import Station
@@ -31,10 +33,9 @@ class Network:
         for _ in range(copies):
             if self.rng.random() < self.loss:
                 continue
-            if self.rng.random() < self.damage:
-                data = self._damaged(data)
+            copy = self._damaged(data) if self.rng.random() < self.damage else data
             delay = 1e-4 + self.jitter * self.rng.random()
-            heapq.heappush(self._flying, (self.now + delay, next(self._count), node, data))
+            heapq.heappush(self._flying, (self.now + delay, next(self._count), node, copy))
 
     def _damaged(self, data):
         raw = bytearray(data)
@@ -109,3 +110,46 @@ class BinaryRing:
         if self.home.error:
             raise self.home.error
         return np.array([self.scores[first + i] for i in range(len(words))])
+
+
+class KernelRing:
+    """A kernel of integers over nodes in memory."""
+
+    def __init__(self, kernel, nodes, **faults):
+        self.kernel, self.nodes = kernel, nodes
+        self.results = {}
+        self.jobs = JobFlow()
+        self.flow = self.jobs
+        if isinstance(kernel, GemmKernel):
+            self.products = GemmFlow(0, kernel.matrix.shape[1], self.results.__setitem__)
+            self.flow = self.products
+        self.home = Home(nodes, kernel.digest, self.flow.take)
+        stations = {
+            n: Station(Node(n, kernel.held(n, nodes), kernel.digest), nodes)
+            for n in range(1, nodes + 1)
+        }
+        self.station = Station(self.home, nodes, session=7)
+        self.network = Network(stations | {0: self.station}, **faults)
+        self.station.send([self.home.start()])
+        self._until(lambda: self.home.started)
+        self.flow.slots = self.home.slots
+
+    def _until(self, condition):
+        self.network.run(lambda: condition() or self.home.error)
+        if self.home.error:
+            raise self.home.error
+
+    def run(self, *operands):
+        """The result of a job."""
+        found = []
+        self.jobs.submit(self.kernel.job(self.nodes, *operands), found.append)
+        self.station.send(self.flow.admit())
+        self._until(lambda: self.flow.idle)
+        return found[0]
+
+    def rows(self, matrix):
+        """The product of GEMM."""
+        self.products.submit(matrix)
+        self.station.send(self.flow.admit())
+        self._until(lambda: self.flow.idle)
+        return np.array([self.results[i] for i in range(len(matrix))])

@@ -93,7 +93,7 @@ def test_what_is_for_others_passes_untouched():
         replace(task(), array=9),
         replace(task(), identifier=Task.SUMS),
         Packet(PacketType.DATA, Data.SCORES, 0, 1, 0, 5),
-        Packet(PacketType.RDMA, Data.BITS, BY_RANGE, 0, 0, 5),
+        Packet(PacketType.RDMA, Data.WIDE, BY_RANGE, 0, 0, 5),
         Packet(PacketType.CONTROL, Control.ERROR, 0, 0, 0, 0),
     ):
         assert card.handle(packet) == [packet]
@@ -151,7 +151,7 @@ def too_many_rows(card):
             lambda card: card.handle(replace(task(), body=b"\xff" * 48)),
             "pad bits of layer 0 are set",
         ),
-        (lambda card: card.handle(Packet(PacketType.DATA, Data.BITS, 2, 0, 0, 5)), "data of"),
+        (lambda card: card.handle(Packet(PacketType.DATA, Data.WIDE, 2, 0, 0, 5)), "data of"),
     ],
 )
 def test_what_cannot_be_is_an_error_and_no_number(wrong, message):
