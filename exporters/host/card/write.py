@@ -8,17 +8,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from n3ic.card.frames import traffic
 from n3ic.card.lowering import PolicyRule, SoftwareCard, SoftwareGraph
 from n3ic.card.plan import Plan
 from n3ic.errors import CardError
 from n3ic.exporters.host.sources import kernel_source
 from n3ic.kernel import blob, build
+from n3ic.meter.hostile import pcap
 from n3ic.targets.identifiers import c_string, comment
 from n3ic.util.names import path_component
 from n3ic.util.templates import render
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 SOURCES = ("n3ic_card.c", "card_plan.c", "bnn.c")
+EXAMPLE = "frames.pcap"
 ACTIONS = ("forward", "drop", "mark", "mirror")
 _CARRIERS = ("header", "vlan", "udp-port")
 _JOINS = {"both": 0, "vote": 1, "most-certain": 2}
@@ -31,10 +34,12 @@ _SHARED = 0xFFFFFFFF
 _INT32_MAX = 0x7FFFFFFF
 _MOST_CYCLES = 1 << 32
 _BYTES_A_LINE = 16
+_EXAMPLES = 3  # frames of each graph, a second apart: no bucket is empty then
+_SECOND, _ETHERNET = 10**9, 1
 
 
 def write_card(card: SoftwareCard, plan: Plan, out: Path) -> None:
-    """Write the sources, the weights of each network and the README of a card.
+    """Write the sources, the weights of each network, some frames and the README of a card.
 
     Raises:
         CardError: a rule marks frames that have no DSCP.
@@ -56,6 +61,9 @@ def write_card(card: SoftwareCard, plan: Plan, out: Path) -> None:
     (out / "models").mkdir()
     for network, model in zip(values["networks"], card.networks.values(), strict=True):
         (out / "models" / network["file"]).write_bytes(blob.dump(model))
+    asked = traffic(card, _EXAMPLES)
+    frames = [(a.frame, len(a.frame), second) for second, a in enumerate(asked)]
+    (out / EXAMPLE).write_bytes(pcap(_ETHERNET, frames, _SECOND, "<"))
 
 
 def _values(card: SoftwareCard, plan: Plan) -> dict[str, Any]:

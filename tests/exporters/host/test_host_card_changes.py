@@ -159,6 +159,15 @@ def test_a_tenant_changes_comes_and_goes_while_anothers_frames_flow(folder, plan
     assert [state for state, _ in groupby(became)] == ["old", "new", "none", "old"]
 
 
+def test_the_frames_of_an_export_are_answered(folder):
+    with (folder / "card" / "frames.pcap").open("rb") as stream:
+        done = subprocess.run(
+            [folder / "card" / "card-exec"], stdin=stream, capture_output=True, check=True
+        )
+    told = done.stderr.decode()
+    assert "alpha,3,3,0,0,0,0,0,0,0" in told and "beta,3,3,0,0,0,0,0,0,0" in told
+
+
 def test_what_a_running_card_cannot_do_is_said(folder, plan, tmp_path):
     card = plan.card
     with pytest.raises(UsageError, match="no FIFO"):
