@@ -3,7 +3,7 @@
 // Arguments: the port's file descriptor, open and non-blocking; the image, lines "ADDRESS WORD" in
 // hexadecimal; the share of leaving frames that are thrown away on purpose, and the seed of the
 // choice; optionally a log, which gets a line for each frame: "i CLOCK" its last beat went in,
-// "o CLOCK BYTES" its first beat came out.
+// "o CLOCK BYTES" its first beat came out; and "s CLOCK" for each task whose words are stored.
 // The clock runs while the card has something to do; the millisecond tick follows the host's time.
 // On SIGTERM or SIGINT the card stops and prints: frames in, frames out, frames that the kernel did
 // not take, frames thrown away, clocks, and the card's own counters.
@@ -33,6 +33,7 @@ constexpr size_t kMaxFrame = 65535;
 constexpr size_t kMaxWaiting = 256; // frames; more wait in the kernel
 constexpr int kMaxTicks = 100;      // that are made up for at once
 constexpr int kCounters = 8;
+constexpr int kStored = 6;
 constexpr int kSettle = 8; // clocks after the card says that it is idle
 
 volatile sig_atomic_t stopped = 0;
@@ -95,7 +96,10 @@ class Node {
         top_.eval(); // tready may follow from what is offered
         const bool taken = top_.s_axis_tvalid && top_.s_axis_tready;
         collect();
+        const unsigned stored = top_.counters[kStored];
         clock();
+        if (log_ && top_.counters[kStored] != stored)
+            std::fprintf(log_, "s %llu\n", (unsigned long long)clocks_);
         settled_ = top_.idle ? settled_ + 1 : 0;
         if (!taken)
             return;
@@ -228,10 +232,11 @@ int main(int argc, char **argv) {
                 std::fprintf(stderr, "the node's port is gone\n");
                 return 1;
             }
-            if (events > 0 && port.revents & POLLIN) {
+            while (events > 0 && !node.full()) {
                 const ssize_t length = read(fd, bytes, sizeof bytes);
-                if (length > 0)
-                    node.add(bytes, static_cast<size_t>(length));
+                if (length <= 0)
+                    break;
+                node.add(bytes, static_cast<size_t>(length));
             }
         }
         for (int ticks = time.passed(); ticks > 0; --ticks)

@@ -42,10 +42,10 @@ module n3ic_cluster_rx #(
 
     // --- collect ------------------------------------------------------------------------------
     reg  [5:0] ones;
-    integer i;
+    integer b, m, w, k;  // each block has its own: they are wires and registers
     always @* begin
         ones = 6'd0;
-        for (i = 0; i < 32; i = i + 1) ones = ones + {5'd0, s_axis_tkeep[i]};
+        for (b = 0; b < 32; b = b + 1) ones = ones + {5'd0, s_axis_tkeep[b]};
     end
     wire [31:0] above = s_axis_tkeep + 32'd1;  // a power of two where the low bits are set
     wire torn = s_axis_tkeep == 32'd0 || (s_axis_tkeep & above) != 32'd0
@@ -61,8 +61,8 @@ module n3ic_cluster_rx #(
             size   <= ((at == 4'd0) ? 16'd0 : size) + {10'd0, ones};
             hole   <= torn || (hole && at != 4'd0);
             at     <= s_axis_tlast ? 4'd0 : fits ? at + 4'd1 : at;
-            for (i = 0; i < BEATS; i = i + 1)
-                if ({28'd0, at} == i) bytes[256*i +: 256] <= s_axis_tdata;
+            for (k = 0; k < BEATS; k = k + 1)
+                if ({28'd0, at} == k) bytes[256*k +: 256] <= s_axis_tdata;
         end
         judging <= {judging[2:0], take && s_axis_tlast};
         waiting <= (judging[3] && (is_arp || is_udp)) || (waiting && !taken);
@@ -101,8 +101,8 @@ module n3ic_cluster_rx #(
     wire [15:0] end_at   = told + 16'd34;
     reg  [31:0] mask;
     always @*
-        for (i = 0; i < 32; i = i + 1)
-            mask[i] = (at_q == 4'd0) ? i >= 26 : begin_at + i[15:0] < end_at;
+        for (m = 0; m < 32; m = m + 1)
+            mask[m] = (at_q == 4'd0) ? m >= 26 : begin_at + m[15:0] < end_at;
     wire [19:0] beat_sum;
     n3ic_cluster_sum partial (.clk(clk), .beat(beat_q), .mask(mask), .sum(beat_sum));
     function [15:0] fold(input [23:0] x);  // end-around carries
@@ -117,7 +117,7 @@ module n3ic_cluster_rx #(
     reg  [19:0] header;
     always @* begin
         header = 20'd0;
-        for (i = 0; i < 10; i = i + 1) header = header + {4'd0, swap2(bytes[8*14+16*i +: 16])};
+        for (w = 0; w < 10; w = w + 1) header = header + {4'd0, swap2(bytes[8*14+16*w +: 16])};
     end
     always @(posedge clk) begin
         summing <= took;

@@ -8,6 +8,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
 SLICE = 512
+LATENCY = 11  # clocks from a question to the first result, beside one for each slice
 
 
 async def start(dut):
@@ -93,15 +94,18 @@ async def ask(dut, row, neuron, count, at, slices):
 
 
 async def answers(dut, count, bounds):
-    """Sums and bits of a question; scores and the end are checked."""
+    """Sums and bits of a question, and clocks to the first; scores and the end are checked."""
     found = []
+    clocks = first = 0
     while len(found) < count:
         await RisingEdge(dut.clk)
+        clocks += 1
         if dut.out_valid.value == 1:
             found.append((int(dut.out_sum.value), int(dut.out_fires.value)))
+            first = first or clocks
             assert dut.out_score.value == (found[-1][0] + bounds[len(found) - 1]) % (1 << 32)
             assert (dut.out_last.value == 1) == (len(found) == count)
-    return found
+    return found, first
 
 
 def expected(weights, bits, thresholds):
@@ -133,9 +137,9 @@ async def layers_of_many_shapes(dut):
         await write_bounds(dut, neuron, thresholds)
         await write_input(dut, at, bits, slices, int(rng.integers(0, 12)))
         await ask(dut, row, neuron, neurons, at, slices)
-        assert await answers(dut, neurons, thresholds.tolist()) == expected(
-            weights, bits, thresholds
-        )
+        found, first = await answers(dut, neurons, thresholds.tolist())
+        assert found == expected(weights, bits, thresholds)
+        assert first == slices + LATENCY
 
 
 @cocotb.test()
