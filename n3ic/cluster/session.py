@@ -5,16 +5,20 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from n3ic.cluster.home import Home, RowFlow
+from n3ic.cluster.dense import GemmFlow
+from n3ic.cluster.home import Flow, Home, RowFlow, TaggedRows
+from n3ic.cluster.kernels import OPERAND, GemmKernel, JobFlow, Kernel, integers
 from n3ic.cluster.link import Timing
 from n3ic.cluster.placement import Placement
 from n3ic.cluster.protocol import BY_RANGE, HOME, Control, Packet, PacketType
@@ -26,6 +30,7 @@ from n3ic.model.network import BinaryModel
 
 _EPOCH = 1_577_836_800  # 2020-01-01, UTC
 Scores = NDArray[np.int32]
+Row = TypeVar("Row", np.int32, np.int64)
 
 
 def session_number() -> int:
@@ -136,31 +141,172 @@ class HomeLoop:
                 self._station.send([terminate])
 
 
-class _Batch:
+class _Batch(Generic[Row]):
     """Rows that were asked for together."""
 
-    def __init__(self, rows: int, classes: int) -> None:
-        self.future: Future[Scores] = Future()
-        self.scores: Scores = np.zeros((rows, classes), dtype=np.int32)
+    def __init__(self, rows: int, width: int, kind: type[Row]) -> None:
+        self.future: Future[NDArray[Row]] = Future()
+        self.results: NDArray[Row] = np.zeros((rows, width), dtype=kind)
         self.left = rows
 
-    def put(self, index: int, scores: Scores) -> None:
-        self.scores[index] = scores
+    def put(self, index: int, result: NDArray[Row]) -> None:
+        self.results[index] = result
         self.left -= 1
         if not self.left:
-            self.future.set_result(self.scores)
+            self.future.set_result(self.results)
 
 
-class Session:
-    """A binary model on a ring whose nodes run.
+class HomeSession(ABC):
+    """A session of a ring whose nodes run.
 
     Use it as a context manager: at its end the nodes are told to end.
+
+    Args:
+        nodes: nodes of the ring beside the home.
+        digest: SHA-256 of what they hold.
+        flow: what goes round.
+        ring: where the nodes are.
+        sock: the home's socket, from :func:`~n3ic.cluster.wire.open_socket`; closed at the end.
+
+    Attributes:
+        station: the home's.
+
+    Raises:
+        ClusterError: a node is silent, or holds something else.
+    """
+
+    def __init__(
+        self, nodes: int, digest: str, flow: Flow, ring: Link, sock: socket.socket
+    ) -> None:
+        self._started: Future[None] = Future()
+        self._sent_with = flow
+        self.home = Home(nodes, digest, self._came)
+        self.station = Station(
+            self.home,
+            nodes,
+            successor=talk(HOME, nodes, ring.cards),
+            timing=ring.timing,
+            session=session_number(),
+        )
+        wire = Wire(sock, neighbours(HOME, nodes, ring.addresses), ring.faults)
+        self._loop = HomeLoop(
+            self.home, wire, self.station, ring.timing, self._begin, self._waits, self._failed
+        )
+        self.station.send([self.home.start()])
+        self._loop.start()
+        self._started.result()
+
+    def check(self) -> None:
+        """Refuse nodes that do not hold what they should: no binary model, if not overridden.
+
+        Raises:
+            ClusterError: one does not.
+        """
+        for held in self.home.holdings:
+            raise ClusterError(f"node {held.node} holds layer {held.array} of a binary model")
+
+    @abstractmethod
+    def drop(self, error: ClusterError) -> None:
+        """Tell whoever waits that the session has failed."""
+
+    def close(self) -> None:
+        """Tell the nodes to end; what is on its way is dropped."""
+        self._loop.end()
+        with self._loop.lock:
+            self.drop(ClusterError("the session was closed"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Queue work for the ring within the block.
+
+        Raises:
+            ClusterError: the session has failed before.
+        """
+        with self._loop.lock:
+            if self.home.error is not None:
+                raise self.home.error
+            yield
+        self._loop.wake()
+
+    def _waits(self) -> bool:
+        return not self._started.done() or not self._sent_with.idle
+
+    def _begin(self) -> list[Packet]:
+        """Check the ring once it is closed; then what has room."""
+        if not self._started.done():
+            if not self.home.started:
+                return []
+            try:
+                self.check()
+            except ClusterError as error:
+                self.home.error = error
+                return []
+            self._sent_with.slots = self.home.slots
+            self._started.set_result(None)
+        return self._sent_with.admit()
+
+    def _came(self, packet: Packet) -> list[Packet]:
+        self._loop.heard()
+        with self._loop.lock:
+            return self._sent_with.take(packet)
+
+    def _failed(self, error: ClusterError) -> None:
+        if not self._started.done():
+            self._started.set_exception(error)
+        self.drop(error)
+
+
+class RowSession(HomeSession, Generic[Row]):
+    """A session whose rows go round many at once, in batches that overlap."""
+
+    _flow: TaggedRows[Row]
+    _width: int
+    _kind: type[Row]
+    _batches: dict[int, tuple[_Batch[Row], int]]
+
+    def submit_rows(self, rows: NDArray[Any]) -> Future[NDArray[Row]]:
+        """Send rows that are checked; see the methods that call this."""
+        batch = _Batch(len(rows), self._width, self._kind)
+        if not len(rows):
+            batch.future.set_result(batch.results)
+            return batch.future
+        with self.sending():
+            first = self._flow.submit(rows)
+            self._batches |= {first + i: (batch, i) for i in range(len(rows))}
+        return batch.future
+
+    def row_done(self, row: int, result: NDArray[Row]) -> None:
+        """Take a row's result from the flow."""
+        batch, index = self._batches.pop(row)
+        batch.put(index, result)
+
+    def drop(self, error: ClusterError) -> None:
+        """Tell whoever waits for rows."""
+        said = ClusterError(f"{error}; {len(self._batches):,} rows have no scores")
+        for batch in {id(b): b for b, _ in self._batches.values()}.values():
+            batch.future.set_exception(said)
+        self._batches.clear()
+
+
+class Session(RowSession[np.int32]):
+    """A binary model on a ring.
 
     Args:
         model: the model that the nodes hold.
         placement: who holds what of it.
         ring: where the nodes are.
-        sock: the home's socket, from :func:`~n3ic.cluster.wire.open_socket`; closed at the end.
+        sock: the home's socket; closed at the end.
 
     Raises:
         ClusterError: a node is silent, or holds something else than the plan says.
@@ -174,29 +320,16 @@ class Session:
         self, model: BinaryModel, placement: Placement, ring: Link, sock: socket.socket
     ) -> None:
         placement.check_model(model)
+        self._batches = {}
         self._bits = model.input.n_bits
-        self._classes = placement.shape[-1]
-        self._timing = ring.timing
-        self._batches: dict[int, tuple[_Batch, int]] = {}
-        self._started: Future[None] = Future()
-        self._flow = RowFlow(placement, self._row)
-        self._home = Home(placement.nodes, model.digest, self._came)
+        self._width, self._kind = placement.shape[-1], np.int32
         self._placement = placement
-        nodes = placement.nodes
-        self.station = Station(
-            self._home,
-            nodes,
-            successor=talk(HOME, nodes, ring.cards),
-            timing=ring.timing,
-            session=session_number(),
-        )
-        wire = Wire(sock, neighbours(HOME, nodes, ring.addresses), ring.faults)
-        self._loop = HomeLoop(
-            self._home, wire, self.station, ring.timing, self._begin, self._waits, self._failed
-        )
-        self.station.send([self._home.start()])
-        self._loop.start()
-        self._started.result()
+        self._flow = RowFlow(placement, self.row_done)
+        super().__init__(placement.nodes, model.digest, self._flow, ring, sock)
+
+    def check(self) -> None:
+        """Refuse nodes that hold something else than the plan says."""
+        self.home.check(self._placement)
 
     def submit(self, words: ArrayLike) -> Future[Scores]:
         """Send rows; their scores come later, and other batches may be sent meanwhile.
@@ -212,69 +345,80 @@ class Session:
             ModelError: the inputs are not packed inputs of this model.
             ClusterError: the session has failed before.
         """
-        rows = checked_words(np.asarray(words), self._bits, "packed inputs")
-        batch = _Batch(len(rows), self._classes)
-        if not len(rows):
-            batch.future.set_result(batch.scores)
-            return batch.future
-        with self._loop.lock:
-            if self._home.error is not None:
-                raise self._home.error
-            first = self._flow.submit(rows)
-            self._batches |= {first + i: (batch, i) for i in range(len(rows))}
-        self._loop.wake()
-        return batch.future
+        return self.submit_rows(checked_words(np.asarray(words), self._bits, "packed inputs"))
 
     def scores(self, words: ArrayLike) -> Scores:
         """Scores of packed inputs; see :meth:`submit`."""
         return self.submit(words).result()
 
-    def close(self) -> None:
-        """Tell the nodes to end; rows that are on their way are dropped."""
-        self._loop.end()
 
-    def __enter__(self) -> Self:
-        return self
+class GemmSession(RowSession[np.int64]):
+    """Products with a matrix whose columns lie on a ring.
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    Args:
+        kernel: the matrix.
+        nodes: nodes of the ring.
+        ring: where they are.
+        sock: the home's socket; closed at the end.
+    """
 
-    def _waits(self) -> bool:
-        return not self._started.done() or not self._flow.idle
+    def __init__(self, kernel: GemmKernel, nodes: int, ring: Link, sock: socket.socket) -> None:
+        self._batches = {}
+        self._inner, self._width = kernel.matrix.shape
+        self._kind = np.int64
+        self._flow = GemmFlow(OPERAND, self._width, self.row_done)
+        super().__init__(nodes, kernel.digest, self._flow, ring, sock)
 
-    def _begin(self) -> list[Packet]:
-        """Check the ring once it is closed; then rows, as many as have room."""
-        if not self._started.done():
-            if not self._home.started:
-                return []
-            try:
-                self._home.check(self._placement)
-            except ClusterError as error:
-                self._home.error = error
-                return []
-            self._flow.slots = self._home.slots
-            self._started.set_result(None)
-        return self._flow.admit()
+    def submit(self, matrix: ArrayLike) -> Future[NDArray[np.int64]]:
+        """Multiply rows of integers of 32 bits with the matrix.
 
-    def _came(self, packet: Packet) -> list[Packet]:
-        self._loop.heard()
-        with self._loop.lock:
-            return self._flow.take(packet)
+        Args:
+            matrix: integers of shape ``(rows, inner)``.
 
-    def _row(self, row: int, scores: Scores) -> None:
-        batch, index = self._batches.pop(row)
-        batch.put(index, scores)
+        Raises:
+            ClusterError: they are others, or the session has failed before.
+        """
+        rows = np.asarray(matrix)
+        shape = (*rows.shape[:1], self._inner)
+        return self.submit_rows(integers(rows, "the first matrix", shape))
 
-    def _failed(self, error: ClusterError) -> None:
-        missing = len(self._batches)
-        said = f"{error}; {missing:,} rows have no scores" if missing else str(error)
-        if not self._started.done():
-            self._started.set_exception(error)
-        for batch in {id(b): b for b, _ in self._batches.values()}.values():
-            batch.future.set_exception(ClusterError(said))
-        self._batches.clear()
+
+class JobSession(HomeSession):
+    """Jobs of a kernel on a ring, one after another.
+
+    Args:
+        kernel: the kernel.
+        nodes: nodes of the ring.
+        ring: where they are.
+        sock: the home's socket; closed at the end.
+    """
+
+    def __init__(self, kernel: Kernel, nodes: int, ring: Link, sock: socket.socket) -> None:
+        self._kernel = kernel
+        self._nodes = nodes
+        self._flow = JobFlow()
+        self._futures: list[Future[Any]] = []
+        super().__init__(nodes, kernel.digest, self._flow, ring, sock)
+
+    def submit(self, *operands: Any) -> Future[NDArray[np.int64]]:
+        """Start a job; see the kernel's ``job``.
+
+        Raises:
+            ClusterError: the operands are not of this kernel, or the session has failed before.
+        """
+        job = self._kernel.job(self._nodes, *operands)
+        future: Future[NDArray[np.int64]] = Future()
+        with self.sending():
+            self._futures.append(future)
+            self._flow.submit(job, lambda result: self._done(future, result))
+        return future
+
+    def _done(self, future: Future[Any], result: Any) -> None:
+        self._futures.remove(future)
+        future.set_result(result)
+
+    def drop(self, error: ClusterError) -> None:
+        """Tell whoever waits for a job."""
+        for future in self._futures:
+            future.set_exception(error)
+        self._futures.clear()

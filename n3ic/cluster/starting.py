@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from n3ic.cluster.binary import held_by
+from n3ic.cluster.kernels import GemmKernel, Kernel
 from n3ic.cluster.link import Timing
-from n3ic.cluster.node import Node
+from n3ic.cluster.node import Held, Node
 from n3ic.cluster.placement import Placement
 from n3ic.cluster.protocol import HOME
-from n3ic.cluster.session import Link, Session, talk
+from n3ic.cluster.session import GemmSession, HomeSession, JobSession, Link, Session, talk
 from n3ic.cluster.station import Station
 from n3ic.cluster.wire import Address, Faults, Wire, neighbours, open_socket, run_station
 from n3ic.errors import ClusterError, MissingDependencyError
@@ -23,6 +25,7 @@ from n3ic.util.signals import held
 
 LOOPBACK = "127.0.0.1"
 _STOP_S = 2
+AnySession = TypeVar("AnySession", bound=HomeSession)
 _SEED_STEP = 1_000_003  # each node loses other datagrams
 
 
@@ -47,23 +50,103 @@ class RingOptions:
     faults: Faults = field(default_factory=Faults)
 
 
+class Work(ABC):
+    """What a ring is started for."""
+
+    nodes: int
+
+    @abstractmethod
+    def part(self, number: int) -> Part:
+        """What a node is to hold."""
+
+    @abstractmethod
+    def session(self, link: Link, sock: socket.socket) -> HomeSession:
+        """The home's session, once the nodes run."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What goes to a node's process.
+
+    Attributes:
+        digest: SHA-256 of the whole.
+        held: arrays; empty for a model.
+        model: bytes of a model file.
+        placement: of the model, as JSON has it.
+    """
+
+    digest: str
+    held: Sequence[Held] = ()
+    model: bytes = b""
+    placement: Mapping[str, Any] = field(default_factory=dict)
+
+    def arrays(self, number: int) -> Sequence[Held]:
+        """What the node holds."""
+        if not self.model:
+            return self.held
+        model = BinaryModel.from_bytes(self.model)
+        return held_by(model, Placement.from_dict(dict(self.placement)), number)
+
+
+class ModelWork(Work):
+    """A binary model.
+
+    Args:
+        model: the model.
+        placement: who holds what of it.
+    """
+
+    def __init__(self, model: BinaryModel, placement: Placement) -> None:
+        placement.check_model(model)
+        self.nodes = placement.nodes
+        self._model, self._placement = model, placement
+        self._part = Part(model.digest, model=model.to_bytes(), placement=placement.to_dict())
+
+    def part(self, number: int) -> Part:
+        """The model and its placement: a node takes its share of it."""
+        return self._part
+
+    def session(self, link: Link, sock: socket.socket) -> Session:
+        """The home's session."""
+        return Session(self._model, self._placement, link, sock)
+
+
+class KernelWork(Work):
+    """A kernel of integers.
+
+    Args:
+        kernel: the kernel.
+        nodes: nodes of the ring.
+    """
+
+    def __init__(self, kernel: Kernel | GemmKernel, nodes: int) -> None:
+        self.nodes = nodes
+        self._kernel = kernel
+
+    def part(self, number: int) -> Part:
+        """A node's rows, or its columns of a matrix."""
+        return Part(self._kernel.digest, self._kernel.held(number, self.nodes))
+
+    def session(self, link: Link, sock: socket.socket) -> GemmSession | JobSession:
+        """The home's session."""
+        if isinstance(self._kernel, GemmKernel):
+            return GemmSession(self._kernel, self.nodes, link, sock)
+        return JobSession(self._kernel, self.nodes, link, sock)
+
+
 class NodeProcess:
     """A node in a worker process: a Dask actor.
 
     Args:
-        model: bytes of the model file.
-        placement: as JSON has it.
+        part: what it holds.
+        nodes: nodes of the ring.
         number: the node's number.
         address: where it listens; None for any free port of the worker's host.
     """
 
-    def __init__(
-        self, model: bytes, placement: dict[str, Any], number: int, address: Address | None
-    ) -> None:
-        placed = Placement.from_dict(placement)
-        loaded = BinaryModel.from_bytes(model)
-        self._nodes = placed.nodes
-        self._node = Node(number, held_by(loaded, placed, number), loaded.digest)
+    def __init__(self, part: Part, nodes: int, number: int, address: Address | None) -> None:
+        self._nodes = nodes
+        self._node = Node(number, part.arrays(number), part.digest)
         self._sock = open_socket(*(address or (_worker_host(), 0)))
         self._station: Station | None = None
         self._wire: Wire | None = None
@@ -119,7 +202,7 @@ def _worker_host() -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Ring:
+class Ring(Generic[AnySession]):
     """A ring whose nodes run.
 
     Attributes:
@@ -127,7 +210,7 @@ class Ring:
         processes: the actor of each node that was started here, by number.
     """
 
-    session: Session
+    session: AnySession
     processes: Mapping[int, Any]
 
     def counters(self) -> dict[int, dict[str, int]]:
@@ -142,8 +225,8 @@ class Ring:
 @contextmanager
 def ring(
     model: BinaryModel, placement: Placement, options: RingOptions | None = None
-) -> Iterator[Ring]:
-    """Start a ring; it ends with the block.
+) -> Iterator[Ring[Session]]:
+    """Start a ring for a binary model; it ends with the block.
 
     Args:
         model: the model.
@@ -155,49 +238,64 @@ def ring(
         MissingDependencyError: distributed is not installed.
     """
     chosen = options or RingOptions()
-    numbers = [n for n in range(1, placement.nodes + 1) if n not in chosen.cards]
-    wrong = (set(chosen.cards) | set(chosen.addresses)) - set(range(placement.nodes + 1))
-    if wrong or HOME in chosen.cards:
+    work = ModelWork(model, placement)
+    with (
+        workers(placement.nodes - len(chosen.cards), chosen.dask) as client,
+        ring_on(client, work, chosen) as running,
+    ):
+        assert isinstance(running.session, Session)  # noqa: S101 - of ModelWork
+        yield Ring(running.session, running.processes)
+
+
+@contextmanager
+def ring_on(client: Any, work: Work, options: RingOptions) -> Iterator[Ring[HomeSession]]:
+    """Start a ring on the workers of :func:`workers`; it ends with the block.
+
+    Args:
+        client: the Dask client.
+        work: what the ring is for.
+        options: how to start it.
+
+    Raises:
+        ClusterError: a node does not start, is silent, or holds something else.
+    """
+    everyone = set(range(work.nodes + 1))
+    wrong = (set(options.cards) | set(options.addresses)) - everyone
+    if wrong or HOME in options.cards:
         raise ClusterError(f"node {min(wrong, default=HOME)} is none of the ring's nodes")
-    with _client(len(numbers), chosen.dask) as client:
-        processes = _started(client, model, placement, numbers, chosen)
-        found: dict[int, Address] = {n: actor.address().result() for n, actor in processes.items()}
-        addresses = found | dict(chosen.cards)
-        sock = open_socket(*(chosen.addresses.get(HOME) or (_host_towards(addresses[1][0]), 0)))
-        addresses[HOME] = sock.getsockname()
-        for number, actor in processes.items():
-            faults = Faults(chosen.faults.loss, chosen.faults.seed + _SEED_STEP * number)
-            actor.serve(addresses, list(chosen.cards), chosen.timing, faults).result()
-        link = Link(addresses, chosen.cards, chosen.timing, chosen.faults)
-        try:
-            with Session(model, placement, link, sock) as session:
-                yield Ring(session, processes)
-        finally:
-            for actor in processes.values():
-                with suppress(Exception):
-                    actor.stop().result(timeout=_STOP_S)
+    processes = _started(client, work, sorted(everyone - {HOME, *options.cards}), options)
+    found: dict[int, Address] = {n: actor.address().result() for n, actor in processes.items()}
+    addresses = found | dict(options.cards)
+    sock = open_socket(*(options.addresses.get(HOME) or (_host_towards(addresses[1][0]), 0)))
+    addresses[HOME] = sock.getsockname()
+    for number, actor in processes.items():
+        faults = Faults(options.faults.loss, options.faults.seed + _SEED_STEP * number)
+        actor.serve(addresses, list(options.cards), options.timing, faults).result()
+    link = Link(addresses, options.cards, options.timing, options.faults)
+    try:
+        with work.session(link, sock) as session:
+            yield Ring(session, processes)
+    finally:
+        for actor in processes.values():
+            with suppress(Exception):  # a dead worker's, of any kind
+                actor.stop().result(timeout=_STOP_S)
 
 
 def _started(
-    client: Any,
-    model: BinaryModel,
-    placement: Placement,
-    numbers: list[int],
-    options: RingOptions,
+    client: Any, work: Work, numbers: Sequence[int], options: RingOptions
 ) -> dict[int, Any]:
     """An actor a node, on the workers in turn."""
-    workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
-    if numbers and not workers:
+    there = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    if numbers and not there:
         raise ClusterError(f"{options.dask}: the Dask cluster has no worker")
-    file, placed = model.to_bytes(), placement.to_dict()
     futures = {
         number: client.submit(
             NodeProcess,
-            file,
-            placed,
+            work.part(number),
+            work.nodes,
             number,
             options.addresses.get(number),
-            workers=[workers[i % len(workers)]],
+            workers=[there[i % len(there)]],
             actor=True,
             pure=False,
         )
@@ -215,7 +313,20 @@ def _host_towards(host: str) -> str:
 
 
 @contextmanager
-def _client(processes: int, dask: str | None) -> Iterator[Any]:
+def workers(processes: int, dask: str | None = None) -> Iterator[Any]:
+    """Worker processes: of this machine, or of a Dask cluster that runs.
+
+    Args:
+        processes: how many to start on this machine.
+        dask: address of a scheduler instead.
+
+    Yields:
+        The Dask client.
+
+    Raises:
+        ClusterError: no scheduler answers.
+        MissingDependencyError: distributed is not installed.
+    """
     try:
         from distributed import Client, LocalCluster
     except ImportError as error:
@@ -235,7 +346,7 @@ def _client(processes: int, dask: str | None) -> Iterator[Any]:
             n_workers=processes,
             threads_per_worker=1,
             host=LOOPBACK,
-            dashboard_address=None,
+            dashboard_address=f"{LOOPBACK}:0",
             silence_logs=50,
         )
     with cluster, Client(cluster) as client:
