@@ -34,6 +34,12 @@ def change_attached(image: CardImage, change: CardChange, interface: str) -> str
             raise UsageError(f"{name}: {error}: export the card anew") from error
     with ExitStack() as stack:
         tables = _tables(interface, stack)
+        for graph in image.card.graphs:
+            if tables.maps["graphs"].lookup(graph.uid) not in (None, image.graph_value(graph)):
+                raise UsageError(
+                    f"{interface}: UID {graph.uid} of its program is not that of {graph.name}, "
+                    "expected the program of this export"
+                )
         for slot, value in values.items():
             tables.set_network(slot, value)
         for graph in image.card.graphs:

@@ -157,6 +157,10 @@ def test_a_program_on_an_interface_is_changed_by_command(folder, tmp_path, veth)
         with pytest.raises(UsageError, match="b/net: the network has 3 layers, the program 2"):
             change("replace", "b", tmp_path / "deeper.n3ic")
         check(card.networks["b/net"])
+    plan = cards.plan(folder, cards.alone("xdp", "cab", wants="1e6 packets/s"))
+    directory = export_card(plan, tmp_path / "other", verify=False).directory
+    with pytest.raises(UsageError, match="UID 3 of its program is not that of c/g"):
+        change("remove", "c")
     with pytest.raises(UsageError, match=f"{veth[1]} has no XDP program"):
         change("remove", "b", interface=veth[1])
     with pytest.raises(UsageError, match="no interface 'nowhere'"):
