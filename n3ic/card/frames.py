@@ -130,6 +130,16 @@ def hostile(card: SoftwareCard, asked: Asked, rng: np.random.Generator) -> bytes
     return frame_of(card, _renamed(card.graphs[asked.graph], free), bytes(8), rng)
 
 
+def mark(frame: bytearray, dscp: int) -> None:
+    """Set the DSCP of an IPv4 header, and its checksum by the difference (RFC 1624, eqn. 3)."""
+    old, checksum = (int.from_bytes(frame[at : at + 2], "big") for at in (14, 24))
+    frame[15] = dscp << 2 | frame[15] & 3
+    total = (checksum ^ 0xFFFF) + (old ^ 0xFFFF) + int.from_bytes(frame[14:16], "big")
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    frame[24:26] = (total ^ 0xFFFF).to_bytes(2, "big")
+
+
 def joined(join: str, results: Sequence[Result]) -> tuple[Result, ...]:
     """What the results of the branches become.
 

@@ -95,7 +95,7 @@ def image_of(card: SoftwareCard) -> CardImage:
         CardError: a graph that a pipeline does not have; names it.
     """
     for graph in card.graphs:
-        _check(graph)
+        _check(graph, card)
     together: dict[tuple[object, ...], list[str]] = {}
     for task, model in card.networks.items():
         together.setdefault(_shape(model), []).append(task)
@@ -233,7 +233,7 @@ def _modify(
     return _words("table_modify", entry.table, action, str(handle), *_hex(data))
 
 
-def _check(graph: SoftwareGraph) -> None:
+def _check(graph: SoftwareGraph, card: SoftwareCard) -> None:
     if len(graph.branches) > _PASSES:
         raise CardError(
             f"{graph.name}: {len(graph.branches)} branches, target p4 counts {_PASSES} passes"
@@ -243,9 +243,14 @@ def _check(graph: SoftwareGraph) -> None:
             f"{graph.name}: target p4 has no input stage: its packets carry the input bits"
         )
     for rule in graph.rules:
-        if rule.action in ("mark", "mirror"):
+        if rule.action == "mirror":
             raise CardError(
-                f"{graph.name}: target p4 drops and forwards, it does not {rule.action}"
+                f"{graph.name}: target p4 drops, forwards and marks, it does not mirror"
+            )
+        if rule.action == "mark" and card.carrier != "udp-port":
+            raise CardError(
+                f'{graph.name}: a rule marks packets, expected uid = "udp-port" in [device]: '
+                f"frames of {card.carrier!r} have no DSCP"
             )
 
 
@@ -271,6 +276,8 @@ def _policy(graph: SoftwareGraph) -> Iterator[KeyedEntry]:
         action, data = "drop_packet", tuple[int, ...]()
         if rule.action == "forward":
             action, data = ("to_port", (rule.value,)) if rule.value else ("NoAction", ())
+        elif rule.action == "mark":
+            action, data = "mark_dscp", (rule.value,)
         for verdict in rule.classes or (*range(classes), SHUNTED):
             keys: Keys = (graph.uid, verdict, margins)
             if keys not in told:  # a rule before says what becomes of them

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from n3ic.card.exporting import CardCheck
-from n3ic.card.frames import Asked, hostile, joined, traffic, words_of
+from n3ic.card.frames import Asked, hostile, joined, mark, traffic, words_of
 from n3ic.card.lowering import LONGEST_FRAME, SoftwareCard
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.card.image import CardImage, image_of
@@ -118,11 +118,14 @@ def check_packet(card: SoftwareCard, asked: Asked, outcome: Outcome) -> None:
         if outcome.port is not None:
             raise VerifyError(f"the card: {graph.name}: a packet left that its policy drops")
         return
-    port = rule.value if rule is not None and rule.value else _CROSSED
+    forwards = rule is not None and rule.action == "forward" and rule.value
+    port = rule.value if rule is not None and forwards else _CROSSED
     frame = bytearray(asked.frame)
     frame[card.result_at : card.offset] = text.ljust(card.offset - card.result_at, b"\0")
     if card.carrier == "udp-port":
         frame[40:42] = bytes(2)
+    if rule is not None and rule.action == "mark":
+        mark(frame, rule.value)
     if outcome.port != port:
         raise VerifyError(f"the card: {graph.name}: leaves by port {outcome.port}, not {port}")
     if outcome.packet != bytes(frame):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from n3ic.card.exporting import CardCheck
-from n3ic.card.frames import Asked, hostile, joined, traffic
+from n3ic.card.frames import Asked, hostile, joined, mark, traffic
 from n3ic.card.lowering import SoftwareCard
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.xdp.card.image import CardImage, tenant_value
@@ -108,15 +108,5 @@ def leaving(card: SoftwareCard, asked: Asked) -> tuple[int, bytes]:
         frame[26:34] = frame[30:34] + frame[26:30]
         frame[34:38] = frame[36:38] + frame[34:36]
     if rule is not None and rule.action == "mark":
-        _mark(frame, rule.value)
+        mark(frame, rule.value)
     return TX, bytes(frame)
-
-
-def _mark(frame: bytearray, dscp: int) -> None:
-    """Set the DSCP of an IPv4 header, and its checksum by the difference (RFC 1624, eqn. 3)."""
-    old, checksum = (int.from_bytes(frame[at : at + 2], "big") for at in (14, 24))
-    frame[15] = dscp << 2 | frame[15] & 3
-    total = (checksum ^ 0xFFFF) + (old ^ 0xFFFF) + int.from_bytes(frame[14:16], "big")
-    while total > 0xFFFF:
-        total = (total & 0xFFFF) + (total >> 16)
-    frame[24:26] = (total ^ 0xFFFF).to_bytes(2, "big")

@@ -202,7 +202,7 @@ def test_a_wrong_entry_is_found(folder, tmp_path, monkeypatch):
     ("old", "new", "said"),
     [
         ('flow = ["net"]', 'flow = ["mine", "net"]', "target p4 has no verilog task"),
-        ("", '{ action = "mark", mark = 3 }', "does not mark"),
+        ("", '{ action = "mark", mark = 3 }', 'expected uid = "udp-port"'),
         ("", '{ action = "mirror", port = 2 }', "does not mirror"),
     ],
 )
@@ -239,6 +239,7 @@ def branches_fixture(tmp_path_factory):
             '{ action = "forward", port = 3, classes = ["class0"], margin = 1, below = 4 }, '
             '{ action = "forward", margin = 4 }, { action = "drop" }',
         ),
+        ("udp-port", '{ action = "mark", mark = 41, margin = 1 }, { action = "drop" }'),
     ],
 )
 def test_branches_are_joined_and_policies_see_margins(branches, tmp_path, carrier, policy):
@@ -248,6 +249,12 @@ def test_branches_are_joined_and_policies_see_margins(branches, tmp_path, carrie
     done = export_card(cards.plan(branches, text), tmp_path / "out", packets=30)
     assert done.check is not None
     assert done.check.inferences == 30 * (4 + 4 + 4 + 2)
+
+
+def test_a_wrong_mark_is_found(branches, tmp_path):
+    rule = '{ action = "mark", mark = 41, margin = 1 }'
+    text = cards.joining("p4", joins=["most-certain"], carrier="udp-port", policy=rule)
+    wrong(branches, tmp_path, text, "(meta.sum >> 16)", "0", "t3/most-certain")
 
 
 def wrong(folder, tmp_path, text, old, new, said, name="n3ic_card.p4"):
