@@ -15,6 +15,7 @@ from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.model.spn import SpnModel
+from n3ic.model.spn.network import CONSTANT
 from n3ic.runs.preparation import (
     Experiment,
     Prepared,
@@ -68,7 +69,12 @@ class Result:
 
     @property
     def no_better_than(self) -> str:
-        """The most frequent class, where saying it of all test rows is as good; else empty."""
+        """The most frequent class, where saying it of all test rows is as good; else empty.
+
+        Empty for a model that learned no class but what is normal.
+        """
+        if isinstance(self.model, SpnModel) and CONSTANT in self.model.roots:
+            return ""
         counts = np.bincount(self.test_label, minlength=len(self.model.classes))
         share = counts.max() / max(1, counts.sum())
         return self.model.classes[counts.argmax()] if self.test.accuracy <= share else ""

@@ -43,6 +43,7 @@ def test_a_run_says_what_it_is_and_what_it_is_compared_with(run):
     assert metrics["model"]["family"] == "sum-product-network"
     assert {"isolation_forest", "one_class_svm", "autoencoder"} <= set(metrics["baselines"])
     assert 0.5 < metrics["test"]["roc_auc"] <= 1
+    assert metrics["no_better_than"] == ""
     assert metrics["test"]["fpr"] < 0.15
     assert "sum-product network" in (folder / "report.md").read_text()
 
