@@ -97,10 +97,7 @@ def split(packet: Packet, start: int, end: int) -> tuple[Packet | None, list[Pac
     if (first, last) == (packet.start, packet.end):
         return packet, []
     rests = [(packet.start, first), (last, packet.end)]
-    return (
-        replace(packet, start=first, end=last),
-        [replace(packet, start=a, end=b) for a, b in rests if a < b],
-    )
+    return packet.ranged(first, last), [packet.ranged(a, b) for a, b in rests if a < b]
 
 
 class Node:

@@ -108,7 +108,10 @@ IDENTIFIERS: dict[PacketType, type[IntEnum]] = {
 }
 
 
-@dataclass(frozen=True)
+_NAMED = {(kind, i.value): (kind, i) for kind, names in IDENTIFIERS.items() for i in names}
+
+
+@dataclass(frozen=True, slots=True)
 class Packet:
     """A packet of 512 bits.
 
@@ -164,10 +167,11 @@ class Packet:
         if kind & ~(_LAP | _TYPE):
             raise ProtocolError(f"reserved bits are set in the packet type {kind:#04x}")
         try:
-            packet_type = PacketType(kind & _TYPE)
-            named = IDENTIFIERS[packet_type](identifier)
-        except ValueError as error:
-            raise ProtocolError(f"packet type {kind & _TYPE}: {error}") from None
+            packet_type, named = _NAMED[kind & _TYPE, identifier]
+        except KeyError:
+            raise ProtocolError(
+                f"packet type {kind & _TYPE} with identifier {identifier} does not exist"
+            ) from None
         if packet_type is not PacketType.CONTROL and start >= end:
             raise ProtocolError(f"a range begins before it ends, got [{start}, {end})")
         count = place >> 12 & 0xF
@@ -185,6 +189,22 @@ class Packet:
             offset=place & MAX_OFFSET,
             body=body,
             lap=bool(kind & _LAP),
+        )
+
+    def ranged(self, start: int, end: int) -> Packet:
+        """The same packet with another range."""
+        return Packet(
+            self.type,
+            self.identifier,
+            self.destination,
+            self.array,
+            start,
+            end,
+            self.row,
+            self.count,
+            self.offset,
+            self.body,
+            self.lap,
         )
 
     @property

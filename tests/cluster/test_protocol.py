@@ -130,11 +130,11 @@ def test_any_bytes_are_a_datagram_or_an_error(data):
 @pytest.mark.parametrize(
     ("at", "byte", "message"),
     [
-        (0, 0x00, "packet type 0"),
+        (0, 0x00, "packet type 0 with"),
         (0, 0x05, "packet type 5"),
         (0, 0x11, "reserved bits"),
-        (1, 0x00, "0 is not a valid Task"),
-        (1, 0x09, "9 is not a valid Task"),
+        (1, 0x00, "type 1 with identifier 0"),
+        (1, 0x09, "type 1 with identifier 9"),
         (4, 0xFF, "begins before it ends"),
         (14, 0xD0, "a count of 13"),
     ],
