@@ -1,10 +1,10 @@
-r"""Accuracy against input bits and bytes of weights, beside trees, boosting and float networks.
+r"""Accuracy against input bits, bytes and LUT sites, beside trees, boosting and float networks.
 
 Each point is a training of its own whose test rows are looked at once; its figures are one line of
 ``points.jsonl``. What is there already is not trained again, so that an interrupted call goes on
 where it was. The picture and the tables are drawn from all points:
 
-    python scripts/accuracy_curves.py anomaly curves --recipe published \
+    python scripts/accuracy_curves.py anomaly curves --recipe published default \
         --data UNSW_NB15_testing-set.csv --seeds 101 202 303 404 505
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,26 +21,38 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
+from n3ic.exporters.netfpga.unrolled.size import estimate
+from n3ic.model.passes import simplify
 from n3ic.options import parse_options
 from n3ic.runs.experiment import train_prepared
 from n3ic.runs.plots import save
 from n3ic.runs.preparation import Experiment, Prepared, prepare
 from n3ic.runs.progress import TrainingProgress
-from n3ic.usecases.base import use_case
+from n3ic.training.baselines import best_first_tree, float_mlp
+from n3ic.training.recipe import Recipe, Training
+from n3ic.training.recipes import TABLES
+from n3ic.usecases.base import UseCase, use_case
 from n3ic.usecases.request import TrainRequest
 from n3ic.util.markdown import table
 
 BITS = (4, 8, 16, 32, 64, 128, 256)
 BYTES = (16, 32, 64, 128, 256, 512, 1092, 4096)
+FORESTS = ("1x50", "1x200", "1x400", "3x400", "7x400")  # trees x leaves
+AXES = {"bits": "input bits", "bytes": "bytes asked for", "sites": "trees x leaves"}
 # Names, and colours (Okabe and Ito), marks and dashes that tell them apart in grey, too.
 SERIES = {
     "binary": ("binary network", "#0072B2", "o", "-"),
+    "forest": ("trees in look-up tables", "#D55E00", "v", (0, (5, 1, 1, 1, 1, 1))),
     "tree_same_cuts": ("tree of as many cuts", "#E69F00", "s", "--"),
-    "float_mlp": ("float network of that shape", "#009E73", "^", "-."),
-    "hist_gradient_boosting": ("gradient boosting", "#CC79A7", "D", ":"),
+    "float_mlp": ("float network", "#009E73", "^", "-."),
+    "hist_gradient_boosting": ("boosted trees", "#CC79A7", "D", ":"),
 }
+FLOAT, CUT = 32, 4  # times the bytes of as many weights of one bit; bytes of a cut
 Point = dict[str, Any]
+KEY = ("recipe", "axis", "asked", "seed")
+Key = tuple[Any, ...]
 
 
 def main() -> int:
@@ -50,15 +62,19 @@ def main() -> int:
     log = asked.out / "points.jsonl"
     points = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     with log.open("a", encoding="utf-8") as file:
-        for point in measured(asked, {_key(p) for p in points}):
+        for point in measured(asked, {_key(p): p for p in points}):
             points.append(point)
             file.write(json.dumps(point) + "\n")
             file.flush()
-    order = {"bits": 0, "bytes": 1}
-    points.sort(key=lambda p: (order[p["axis"]], p["asked"], p["seed"]))
-    text = "\n".join(line for axis in order for line in summary(points, axis))
-    (asked.out / "curves.md").write_text(text + "\n", encoding="utf-8")
-    save(figure(points, asked.title or asked.use_case), asked.out, "curves")
+    text = "\n".join(
+        line
+        for name in asked.recipe
+        for axis in AXES
+        for line in summary([p for p in points if p["recipe"] == name], name, axis)
+    )
+    (asked.out / "curves.md").write_text(text, encoding="utf-8")
+    titles = dict(zip(asked.recipe, asked.titles or asked.recipe, strict=True))
+    save(figure(points, titles), asked.out, "curves")
     print(text)
     return 0
 
@@ -67,58 +83,117 @@ def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("use_case")
     parser.add_argument("out", type=Path, help="folder of points.jsonl, curves.md and curves.png")
-    parser.add_argument("--recipe", default="default")
+    parser.add_argument(
+        "--recipe", nargs="+", default=["default"], help="a column of pictures each"
+    )
+    parser.add_argument("--titles", nargs="+", help="of these columns")
     parser.add_argument("--data")
     parser.add_argument("--dataset")
     parser.add_argument("--task", default="", help="one of the use case's networks, by name")
     parser.add_argument("--protocol", default="random")
     parser.add_argument("--bits", type=int, nargs="*", default=BITS)
     parser.add_argument("--bytes", type=int, nargs="*", default=BYTES)
+    parser.add_argument("--forests", nargs="*", default=FORESTS, metavar="TREESxLEAVES")
     parser.add_argument("--seeds", type=int, nargs="+", default=(101, 202, 303, 404, 505))
     parser.add_argument("--float-seeds", type=int, default=5, help="so many have a float network")
-    parser.add_argument("--title", default="")
     return parser.parse_args()
 
 
-def _key(point: Point) -> tuple[str, int, int]:
-    return point["axis"], point["asked"], point["seed"]
+def _key(point: Point) -> Key:
+    return tuple(point[name] for name in KEY)
 
 
-def measured(asked: argparse.Namespace, done: set[tuple[str, int, int]]) -> Iterator[Point]:
+def measured(asked: argparse.Namespace, done: Mapping[Key, Point]) -> Iterator[Point]:
     """Points that are not done yet, seed by seed; boosted trees are fitted once a seed."""
     case = use_case(asked.use_case)
     options = parse_options(case.options, {}, case.name)
     rows = case.tasks(case.load(asked.data, asked.dataset, options, print), options)[asked.task]
-    wanted = [("bits", n) for n in asked.bits] + [("bytes", n) for n in asked.bytes]
-    for place, seed in enumerate(asked.seeds):
+    wanted: list[tuple[str, Any]] = [("bits", n) for n in asked.bits]
+    wanted += [("bytes", n) for n in asked.bytes] + [("sites", n) for n in asked.forests]
+    for name, seed in ((name, seed) for seed in asked.seeds for name in asked.recipe):
+        with_float = seed in asked.seeds[: asked.float_seeds]
         before: Prepared | None = None
+        same: list[tuple[Recipe, Point]] = []
         for axis, value in wanted:
-            if (axis, value, seed) in done:
+            recipe = chosen(case, name, axis, value, len(rows.classes))
+            key = name, axis, value, seed
+            if key in done:
+                same.append((recipe, done[key]))
                 continue
-            print(f"seed {seed}: {value} {axis}", file=sys.stderr, flush=True)
-            request = TrainRequest(
-                case.name,
-                recipe=asked.recipe,
-                overrides={"bits": value} if axis == "bits" else {},
-                budget_bytes=value if axis == "bytes" else None,
-            )
-            recipe = request.chosen_recipe(case, len(rows.classes))
-            this = Experiment(rows, recipe, asked.protocol, seed)
-            before = prepare(this, lambda _: None, before.trees if before else None)
-            with_float = axis == "bits" and place < asked.float_seeds
-            this = replace(this, with_baselines=with_float)
-            result = train_prepared(replace(before, experiment=this), TrainingProgress())
-            found = {"binary": result.test, **result.baselines}
-            yield {
-                "axis": axis,
-                "asked": value,
-                "seed": seed,
-                "shape": list(result.model.shape),
-                "weight_bytes": result.model.weight_bytes,
-                "cuts": result.model.input.n_cuts,
-                "validation": result.validation.accuracy,
-                "test": {n: [e.accuracy, e.accuracy_unseen] for n, e in found.items()},
-            }
+            twin = next((p for r, p in same if r == recipe), None)
+            if twin is None:
+                print(f"{name}, seed {seed}: {value} {axis}", file=sys.stderr, flush=True)
+                this = Experiment(rows, recipe, asked.protocol, seed, with_baselines=False)
+                before = _prepared(this, before)
+                twin = _point(before, axis == "bits", with_float)
+                same.append((recipe, twin))
+            yield twin | dict(zip(KEY, key, strict=True))
+
+
+def chosen(case: UseCase, name: str, axis: str, value: int | str, n_classes: int) -> Recipe:
+    """What is trained for a place on an axis, as ``n3ic train`` chooses it."""
+    recipe = TrainRequest(
+        case.name,
+        recipe=name,
+        overrides={"bits": value} if axis == "bits" else {},
+        budget_bytes=int(value) if axis == "bytes" else None,
+    ).chosen_recipe(case, n_classes)
+    if axis != "sites":
+        return recipe
+    trees, leaves = map(int, str(value).split("x"))
+    forest = replace(TABLES.training, trees=trees, leaves=leaves)
+    return replace(TABLES, columns=recipe.columns, training=forest)
+
+
+def _prepared(this: Experiment, before: Prepared | None) -> Prepared:
+    """Rows and bits; forests share them, and all networks of a seed the boosted trees."""
+    if before and this.recipe.training.method == "trees":
+        last, plain = before.experiment.recipe, Training()
+        if replace(last, training=plain) == replace(this.recipe, training=plain):
+            return replace(before, experiment=this)
+    return prepare(this, lambda _: None, before.trees if before else None)
+
+
+def _point(prepared: Prepared, with_others: bool, with_float: bool) -> Point:
+    """A network's size, its accuracy, and that of what it is compared with."""
+    result = train_prepared(prepared, TrainingProgress())
+    model, test, seed = result.model, prepared.test, prepared.experiment.seed
+    forest = prepared.experiment.recipe.training.method == "trees"
+
+    def accuracies(predicted: NDArray[np.int64]) -> list[float | None]:
+        right = predicted == test.label
+        unseen = right[prepared.unseen]
+        return [float(right.mean()), float(unseen.mean()) if len(unseen) else None]
+
+    found = {"forest" if forest else "binary": accuracies(result.test_scores["binary"].argmax(1))}
+    simple = simplify(model).model  # without the cuts that no tree splits at
+    point: Point = {
+        "shape": list(model.shape),
+        "weight_bytes": model.weight_bytes,
+        "cuts": (simple if forest else model).input.n_cuts,
+        "sites": estimate(simple).lut_sites,
+        "validation": result.validation.accuracy,
+        "test": found,
+    }
+    if not with_others:
+        return point
+    train, hidden = prepared.train, prepared.experiment.recipe.training.hidden
+    tree = best_first_tree(train.columns, train.label, model.input.n_cuts, seed)
+    found["tree_same_cuts"] = accuracies(tree.predict(test.columns))
+    point["tree_bytes"] = tree_bytes(model.input.n_cuts, int(tree.get_n_leaves()))
+    if with_float:
+        parts = train, prepared.validation, test
+        mlp = float_mlp(*parts, len(prepared.experiment.table.classes), hidden, seed)
+        found["float_mlp"] = accuracies(mlp.predicted)
+    if prepared.trees is not None:
+        boosted = prepared.trees.predict(test.columns)
+        found["hist_gradient_boosting"] = accuracies(boosted)
+    return point
+
+
+def tree_bytes(cuts: int, leaves: int) -> int:
+    """Bytes of a tree's splits, tightly packed: which cut, and where the farther child lies."""
+    return -(-(leaves - 1) * ((cuts - 1).bit_length() + (2 * leaves - 2).bit_length()) // 8)
 
 
 def _spread(values: Iterable[float | None]) -> tuple[float, float] | None:
@@ -128,58 +203,89 @@ def _spread(values: Iterable[float | None]) -> tuple[float, float] | None:
     return float(np.mean(numbers)), float(np.std(numbers, ddof=1)) if len(numbers) > 1 else 0.0
 
 
-def summary(points: Sequence[Point], axis: str) -> list[str]:
+def summary(points: Sequence[Point], recipe: str, axis: str) -> list[str]:
     """A Markdown table: mean and deviation over the seeds, all test rows and those unseen."""
-    of = {"bits": "input bits", "bytes": "bytes asked for"}[axis]
-    head = [of, "shape", "weights B", "cuts", "seeds"]
-    head += [label for label, *_ in SERIES.values()]
+    mine = [p for p in points if p["axis"] == axis]
+    names = [name for name in SERIES if any(name in p["test"] for p in mine)]
+    head = [f"{recipe}: {AXES[axis]}", "shape", "weights B", "cuts", "sites", "seeds"]
     lines = []
-    for value in sorted({p["asked"] for p in points if p["axis"] == axis}):
-        mine = [p for p in points if (p["axis"], p["asked"]) == (axis, value)]
+    for value in sorted({p["asked"] for p in mine}, key=lambda v: [*map(int, str(v).split("x"))]):
+        group = [p for p in mine if p["asked"] == value]
         cells = []
-        for name in SERIES:
-            both = [_spread(p["test"][name][i] for p in mine if name in p["test"]) for i in (0, 1)]
-            cells.append(" / ".join(f"{s[0]:.2f} +- {s[1]:.2f}" for s in both if s is not None))
-        shape = "-".join(map(str, mine[0]["shape"]))
-        sizes = [str(value), shape, f"{mine[0]['weight_bytes']:,}", str(mine[0]["cuts"])]
-        lines.append([*sizes, str(len(mine)), *cells])
-    return table(head, lines) if lines else []
+        for name in names:
+            found = [p["test"][name] for p in group if name in p["test"]]
+            both = [_spread(accuracy[i] for accuracy in found) for i in (0, 1)]
+            cell = " / ".join(f"{s[0]:.2f} +- {s[1]:.2f}" for s in both if s is not None)
+            cells.append(cell + f" (of {len(found)})" * (0 < len(found) < len(group)))
+        shape = "-".join(map(str, group[0]["shape"])) if axis != "sites" else ""
+        sizes = [
+            f"{np.mean([p[of] for p in group]):,.0f}" for of in ("weight_bytes", "cuts", "sites")
+        ]
+        lines.append([str(value), shape, *sizes, str(len(group)), *cells])
+    return [*table([*head, *(SERIES[n][0] for n in names)], lines), ""] if lines else []
 
 
-def figure(points: Sequence[Point], title: str) -> Figure:
-    """Accuracy on the test rows against input bits and against bytes of weights."""
-    drawn = Figure(figsize=(11, 4.5), layout="constrained")
-    left, right = drawn.subplots(1, 2, sharey=True)
-    bits = [p for p in points if p["axis"] == "bits"]
-    for name in SERIES:
-        _curve(left, bits, "asked", name)
-    for name in ("binary", "tree_same_cuts"):
-        _curve(right, points, "weight_bytes", name)  # networks of so many bits have bytes, too
-    left.set_xlabel("input bits (comparisons)")
-    right.set_xlabel("bytes of weights")
-    left.set_ylabel("accuracy on the test rows, %")
-    left.legend(fontsize="small", loc="lower right")
-    for axes in (left, right):
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
-        axes.grid(alpha=0.3)
-    drawn.suptitle(title.replace("$", r"\$"))
+def figure(points: Sequence[Point], titles: Mapping[str, str]) -> Figure:
+    """Accuracy on the test rows against bits, bytes and sites; a column of pictures a recipe."""
+    import matplotlib as mpl
+
+    with mpl.rc_context({"font.size": 13}):
+        drawn = Figure(figsize=(6 * len(titles), 13), layout="constrained")
+        grid = drawn.subplots(3, len(titles), squeeze=False, sharey="col")
+        for column, (recipe, title) in zip(grid.T, titles.items(), strict=True):
+            _column(column, [p for p in points if p["recipe"] == recipe])
+            column[0].set_title(title.replace("$", r"\$"))
+        for axes in grid[:, 0]:
+            axes.set_ylabel("accuracy on the test rows, %")
     return drawn
 
 
-def _curve(axes: Axes, points: Sequence[Point], at: str, name: str) -> None:
+def _column(pictures: Sequence[Axes], points: Sequence[Point]) -> None:
+    by_bits, by_bytes, by_sites = pictures
+    bits, budgets, forests = ([p for p in points if p["axis"] == axis] for axis in AXES)
+    for name in SERIES:
+        _curve(by_bits, bits, name, lambda p: p["asked"])
+    _curve(by_bytes, budgets, "binary", lambda p: p["weight_bytes"] + CUT * p["cuts"])
+    _curve(by_bytes, bits, "tree_same_cuts", lambda p: p["tree_bytes"] + CUT * p["cuts"])
+    _curve(by_bytes, bits, "float_mlp", lambda p: FLOAT * p["weight_bytes"] + CUT * p["cuts"])
+    _curve(by_sites, budgets, "binary", lambda p: p["sites"])
+    _curve(by_sites, forests, "forest", lambda p: p["sites"])
+    for axes in (by_bytes, by_sites):
+        _level(axes, bits, "hist_gradient_boosting")
+    by_bits.set_xlabel("input bits (comparisons)")
+    by_bytes.set_xlabel("bytes of weights (a tree: of splits) and cuts")
+    by_sites.set_xlabel("LUT sites, unrolled (estimated)")
+    for axes in pictures:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+        axes.grid(alpha=0.3)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize="small", loc="lower right", ncols=2)
+    low, high = by_bits.get_ylim()  # which all three share
+    by_bits.set_ylim(low - 0.15 * (high - low), high)  # room for the legends
+
+
+def _curve(axes: Axes, points: Sequence[Point], name: str, at: Any) -> None:
     """Mean over the seeds, and a bar of one deviation either way."""
-    label, colour, mark, dashes = SERIES[name]
     places = []
     for group in {(p["axis"], p["asked"]) for p in points}:
         mine = [p for p in points if (p["axis"], p["asked"]) == group and name in p["test"]]
         spread = _spread(p["test"][name][0] for p in mine)
         if spread is not None:
-            places.append((float(np.mean([p[at] for p in mine])), *spread))
+            places.append((float(np.mean([at(p) for p in mine])), *spread))
     if places:
         x, y, deviation = zip(*sorted(places), strict=True)
+        label, colour, mark, dashes = SERIES[name]
         style: dict[str, Any] = {"color": colour, "marker": mark, "linestyle": dashes}
-        axes.errorbar(x, y, yerr=deviation, label=label, capsize=3, markersize=5, **style)
+        axes.errorbar(x, y, yerr=deviation, label=label, capsize=3, markersize=6, lw=2, **style)
+
+
+def _level(axes: Axes, points: Sequence[Point], name: str) -> None:
+    """A line across for what has no size on this axis: its mean."""
+    spread = _spread(p["test"][name][0] for p in points if name in p["test"])
+    if spread is not None:
+        label, colour, _, dashes = SERIES[name]
+        axes.axhline(spread[0], color=colour, linestyle=dashes, lw=2, label=label)
 
 
 if __name__ == "__main__":

@@ -13,42 +13,80 @@ curves = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(curves)
 
 
-def point(axis, asked, seed, binary, tree):
+def point(axis, asked, seed, **test):
     return {
+        "recipe": "default",
         "axis": axis,
         "asked": asked,
         "seed": seed,
-        "shape": [asked, 8, 2],
-        "weight_bytes": 10 + asked,
-        "cuts": asked,
+        "shape": [4, 8, 2],
+        "weight_bytes": 14,
+        "cuts": 4,
+        "sites": 70,
+        "tree_bytes": 6,
         "validation": 0.9,
-        "test": {"binary": [binary, 0.5], "tree_same_cuts": [tree, None]},
+        "test": test,
     }
 
 
 POINTS = [
-    point("bits", 4, 1, 0.90, 0.80),
-    point("bits", 4, 2, 0.92, 0.80),
-    point("bytes", 16, 1, 0.7, 0.6),
+    point("bits", 4, 1, binary=[0.90, 0.5], tree_same_cuts=[0.80, None], float_mlp=[0.93, 0.6]),
+    point("bits", 4, 2, binary=[0.92, 0.5], tree_same_cuts=[0.80, None]),
+    point("bytes", 16, 1, binary=[0.7, 0.5]),
+    point("sites", "1x50", 1, forest=[0.95, 0.9]),
 ]
 
 
 def test_means_and_deviations_stand_in_the_table():
-    head, _, row = curves.summary(POINTS, "bits")
-    assert head.split("|")[1].strip() == "input bits"
+    head, _, row, _ = curves.summary(POINTS, "default", "bits")
+    assert head.split("|")[1].strip() == "default: input bits"
     cells = [cell.strip() for cell in row.split("|")]
-    assert cells[1:6] == ["4", "4-8-2", "14", "4", "2"]
-    assert cells[6:8] == ["91.00 +- 1.41 / 50.00 +- 0.00", "80.00 +- 0.00"]
+    assert cells[1:7] == ["4", "4-8-2", "14", "4", "70", "2"]
+    assert cells[7:9] == ["91.00 +- 1.41 / 50.00 +- 0.00", "80.00 +- 0.00"]
+    assert cells[9] == "93.00 +- 0.00 / 60.00 +- 0.00 (of 1)"
 
 
 def test_curves_are_told_apart_without_colours():
     looks = [(mark, dashes) for _, _, mark, dashes in curves.SERIES.values()]
     assert len({*looks}) == len(looks) == len({dashes for _, dashes in looks})
-    left, right = curves.figure(POINTS, "data").axes
-    assert [text.get_text() for text in left.get_legend().get_texts()] == [
-        "binary network", "tree of as many cuts",
-    ]  # fmt: skip
-    assert right.get_xlabel() == "bytes of weights"
+
+
+def test_a_picture_for_bits_bytes_and_sites_of_each_recipe():
+    other = [{**p, "recipe": "published"} for p in POINTS]
+    drawn = curves.figure(POINTS + other, {"default": "one tap", "published": "published"})
+    pictures = drawn.axes
+    assert len(pictures) == 6
+    legends = [[text.get_text() for text in a.get_legend().get_texts()] for a in pictures]
+    assert legends[0] == ["binary network", "tree of as many cuts", "float network"]
+    assert legends[2] == legends[0]  # below it: each at its own bytes
+    assert legends[4] == ["binary network", "trees in look-up tables"]
+
+    def places(axes):
+        return {c.get_label(): list(c.lines[0].get_xdata()) for c in axes.containers}
+
+    assert places(pictures[2]) == {
+        "binary network": [14 + 16],
+        "tree of as many cuts": [6 + 16],
+        "float network": [32 * 14 + 16],
+    }
+    assert places(pictures[4]) == {"binary network": [70], "trees in look-up tables": [70]}
+
+
+def test_a_split_names_its_cut_and_its_farther_child():
+    assert curves.tree_bytes(cuts=8, leaves=9) == 8 * (3 + 5) // 8
+    assert curves.tree_bytes(cuts=2, leaves=2) == 1
+
+
+def test_a_place_on_an_axis_is_what_the_command_line_trains():
+    case = curves.use_case("classification")
+    few, bytes_, forest = (
+        curves.chosen(case, "default", *place, 3)
+        for place in (("bits", 8), ("bytes", 100), ("sites", "2x30"))
+    )
+    assert (few.bits, few.training.method) == (8, "prototypes")
+    assert bytes_.bits < 48
+    assert (forest.training.trees, forest.training.leaves) == (2, 30)
+    assert forest.bits == 512
 
 
 def test_what_is_there_is_not_trained_again(tmp_path, monkeypatch):
@@ -57,11 +95,11 @@ def test_what_is_there_is_not_trained_again(tmp_path, monkeypatch):
 
     monkeypatch.setattr(curves, "prepare", trained)
     (tmp_path / "points.jsonl").write_text("".join(json.dumps(p) + "\n" for p in POINTS[:2]))
-    words = ["classification", str(tmp_path), "--bits", "4", "--bytes", "--seeds", "1", "2"]
-    monkeypatch.setattr(sys, "argv", ["accuracy_curves.py", *words])
+    words = ["classification", str(tmp_path), "--bits", "4", "--bytes", "--forests"]
+    monkeypatch.setattr(sys, "argv", ["accuracy_curves.py", *words, "--seeds", "1", "2"])
     assert curves.main() == 0
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "91.00" in Path(tmp_path / "curves.md").read_text()
-    monkeypatch.setattr(sys, "argv", ["accuracy_curves.py", *words[:-1], "3"])
+    monkeypatch.setattr(sys, "argv", ["accuracy_curves.py", *words, "--seeds", "1", "3"])
     with pytest.raises(AssertionError, match="nothing is missing"):
         curves.main()

@@ -24,7 +24,7 @@ KILOBYTE = Recipe(
     name="default",
     summary="1.1 KB: 256 cuts chosen by boosted trees, each as often as it earns; polished",
     encoding="weighted",
-    training=Training(epochs=20, batch_size=128, learning_rate=1e-2, polish=3),
+    training=Training(hidden=(32,), epochs=20, batch_size=128, learning_rate=1e-2, polish=3),
 )
 
 LARGE = Recipe(

@@ -9,8 +9,6 @@ import pytest
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.errors import UsageError
 from n3ic.training.recipe import Recipe
-from n3ic.training.recipes import ANY_TABLE
-from n3ic.training.sizing import sized
 from n3ic.usecases.base import load_table, use_case
 from n3ic.usecases.request import TrainRequest, command_words
 
@@ -100,18 +98,20 @@ def test_what_is_given_beside_the_bits_is_kept_and_in_the_command():
 
 
 @pytest.mark.parametrize(
-    ("recipe", "given", "n_classes", "hidden"),
+    ("use", "given", "n_classes", "hidden"),
     [
-        ("default", {"bits": 256}, 8, (64, 16)),
-        ("default", {"bits": 256}, 2, (32, 16)),
-        ("default", {}, 8, (32, 16)),
-        ("default", {"bits": 256, "hidden": (24,)}, 8, (24,)),
-        ("large", {"bits": 512}, 8, (448,)),
+        ("classification", {}, 10, (32,)),
+        ("classification", {"bits": 256}, 10, (32,)),
+        ("classification", {"bits": 128}, 10, (64,)),
+        ("classification", {"bits": 64}, 10, (128,)),
+        ("classification", {"bits": 64, "hidden": (24, 16)}, 10, (24, 16)),
+        ("anomaly", {"bits": 128}, 2, (60, 16)),
+        ("anomaly", {"bits": 256}, 2, (32, 16)),
     ],
 )
-def test_many_bits_of_many_classes_bring_a_wider_layer(recipe, given, n_classes, hidden):
-    made = ANY_TABLE[recipe].with_options(given)
-    assert sized(made, given, n_classes).training.hidden == hidden
+def test_no_narrow_second_layer_stands_before_many_classes(use, given, n_classes, hidden):
+    request = TrainRequest(use, overrides=given)
+    assert request.chosen_recipe(use_case(use), n_classes).training.hidden == hidden
 
 
 def test_encodings_that_learn_no_labels_stay_with_other_bits():
@@ -174,6 +174,13 @@ def test_trees_stay_trees_with_few_bits_and_have_no_budget_of_bytes():
     ):
         with pytest.raises(UsageError, match="trees have a number"):
             request.chosen_recipe(case, 2)
+
+
+def test_up_to_128_bits_are_different_cuts_of_boosted_trees_or_of_one():
+    request = TrainRequest("anomaly", overrides={"bits": 128})
+    case = use_case("anomaly")
+    assert request.chosen_recipe(case, 2).encoding == "boosted"
+    assert request.chosen_recipe(case, 10).encoding == "tree"
 
 
 def test_more_bits_are_chosen_jointly_for_two_classes_than_for_many():
