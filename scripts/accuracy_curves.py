@@ -120,14 +120,16 @@ def measured(asked: argparse.Namespace, done: Mapping[Key, Point]) -> Iterator[P
             if key in done:
                 same.append((recipe, done[key]))
                 continue
-            twin = next((p for r, p in same if r == recipe), None)
-            if twin is None:
+            point = next((p for r, p in same if r == recipe), None)
+            if point is not None:  # a budget whose network is that of a number of bits
+                point = point | {"test": {"binary": point["test"]["binary"]}}
+            else:
                 print(f"{name}, seed {seed}: {value} {axis}", file=sys.stderr, flush=True)
                 this = Experiment(rows, recipe, asked.protocol, seed, with_baselines=False)
                 before = _prepared(this, before)
-                twin = _point(before, axis == "bits", with_float)
-                same.append((recipe, twin))
-            yield twin | dict(zip(KEY, key, strict=True))
+                point = _point(before, axis == "bits", with_float)
+                same.append((recipe, point))
+            yield point | dict(zip(KEY, key, strict=True))
 
 
 def chosen(case: UseCase, name: str, axis: str, value: int | str, n_classes: int) -> Recipe:
@@ -215,7 +217,8 @@ def summary(points: Sequence[Point], recipe: str, axis: str) -> list[str]:
         for name in names:
             found = [p["test"][name] for p in group if name in p["test"]]
             both = [_spread(accuracy[i] for accuracy in found) for i in (0, 1)]
-            cell = " / ".join(f"{s[0]:.2f} +- {s[1]:.2f}" for s in both if s is not None)
+            deviates = len(found) > 1
+            cell = " / ".join(f"{s[0]:.2f}" + f" +- {s[1]:.2f}" * deviates for s in both if s)
             cells.append(cell + f" (of {len(found)})" * (0 < len(found) < len(group)))
         shape = "-".join(map(str, group[0]["shape"])) if axis != "sites" else ""
         sizes = [

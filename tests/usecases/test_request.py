@@ -187,7 +187,7 @@ def test_more_bits_are_chosen_jointly_for_two_classes_than_for_many():
     request = TrainRequest("anomaly", overrides={"bits": 64})
     case = use_case("anomaly")
     two, ten = (request.chosen_recipe(case, n) for n in (2, 10))
-    assert (two.encoding, two.training.method) == ("greedy", "prototypes")
+    assert (two.encoding, two.training.method) == ("greedy", "gradient")
     assert (ten.encoding, ten.training.method) == ("tree", "gradient")
     for recipe, n in ((two, 2), (ten, 10)):
         said = command_words(request, case, recipe, {}, "random", n) or []
