@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from n3ic.exporters.netfpga.unrolled.size import estimate
+from n3ic.model.network import binary_network
 from n3ic.model.passes import simplify
 from n3ic.options import parse_options
 from n3ic.runs.experiment import train_prepared
@@ -159,7 +160,8 @@ def _prepared(this: Experiment, before: Prepared | None) -> Prepared:
 def _point(prepared: Prepared, with_others: bool, with_float: bool) -> Point:
     """A network's size, its accuracy, and that of what it is compared with."""
     result = train_prepared(prepared, TrainingProgress())
-    model, test, seed = result.model, prepared.test, prepared.experiment.seed
+    model = binary_network(result.model)
+    test, seed = prepared.test, prepared.experiment.seed
     forest = prepared.experiment.recipe.training.method == "trees"
 
     def accuracies(predicted: NDArray[np.int64]) -> list[float | None]:
