@@ -3,16 +3,19 @@
 Words of 32 bits; bits 31:28 of the address say of what:
 
 ==  ==============================================================================
-0   address 0-14 a setting, 16-31 the words of the STATUS packet
+0   address 0-15 a setting, 16-31 the words of the STATUS packet, 32-47 the nodes
+    that take turns with the layer behind
 1   weights: bits 27:4 row, 3:0 word; rows of 512 weights, neuron by neuron
 2   thresholds, or biases of the last layer: bits 27:4 neuron
+3   masks, as weights
 ==  ==============================================================================
 
 Settings: 0-2 the card's own MAC, IPv4 address and UDP port as 96 bits, the highest word first; 3-5
 the predecessor's; 6-8 the successor's; 9 the numbers of node, predecessor and successor, a byte
 each from the top; 10 milliseconds until a packet is sent again; 11 identifier, destination and
 array of what leaves, and 0 for bits, 1 for scores, 2 for partial popcounts; 12 neurons of the
-layer behind; 13 neurons that are computed; 14 bits of the last input word that are none.
+layer behind; 13 neurons that are computed; 14 bits of the last input word that are none; 15
+how many nodes take turns with the layer behind, 0 where it is not replicated.
 """
 
 from __future__ import annotations
@@ -27,12 +30,14 @@ from n3ic.cluster.binary import layer_input
 from n3ic.cluster.placement import LayerPlacement, Placement, Share, Split
 from n3ic.cluster.protocol import BY_RANGE, HOME, Control, Packet, PacketType, Task
 from n3ic.errors import ClusterError
-from n3ic.model.bits import WORD_BITS, pack, pad_mask
+from n3ic.model.bits import WORD_BITS, Bits, Words, pack, pad_mask
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
 
 SLICE_WORDS = 16
 """Words of a row of weights, one of which is read each clock."""
+MAX_REPLICAS = 16
+"""Nodes that may take turns with the layer behind a card's."""
 LEAVING_BITS, LEAVING_SCORES, LEAVING_SUMS = 0, 1, 2
 _MAC_BYTES = 6
 
@@ -70,6 +75,7 @@ class NodeSize:
         slot_w: rows of the batch on their way at once.
         words_w: input words of a share, 5 at least.
         queue_w: packets that wait for the successor.
+        masked: 1 with a memory of masks, else 0.
     """
 
     row_w: int = 12
@@ -77,6 +83,7 @@ class NodeSize:
     slot_w: int = 4
     words_w: int = 7
     queue_w: int = 8
+    masked: int = 0
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -87,6 +94,7 @@ class NodeSize:
             "SLOT_W": self.slot_w,
             "WORDS_W": self.words_w,
             "QUEUE_W": self.queue_w,
+            "MASKED": self.masked,
         }
 
 
@@ -140,14 +148,13 @@ def card_image(
     array, share = _only_share(placement, node)
     placed = placement.layers[array]
     layer = model.layers[array]
-    if layer.mask is not None:
-        raise ClusterError(f"node {node}: a card computes no masked layer; place it on a process")
     by_inputs = placed.split is Split.INPUT
+    held = np.s_[:, share.start : share.end] if by_inputs else np.s_[share.start : share.end]
+    mask = None if layer.mask is None else layer.mask[held]
+    part = Connections(layer.weights[held], mask=mask)
     if by_inputs:
-        part = Connections(layer.weights[:, share.start : share.end])
         limits = np.zeros(part.n_outputs, dtype=np.int32)
     else:
-        part = Connections(layer.weights[share.start : share.end])
         limits = layer.thresholds if isinstance(layer, HiddenLayer) else model.output.bias
         limits = limits[share.start : share.end]
     slices = -(-part.n_words // SLICE_WORDS)
@@ -155,9 +162,10 @@ def card_image(
         row_w=max(NodeSize.row_w, _bits(part.n_outputs * slices)),
         neuron_w=max(NodeSize.neuron_w, _bits(part.n_outputs)),
         words_w=max(NodeSize.words_w, _bits(slices * SLICE_WORDS)),
+        masked=int(mask is not None),
     )
     previous, following = (node - 1) % (placement.nodes + 1), (node + 1) % (placement.nodes + 1)
-    leaving, out_end = _leaving(placement, array, node)
+    leaving, out_end, replicas = _leaving(placement, array, node)
     settings = [
         *own.words,
         *predecessor.words,
@@ -168,17 +176,19 @@ def card_image(
         out_end,
         part.n_outputs,
         ~int(pad_mask(part.n_inputs)[-1]) & 0xFFFFFFFF,
-        0,
+        len(replicas),
     ]
     status = _status(model, placed, array, share, node, part.n_words, 1 << size.slot_w)
     words = np.frombuffer(status.encode(), dtype=">u4").astype(np.uint32)
-    weights = np.ones((part.n_outputs, slices * SLICE_WORDS * WORD_BITS), dtype=np.bool_)
-    weights[:, : part.n_inputs] = part.weights
+    own_words = np.array([*settings, *words, *replicas], dtype=np.uint32)
+    rows = np.arange(part.n_outputs * slices * SLICE_WORDS)
     writes = [
-        _writes(0, np.arange(32), np.array([*settings, *words], dtype=np.uint32)),
-        _writes(1, np.arange(part.n_outputs * slices * SLICE_WORDS), pack(weights).ravel()),
+        _writes(0, np.arange(len(own_words)), own_words),
+        _writes(1, rows, _rows(part.weights, slices)),
         _writes(2, np.arange(part.n_outputs) << 4, limits.astype(np.uint32)),
     ]
+    if mask is not None:
+        writes.append(_writes(3, rows, _rows(mask, slices)))
     return CardImage(size, part.n_outputs, slices, np.concatenate(writes))
 
 
@@ -199,19 +209,27 @@ def _only_share(placement: Placement, node: int) -> tuple[int, Share]:
     return shares[0]
 
 
-def _leaving(placement: Placement, array: int, node: int) -> tuple[int, int]:
-    """Setting 11, and the neurons of the layer behind."""
+def _leaving(placement: Placement, array: int, node: int) -> tuple[int, int, tuple[int, ...]]:
+    """Setting 11, the neurons of the layer behind, and the nodes that take turns with it."""
     if placement.layers[array].split is Split.INPUT:
-        return Task.SUMS << 24 | BY_RANGE << 16 | array << 8 | LEAVING_SUMS, 0
+        return Task.SUMS << 24 | BY_RANGE << 16 | array << 8 | LEAVING_SUMS, 0, ()
     if array == len(placement.layers) - 1:
-        return LEAVING_SCORES, 0
+        return LEAVING_SCORES, 0, ()
     following = layer_input(placement, array + 1)
-    if following.replicas:
+    if len(following.replicas) > MAX_REPLICAS:
         raise ClusterError(
-            f"node {node}: no replicated layer follows a card; split layer {array + 1}"
+            f"node {node}: a card sends in turns to {MAX_REPLICAS} nodes at most, layer "
+            f"{array + 1} has {len(following.replicas)} replicas; split it, or run the node as a process"
         )
     head = following.task << 24 | BY_RANGE << 16 | following.array << 8 | LEAVING_BITS
-    return head, following.outputs
+    return head, following.outputs, following.replicas
+
+
+def _rows(bits: Bits, slices: int) -> Words:
+    """Rows of 512, neuron by neuron, padded with 1: uint32 array of shape ``(words,)``."""
+    padded = np.ones((len(bits), slices * SLICE_WORDS * WORD_BITS), dtype=np.bool_)
+    padded[:, : bits.shape[1]] = bits
+    return pack(padded).ravel()
 
 
 def _status(

@@ -9,7 +9,8 @@ module n3ic_cluster_layer #(
     parameter ROW_W    = 12,   // address bits of a row of weights
     parameter NEURON_W = 10,   // address bits of a threshold, less than ROW_W or as many
     parameter INPUT_W  = 9,    // address bits of an input slice
-    parameter SLICE_W  = 5     // bits of a number of slices
+    parameter SLICE_W  = 5,    // bits of a number of slices
+    parameter MASKED   = 0     // 1: a mask says which inputs count
 ) (
     input  wire                clk,
     input  wire                rst,
@@ -34,8 +35,9 @@ module n3ic_cluster_layer #(
     output reg                 out_fires,   // sum >= threshold
     output reg  [31:0]         out_sum,
     output reg  [31:0]         out_score,   // sum + bias
-    // Weights, and thresholds or biases (signed)
+    // Weights, masks, and thresholds or biases (signed)
     input  wire                wr_weight,
+    input  wire                wr_mask,
     input  wire                wr_bound,
     input  wire [ROW_W-1:0]    wr_row,      // of weights, or the neuron
     input  wire [7:0]          wr_word,     // 32 bits of the row, the lowest first
@@ -79,7 +81,7 @@ module n3ic_cluster_layer #(
     end
 
     // --- memories ---------------------------------------------------------------------------
-    wire [SLICE-1:0]   weights, inputs;
+    wire [SLICE-1:0]   weights, masks, inputs;
     wire [INPUT_W-1:0] input_row = input_at + {{(INPUT_W - SLICE_W) {1'b0}}, slice};
     genvar g;
     generate
@@ -93,6 +95,17 @@ module n3ic_cluster_layer #(
                 .wr_data(in_bits[32*g +: 32]), .rd_addr(input_row),
                 .rd_data(inputs[32*g +: 32])
             );
+            if (MASKED != 0) begin : g_mask
+                n3ic_cluster_ram #(.WIDTH(32), .ADDR_W(ROW_W)) counted (
+                    .clk(clk), .wr_en(wr_mask && wr_word == g), .wr_addr(wr_row),
+                    .wr_data(wr_data), .rd_addr(row), .rd_data(masks[32*g +: 32])
+                );
+            end else begin : g_all
+                /* verilator lint_off UNUSEDSIGNAL */
+                wire unused = wr_mask;
+                /* verilator lint_on UNUSEDSIGNAL */
+                assign masks[32*g +: 32] = 32'hffffffff;
+            end
         end
     endgenerate
 
@@ -111,9 +124,9 @@ module n3ic_cluster_layer #(
     wire [SIDE_W-1:0]  side, early;
     /* verilator lint_on UNUSEDSIGNAL */
     wire [31:0]        bound;
-    n3ic_popcount #(.N(SLICE), .W(COUNT_W), .SIDE_W(SIDE_W)) popcount (
+    n3ic_popcount #(.N(SLICE), .W(COUNT_W), .SIDE_W(SIDE_W), .MASKED(MASKED)) popcount (
         .clk(clk), .rst(rst), .in_valid(valid2), .in_side(side2), .weights(weights),
-        .mask({SLICE {1'b1}}), .inputs(inputs), .out_valid(counted), .out_side(side),
+        .mask(masks), .inputs(inputs), .out_valid(counted), .out_side(side),
         .side_early(early), .count(count)
     );
     n3ic_cluster_ram #(.WIDTH(32), .ADDR_W(NEURON_W)) bounds (

@@ -7,7 +7,8 @@ module n3ic_cluster_node #(
     parameter NEURON_W = 10,  // 2^NEURON_W thresholds
     parameter SLOT_W   = 4,   // 2^SLOT_W rows in flight
     parameter WORDS_W  = 7,   // 2^WORDS_W input words
-    parameter QUEUE_W  = 8    // 2^QUEUE_W packets wait for the successor
+    parameter QUEUE_W  = 8,   // 2^QUEUE_W packets wait for the successor
+    parameter MASKED   = 0    // 1: a memory of masks, as large as that of the weights
 ) (
     input  wire         axis_aclk,
     input  wire         axis_resetn,
@@ -37,13 +38,16 @@ module n3ic_cluster_node #(
     always @(posedge clk) rst <= !axis_resetn;
 
     // --- what the driver writes -----------------------------------------------------------------
-    // 16 words of settings, then the STATUS packet, which says what share this is.
+    // 16 words of settings, then the STATUS packet, which says what share this is, then the nodes
+    // that take turns with the layer behind.
     reg [31:0] settings [0:15];
     reg [31:0] share [0:15];
+    reg [7:0]  replicas [0:15];
     wire wr_setting = wr_en && wr_addr[31:28] == 4'd0;
     always @(posedge clk) begin
-        if (wr_setting && !wr_addr[4]) settings[wr_addr[3:0]] <= wr_data;
-        if (wr_setting && wr_addr[4]) share[wr_addr[3:0]] <= wr_data;
+        if (wr_setting && wr_addr[5:4] == 2'd0) settings[wr_addr[3:0]] <= wr_data;
+        if (wr_setting && wr_addr[5:4] == 2'd1) share[wr_addr[3:0]] <= wr_data;
+        if (wr_setting && wr_addr[5:4] == 2'd2) replicas[wr_addr[3:0]] <= wr_data[7:0];
     end
     // Addresses are {MAC, IPv4, UDP port}.
     wire [95:0] own_at         = {settings[0], settings[1], settings[2]};
@@ -55,6 +59,7 @@ module n3ic_cluster_node #(
     wire [31:0] leaving        = settings[11];  // identifier, destination, array, mode
     wire [31:0] out_end        = settings[12];
     wire [31:0] neurons        = settings[13];  // that are computed of a row
+    wire [31:0] turns          = settings[15];  // nodes that take turns behind, 0 for none
     wire [31:0] place          = share[3];
     wire [31:0] words          = share[14];     // of an input
     /* verilator lint_on UNUSEDSIGNAL */
@@ -144,7 +149,8 @@ module n3ic_cluster_node #(
     wire [7:0]  rounded = words[7:0] + 8'd15;
     /* verilator lint_on UNUSEDSIGNAL */
     n3ic_cluster_layer #(
-        .SLICE(512), .ROW_W(ROW_W), .NEURON_W(NEURON_W), .INPUT_W(INPUT_W), .SLICE_W(4)
+        .SLICE(512), .ROW_W(ROW_W), .NEURON_W(NEURON_W), .INPUT_W(INPUT_W), .SLICE_W(4),
+        .MASKED(MASKED)
     ) layer (
         .clk(clk), .rst(restart), .in_en(in_en), .in_next(in_next), .in_row(in_row),
         .in_next_row(in_next_row), .in_bits(in_bits), .ask_valid(ask), .ask_ready(ask_ready),
@@ -153,7 +159,8 @@ module n3ic_cluster_node #(
         .ask_slices(rounded[7:4]), .room(results_wait[5:4] == 2'd0), .out_valid(result),
         .out_last(result_last), .out_fires(result_fires), .out_sum(result_sum),
         .out_score(result_score), .wr_weight(wr_en && wr_addr[31:28] == 4'd1),
-        .wr_bound(wr_en && wr_addr[31:28] == 4'd2), .wr_row(wr_addr[4 +: ROW_W]),
+        .wr_bound(wr_en && wr_addr[31:28] == 4'd2), .wr_mask(wr_en && wr_addr[31:28] == 4'd3),
+        .wr_row(wr_addr[4 +: ROW_W]),
         .wr_word({4'd0, wr_addr[3:0]}), .wr_data(wr_data)
     );
     n3ic_fifo #(.WIDTH(34), .DEPTH_W(5)) results (
@@ -163,13 +170,20 @@ module n3ic_cluster_node #(
     );
     wire         found_ready, packed_valid, packed_last;
     wire [511:0] packed_;
-    wire         packed_ready = room && !task_valid && !status && !restart;
+    wire         turn_ready;
+    wire [3:0]   turn;
+    n3ic_cluster_turn whose (
+        .clk(clk), .rst(restart), .start(ask && ask_ready), .row(row), .count(turns[4:0]),
+        .ready(turn_ready), .turn(turn)
+    );
+    wire [7:0]   out_destination = (turns == 32'd0) ? leaving[23:16] : replicas[turn];
+    wire         packed_ready = room && turn_ready && !task_valid && !status && !restart;
     assign result_taken = found_ready && results_wait != 6'd0;
     assign row_done     = packed_valid && packed_ready && packed_last;
     n3ic_cluster_results packager (
         .clk(clk), .rst(restart), .mode(leaving[1:0]), .array(array), .start(share[1]),
         .first_word(place[11:0]), .out_identifier(leaving[31:24]),
-        .out_destination(leaving[23:16]), .out_array(leaving[15:8]), .out_end(out_end),
+        .out_destination(out_destination), .out_array(leaving[15:8]), .out_end(out_end),
         .row(row), .in_valid(results_wait != 6'd0), .in_ready(found_ready), .in_last(found_last),
         .in_fires(found_fires), .in_value(found), .out_valid(packed_valid),
         .out_ready(packed_ready), .out_last(packed_last), .out_packet(packed_)

@@ -13,7 +13,7 @@ LATENCY = 11  # clocks from a question to the first result, beside one for each 
 
 async def start(dut):
     cocotb.start_soon(Clock(dut.clk, 5, unit="ns").start())
-    for name in ("in_en", "ask_valid", "wr_weight", "wr_bound"):
+    for name in ("in_en", "ask_valid", "wr_weight", "wr_mask", "wr_bound"):
         getattr(dut, name).value = 0
     dut.room.value = 1
     dut.rst.value = 1

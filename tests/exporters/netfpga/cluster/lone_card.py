@@ -57,6 +57,11 @@ PLACED = {
         OTHERS[2],
     ),
     "scores": (*OTHERS[:2], (Split.OUTPUT, [(2, 0, 5)], ())),
+    "before-replicas": (
+        (Split.OUTPUT, [(1, 0, 64), (2, 64, 700)], ()),
+        (Split.REPLICATED, [(1, 0, 90), (3, 0, 90)], ()),
+        (Split.REPLICATED, [(3, 0, 5), (1, 0, 5)], ()),
+    ),
     "replicated": (*OTHERS[:2], (Split.REPLICATED, [(1, 0, 5), (2, 0, 5), (3, 0, 5)], ())),
 }
 

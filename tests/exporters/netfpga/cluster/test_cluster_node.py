@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from card_rig import CARD_IP, MixedRing, endpoints, frame, opened
-from lone_card import CARD, INPUT, MODEL, OTHERS, PLACED, START, Alone, bits, placement
+from lone_card import CARD, INPUT, MODEL, PLACED, START, Alone, bits, placement
 
-from n3ic.cluster.placement import Split, even_placement
+from n3ic.cluster.placement import LayerPlacement, Placement, Share, Split, even_placement
 from n3ic.cluster.protocol import (
     BY_RANGE,
     HOME,
@@ -47,6 +47,22 @@ def test_a_card_in_a_ring_gives_the_models_scores(name, tmp_path):
         seen = ring.rig.stop()
     assert seen.bad_frames == seen.bad_datagrams == seen.strays == seen.bad_packets == 0
     assert seen.stored > 0
+
+
+@pytest.mark.slow
+@needs_verilator
+@pytest.mark.parametrize("name", ["neurons", "inputs"])
+def test_a_card_counts_masked_connections(name, tmp_path):
+    model = random_model(MODEL.shape, np.random.default_rng(4), density=0.4)
+    placed = replace(placement(*PLACED[name]), model=model.digest)
+    ring = MixedRing(model, placed, CARD, tmp_path)
+    try:
+        ring.start()
+        words = verification_vectors(model, 40)
+        words = words[:: max(1, len(words) // 24)]
+        assert np.array_equal(ring.run(words), model.scores(words))
+    finally:
+        ring.rig.stop()
 
 
 @pytest.mark.slow
@@ -315,24 +331,31 @@ def test_arp_is_answered(card):
     card.quiet()
 
 
-def test_a_card_takes_one_share_of_a_plain_layer():
-    two = even_placement(MODEL, 3)
+def test_a_card_takes_one_share():
+    three = even_placement(MODEL, 3)
     with pytest.raises(ClusterError, match="holds one share"):
-        card_image(MODEL, two, CARD, **endpoints(two, CARD))
-    masked = random_model(MODEL.shape, np.random.default_rng(4), density=0.5)
-    placed = replace(placement(*PLACED["neurons"]), model=masked.digest)
-    with pytest.raises(ClusterError, match="masked"):
-        card_image(masked, placed, CARD, **endpoints(placed, CARD))
-    turns = placement(
-        PLACED["neurons"][0], (Split.REPLICATED, [(1, 0, 90), (3, 0, 90)], ()), OTHERS[2]
+        card_image(MODEL, three, CARD, **endpoints(three, CARD))
+    replicas = tuple(Share(node, 0, 90) for node in range(3, 20))
+    layers = (
+        LayerPlacement(Split.OUTPUT, (Share(1, 0, 64), Share(2, 64, 700))),
+        LayerPlacement(Split.REPLICATED, replicas),
+        LayerPlacement(Split.OUTPUT, (Share(1, 0, 5),)),
     )
-    with pytest.raises(ClusterError, match="replicated"):
-        card_image(MODEL, turns, CARD, **endpoints(turns, CARD))
+    many = Placement(MODEL.digest, MODEL.shape, 20, layers)
+    with pytest.raises(ClusterError, match="17 replicas"):
+        card_image(MODEL, many, CARD, **endpoints(many, CARD))
+
+
+def test_the_same_model_and_placement_give_the_same_image():
+    placed = placement(*PLACED["inputs"])
+    texts = {card_image(MODEL, placed, CARD, **endpoints(placed, CARD)).text for _ in range(2)}
+    assert len(texts) == 1
 
 
 @pytest.mark.skipif(shutil.which("verilator") is None, reason="needs Verilator")
 def test_lint_finds_nothing():
     files = [str(path) for path in node_sources()]
-    command = ["verilator", "--lint-only", "-Wall", "--top-module", TOP, *files]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    for masked in (0, 1):
+        command = ["verilator", "--lint-only", "-Wall", f"-GMASKED={masked}", "--top-module", TOP]
+        done = subprocess.run([*command, *files], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
