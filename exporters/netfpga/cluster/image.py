@@ -219,7 +219,8 @@ def _leaving(placement: Placement, array: int, node: int) -> tuple[int, int, tup
     if len(following.replicas) > MAX_REPLICAS:
         raise ClusterError(
             f"node {node}: a card sends in turns to {MAX_REPLICAS} nodes at most, layer "
-            f"{array + 1} has {len(following.replicas)} replicas; split it, or run the node as a process"
+            f"{array + 1} has {len(following.replicas)} replicas; split it, or run the node as a "
+            "process"
         )
     head = following.task << 24 | BY_RANGE << 16 | following.array << 8 | LEAVING_BITS
     return head, following.outputs, following.replicas

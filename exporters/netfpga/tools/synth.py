@@ -81,22 +81,52 @@ def synthesise_card(directory: Path, top: str, parameters: Mapping[str, int]) ->
         MissingDependencyError: Yosys is not installed.
         VerifyError: it fails.
     """
+    memory = sorted((directory / "mem").glob("*.mem"))
+    return synthesise_sources(sorted((directory / "rtl").rglob("*.v")), top, parameters, memory)
+
+
+def synthesise_sources(
+    sources: Sequence[Path],
+    top: str,
+    parameters: Mapping[str, int],
+    memory: Sequence[Path] = (),
+) -> Resources:
+    """Resources of a module, flattened, from ``synth_xilinx -family xc7``.
+
+    Args:
+        sources: Verilog files; that of the module has its name.
+        top: the module.
+        parameters: of it, where they are not its defaults.
+        memory: files that ``$readmemh`` finds.
+
+    Raises:
+        MissingDependencyError: Yosys is not installed.
+        VerifyError: it fails.
+    """
     with tempfile.TemporaryDirectory(prefix="n3ic-synth-") as name:
         work = Path(name)
-        for path in sorted((directory / "mem").glob("*.mem")):
+        for path in memory:
             shutil.copy(path, work)
-        commands = []
-        for index, path in enumerate(sorted((directory / "rtl").rglob("*.v"))):
-            shutil.copy(path, work / f"{index:03d}.v")
-            own = path.name == f"{top}.v"
-            commands.append(f"read_verilog {'' if own else '-defer '}{index:03d}.v")
-        if parameters:
-            pairs = " ".join(f"-set {key} {value}" for key, value in parameters.items())
-            commands.append(f"chparam {pairs} {top}")
         flow = f"synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}"
+        commands = read_commands(sources, top, parameters, work)
         _yosys(work, [*commands, flow, "write_json netlist.json"])
         module = json.loads((work / "netlist.json").read_text())["modules"][top]
     return count(module["cells"], source=f"{version(YOSYS)}, synth_xilinx -family xc7")
+
+
+def read_commands(
+    sources: Sequence[Path], top: str, parameters: Mapping[str, int], work: Path
+) -> list[str]:
+    """Commands that read Verilog files, which are copied beside, where WebAssembly may look."""
+    commands = []
+    for index, path in enumerate(sources):
+        shutil.copy(path, work / f"{index:03d}.v")
+        own = path.name == f"{top}.v"
+        commands.append(f"read_verilog {'' if own else '-defer '}{index:03d}.v")
+    if parameters:
+        pairs = " ".join(f"-set {key} {value}" for key, value in parameters.items())
+        commands.append(f"chparam {pairs} {top}")
+    return commands
 
 
 def count(cells: Mapping[str, Mapping[str, Any]], source: str) -> Resources:
