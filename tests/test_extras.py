@@ -130,6 +130,14 @@ def test_card_plans_and_simulates(alone):
     assert "64 ns" in alone("card", *words)
 
 
+def test_cluster_plans_and_simulates(alone):
+    plan = ("-m", "n3ic", "cluster", "plan", "--shape", "64-32-2")
+    assert "this plan" in alone("", *plan)
+    words = ("-m", "n3ic", "cluster", "simulate", "--kernel", "conv2d", "--size", 64, "-n", 1)
+    assert "pip install 'n3ic[card]'" in alone("", *words, expect=4)
+    assert "one big node" in alone("cluster", *words)
+
+
 @pytest.mark.slow
 def test_train_trains_and_draws(alone, tmp_path):
     alone("train", "-m", "n3ic", "data", "generate", "unsw-nb15-synthetic", "--rows", 600,

@@ -41,6 +41,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="One model over many cards.", no_args_is_help=True)
     group.command("plan")(plan)
     group.command("run")(run)
+    group.command("simulate")(simulate)
     app.add_typer(group, name="cluster")
 
 
@@ -194,6 +195,79 @@ def run(
         f"p99 {measured.p99_ms:.1f} ms"
     )
     say(f"nodes threw {lost:,} datagrams away on purpose; {again:,} were sent again")
+
+
+def simulate(
+    plan: Annotated[
+        Path | None, typer.Argument(help="A plan of n3ic cluster plan; kernels without one.")
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Rows of a plan's model.", min=1, max=10_000)] = 64,
+    cores: Annotated[
+        int, typer.Option(help="The plan's process nodes share so many cores.", min=0, max=1024)
+    ] = 0,
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="binary, gemm, spmv, spgemm, aggregation, conv2d, mlp or gnn; repeat for several. "
+            "All without."
+        ),
+    ] = None,
+    nodes: Annotated[str, typer.Option("--nodes", "-n", help="Numbers of nodes.")] = "1,4,16,64",
+    target: Target = "netfpga",
+    link: Link = "10G",
+    figures: Annotated[
+        str | None,
+        typer.Option(help="A node.toml instead of the target's, or fcsn: that publication's card."),
+    ] = None,
+    size: Annotated[
+        int, typer.Option(help="Rows of matrices, edge of an image.", min=64, max=1 << 16)
+    ] = 2048,
+    graph: Annotated[
+        str, typer.Option(help="cora, corafull, pubmed, physics or reddit, of their sizes.")
+    ] = "cora",
+    weak: Annotated[
+        bool, typer.Option("--weak", help="Let the problems grow with the nodes.")
+    ] = False,
+    skew: Annotated[
+        float, typer.Option(help="Exponent of Zipf's law of sparse columns.", min=0, max=4)
+    ] = 0.0,
+    straggler: Annotated[
+        float, typer.Option(help="How many times slower the last node is.", min=1, max=1000)
+    ] = 1.0,
+    mpi: Annotated[
+        int, typer.Option(help="Measure MPI with up to so many ranks here, too.", min=0, max=256)
+    ] = 0,
+    speedups: Annotated[
+        bool, typer.Option("--speedups", help="FCsN's speed-ups over 16 cores, and ours.")
+    ] = False,
+    calibrate: Annotated[
+        Path | None, typer.Option(help="Measure a process node here; write its node.toml.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the sparse matrices.", min=0)] = 0,
+    json: JsonFlag = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw scaling curves: .png or .svg.")] = None,
+    replace: Replace = False,
+) -> None:
+    """Simulate a ring: a planned model, or kernels on several numbers of nodes."""
+    from n3ic.cli import cluster_simulation as simulation
+    from n3ic.util.files import free_path
+
+    for path in (plot, calibrate):
+        if path is not None:
+            free_path(path, replace)
+    if plot is not None and plot.suffix not in (".png", ".svg"):
+        raise UsageError(f"--plot: expected a name that ends in .png or .svg, got {plot}")
+    if calibrate is not None:
+        simulation.calibrate(calibrate)
+    elif plan is not None:
+        simulation.planned(plan, rows, cores, json)
+    elif speedups:
+        simulation.speedups(json)
+    else:
+        problems = simulation.problems(kernel or [], size, graph, skew, seed)
+        card = simulation.card(target, link, figures)
+        counts = simulation.counts(nodes)
+        simulation.kernels(problems, counts, card, weak, straggler, mpi, json, plot)
 
 
 def _model(path: Path) -> BinaryModel:

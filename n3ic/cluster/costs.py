@@ -13,6 +13,7 @@ from n3ic.cluster.placement import LayerPlacement, Placement, Split
 from n3ic.cluster.protocol import HEADER_BYTES, MAX_PACKETS, PACKET_BYTES
 from n3ic.cluster.traffic import (
     SLICE_BITS,
+    Counts,
     LayerTraffic,
     Traffic,
     mean_traffic,
@@ -104,11 +105,12 @@ def expected(placement: Placement, cluster: Cluster) -> Expected:
     rows = [row_traffic(placement, row) for row in range(period(placement))]
     layers = tuple(_layer_seconds(layer, nodes) for layer in rows[0])
     total = mean_traffic([sum_traffic(row) for row in rows])
-    busy = _busy(total, nodes)
+    computed = np.mean([_computed(row) for row in rows], axis=0)
+    busy = _busy(total, computed, nodes)
     slowest = max(busy, key=lambda name: busy[name])
     wire = sum(_sent_bytes(total, i, nodes) for i in range(len(nodes)))
     return Expected(
-        latency_s=sum(layers),
+        latency_s=sum(layers) + _home_seconds(cluster.home),
         rows_per_s=1 / busy[slowest],
         bottleneck=slowest,
         packets=total.packets,
@@ -123,7 +125,7 @@ def _layer_seconds(layer: LayerTraffic, nodes: tuple[ClusterNode, ...]) -> float
     for part, hops in zip((layer.inputs, layer.sums), layer.hops, strict=True):
         if not part.origins.any():
             continue
-        handled = max(_handled(part, i, n) for i, n in enumerate(nodes))
+        handled = max(_handled(part, i, nodes) for i in range(len(nodes)))
         moved = max(_moved(part, i, nodes) for i in range(len(nodes)))
         way = max(n.latency_s + n.seconds(n.figures.forward) + _alone(n) for n in nodes)
         seconds += max(handled, moved) + hops * way
@@ -138,12 +140,20 @@ def _layer_seconds(layer: LayerTraffic, nodes: tuple[ClusterNode, ...]) -> float
     return seconds + max(kernels, default=0.0)
 
 
-def _handled(part: Traffic, at: int, node: ClusterNode) -> float:
+def _handled(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
     """Seconds in which a node takes in and sends its packets."""
-    received = part.links[at - 1]  # of the home, those of the last node
-    sent = part.links[at]
-    both = received + sent if node.figures.serial else max(received, sent)
-    return node.seconds(float(both) * node.figures.packet)
+    node, before, after = nodes[at], nodes[at - 1], nodes[(at + 1) % len(nodes)]
+    received = _handling(float(part.links[at - 1]), before, node, node)
+    sent = _handling(float(part.links[at]), node, after, node)
+    return received + sent if node.figures.serial else max(received, sent)
+
+
+def _handling(
+    packets: float, sender: ClusterNode, receiver: ClusterNode, node: ClusterNode
+) -> float:
+    """Seconds that packets from one to another take one of them."""
+    grams = datagrams(packets, sender, receiver)
+    return node.seconds(packets * node.figures.packet + grams * node.figures.datagram)
 
 
 def _moved(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
@@ -163,14 +173,28 @@ def _alone(node: ClusterNode) -> float:
     return (PACKET_BYTES + EMPTY_BYTES) * 8 / node.link_bps
 
 
-def _busy(total: Traffic, nodes: tuple[ClusterNode, ...]) -> dict[str, float]:
+def _computed(row: tuple[LayerTraffic, ...]) -> Counts:
+    """Layers of a row that each node computes a part of."""
+    layers: list[Counts] = [(layer.inputs.slices > 0).astype(np.float64) for layer in row]
+    return np.asarray(sum(layers), dtype=np.float64)
+
+
+def _home_seconds(home: ClusterNode) -> float:
+    """A process that is the home begins and ends a row, as long as a node computes one."""
+    return 2 * home.seconds(home.figures.compute + home.figures.result) * home.figures.serial
+
+
+def _busy(total: Traffic, computed: Counts, nodes: tuple[ClusterNode, ...]) -> dict[str, float]:
     """Seconds of a row in each part of the cluster."""
     found: dict[str, float] = {}
     for i, node in enumerate(nodes):
-        handler = _handled(total, i, node)
+        handler = _handled(total, i, nodes)
         kernel = node.seconds(float(total.slices[i]) * node.figures.slice_clocks)
         if node.figures.serial:
-            found[f"{node.name} processor"] = handler + kernel
+            clocks = node.figures.compute + node.figures.result
+            rows = node.seconds(float(computed[i]) * clocks)
+            begun = 0.0 if i else _home_seconds(node)
+            found[f"{node.name} processor"] = handler + kernel + rows + begun
         else:
             found[f"{node.name} packets"] = handler
             found[f"{node.name} kernel"] = kernel

@@ -58,6 +58,22 @@ class Cluster:
     home: ClusterNode
 
 
+def like_home(count: int, target: str, link: str, figures: NodeFigures | None = None) -> Cluster:
+    """A ring of equal nodes, the home among them.
+
+    Args:
+        count: nodes beside the home.
+        target: of each.
+        link: their links' speed, such as ``10G``.
+        figures: instead of the target's.
+    """
+    cluster = equal_nodes(count, target, link, home=target)
+    if figures is None:
+        return cluster
+    home, *nodes = (replace(n, figures=figures) for n in (cluster.home, *cluster.nodes))
+    return Cluster(tuple(nodes), home)
+
+
 def equal_nodes(count: int, target: str, link: str = "10G", home: str = "host") -> Cluster:
     """A ring of equal nodes.
 

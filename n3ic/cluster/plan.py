@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from n3ic.cluster.costs import Expected
+from n3ic.cluster.figures import NodeFigures
 from n3ic.cluster.nodes import Cluster, ClusterNode
 from n3ic.cluster.placement import Placement
 from n3ic.errors import ClusterError
 
 PLAN_VERSION = 1
 _MAX_BYTES = 1 << 22
+_ABOVE_0 = ("clock_hz", "slice_clocks", "link_bps", "together", "macs", "memory_bytes")
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,57 @@ def read_placement(path: str | Path) -> Placement:
     Raises:
         ClusterError: it cannot be read, or is none.
     """
+    return _placement(_plan_data(path), path)
+
+
+def read_plan(path: str | Path) -> tuple[Placement, Cluster]:
+    """The placement of a plan, and the nodes that it was made for.
+
+    Raises:
+        ClusterError: it cannot be read, or is none.
+    """
+    data = _plan_data(path)
+    placement = _placement(data, path)
+    nodes = data.get("nodes")
+    if not isinstance(nodes, list) or len(nodes) != placement.nodes:
+        raise ClusterError(f"{path}: expected {placement.nodes} nodes, as the placement has")
+    home = _read_node(data.get("home"), f"{path}: home")
+    return placement, Cluster(
+        tuple(_read_node(n, f"{path}: nodes[{i}]") for i, n in enumerate(nodes)), home
+    )
+
+
+def _read_node(data: Any, where: str) -> ClusterNode:
+    figures = data.get("figures") if isinstance(data, dict) else None
+    if not isinstance(figures, dict):
+        raise ClusterError(f"{where}: expected a node with its figures")
+    clocks = NodeFigures(**_values(NodeFigures, figures, where))
+    return ClusterNode(**_values(ClusterNode, data, where), figures=clocks)
+
+
+def _values(kind: type[ClusterNode | NodeFigures], data: dict[str, Any], where: str) -> Any:
+    """Fields of a node or of its figures: texts, truth values, and finite numbers from 0."""
+    types = {f.name: f.type for f in fields(kind) if f.name != "figures"}
+    found = {}
+    for name, kind_name in types.items():
+        value = data.get(name)
+        if kind_name in ("str", "FigureKind"):
+            right = isinstance(value, str)
+        elif kind_name == "bool":
+            right = isinstance(value, bool)
+        elif value is None:
+            right = kind_name == "int | None"
+        else:
+            least = 1 if name in _ABOVE_0 else 0
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            right = number and least * 1e-6 <= value < 1e18 and (name != "load" or value < 1)
+        if not right:
+            raise ClusterError(f"{where}: {name}: not expected: {value!r:.60}")
+        found[name] = value
+    return found
+
+
+def _plan_data(path: str | Path) -> dict[str, Any]:
     try:
         with Path(path).open("rb") as stream:
             text = stream.read(_MAX_BYTES + 1)
@@ -96,6 +149,10 @@ def read_placement(path: str | Path) -> Placement:
         raise ClusterError(
             f"{path}: expected a plan of version {PLAN_VERSION}; n3ic cluster plan --out writes one"
         )
+    return data
+
+
+def _placement(data: dict[str, Any], path: str | Path) -> Placement:
     try:
         return Placement.from_dict(data.get("placement"))
     except ClusterError as error:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from n3ic.cluster.costs import expected, memory_used
 from n3ic.cluster.nodes import equal_nodes, read_nodes
 from n3ic.cluster.placement import Split
-from n3ic.cluster.plan import read_placement
+from n3ic.cluster.plan import read_placement, read_plan
 from n3ic.cluster.planner import Way, place, plan_cluster
 from n3ic.errors import ClusterError, UsageError
 from n3ic.util.json_text import json_text
@@ -20,7 +20,7 @@ SHAPE = (4096, 2048, 10)
 
 
 def ring(count, size=None, shares=None, **change):
-    cluster = equal_nodes(count, "nfp")
+    cluster = equal_nodes(count, "nfp", home="nfp")
     nodes = [
         replace(
             n,
@@ -128,6 +128,7 @@ def test_a_plan_is_written_and_its_placement_read_back(tmp_path):
     path = tmp_path / "plan.json"
     path.write_text(json_text(plan.to_dict()))
     assert read_placement(path) == plan.placement
+    assert read_plan(path) == (plan.placement, plan.cluster)
     assert json.loads(path.read_text())["expected"]["kind"] == "estimated"
 
 
@@ -150,6 +151,33 @@ def test_a_damaged_plan_is_refused(tmp_path, text, said):
         read_placement(path)
     with pytest.raises(ClusterError, match="cannot be read"):
         read_placement(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("nodes",), []),
+        (("nodes", 0), 3),
+        (("nodes", 0, "figures"), None),
+        (("nodes", 0, "link_bps"), 0),
+        (("nodes", 0, "load"), 1),
+        (("nodes", 0, "latency_s"), -1),
+        (("nodes", 0, "name"), 5),
+        (("home", "figures", "clock_hz"), float("inf")),
+        (("home", "figures", "packet"), True),
+        (("home", "figures", "serial"), "yes"),
+    ],
+)
+def test_a_plan_whose_nodes_cannot_be_is_refused(tmp_path, where, value):
+    data = json.loads(json_text(plan_cluster((256, 64, 4), ring(2)).to_dict()))
+    at = data
+    for key in where[:-1]:
+        at = at[key]
+    at[where[-1]] = value
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(ClusterError, match="expected"):
+        read_plan(path)
 
 
 def test_nodes_are_read_with_their_memories_links_and_loads(tmp_path):

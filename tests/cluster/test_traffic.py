@@ -1,10 +1,56 @@
 """Packets on the links, counted by hand."""
 
+from collections import deque
+from itertools import product
+
 import numpy as np
 import pytest
 
-from n3ic.cluster.placement import LayerPlacement, Placement, Share, Split, even_shares
+from n3ic.cluster.binary import held_by
+from n3ic.cluster.home import Home, RowFlow
+from n3ic.cluster.node import Node
+from n3ic.cluster.placement import (
+    LayerPlacement,
+    Placement,
+    Share,
+    Split,
+    even_placement,
+    even_shares,
+)
 from n3ic.cluster.traffic import mean_traffic, period, row_traffic, sum_traffic
+from n3ic.model.bits import pack
+from n3ic.model.random_models import random_model
+
+
+def counted_by_nodes(model, placed, row_words):
+    """Packets on each link when the nodes' own handlers compute a row, and its scores."""
+    found = {}
+    flow = RowFlow(placed, found.__setitem__)
+    flow.slots = 1
+    home = Home(placed.nodes, model.digest, flow.take)
+    nodes = {
+        n: Node(n, held_by(model, placed, n), model.digest) for n in range(1, placed.nodes + 1)
+    }
+    first = flow.submit(row_words[None])
+    links = np.zeros(placed.nodes + 1)
+    waiting = deque((0, packet) for packet in flow.admit())
+    while waiting:
+        sender, packet = waiting.popleft()
+        links[sender] += 1
+        to = (sender + 1) % (placed.nodes + 1)
+        waiting.extend((to, p) for p in (nodes[to] if to else home).handle(packet))
+    assert home.error is None
+    return links, found[first]
+
+
+@pytest.mark.parametrize("splits", list(product(Split, repeat=2)))
+def test_the_nodes_send_as_many_packets_as_are_counted(splits):
+    model = random_model((800, 200, 20), np.random.default_rng(3))
+    placed = even_placement(model, 3, list(splits))
+    words = pack(np.random.default_rng(4).random((1, 800)) < 0.5)
+    links, scores = counted_by_nodes(model, placed, words[0])
+    assert links.tolist() == sum_traffic(row_traffic(placed, 0)).links.tolist()
+    assert np.array_equal(scores, model.scores(words)[0])
 
 
 def placement(shape, nodes, *layers):

@@ -36,8 +36,54 @@ def test_plan_writes_json_and_a_picture(tmp_path):
     assert (tmp_path / "p.png").read_bytes() == first
 
 
+def test_a_plan_is_simulated(tmp_path):
+    pytest.importorskip("simpy")
+    n3ic("plan", "--shape", "768-256-4", "-n", 3, "--out", "plan.json", cwd=tmp_path)
+    found = json.loads(n3ic("simulate", "plan.json", "--rows", 8, "--json", cwd=tmp_path)[0])
+    assert (found["kind"], found["plan"]["kind"]) == ("simulated", "estimated")
+    assert found["packets"] == found["plan"]["packets"]
+    assert "busy" in n3ic("simulate", "plan.json", "--rows", 8, cwd=tmp_path)[0]
+
+
+def test_kernels_are_simulated_and_drawn(tmp_path):
+    pytest.importorskip("simpy")
+    pytest.importorskip("matplotlib")
+    sizes = ("--size", 128, "-n", "1,2", "--kernel", "spmv", "--kernel", "conv2d")
+    out, _ = n3ic("simulate", *sizes, "--plot", "p.png", cwd=tmp_path)
+    assert "compute-centric" in out
+    first = (tmp_path / "p.png").read_bytes()
+    n3ic("simulate", *sizes, "--plot", "p.png", "--replace", cwd=tmp_path)
+    assert (tmp_path / "p.png").read_bytes() == first
+    slow = ("--weak", "--straggler", 4, "--figures", "fcsn", "--json")
+    points = json.loads(n3ic("simulate", *sizes, *slow, cwd=tmp_path)[0])["points"]
+    assert [(p["kernel"], p["nodes"]) for p in points] == [
+        (k, n) for k in ("spmv", "conv2d") for n in (1, 2)
+    ]
+    assert points[2]["data_s"] > 3 * points[2]["one_s"]
+
+
+def test_figures_of_a_node_are_read(tmp_path):
+    pytest.importorskip("simpy")
+    words = ("simulate", "--kernel", "conv2d", "--size", 64, "-n", 1, "--figures", "node.toml")
+    path = tmp_path / "node.toml"
+    for text, said in (
+        ("clock_mhz = 1", "it is missing"),
+        ("a = [", "describes no node"),
+        ('memory = "m"\nbytes = 3', "describes no node"),
+    ):
+        path.write_text(text)
+        assert said in n3ic(*words, cwd=tmp_path, expect=1)[1]
+    path.unlink()
+    assert "cannot be read" in n3ic(*words, cwd=tmp_path, expect=1)[1]
+
+
 def test_a_mistake_is_one_line(tmp_path):
     for words, said in (
+        (("simulate", "--kernel", "fft"), "--kernel: expected one of binary"),
+        (("simulate", "--graph", "mesh"), "--graph: expected one of cora"),
+        (("simulate", "--nodes", "1,many"), "--nodes: expected numbers"),
+        (("simulate", "--nodes", "0"), "--nodes: expected numbers"),
+        (("simulate", "--plot", "p.pdf"), ".png or .svg"),
         (("plan",), "expected a model or --shape"),
         (("plan", "--shape", "4x4"), "--shape: expected numbers"),
         (("plan", "--shape", "64-4", "--split", "both"), "--split: expected output"),

@@ -1,0 +1,1 @@
+"""The baseline: the same kernels with MPI on the cores of a processor."""

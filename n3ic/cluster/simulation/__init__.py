@@ -1,0 +1,1 @@
+"""A ring of many nodes under the kernels of neural networks, packet by packet or by trains."""
