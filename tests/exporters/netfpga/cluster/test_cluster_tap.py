@@ -10,11 +10,26 @@ import numpy as np
 import pytest
 
 from n3ic.errors import N3icError
+from n3ic.exporters.netfpga import EXPORTER
 from n3ic.exporters.netfpga.packet import tap
 from n3ic.model.random_models import random_model
 
 KILLED = Path(__file__).with_name("killed_card.py")
 MODEL = random_model((1024, 700, 90, 5), np.random.default_rng(1))
+
+NODES = """
+[[nodes]]
+name = "first"
+target = "host"
+
+[[nodes]]
+name = "card"
+target = "netfpga"
+
+[[nodes]]
+name = "last"
+target = "host"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +58,13 @@ def inside(namespace, *words, cwd):
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
+
+
+def holders(found):
+    """The node of each share of a placement."""
+    return [share[0] for layer in found["placement"]["layers"] for share in layer["shares"]]
 
 
 @pytest.mark.slow
@@ -60,12 +80,39 @@ def test_a_mixed_ring_that_loses_a_datagram_in_a_hundred(namespace, tmp_path, sp
     assert found["rows"] == 40
     assert found["lost"] > 0
     assert found["resent"] > 0
-    layers = found["placement"]["layers"]
-    assert [3 in [share[0] for share in layer["shares"]] for layer in layers] == [
-        True,
-        False,
-        False,
-    ]
+    assert holders(found).count(3) == 1
+
+
+@pytest.mark.slow
+def test_a_plan_with_a_card_runs(namespace, tmp_path):
+    """The planner knows that a card holds one share, and its clocks and memory."""
+    pytest.importorskip("distributed")
+    MODEL.save(tmp_path / "model.n3ic")
+    (tmp_path / "nodes.toml").write_text(NODES)
+    plan = ("plan", "model.n3ic", "--cluster", "nodes.toml", "--out", "plan.json")
+    done = inside(namespace, "-m", "n3ic", "cluster", *plan, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    words = ("run", "model.n3ic", "--plan", "plan.json", "--simulate", "2=netfpga", "--rows", 30)
+    done = inside(namespace, "-m", "n3ic", "cluster", *words, "--limit", 60, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert holders(json.loads(done.stdout)).count(2) == 1
+
+
+@pytest.mark.slow
+def test_a_layer_that_no_card_holds(namespace, tmp_path):
+    """8.4 MB of weights, a quarter of them on the card, whose block RAM is 6.8 MB."""
+    pytest.importorskip("distributed")
+    bram = EXPORTER.device.memories[0].bytes
+    assert bram < 4096 * 16384 // 8
+    model = random_model((4096, 16384, 10), np.random.default_rng(2))
+    model.save(tmp_path / "model.n3ic")
+    words = ("run", "model.n3ic", "--nodes", 4, "--simulate", "3=netfpga", "--loss", 0.01)
+    more = ("--rows", 6, "--limit", 120, "--json")
+    done = inside(namespace, "-m", "n3ic", "cluster", *words, *more, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["rows"] == 6
+    assert found["placement"]["layers"][0]["shares"][2] == [3, 8192, 12288]
 
 
 @pytest.mark.slow
