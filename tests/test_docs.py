@@ -22,6 +22,7 @@ def blocks(page: Path, language: str) -> list[str]:
         ("how-to/your-own-flows.md", 7),
         ("how-to/shunting.md", 8),
         ("how-to/card.md", 5),
+        ("how-to/cluster.md", 7),
         ("how-to/spn.md", 7),
     ],
 )
