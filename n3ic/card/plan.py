@@ -8,6 +8,7 @@ from typing import Any
 
 from n3ic.card.description import Card
 from n3ic.card.resources import Resource, TaskCost
+from n3ic.util.display import Displayed, Table, View
 
 PLAN_VERSION = 1
 
@@ -109,8 +110,8 @@ class TenantShare:
         return self.granted[self.dominant]
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Displayed):
     """Who gets what of a card.
 
     Attributes:
@@ -140,6 +141,82 @@ class Plan:
             name: tuple(r.index for r in self.regions if name in r.chain)
             for name in self.card.tasks
         }
+
+    def _view(self) -> View:
+        met = "does not meet every rate" if self.problems else "meets every rate"
+        return View(
+            f"{self.card.name} ({self.card.device.target}): {len(self.shares)} tenants, "
+            f"{len(self.graphs)} graphs in {len(self.regions)} regions, {met}",
+            self.tables,
+            (*self.notes, *self.problems),
+        )
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """What tasks take, and what regions, tenants and graphs are given."""
+        return (self._tasks(), self._regions(), self._tenants(), self._graphs())
+
+    def _tasks(self) -> Table:
+        names = tuple(r.name for r in self.resources)
+        rows = tuple(
+            (
+                name,
+                self.card.tasks[name].kind,
+                *(f"{cost.needs[n].value:,.4g}" if n in cost.needs else "" for n in names),
+                str(cost.rate) if cost.rate else "",
+                ", ".join(cost.known_by),
+                ", ".join(map(str, self.instances[name])),
+            )
+            for name, cost in self.costs.items()
+        )
+        head = ("task", "kind", *names, "sustains", "known by", "regions")
+        return Table("what an instance of each task takes", head, rows, left=2)
+
+    def _regions(self) -> Table:
+        bounded = [
+            r for r in self.resources if r.within == "region" and r.per == "instance" and r.capacity
+        ]
+        rows = tuple(
+            (
+                str(r.index),
+                " > ".join(r.chain) or "(free)",
+                *(f"{r.used[b.name]:,.6g}" for b in bounded),
+            )
+            for r in self.regions
+        )
+        head = ("region", "chain", *(f"{b.name} of {b.capacity:,.6g}" for b in bounded))
+        return Table("regions", head, rows, left=2)
+
+    def _tenants(self) -> Table:
+        rows = tuple(
+            (
+                s.tenant,
+                s.dominant,
+                f"{s.weight:g}",
+                f"{s.demand[s.dominant]:.4%}",
+                f"{s.dominant_share:.4%}",
+            )
+            for s in self.shares
+        )
+        head = ("tenant", "dominant", "weight", "wanted", "granted")
+        return Table("space: dominant-resource fairness", head, rows, left=2)
+
+    def _graphs(self) -> Table:
+        rows = tuple(
+            (
+                f"{g.tenant}/{g.graph}",
+                str(g.uid),
+                f"{g.wanted:,.6g}",
+                f"{g.guaranteed:,.6g}",
+                f"{g.gbps:.4g}",
+                str(len(g.paths)),
+                str(max((len(p.stages) for p in g.paths), default=0)),
+                "" if g.latency_ns is None else f"{g.latency_ns:,.0f} ns",
+            )
+            for g in self.graphs
+        )
+        head = ("graph", "uid", "wanted/s", "guaranteed/s", "Gb/s", "ways", "passes", "latency")
+        return Table("time: what the ingress lets pass", head, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -70,6 +70,12 @@ class TaskCost:
     rate_source: str
     latency_ns: Amount | None
 
+    @property
+    def known_by(self) -> tuple[str, ...]:
+        """How its figures are known: measured, simulated, estimated."""
+        kinds = {a.kind for a in self.needs.values()} | ({self.rate_kind} if self.rate else set())
+        return tuple(sorted(kinds))
+
 
 @dataclass(frozen=True)
 class Budget:

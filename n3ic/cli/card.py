@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from n3ic.cli.console import note, print_json, reaching, say, table, working
+from n3ic.cli.console import note, print_json, reaching, say, show_table, table, working
 from n3ic.errors import CardError, UsageError
 
 if TYPE_CHECKING:
     from n3ic.card.changes import Verb
     from n3ic.card.exporting import CardCheck
     from n3ic.card.plan import Plan
-    from n3ic.card.resources import TaskCost
     from n3ic.card.simulation.baselines import Policy
     from n3ic.card.simulation.report import PolicyFigures
 
@@ -413,81 +412,10 @@ def _checked(check: CardCheck) -> str:
 
 def show(planned: Plan) -> None:
     """Print a plan as tables: tasks, regions, tenants, graphs."""
-    costs = planned.costs
-    table(
-        "what an instance of each task takes",
-        ["task", "kind", *(r.name for r in planned.resources), "sustains", "known by", "regions"],
-        [
-            [
-                name,
-                planned.card.tasks[name].kind,
-                *(
-                    f"{cost.needs[r.name].value:,.4g}" if r.name in cost.needs else ""
-                    for r in planned.resources
-                ),
-                str(cost.rate) if cost.rate else "",
-                ", ".join(known_by(cost)),
-                ", ".join(map(str, planned.instances[name])),
-            ]
-            for name, cost in costs.items()
-        ],
-        left=2,
-    )
-    bounded = [r for r in planned.resources if r.within == "region" and r.per == "instance"]
-    table(
-        "regions",
-        ["region", "chain", *(f"{r.name} of {r.capacity:,.6g}" for r in bounded if r.capacity)],
-        [
-            [
-                str(r.index),
-                " > ".join(r.chain) or "(free)",
-                *(f"{r.used[b.name]:,.6g}" for b in bounded if b.capacity),
-            ]
-            for r in planned.regions
-        ],
-        left=2,
-    )
-    table(
-        "space: dominant-resource fairness",
-        ["tenant", "dominant", "weight", "wanted", "granted"],
-        [
-            [
-                s.tenant,
-                s.dominant,
-                f"{s.weight:g}",
-                f"{s.demand[s.dominant]:.4%}",
-                f"{s.dominant_share:.4%}",
-            ]
-            for s in planned.shares
-        ],
-        left=2,
-    )
-    table(
-        "time: what the ingress lets pass",
-        ["graph", "uid", "wanted/s", "guaranteed/s", "Gb/s", "ways", "passes", "latency"],
-        [
-            [
-                f"{g.tenant}/{g.graph}",
-                str(g.uid),
-                f"{g.wanted:,.6g}",
-                f"{g.guaranteed:,.6g}",
-                f"{g.gbps:.4g}",
-                str(len(g.paths)),
-                str(max((len(p.stages) for p in g.paths), default=0)),
-                "" if g.latency_ns is None else f"{g.latency_ns:,.0f} ns",
-            ]
-            for g in planned.graphs
-        ],
-    )
+    for found in planned.tables:
+        show_table(found)
     for line in (*planned.notes, *planned.problems):
         note(line)
-
-
-def known_by(cost: TaskCost) -> list[str]:
-    """How what a task takes and sustains is known: measured, simulated, estimated."""
-    return sorted(
-        {a.kind for a in cost.needs.values()} | ({cost.rate_kind} if cost.rate else set())
-    )
 
 
 @contextmanager

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from n3ic.cli.console import print_json, say, table, working
+from n3ic.cli.console import print_json, say, show_table, table, working
 from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
     from n3ic.cluster.nodes import Cluster
-    from n3ic.cluster.placement import LayerPlacement, Placement, Split
+    from n3ic.cluster.placement import Placement, Split
     from n3ic.cluster.plan import Plan
     from n3ic.cluster.wire import Address
     from n3ic.model.network import BinaryModel
@@ -186,7 +186,10 @@ def run(
     table(
         f"{loaded.name}: {loaded.shape_text} over {placement.nodes} nodes",
         ["layer", "split", "shares"],
-        [[str(i), layer.split.value, _shares(layer)] for i, layer in enumerate(placement.layers)],
+        [
+            [str(i), layer.split.value, layer.shares_text]
+            for i, layer in enumerate(placement.layers)
+        ],
         left=3,
     )
     say(f"{measured.rows:,} of {measured.rows:,} rows: the single model's scores, bit for bit")
@@ -354,68 +357,5 @@ def _splits(text: str | None, layers: int) -> list[Split] | None:
 
 def show(found: Plan) -> None:
     """Print a plan as tables: layers, nodes, what other placements would give."""
-    from itertools import pairwise
-
-    from n3ic.cluster.costs import weight_bytes
-
-    placement, numbers = found.placement, found.expected
-    layers = list(zip(placement.layers, pairwise(placement.shape), strict=True))
-    table(
-        "where the layers lie",
-        ["layer", "split", "shares", "bytes", "latency"],
-        [
-            [
-                f"{i}: {inputs}-{neurons}",
-                layer.split.value,
-                _shares(layer),
-                f"{sum(weight_bytes(layer, inputs, neurons).values()):,}",
-                _time(numbers.layers_s[i]),
-            ]
-            for i, (layer, (inputs, neurons)) in enumerate(layers)
-        ],
-        left=3,
-    )
-    table(
-        "what the nodes hold",
-        ["node", "target", "memory", "used", "of", "link", "clocks known by"],
-        [
-            [
-                f"{i} {n.name}",
-                n.target,
-                n.memory,
-                f"{found.used.get(i, 0):,}",
-                f"{n.bytes:,}",
-                f"{n.link_bps / 1e9:g} Gb/s",
-                n.figures.kind,
-            ]
-            for i, n in enumerate(found.cluster.nodes, 1)
-        ],
-        left=3,
-    )
-    rows = [("this plan", numbers), *((a.name, a.expected) for a in found.alternatives)]
-    table(
-        f"expected, estimated (chosen for {found.goal})",
-        ["placement", "rows/s", "a row alone", "packets a row", "bytes on the wire", "busiest"],
-        [
-            [name, "does not fit", "", "", "", ""]
-            if e is None
-            else [
-                name,
-                f"{e.rows_per_s:,.0f}",
-                _time(e.latency_s),
-                f"{e.packets:,.1f}",
-                f"{e.wire_bytes:,.0f}",
-                e.bottleneck,
-            ]
-            for name, e in rows
-        ],
-    )
-
-
-def _shares(layer: LayerPlacement) -> str:
-    said = " ".join(f"{s.node}:[{s.start},{s.end})" for s in layer.shares[:8])
-    return said + (f" ... {len(layer.shares)} nodes" if len(layer.shares) > 8 else "")
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e6:,.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:,.2f} ms"
+    for each in found.tables:
+        show_table(each)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from n3ic.util.display import Table, visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -37,17 +39,6 @@ def fail(text: str) -> None:
     sys.stderr.write(f"n3ic: error: {' '.join(visible(text).split())}\n")
 
 
-def visible(text: str) -> str:
-    """Text without control characters: names from files must not move a terminal's cursor.
-
-    Line ends and tabs stay; other characters that are not printable are shown as escapes.
-    """
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii")
-        for c in text
-    )
-
-
 def list_options(options: Sequence[Option]) -> None:
     """Options of a use case or a generator, a line each."""
     for option in options:
@@ -75,6 +66,11 @@ def table(
     if not screen.is_terminal:
         screen.width = 160
     screen.print(out)
+
+
+def show_table(found: Table) -> None:
+    """A table of an object that shows itself."""
+    table(found.title, found.head, found.rows, left=found.left)
 
 
 @contextmanager

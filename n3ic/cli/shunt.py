@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from n3ic.cli.console import note, print_json, say, table, working
+from n3ic.cli.console import note, print_json, say, show_table, table, working
 from n3ic.errors import UsageError
 from n3ic.util.files import free_path, write_atomic
 from n3ic.util.markdown import percent
 
 if TYPE_CHECKING:
-    from n3ic.evaluation.shunting import ShuntPoint
     from n3ic.usecases.shunting import ShuntStudy
 
-_SHOWN = 24  # thresholds in a table; the CSV and the JSON have all
-_COLUMNS = (
-    *("threshold", "validated: on card", "accuracy", "test: on card", "accuracy"),
-    *("without twins", "host, on the rest", "end to end", "without twins"),
-)
 _BRIEF = (0, 1, 2, 3, 4, 6, 7)  # of these columns, for several networks
-_STAGES = {
-    "card": "card alone",
-    "host": "boosted trees alone",
-    "decided": "decided on the card",
-    "shunted_card": "shunted, had the card decided",
-    "shunted_host": "shunted, by boosted trees",
-    "end_to_end": "end to end",
-}
 
 
 def register(app: typer.Typer) -> None:
@@ -132,72 +119,24 @@ def show(studies: Mapping[str, ShuntStudy], where: str) -> None:
         for name, study in studies.items():
             _show(study, f"{where}{f' ({name})' if name else ''}")
         return
+    from n3ic.usecases.shunting_report import POINT_COLUMNS, point_cells
+
     rows = []
     for name, study in studies.items():
         pairs = zip(study.validation, study.test, strict=True)
         (pair,) = (pair for pair in pairs if pair[0].threshold == study.chosen)
         alone = (percent(study.figures[stage].accuracy) for stage in ("card", "host"))
-        cells = _row(*pair, chosen=False)
+        cells = point_cells(*pair, chosen=False)
         rows.append([name, *(cells[i] for i in _BRIEF), *alone])
     aim = next(iter(studies.values())).aim
-    columns = ["network", *(_COLUMNS[i] for i in _BRIEF), "card alone", "trees alone"]
+    columns = ["network", *(POINT_COLUMNS[i] for i in _BRIEF), "card alone", "trees alone"]
     table(f"{where}: for {aim}", columns, rows)
 
 
 def _show(study: ShuntStudy, where: str) -> None:
-    rows = study.rows
-    origin = "the split of its training" if study.trained_rows else "rows it was not trained on"
-    title = (
-        f"{where}: {study.protocol} split, {rows['validation']:,} validation rows and "
-        f"{rows['test']:,} test rows ({origin})"
-    )
-    pairs = list(zip(study.validation, study.test, strict=True))
-    table(
-        title,
-        _COLUMNS,
-        [_row(*pair, chosen=pair[0].threshold == study.chosen) for pair in _thinned(pairs, study)],
-    )
+    points, *stages = study.tables
+    show_table(changed(points, title=f"{where}: {points.title}"))
+    for found in stages:
+        show_table(found)
     if study.chosen is None:
         say("choose a threshold with --accuracy, --host-load or --margin, and keep it with --write")
-        return
-    table(
-        f"threshold {study.chosen}, for {study.aim}; test rows",
-        ["", "rows", "share", "accuracy", "without twins", "macro F1"],
-        [
-            [
-                _STAGES[name],
-                f"{e.rows:,}",
-                percent(e.rows / rows["test"]),
-                percent(e.accuracy),
-                percent(e.accuracy_unseen),
-                percent(e.macro_f1),
-            ]
-            for name, e in study.figures.items()
-        ],
-    )
-
-
-def _row(validation: ShuntPoint, test: ShuntPoint, *, chosen: bool) -> list[str]:
-    return [
-        f"{'* ' if chosen else ''}{test.threshold}",
-        percent(validation.share),
-        percent(validation.accuracy),
-        percent(test.share),
-        percent(test.accuracy),
-        percent(test.accuracy_unseen),
-        percent(test.shunted_accuracy),
-        percent(test.end_to_end),
-        percent(test.end_to_end_unseen),
-    ]
-
-
-def _thinned(
-    pairs: Sequence[tuple[ShuntPoint, ShuntPoint]], study: ShuntStudy
-) -> list[tuple[ShuntPoint, ShuntPoint]]:
-    """As many points as a screen shows, the chosen one among them."""
-    step = -(-len(pairs) // _SHOWN)
-    return [
-        pair
-        for i, pair in enumerate(pairs)
-        if i % step == 0 or i == len(pairs) - 1 or pair[0].threshold == study.chosen
-    ]

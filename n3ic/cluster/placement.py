@@ -59,6 +59,12 @@ class LayerPlacement:
     shares: tuple[Share, ...]
     reducers: tuple[Share, ...] = ()
 
+    @property
+    def shares_text(self) -> str:
+        """Who holds what, in words; of many nodes the first eight."""
+        said = " ".join(f"{s.node}:[{s.start},{s.end})" for s in self.shares[:8])
+        return said + (f" ... {len(self.shares)} nodes" if len(self.shares) > 8 else "")
+
 
 @dataclass(frozen=True)
 class Placement:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from n3ic.cluster.costs import Expected
+from n3ic.cluster.costs import Expected, weight_bytes
 from n3ic.cluster.figures import NodeFigures
 from n3ic.cluster.nodes import Cluster, ClusterNode
 from n3ic.cluster.placement import Placement
 from n3ic.errors import ClusterError
+from n3ic.util.display import Displayed, Table, View
 
 PLAN_VERSION = 1
 _MAX_BYTES = 1 << 22
@@ -32,8 +34,8 @@ class Alternative:
     expected: Expected | None
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Displayed):
     """Where a model lies, and why.
 
     Attributes:
@@ -51,6 +53,69 @@ class Plan:
     used: Mapping[int, int]
     goal: str
     alternatives: tuple[Alternative, ...]
+
+    def _view(self) -> View:
+        shape = "-".join(map(str, self.placement.shape))
+        return View(
+            f"{shape} on {len(self.cluster.nodes)} nodes: {self.expected.rows_per_s:,.0f} rows/s, "
+            f"a row alone {_time(self.expected.latency_s)} (estimated, chosen for {self.goal})",
+            self.tables,
+        )
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Where the layers lie, what the nodes hold, what other placements would give."""
+        return (self._layers(), self._nodes(), self._expected())
+
+    def _layers(self) -> Table:
+        found = zip(self.placement.layers, pairwise(self.placement.shape), strict=True)
+        rows = tuple(
+            (
+                f"{i}: {inputs}-{neurons}",
+                layer.split.value,
+                layer.shares_text,
+                f"{sum(weight_bytes(layer, inputs, neurons).values()):,}",
+                _time(self.expected.layers_s[i]),
+            )
+            for i, (layer, (inputs, neurons)) in enumerate(found)
+        )
+        head = ("layer", "split", "shares", "bytes", "latency")
+        return Table("where the layers lie", head, rows, left=3)
+
+    def _nodes(self) -> Table:
+        rows = tuple(
+            (
+                f"{i} {n.name}",
+                n.target,
+                n.memory,
+                f"{self.used.get(i, 0):,}",
+                f"{n.bytes:,}",
+                f"{n.link_bps / 1e9:g} Gb/s",
+                n.figures.kind,
+            )
+            for i, n in enumerate(self.cluster.nodes, 1)
+        )
+        head = ("node", "target", "memory", "used", "of", "link", "clocks known by")
+        return Table("what the nodes hold", head, rows, left=3)
+
+    def _expected(self) -> Table:
+        every = (Alternative("this plan", self.expected), *self.alternatives)
+        rows = tuple(
+            (a.name, "does not fit", "", "", "", "")
+            if a.expected is None
+            else (
+                a.name,
+                f"{a.expected.rows_per_s:,.0f}",
+                _time(a.expected.latency_s),
+                f"{a.expected.packets:,.1f}",
+                f"{a.expected.wire_bytes:,.0f}",
+                a.expected.bottleneck,
+            )
+            for a in every
+        )
+        head = ("placement", "rows/s", "a row alone", "packets a row", "bytes on the wire")
+        title = f"expected, estimated (chosen for {self.goal})"
+        return Table(title, (*head, "busiest"), rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -72,6 +137,10 @@ class Plan:
                 for a in self.alternatives
             ],
         }
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:,.2f} ms"
 
 
 def _node(node: ClusterNode) -> dict[str, Any]:

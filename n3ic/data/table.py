@@ -13,6 +13,7 @@ from n3ic.errors import DataError
 from n3ic.model.columns import TableRules
 from n3ic.model.inputs import to_integer
 from n3ic.model.metering import MeterSpec
+from n3ic.util.display import Displayed, Table, View
 
 __all__ = ["Feature", "FlowTable", "SourceFile", "Tap", "to_integer"]
 
@@ -21,6 +22,7 @@ Tap = Literal["", "exact", "approximate", "halved", "not causal", "artefact", "p
 counted on both sides of a router; only once later flows are known; an artefact of the tools that
 made it; only from the payload. Empty where nobody has looked."""
 
+_CLASSES = 6  # of a table in a line
 Kind = TypeVar("Kind", bound=np.generic)
 
 
@@ -79,8 +81,8 @@ class SourceFile:
     identity: str
 
 
-@dataclass(frozen=True, eq=False)
-class FlowTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class FlowTable(Displayed):
     """Labelled flows as integers.
 
     Attributes:
@@ -131,6 +133,34 @@ class FlowTable:
                 raise ValueError(f"column {name}: expected int64 ({rows},), got {column.shape}")
         if rows and not 0 <= self.label.min() <= self.label.max() < len(self.classes):
             raise ValueError("a label is not the index of a class")
+
+    def _view(self) -> View:
+        counts = np.bincount(self.label, minlength=len(self.classes))
+        every = max(len(self), 1)
+        shares = tuple(
+            (name, f"{count:,}", f"{count / every:.1%}")
+            for name, count in zip(self.classes, counts.tolist(), strict=True)
+        )
+        columns = []
+        for f in self.catalogue:
+            values = self.features[f.name]
+            span = (f"{values.min():,}", f"{values.max():,}") if len(values) else ("", "")
+            use = "leaks" if f.leaks else "yes" if f.nic else "no"
+            columns.append((f.name, f.meaning, use, f.unit, str(f.bits), *span))
+        of_card = ("feature", "meaning", "on a NIC", "unit", "bits", "least", "largest")
+        kind = " (synthetic)" if self.synthetic else ""
+        many = len(self.classes)
+        said = ", ".join(f"{name} {count}" for name, count, _ in shares[:_CLASSES])
+        more = f" and {many - _CLASSES} more" if many > _CLASSES else ""
+        return View(
+            f"{self.name}{kind}: {len(self):,} flows, {len(self.catalogue)} features, {said}{more}",
+            (
+                Table("classes", ("class", "flows", "share"), shares),
+                Table("features", of_card, tuple(columns), left=4),
+                *_sources(self.sources),
+            ),
+            self.notes,
+        )
 
     def __len__(self) -> int:
         return len(self.label)
@@ -188,3 +218,8 @@ class FlowTable:
         if not names:
             return np.empty((len(self), 0), dtype=np.int64)
         return np.stack([self.features[name] for name in names], axis=1)
+
+
+def _sources(found: tuple[SourceFile, ...]) -> tuple[Table, ...]:
+    rows = tuple((s.path, s.identity, f"{s.rows:,}") for s in found)
+    return (Table("files", ("file", "what it is", "flows"), rows, left=2),) if rows else ()

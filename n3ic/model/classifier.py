@@ -8,7 +8,7 @@ model's threshold the flow is *shunted*: the host decides it.
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,6 +32,7 @@ from n3ic.model.file import (
 )
 from n3ic.model.inputs import InputSpec
 from n3ic.model.metering import MeterSpec
+from n3ic.util.display import Displayed, Table, View, facts, listed
 from n3ic.util.files import write_atomic
 
 SHUNT = -1
@@ -77,7 +78,7 @@ def family_text(family: str) -> str:
     return " ".join(family.rsplit("-", 1))
 
 
-class Classifier(ABC):
+class Classifier(Displayed):
     """A frozen model from packed input bits to integer scores; a family is a subclass.
 
     Attributes:
@@ -142,6 +143,37 @@ class Classifier(ABC):
     @abstractmethod
     def _read(cls, header: Mapping[str, Any], tensors: Tensors, shared: Mapping[str, Any]) -> Self:
         """The model of a file; ``shared`` holds the constructor's arguments of all families."""
+
+    # --- what it shows of itself -----------------------------------------------------------
+
+    def _view(self) -> View:
+        shunts = f"margins below {self.shunt} are shunted" if self.shunt else ""
+        size = f"{self.weight_bytes:,} bytes of weights"
+        said = (self.shape_text, size, f"classes {listed(self.classes)}", shunts)
+        return View(
+            f"{self.name}: {', '.join(filter(None, said))}",
+            (
+                facts(
+                    "model",
+                    [
+                        ("family", family_text(self.family)),
+                        ("shape", self.shape_text),
+                        ("bytes of weights", f"{self.weight_bytes:,}"),
+                        ("bytes of cuts", f"{self.input_bytes:,}"),
+                        ("classes", ", ".join(self.classes)),
+                        ("shunting", shunts),
+                        ("meter", self.meter),
+                        *sorted(self.provenance.items()),
+                    ],
+                ),
+                *self._parts(),
+                *self.input._view().tables,
+            ),
+        )
+
+    def _parts(self) -> tuple[Table, ...]:
+        """Tables of what the family's models consist of."""
+        return ()
 
     # --- checks that a family makes at construction ----------------------------------------
 

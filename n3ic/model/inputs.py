@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
 from n3ic.model.bits import Bits, Words, pack, word_count
+from n3ic.util.display import Displayed, Table, View, listed
 
 UINT32_MAX = 2**32 - 1
 MAX_INPUT_BITS = 1 << 16
@@ -161,8 +162,8 @@ def to_integer(source: ArrayLike, scale: float) -> NDArray[np.int64]:
     return np.where((values > 0) & (scaled == 0), 1.0, scaled).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class InputSpec:
+@dataclass(frozen=True, repr=False)
+class InputSpec(Displayed):
     """An ordered list of fields; the input bits are theirs, one field after the other."""
 
     fields: tuple[Field, ...]
@@ -173,6 +174,19 @@ class InputSpec:
             raise ModelError("an input needs at least one field")
         if self.n_bits > MAX_INPUT_BITS:
             raise ModelError(f"{self.n_bits} input bits, at most {MAX_INPUT_BITS} are supported")
+
+    def _view(self) -> View:
+        rows = []
+        for start, f in zip(self.offsets, self.fields, strict=True):
+            span = f"{f.cuts[0]:,} to {f.cuts[-1]:,}" if f.cuts else f"0 to {f.clamp:,}"
+            bits = f"{start} to {start + f.width - 1}"
+            rows.append((f.feature, f.kind, f.unit, bits, str(f.width), span))
+        head = ("feature", "kind", "unit", "bits", "count", "cuts or values")
+        return View(
+            f"{self.n_bits:,} bits of {len(self.features)} features "
+            f"({listed(self.features, 4)}), {self.memory_bytes:,} bytes of cuts",
+            (Table("input bits", head, tuple(rows), left=3),),
+        )
 
     @classmethod
     def raw(cls, n_bits: int) -> InputSpec:

@@ -32,6 +32,7 @@ from n3ic.model.file import Tensors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.metering import MeterSpec
+from n3ic.util.display import Table
 
 __all__ = [
     "SHUNT",
@@ -50,7 +51,7 @@ def shape_text(shape: Sequence[int]) -> str:
     return "-".join(str(n) for n in shape)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BinaryModel(Classifier):
     """A binary network from packed input bits to integer scores.
 
@@ -181,18 +182,32 @@ class BinaryModel(Classifier):
         Zero where they say nothing: thresholds of half the inputs everywhere (the paper's
         network) and no bias.
         """
-        total = 0
-        for layer in self.hidden:
-            if not np.array_equal(layer.thresholds, (layer.fan_in + 1) // 2):
-                total += layer.n_outputs * _bytes_for(int(layer.thresholds.max()))
-        if self.output.bias.any():
-            total += self.output.n_outputs * _bytes_for(2 * int(np.abs(self.output.bias).max()))
-        return total
+        return sum(_threshold_bytes(layer) for layer in self.layers)
 
     @property
     def mask_bytes(self) -> int:
         """Bytes of the connection masks, one bit a connection of the layers that have one."""
         return -(-sum(layer.weights.size for layer in self.layers if layer.mask is not None) // 8)
+
+    def _parts(self) -> tuple[Table, ...]:
+        return (self.memory_table,)
+
+    @property
+    def memory_table(self) -> Table:
+        """What each layer is and takes."""
+        head = ("layer", "inputs", "neurons", "connections", "weights, B", "thresholds, B")
+        rows = tuple(
+            (
+                f"{i}" if i < len(self.hidden) else "scores",
+                f"{layer.n_inputs:,}",
+                f"{layer.n_outputs:,}",
+                f"{int(layer.fan_in.sum()):,}",
+                f"{-(-layer.weights.size // 8):,}",
+                f"{_threshold_bytes(layer):,}",
+            )
+            for i, layer in enumerate(self.layers)
+        )
+        return Table("layers", head, rows)
 
     # --- file ------------------------------------------------------------------------------
 
@@ -238,6 +253,17 @@ def _typed_shape(shape: Any) -> list[int]:
     ):
         raise ModelError(f"bad shape {shape!r}")
     return shape
+
+
+def _threshold_bytes(layer: Connections) -> int:
+    """Bytes of a layer's thresholds or biases; see :attr:`BinaryModel.threshold_bytes`."""
+    if isinstance(layer, HiddenLayer):
+        if np.array_equal(layer.thresholds, (layer.fan_in + 1) // 2):
+            return 0
+        return layer.n_outputs * _bytes_for(int(layer.thresholds.max()))
+    if isinstance(layer, OutputLayer) and layer.bias.any():
+        return layer.n_outputs * _bytes_for(2 * int(np.abs(layer.bias).max()))
+    return 0
 
 
 def _bytes_for(largest: int) -> int:

@@ -11,15 +11,24 @@ from typing import Any
 from n3ic.errors import UsageError
 from n3ic.model.classifier import Classifier
 from n3ic.model.families import load_model
+from n3ic.util.display import Displayed, Table, View, facts, listed
+from n3ic.util.markdown import percent
 
 METRICS = "metrics.json"
 METRICS_VERSION = 1
 MODEL = "model.n3ic"
 OPTIONS = "options.json"
+FIGURES = {
+    "accuracy": "accuracy",
+    "accuracy_unseen": "without twins",
+    "macro_f1": "macro F1",
+    "fpr": "FPR",
+    "roc_auc": "ROC AUC",
+}
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, repr=False)
+class Run(Displayed):
     """A run folder.
 
     Attributes:
@@ -31,6 +40,45 @@ class Run:
     path: Path
     metrics: Mapping[str, Any]
     models: Mapping[str, Path]
+
+    def _view(self) -> View:
+        found = {"test": _part(self.metrics, "test"), **_part(self.metrics, "baselines")}
+        rows = []
+        for name, figures in found.items():
+            values = (_share(figures, key) for key in FIGURES)
+            rows.append(("network" if name == "test" else name.replace("_", " "), *values))
+        data = _part(self.metrics, "data")
+        case, recipe = (self.metrics.get(k, "") for k in ("use_case", "recipe"))
+        accuracy = _share(found["test"], "accuracy")
+        several = f"{len(self.models)} networks" if len(self.models) > 1 else ""
+        said = (f"recipe {recipe}" if recipe else "", several, accuracy and f"accuracy {accuracy}")
+        return View(
+            f"{self.path}: {', '.join(filter(None, (str(case), *said)))}",
+            (
+                Table("test rows", ("", *FIGURES.values()), tuple(rows)),
+                facts(
+                    "run",
+                    [
+                        ("data", data.get("name")),
+                        ("synthetic", data.get("synthetic")),
+                        ("protocol", self.metrics.get("protocol")),
+                        ("seed", self.metrics.get("seed")),
+                        ("models", listed([str(p) for p in self.models.values()])),
+                    ],
+                ),
+            ),
+        )
+
+
+def _part(metrics: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A part of what a file says; empty where it says something else."""
+    found = metrics.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _share(figures: object, name: str) -> str:
+    value = figures.get(name) if isinstance(figures, Mapping) else None
+    return percent(value) if isinstance(value, int | float) else ""
 
 
 def load_metrics(run: str | Path) -> dict[str, Any]:

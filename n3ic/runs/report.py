@@ -13,16 +13,8 @@ from n3ic.data.table import FlowTable
 from n3ic.model.classifier import Classifier, family_text
 from n3ic.model.network import BinaryModel
 from n3ic.runs.experiment import Result
-from n3ic.runs.folder import METRICS_VERSION
+from n3ic.runs.folder import FIGURES, METRICS_VERSION
 from n3ic.util.markdown import escaped, percent, table
-
-_NAMES = {
-    "accuracy": "accuracy",
-    "accuracy_unseen": "without twins",
-    "macro_f1": "macro F1",
-    "fpr": "FPR",
-    "roc_auc": "ROC AUC",
-}
 
 
 def _one(result: Result) -> dict[str, Any]:
@@ -213,12 +205,12 @@ def summary_markdown(metrics: Mapping[str, Any], group: str = "") -> str:
     classifiers = {f"**{model_text(metrics)}**": metrics["test"], **metrics["baselines"]}
     lines += [
         *_figures(
-            "classifier", "", tuple(_NAMES), ((n, {"test": m}) for n, m in classifiers.items())
+            "classifier", "", tuple(FIGURES), ((n, {"test": m}) for n, m in classifiers.items())
         ),
         "",
         f"{percent(metrics['twin_share'])} of the test rows are equal to some training row.",
         "",
-        *_figures("protocol", "", tuple(_NAMES), protocols),
+        *_figures("protocol", "", tuple(FIGURES), protocols),
         "",
         *table(["memory", "bytes"], ([n, f"{size:,}"] for n, size in metrics["memory"].items())),
     ]
@@ -229,5 +221,5 @@ def _figures(
     what: str, prefix: str, keys: Sequence[str], rows: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> list[str]:
     """A table of figures on the test rows."""
-    head = [what, *(prefix + _NAMES[key] for key in keys)]
+    head = [what, *(prefix + FIGURES[key] for key in keys)]
     return table(head, ([name, *(percent(m["test"].get(k)) for k in keys)] for name, m in rows))

@@ -23,11 +23,12 @@ from n3ic.targets.figures import Report
 from n3ic.targets.manifest import MANIFEST, VERIFICATION, read_manifest
 from n3ic.targets.report import accuracy_of
 from n3ic.targets.verification import Verification, verify_artefacts
+from n3ic.util.display import Displayed, Table, View
 from n3ic.util.files import new_directory
 
 
-@dataclass(frozen=True)
-class Exported:
+@dataclass(frozen=True, repr=False)
+class Exported(Displayed):
     """An export directory that was written.
 
     Attributes:
@@ -45,6 +46,19 @@ class Exported:
     fit: Fit
     report: Report
     verification: Verification | None
+
+    def _view(self) -> View:
+        fits = "fits" if self.fit.ok else "does not fit"
+        checked = "not verified" if self.verification is None else str(self.verification)
+        parts = tuple((p.part, p.memory, f"{p.bytes:,}") for p in self.fit.placements)
+        return View(
+            f"{self.path}: {self.network.model.shape_text} for {self.target}, {fits}; {checked}",
+            (
+                Table("what lies where", ("part", "memory", "bytes"), parts, left=2),
+                self.report.table,
+            ),
+            (*map(str, self.fit.problems), *self.network.findings.lines(), *self.report.notes),
+        )
 
 
 def export(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from n3ic.util.display import Displayed, Table, View
 
 FigureKind = Literal["measured", "simulated", "estimated"]
 KINDS: tuple[FigureKind, ...] = ("measured", "simulated", "estimated")  # the surest first
@@ -32,12 +35,33 @@ class Figure:
     paper: float | None = None
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Displayed):
     """A target's figures for one model, with remarks that a reader needs."""
 
     figures: tuple[Figure, ...]
     notes: tuple[str, ...] = ()
+
+    def _view(self) -> View:
+        kinds = Counter(f.kind for f in self.figures)
+        said = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
+        return View(f"{len(self.figures)} figures: {said}", (self.table,), self.notes)
+
+    @property
+    def table(self) -> Table:
+        """The figures as text."""
+        rows = tuple(
+            (
+                f.name,
+                f.source,
+                f.unit,
+                f.kind,
+                f"{f.value:,.6g}",
+                "" if f.paper is None else f"{f.paper:,.6g}",
+            )
+            for f in self.figures
+        )
+        return Table("figures", ("figure", "source", "unit", "kind", "value", "paper"), rows, 4)
 
 
 @dataclass(frozen=True)

@@ -23,16 +23,17 @@ from n3ic.options import Options, OptionValue
 from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.custody import write_again
 from n3ic.targets.decoding import decoding_difference
-from n3ic.targets.figures import Figure
+from n3ic.targets.figures import Figure, Report
 from n3ic.targets.manifest import VERIFICATION, exported_network, read_manifest
 from n3ic.targets.metering import check_metering
 from n3ic.targets.vectors import decided_by, inputs_to_run
+from n3ic.util.display import Displayed, View, facts
 from n3ic.util.files import write_atomic
 from n3ic.util.json_text import json_text
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(Displayed):
     """The outcome of running an export's artefacts against its model.
 
     Attributes:
@@ -92,6 +93,33 @@ class Verification:
     def ok(self) -> bool:
         """Whether the artefacts ran and computed the model's scores everywhere."""
         return not self.failures and not self.missing
+
+    def _view(self) -> View:
+        counted = {
+            "vectors": self.vectors,
+            "rows of a table": self.rows,
+            "rows at the edges of the input stage": self.edges,
+            f"{self.parameters} that the vectors decide": self.decided_bits,
+            f"{self.parameters} of the model": self.weight_bits,
+            "files equal to what is written": self.files,
+            "packets metered": self.packets,
+            "flows compared": self.flows,
+        }
+        tables = [
+            facts(
+                "verification",
+                [
+                    ("outcome", "equal" if self.ok else "failed" if self.failures else "not run"),
+                    ("executor", self.executor),
+                    *((name, f"{count:,}") for name, count in counted.items() if count),
+                    ("read back and compared", ", ".join(self.decoded)),
+                ],
+            )
+        ]
+        if self.figures:
+            tables.append(Report(self.figures).table)
+        said = (*self.failures, self.missing, *self.undecided, self.note, self.unmetered)
+        return View(str(self), tuple(tables), tuple(filter(None, said)))
 
     def __str__(self) -> str:
         if self.failures:

@@ -28,6 +28,8 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.training.recipe import Recipe
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
+from n3ic.usecases.shunting_report import study_tables
+from n3ic.util.display import Displayed, Table, View
 from n3ic.util.markdown import percent
 
 
@@ -64,8 +66,8 @@ class Aim:
         return "" if self.margin is None else f"a margin of {self.margin}"
 
 
-@dataclass(frozen=True, eq=False)
-class ShuntStudy:
+@dataclass(frozen=True, eq=False, repr=False)
+class ShuntStudy(Displayed):
     """What shunting makes of one network.
 
     Attributes:
@@ -95,6 +97,21 @@ class ShuntStudy:
     test: tuple[ShuntPoint, ...]
     chosen: int | None
     figures: Mapping[str, Evaluation]
+
+    def _view(self) -> View:
+        point = next((p for p in self.test if p.threshold == self.chosen), None)
+        said = "no threshold chosen"
+        if point is not None:
+            said = (
+                f"threshold {point.threshold}: {percent(point.share)} of {self.rows['test']:,} "
+                f"test rows decided on the card, end to end {percent(point.end_to_end)} right"
+            )
+        return View(f"{self.model.name}: {said}", self.tables)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The thresholds, and what the chosen one gives where there is one."""
+        return study_tables(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

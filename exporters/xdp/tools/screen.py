@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from n3ic.cli.console import console, say, table, visible
+from n3ic.cli.console import console, say, table
 from n3ic.exporters.xdp.layout import NO_MODEL
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.tools.deployment import is_attached, opened, residents
@@ -20,6 +20,7 @@ from n3ic.exporters.xdp.tools.record import Interface
 from n3ic.exporters.xdp.tools.status import Status, status_of, sweep
 from n3ic.meter.compiled import ENDS
 from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
+from n3ic.util.display import visible
 
 SWEEP_S = 1.0
 _POLL_MS = 200

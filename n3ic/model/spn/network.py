@@ -26,7 +26,7 @@ _ROWS = 4096  # rows whose node values numpy holds at once
 _KINDS = (Leaf, Product, Sum)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpnModel(Classifier):
     """A sum-product network from packed input bits to integer scores.
 
