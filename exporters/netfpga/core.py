@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from n3ic.errors import VerifyError
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 
 FILE = "core.json"
 MAX_WIDTH = 1 << 24
@@ -28,7 +28,7 @@ class Core:
     """Widths of the ports of ``n3ic_core``, and the files that it is made of.
 
     Attributes:
-        style: ``sequential`` or ``unrolled``.
+        style: ``sequential`` or ``unrolled``; ``spatial`` of a sum-product network.
         n_in: input bits.
         n_classes: classes.
         class_w: bits of a class index.
@@ -66,7 +66,7 @@ class Core:
         (directory / FILE).write_text(text, encoding="utf-8")
 
     @classmethod
-    def load(cls, directory: Path, model: BinaryModel | None = None) -> Core:
+    def load(cls, directory: Path, model: Classifier | None = None) -> Core:
         """Read it from an export directory.
 
         Args:
@@ -83,7 +83,8 @@ class Core:
             core._check()
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise VerifyError(f"{path}: not the description of a core ({error})") from error
-        if model is not None and (core.n_in, core.n_classes) != (model.shape[0], model.shape[-1]):
+        shape = (core.n_in, core.n_classes)
+        if model is not None and shape != (model.input.n_bits, len(model.classes)):
             raise VerifyError(
                 f"{path}: a core of {core.n_in} inputs and {core.n_classes} classes, "
                 f"the model is {model.shape_text}"
@@ -100,7 +101,7 @@ class Core:
             value = getattr(self, field.name)
             if field.type == "int" and (type(value) is not int or not 0 <= value <= MAX_WIDTH):
                 raise ValueError(f"{field.name} is {value!r}, not a number up to {MAX_WIDTH}")
-        if self.style not in ("sequential", "unrolled"):
+        if self.style not in ("sequential", "unrolled", "spatial"):
             raise ValueError(f"style is {self.style!r}")
         if type(self.write_port) is not bool or type(self.shunts) is not bool:
             raise ValueError("write_port and shunts are truth values")

@@ -154,6 +154,9 @@ class NetfpgaExporter(Exporter, CardExporter):
         ),
     )
     shunts: ClassVar[bool] = True
+    other_families: ClassVar[Mapping[str, str]] = {
+        "sum-product-network": "n3ic.exporters.netfpga.spn.exporter:EXPORTER"
+    }
     vectors: ClassVar[int] = 5_000
     quick_vectors: ClassVar[int] = 500
 

@@ -22,6 +22,7 @@ class Resources:
         srls: shift registers in look-up tables, counted in luts and lut_sites as well.
         source: what says so.
         kind: ``measured`` or ``estimated``.
+        dsps: multipliers, DSP48E1.
     """
 
     luts: int
@@ -32,3 +33,4 @@ class Resources:
     srls: int
     source: str
     kind: FigureKind = "measured"
+    dsps: int = 0

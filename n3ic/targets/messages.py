@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import N3icError
 from n3ic.model.bits import unpack
+from n3ic.model.classifier import SHUNT, Classifier
 from n3ic.model.inputs import UINT32_MAX
-from n3ic.model.network import SHUNT, BinaryModel
 
 MAGIC = b"N3"
 VERSION = 1
@@ -178,7 +178,7 @@ def read_results(message: Message, classes: int) -> Results:
     )
 
 
-def results_body(model: BinaryModel, words: ArrayLike, *, full: bool = True) -> bytes:
+def results_body(model: Classifier, words: ArrayLike, *, full: bool = True) -> bytes:
     """The results of packed inputs as the card sends them: what every answer is compared with."""
     found = model.infer(words)
     verdicts = model.verdicts(found.scores) if model.shunt else found.classes

@@ -9,7 +9,11 @@ from n3ic.errors import UsageError
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import SHARED_RTL, Core, copy_blocks
 from n3ic.exporters.netfpga.packet.wrapper import features_text, input_width
+from n3ic.exporters.netfpga.spn.pipeline import pipeline
+from n3ic.exporters.netfpga.spn.verilog import latency
+from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
+from n3ic.model.spn import SpnModel
 from n3ic.options import Option, Options
 from n3ic.targets.messages import HEADER, VERDICT_BYTES, result_bytes
 from n3ic.util.templates import render
@@ -118,7 +122,7 @@ class FrontForm:
         return (-(-self.mtu // self.beat)).bit_length()
 
 
-def front_form(model: BinaryModel, options: Options) -> FrontForm:
+def front_form(model: Classifier, options: Options) -> FrontForm:
     """The sizes of the front end that options ask for.
 
     Raises:
@@ -126,7 +130,7 @@ def front_form(model: BinaryModel, options: Options) -> FrontForm:
     """
     row = -(-input_width(model, options) // 8)
     full = options["answers"] == "full"
-    if full and options["style"] == "unrolled" and options["outputs"] == "class":
+    if full and options.get("outputs") == "class" and options["style"] == "unrolled":
         raise UsageError("--answers full has scores and margin: use --outputs scores")
     room = int(options["mtu"]) - UDP_HEADERS - HEADER.size
     if row > min(room, MAX_ROW):
@@ -134,14 +138,9 @@ def front_form(model: BinaryModel, options: Options) -> FrontForm:
             f"a row has {row} bytes, the front end takes {min(room, MAX_ROW)} at most"
             + (": use --mtu" if room < MAX_ROW else "")
         )
-    result = result_bytes(model.shape[-1]) if full else VERDICT_BYTES
+    result = result_bytes(len(model.classes)) if full else VERDICT_BYTES
     if result > room:
         raise UsageError(f"a result has {result} bytes, a datagram {room}: use --answers verdict")
-    depth = 0
-    if options["style"] == "unrolled":
-        depth = unrolled.latency(
-            model, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
-        )
     return FrontForm(
         beat=int(options["data-width"]) // 8,
         executors=int(options["executors"]),
@@ -150,11 +149,23 @@ def front_form(model: BinaryModel, options: Options) -> FrontForm:
         mtu=int(options["mtu"]),
         bypass=bool(options["bypass"]),
         tcp=options["front-end"] == "tcp",
-        plans_w=max(6, (depth + 16).bit_length()),
+        plans_w=max(6, (_clocks(model, options) + 16).bit_length()),
     )
 
 
-def write(model: BinaryModel, options: Options, core: Core, out: Path) -> None:
+def _clocks(model: Classifier, options: Options) -> int:
+    """Inferences that a pipelined executor has under way; 0 of one that is none."""
+    if isinstance(model, SpnModel):
+        return latency(pipeline(model))
+    assert isinstance(model, BinaryModel)  # noqa: S101 - there are two families
+    if options["style"] != "unrolled":
+        return 0
+    return unrolled.latency(
+        model, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
+    )
+
+
+def write(model: Classifier, options: Options, core: Core, out: Path) -> None:
     """Write the front end and the input stage below ``out``."""
     form = front_form(model, options)
     features = options["input-stage"] == "features"

@@ -13,8 +13,8 @@ from n3ic.exporters.netfpga.frontend.bench import MAC, PORT, FrontBench
 from n3ic.exporters.netfpga.frontend.form import front_form
 from n3ic.exporters.netfpga.tools.simulate import version
 from n3ic.model.bits import Words
+from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
-from n3ic.model.network import BinaryModel
 from n3ic.options import Options
 from n3ic.targets.messages import (
     MessageError,
@@ -29,7 +29,7 @@ HOST = packets.End(bytes.fromhex("024e33000002"), bytes((10, 23, 23, 1)), 40_000
 CARD = packets.End(MAC, bytes((10, 23, 23, 2)), PORT)
 
 
-def check_front(directory: Path, model: BinaryModel, options: Options, words: Words) -> str:
+def check_front(directory: Path, model: Classifier, options: Options, words: Words) -> str:
     """Send inputs through the whole front end and compare each answer, byte for byte.
 
     Args:
@@ -93,7 +93,7 @@ def check_front(directory: Path, model: BinaryModel, options: Options, words: Wo
 
 
 def _feature_values(
-    model: BinaryModel, count: int, rng: np.random.Generator
+    model: Classifier, count: int, rng: np.random.Generator
 ) -> dict[str, NDArray[np.int64]]:
     """Features at and beside the cuts of the input stage, and anywhere."""
     found = {}

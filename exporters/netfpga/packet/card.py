@@ -25,9 +25,12 @@ from n3ic.exporters.netfpga.sequential import SequentialLayout, read_update, wri
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.model.bits import Words, unpack
 from n3ic.model.boundary import margin_vectors, verification_vectors
+from n3ic.model.classifier import Classifier
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.model.spn import SpnModel
+from n3ic.model.spn.vectors import spn_vectors
 from n3ic.options import Options
 
 MOST_ASKS = 96
@@ -59,7 +62,7 @@ class Seen:
 
 def check_card(
     directory: Path,
-    model: BinaryModel,
+    model: Classifier,
     options: Options,
     layout: SequentialLayout | None,
     simulator: simulate.Simulator = "auto",
@@ -88,18 +91,19 @@ def check_card(
     core = Core.load(directory, model)
     form = packet_format(model, options)
     rng = np.random.default_rng(7)
-    weights = sum(layer.weights.size for layer in model.layers)
+    weights = _work(model)
     copies = 1 if layout is None else layout.modules
     count = int(np.clip(WORK // (weights * copies), LEAST_ASKS, max(LEAST_ASKS, asks)))
     inputs, words = _inputs(model, options, count, rng)
     frames = traffic.traffic(form, inputs, rng)
     asking = [i for i, frame in enumerate(frames) if traffic.asks(frame, form)]
     swaps = [asking[count * k // 6] for k in (1, 2, 3)]
-    networks = [model]
+    networks: list[Classifier] = [model]
     program: list[tuple[int, int, int]] = []
-    if layout is not None:
-        networks = [model, _another(model, layout, rng), model]
-        program = _program(directory, core, networks[1], layout, swaps)
+    if layout is not None and isinstance(model, BinaryModel):
+        other = _another(model, layout, rng)
+        networks = [model, other, model]
+        program = _program(directory, core, other, layout, swaps)
     side = options["input"] == "side"
     width = input_width(model, options)
     stimulus = _Stimulus(
@@ -112,7 +116,7 @@ def check_card(
     # Modules add to what Verilator compiles, and little to what Icarus runs.
     chosen = simulate.choose(simulator, short=count * weights <= 2 * WORK)
     out = _simulate(directory, core, stimulus, chosen)
-    class_only = options["style"] == "unrolled" and options["outputs"] == "class"
+    class_only = options.get("outputs") == "class" and options["style"] == "unrolled"
     answers = [_answers(network, words, class_only=class_only) for network in networks]
     _compare(out, frames, form, answers)
     swapped = len(swaps) if layout is not None else 0
@@ -139,20 +143,34 @@ class _Stimulus:
 
 
 def _inputs(
-    model: BinaryModel, options: Options, count: int, rng: np.random.Generator
+    model: Classifier, options: Options, count: int, rng: np.random.Generator
 ) -> tuple[list[bytes], Words]:
     """Inputs as packets or the side channel hold them, and their packed bits."""
     if options["input-stage"] == "features":
         rows = traffic.edge_features(model.input, count, rng)
         words = model.encode(dict(zip(model.input.features, rows.T, strict=True)))
         return [b"".join(int(v).to_bytes(4, "big") for v in row) for row in rows], words
-    some = verification_vectors(model, count)
+    some = _vectors(model, count)
     words = some[rng.permutation(len(some))[:count]]
     edges = margin_vectors(model)[: count // 3]
     words[rng.choice(count, len(edges), replace=False)] = edges
     bits = unpack(words, model.input.n_bits)
     octets = np.packbits(bits, axis=1, bitorder="little")
     return [row.tobytes()[::-1] for row in octets], words
+
+
+def _work(model: Classifier) -> int:
+    """How much an inference takes of a simulator, in weights of a binary network."""
+    if isinstance(model, BinaryModel):
+        return sum(layer.weights.size for layer in model.layers)
+    return 10 * model.weight_bytes
+
+
+def _vectors(model: Classifier, count: int) -> Words:
+    if isinstance(model, SpnModel):
+        return spn_vectors(model, count)
+    assert isinstance(model, BinaryModel)  # noqa: S101 - there are two families
+    return verification_vectors(model, count)
 
 
 def _words(data: bytes, width: int) -> str:
@@ -237,7 +255,7 @@ def _simulate(
         return (work / "out.txt").read_text().splitlines()
 
 
-def _answers(model: BinaryModel, words: Words, *, class_only: bool) -> list[Answer]:
+def _answers(model: Classifier, words: Words, *, class_only: bool) -> list[Answer]:
     found = model.infer(words)
     margins = np.zeros_like(found.margins) if class_only else found.margins
     return [

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from n3ic.errors import VerifyError
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 
 FILE = "rtl/n3ic_features.v"
 _WIRE = re.compile(r"wire \[31:0\] feature(\d+) = in_values\[(\d+):(\d+)\];")
@@ -17,7 +17,7 @@ _CLAMP = re.compile(
 _BINARY = re.compile(r"assign bits\[(\d+):(\d+)\] = (feature|clamped)(\d+)(?:\[(\d+):0\])?;")
 
 
-def decode_cuts(directory: Path, model: BinaryModel) -> tuple[tuple[int, ...], ...]:
+def decode_cuts(directory: Path, model: Classifier) -> tuple[tuple[int, ...], ...]:
     """Cuts of each field of the input, empty for a binary one.
 
     Features, clamps and places of the bits are compared with the model's on the way.

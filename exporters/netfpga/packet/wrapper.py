@@ -8,7 +8,7 @@ from typing import Any
 
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.core import SHARED_RTL, Core, copy_blocks
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.options import Option, Options
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
@@ -120,7 +120,7 @@ class PacketFormat:
         return max(header, result, self.offset + self.input_bytes)
 
 
-def packet_format(model: BinaryModel, options: Options) -> PacketFormat:
+def packet_format(model: Classifier, options: Options) -> PacketFormat:
     """The packet format that options ask for.
 
     Raises:
@@ -132,7 +132,7 @@ def packet_format(model: BinaryModel, options: Options) -> PacketFormat:
     bits = input_width(model, options)
     from_packet = options["input"] == "packet"
     shunt_port = int(options["shunt-port"])
-    if shunt_port and not (model.shunt or options["shunting"] == "all"):
+    if shunt_port and not (model.shunt or options.get("shunting") == "all"):
         raise UsageError(f"--shunt-port {shunt_port}: the model has no shunting threshold")
     offset = int(options["offset"]) or start + HEADER_BYTES
     made = PacketFormat(
@@ -159,14 +159,14 @@ def packet_format(model: BinaryModel, options: Options) -> PacketFormat:
     return made
 
 
-def input_width(model: BinaryModel, options: Options) -> int:
+def input_width(model: Classifier, options: Options) -> int:
     """Bits of an input as it comes to the card: input bits, or 32 a feature."""
     if options["input-stage"] == "features":
         return 32 * len(model.input.features)
     return model.input.n_bits
 
 
-def write(model: BinaryModel, options: Options, core: Core, out: Path) -> None:
+def write(model: Classifier, options: Options, core: Core, out: Path) -> None:
     """Write the packet path and the input stage below ``out``."""
     form = packet_format(model, options)
     features = options["input-stage"] == "features"
@@ -193,7 +193,7 @@ def write(model: BinaryModel, options: Options, core: Core, out: Path) -> None:
     (folder / "n3ic_top.v").write_text(render(FOLDER, "n3ic_top.v.j2", values))
 
 
-def features_text(model: BinaryModel) -> str:
+def features_text(model: Classifier) -> str:
     """Verilog of the input stage: comparators against the cuts of the input spec."""
     spec = model.input
     count = len(spec.features)

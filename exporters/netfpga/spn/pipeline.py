@@ -1,0 +1,239 @@
+"""A sum-product network as a pipeline: cells, and the clock in which each has its inputs.
+
+One input enters every clock, so all inputs of a cell belong to the same one: what is ready early
+waits in registers. Cells are placed as late as their readers allow: then values wait as bins,
+which are a few bits wide and shared by all tables of a field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from n3ic.model.spn import LogArithmetic, SpnModel
+from n3ic.model.spn.arithmetic import pairwise_reduce
+from n3ic.model.spn.operations import (
+    Add,
+    Constant,
+    LogAdd,
+    Lookup,
+    Offset,
+    Operation,
+    Round,
+    Scale,
+    operations,
+)
+
+COUNTED = 6  # bits that one look-up table counts
+LATENCY = {
+    "bits": 0,
+    "count": 1,
+    "constant": 0,
+    "lookup": 1,
+    "add": 1,
+    "larger": 3,
+    "more": 0,  # comes with what is larger
+    "times": 3,
+    "scale": 2,
+    "round": 1,
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A part of the pipeline that gives one value.
+
+    Attributes:
+        kind: as in ``LATENCY``.
+        low, high: bounds of the value, over all inputs.
+        width: bits of the value in two's complement, without the sign where it is always the
+            same.
+        reads: the cells that it reads.
+        table: entries of a ``lookup``; the factor of a ``scale``.
+        first: the first bit of ``bits``, the field of a ``lookup``.
+    """
+
+    kind: str
+    low: int
+    high: int
+    width: int
+    reads: tuple[int, ...] = ()
+    table: tuple[int, ...] = ()
+    first: int = 0
+
+    @property
+    def sign(self) -> str:
+        """``+`` of numbers that are never negative, ``-`` of those that always are, else both."""
+        return "+" if self.low >= 0 else "-" if self.high < 0 else "+-"
+
+
+def width_of(low: int, high: int) -> int:
+    """Bits of all integers between bounds, without a sign that is always the same."""
+    if low >= 0:
+        return max(1, high.bit_length())
+    if high < 0:
+        return max(1, (-low - 1).bit_length())
+    return max((-low - 1).bit_length(), high.bit_length()) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """The cells of a network and when they have their inputs.
+
+    Attributes:
+        model: the network.
+        cells: what is read before what reads it.
+        start: clock in which each has its inputs; 0 is that of the input bits.
+        scores: the cell of each class's score.
+        depth: clock in which all scores are there.
+        bins: the cell that gives the bin of each field; None where nothing reads it.
+    """
+
+    model: SpnModel
+    cells: tuple[Cell, ...]
+    start: tuple[int, ...]
+    scores: tuple[int, ...]
+    depth: int
+    bins: tuple[int | None, ...]
+
+    def ready(self, index: int) -> int:
+        """Clock in which a value is there."""
+        return self.start[index] + LATENCY[self.cells[index].kind]
+
+    @cached_property
+    def delays(self) -> tuple[int, ...]:
+        """Clocks that each value is kept for its last reader."""
+        last = [self.ready(i) for i in range(len(self.cells))]
+        for i, cell in enumerate(self.cells):
+            for read in cell.reads:
+                last[read] = max(last[read], self.start[i])
+        for score in self.scores:
+            last[score] = max(last[score], self.depth)
+        return tuple(
+            0 if cell.kind == "constant" else last[i] - self.ready(i)
+            for i, cell in enumerate(self.cells)
+        )
+
+    def count(self, kind: str) -> int:
+        """How many cells are of a kind."""
+        return sum(cell.kind == kind for cell in self.cells)
+
+    @property
+    def score_width(self) -> int:
+        """Bits of a score in two's complement; a margin fits them unsigned."""
+        found = [self.cells[i] for i in self.scores]
+        low, high = min(c.low for c in found), max(c.high for c in found)
+        return max((-low - 1).bit_length() if low < 0 else 0, high.bit_length()) + 1
+
+
+def pipeline(model: SpnModel) -> Pipeline:
+    """The pipeline of a network; the same network gives the same one."""
+    made = operations(model)
+    builder = _Builder(model)
+    for step, bounds in zip(made.steps, made.bounds, strict=True):
+        builder.write(step, *bounds)
+    scores = tuple(builder.place[i] for i in made.scores)
+    cells = tuple(builder.cells)
+    start, depth = _schedule(cells, scores, builder.early)
+    bins = tuple(builder.bins.get(i) for i in range(len(model.input.fields)))
+    return Pipeline(model, cells, start, scores, depth, bins)
+
+
+class _Builder:
+    """Makes the cells of operations."""
+
+    def __init__(self, model: SpnModel) -> None:
+        self.model = model
+        self.cells: list[Cell] = []
+        self.place: list[int] = []
+        self.bins: dict[int, int] = {}
+        self.early: set[int] = set()  # cells that come as soon as they can
+
+    def write(self, step: Operation, low: int, high: int) -> None:
+        """The cells of an operation with the bounds of its value."""
+        if isinstance(step, Constant):
+            made = self._add("constant", low, high)
+        elif isinstance(step, Lookup):
+            bin_ = self._bin(step.field)
+            made = self._add("lookup", low, high, (bin_,), step.table, step.field)
+        elif isinstance(step, LogAdd):
+            made = self._log_add(self.place[step.a], self.place[step.b], low, high)
+        elif isinstance(step, Add):
+            made = self._add("add", low, high, (self.place[step.a], self.place[step.b]))
+        elif isinstance(step, Offset):
+            by = self._add("constant", step.by, step.by)
+            made = self._add("add", low, high, (self.place[step.a], by))
+        elif isinstance(step, Scale):
+            made = self._add("scale", low, high, (self.place[step.a],), (step.by,))
+        elif isinstance(step, Round):
+            made = self._add("round", low, high, (self.place[step.a],))
+        else:
+            made = self._add("times", low, high, (self.place[step.a], self.place[step.b]))
+        self.place.append(made)
+
+    def _add(
+        self,
+        kind: str,
+        low: int,
+        high: int,
+        reads: tuple[int, ...] = (),
+        table: tuple[int, ...] = (),
+        first: int = 0,
+    ) -> int:
+        width = width_of(low, high)
+        if kind in ("add", "larger"):
+            width = max(width, *(self.cells[i].width for i in reads))
+        self.cells.append(Cell(kind, low, high, width, reads, table, first))
+        return len(self.cells) - 1
+
+    def _log_add(self, a: int, b: int, low: int, high: int) -> int:
+        arithmetic = self.model.arithmetic
+        assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - only there
+        operands = [self.cells[i] for i in (a, b)]
+        bounds = max(c.low for c in operands), max(c.high for c in operands)
+        least = min(c.low for c in operands)
+        # The unit compares both: it is as wide as the lower one needs.
+        width = max(width_of(least, bounds[1]), *(c.width for c in operands))
+        self.cells.append(Cell("larger", least, bounds[1], width, (a, b)))
+        larger = len(self.cells) - 1
+        more = self._add("more", 0, max(1, int(arithmetic.table[0])), (larger,))
+        return self._add("add", low, high, (larger, more))
+
+    def _bin(self, field: int) -> int:
+        """The cell that counts the bits of a field."""
+        if field not in self.bins:
+            first, width = self.model.input.offsets[field], self.model.input.fields[field].width
+            before = len(self.cells)
+            parts = []
+            for at in range(first, first + width, COUNTED):
+                count = min(COUNTED, first + width - at)
+                self.cells.append(Cell("bits", 0, (1 << count) - 1, count, first=at))
+                if count > 1:
+                    self._add("count", 0, count, (len(self.cells) - 1,))
+                parts.append(len(self.cells) - 1)
+            self.bins[field] = pairwise_reduce(parts, self._sum)
+            self.early.update(range(before, len(self.cells)))
+        return self.bins[field]
+
+    def _sum(self, a: int, b: int) -> int:
+        return self._add("add", 0, self.cells[a].high + self.cells[b].high, (a, b))
+
+
+def _schedule(
+    cells: Sequence[Cell], scores: Sequence[int], early: set[int]
+) -> tuple[tuple[int, ...], int]:
+    """When each cell has its inputs, and when all scores are there."""
+    soonest: list[int] = []
+    for cell in cells:
+        ready = [soonest[i] + LATENCY[cells[i].kind] for i in cell.reads]
+        soonest.append(max(ready, default=0))
+    depth = max(1, *(soonest[i] + LATENCY[cells[i].kind] for i in scores))
+    needed = [depth] * len(cells)
+    start = list(soonest)
+    for i in reversed(range(len(cells))):
+        if i not in early:
+            start[i] = needed[i] - LATENCY[cells[i].kind]
+        for read in cells[i].reads:
+            needed[read] = min(needed[read], start[i])
+    return tuple(start), depth

@@ -1,0 +1,47 @@
+// The larger of two logarithms, and what log-add adds to it: log2(1 + 2^-distance). Three clocks.
+module n3ic_log_max #(
+    parameter W      = 8,  // bits of an operand
+    parameter SIGNED = 0,  // two's complement; else the larger number is the larger logarithm
+    parameter AT_W   = 4,  // bits of a distance that the table knows
+    parameter MORE_W = 4
+) (
+    input  wire clk,
+    input  wire [W-1:0] a,
+    input  wire [W-1:0] b,
+    output reg  [W-1:0] larger,
+    output reg  [MORE_W-1:0] more
+);
+    wire [W:0] wide_a = {a[W-1] && SIGNED != 0, a};
+    wire [W:0] wide_b = {b[W-1] && SIGNED != 0, b};
+
+    // 1: both differences.
+    reg [W-1:0] a1, b1, over_a;
+    reg [W:0]   over_b;
+    always @(posedge clk) begin
+        a1     <= a;
+        b1     <= b;
+        over_a <= b - a;
+        over_b <= wide_a - wide_b;
+    end
+
+    // 2: the one that is not negative. What the table does not reach adds nothing.
+    wire         less     = over_b[W];
+    wire [W-1:0] distance = less ? over_a : over_b[W-1:0];
+    wire [AT_W+W-1:0] padded = {{AT_W {1'b0}}, distance};
+    reg  [W-1:0]    larger2;
+    reg  [AT_W-1:0] at2;
+    reg             near2;
+    always @(posedge clk) begin
+        larger2 <= less ? b1 : a1;
+        at2     <= padded[AT_W-1:0];
+        near2   <= padded[AT_W+W-1:AT_W] == {W {1'b0}};
+    end
+
+    // 3: the table.
+    wire [MORE_W-1:0] entry;
+    n3ic_log_table log_table (.distance(at2), .more(entry));
+    always @(posedge clk) begin
+        larger <= larger2;
+        more   <= near2 ? entry : {MORE_W {1'b0}};
+    end
+endmodule

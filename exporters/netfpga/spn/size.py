@@ -1,0 +1,55 @@
+"""The size of a pipeline without any tool: a count of its cells and registers."""
+
+from __future__ import annotations
+
+from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.spn.pipeline import COUNTED, Cell, Pipeline
+from n3ic.exporters.netfpga.spn.verilog import class_width, latency
+from n3ic.model.spn import LogArithmetic
+
+DSP_A, DSP_B = 24, 17  # bits of unsigned factors that one DSP48E1 multiplies
+SRL_MINIMUM = 3  # registers in a row that become a shift register
+SRL_LENGTH = 32
+TABLE_SITES = 40  # look-up tables of log-add's table of 6 bits behind the point
+SOURCE = "count of the generator's cells"
+
+
+def estimate(plan: Pipeline) -> Resources:
+    """Resources of a pipeline, on a 7-series FPGA."""
+    arithmetic = plan.model.arithmetic
+    fraction = arithmetic.fraction if isinstance(arithmetic, LogArithmetic) else 0
+    table = max(1, TABLE_SITES << max(0, fraction - 6) >> max(0, 6 - fraction))
+    luts, ffs, dsps = 0.0, 0, 0
+    for cell in plan.cells:
+        luts += _luts(plan, cell, table)
+        ffs += 0 if cell.kind in ("bits", "constant", "more") else cell.width
+        if cell.kind == "larger":
+            ffs += 5 * cell.width  # operands, differences, and the larger one again
+        if cell.kind in ("times", "scale"):
+            widths = sorted(_factors(plan, cell))
+            dsps += -(-widths[0] // DSP_B) * -(-widths[1] // DSP_A)
+    chains = [(c.width, n) for c, n in zip(plan.cells, plan.delays, strict=True) if n]
+    clocks, score_w = latency(plan), plan.score_width
+    chains += [(score_w * len(plan.scores), clocks - plan.depth), (1, clocks)]
+    srls = sum(w * -(-n // SRL_LENGTH) for w, n in chains if n >= SRL_MINIMUM)
+    ffs += sum(w * n for w, n in chains if n < SRL_MINIMUM) + clocks
+    matches = len(plan.scores) - 1
+    ffs += matches * (6 * score_w + 3 * class_width(len(plan.scores)) + 3) + score_w
+    luts += matches * 4 * score_w + score_w
+    total = round(luts) + srls
+    return Resources(total, total, ffs, 0.0, None, srls, SOURCE, "estimated", dsps)
+
+
+def _factors(plan: Pipeline, cell: Cell) -> list[int]:
+    read = [plan.cells[i].width for i in cell.reads]
+    return read if cell.kind == "times" else [*read, cell.table[0].bit_length()]
+
+
+def _luts(plan: Pipeline, cell: Cell, table: int) -> float:
+    if cell.kind == "lookup":
+        inputs = plan.cells[cell.reads[0]].width
+        # Two functions of up to five inputs share a site.
+        return cell.width * (0.5 if inputs < COUNTED else 1 << (inputs - COUNTED))
+    if cell.kind == "larger":
+        return 3 * cell.width + table
+    return cell.width if cell.kind in ("add", "count", "round") else 0

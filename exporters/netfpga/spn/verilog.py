@@ -1,0 +1,195 @@
+"""The pipeline of a sum-product network as Verilog-2005."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from n3ic.exporters.netfpga.spn.pipeline import Cell, Pipeline
+from n3ic.model.spn import LogArithmetic
+from n3ic.targets.identifiers import comment
+from n3ic.util.templates import render
+
+FOLDER = Path(__file__).resolve().parent
+_NAMES = {
+    "bits": "bits",
+    "count": "count",
+    "lookup": "leaf",
+    "add": "sum",
+    "larger": "max",
+    "more": "more",
+    "times": "product",
+    "scale": "scaled",
+    "round": "rounded",
+    "constant": "constant",
+}
+
+
+def class_width(n_classes: int) -> int:
+    """Bits of a class index."""
+    return max(1, (n_classes - 1).bit_length())
+
+
+def latency(plan: Pipeline) -> int:
+    """Clocks from an input to its result."""
+    return plan.depth + _late(plan)
+
+
+def _late(plan: Pipeline) -> int:
+    """Clocks from the scores to the result: two a round, one for the margin, one to shunt."""
+    rounds = (len(plan.scores) - 1).bit_length()
+    return 2 * rounds + 1 + (plan.model.shunt > 0)
+
+
+def table_text(plan: Pipeline) -> str:
+    """The file ``n3ic_log_table.v``."""
+    arithmetic = plan.model.arithmetic
+    assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - only there
+    values = {
+        "fraction": arithmetic.fraction,
+        **_table_widths(plan),
+        "entries": list(enumerate(arithmetic.table.tolist())),
+    }
+    return render(FOLDER, "n3ic_log_table.v.j2", values)
+
+
+def _table_widths(plan: Pipeline) -> dict[str, int]:
+    arithmetic = plan.model.arithmetic
+    if not isinstance(arithmetic, LogArithmetic):
+        return {"at_w": 0, "more_w": 0}
+    return {
+        "at_w": max(1, (len(arithmetic.table) - 1).bit_length()),
+        "more_w": max(1, int(arithmetic.table[0]).bit_length()),
+    }
+
+
+def core_text(plan: Pipeline) -> str:
+    """The file ``n3ic_core.v``."""
+    model = plan.model
+    score_w, class_w = plan.score_width, class_width(len(model.classes))
+    matches, last = _matches(plan, score_w, class_w)
+    read = {cell.first for cell in plan.cells if cell.kind == "lookup"}
+    spans = zip(model.input.offsets, model.input.fields, strict=True)
+    values = {
+        "shape": model.shape_text,
+        "log": isinstance(model.arithmetic, LogArithmetic),
+        "fraction": model.arithmetic.fraction,
+        **_table_widths(plan),
+        "n_in": model.input.n_bits,
+        "n_classes": len(model.classes),
+        "class_w": class_w,
+        "score_w": score_w,
+        "threshold": model.shunt,
+        "shunts_all": model.shunt >= 1 << score_w,
+        "depth": latency(plan),
+        "late": _late(plan),
+        "unread": [
+            f"in_bits[{start + field.width - 1}:{start}]"
+            for i, (start, field) in enumerate(spans)
+            if i not in read
+        ],
+        "cells": [_values(plan, i) for i, cell in enumerate(plan.cells) if cell.kind != "constant"],
+        "scores": [
+            {"value": _operand(plan, i, plan.depth, score_w), "comment": comment(name)}
+            for i, name in zip(plan.scores, model.classes, strict=True)
+        ],
+        "matches": matches,
+        "last": last,
+    }
+    return render(FOLDER, "n3ic_core.v.j2", values)
+
+
+def _matches(plan: Pipeline, score_w: int, class_w: int) -> tuple[list[dict[str, Any]], str]:
+    """The tournament of the scores, neighbours first: who meets whom, and the name of the last."""
+    nothing = f"{score_w}'d0"
+    groups = [
+        {"best": f"key{c}", "second": nothing, "class": f"{class_w}'d{c}"}
+        for c in range(len(plan.scores))
+    ]
+    nobody = {"best": nothing, "second": nothing, "class": f"{class_w}'d0"}
+    matches: list[dict[str, Any]] = []
+    while len(groups) > 1:
+        groups += [nobody] * (len(groups) % 2)
+        names = [f"match{len(matches) + k}" for k in range(len(groups) // 2)]
+        matches += [
+            {"name": name, "a": a, "b": b}
+            for name, a, b in zip(names, groups[::2], groups[1::2], strict=True)
+        ]
+        groups = [
+            {"best": f"{name}_best", "second": f"{name}_second", "class": f"{name}_class"}
+            for name in names
+        ]
+    return matches, matches[-1]["name"]
+
+
+def _name(plan: Pipeline, index: int) -> str:
+    cell = plan.cells[index]
+    return f"{_NAMES[cell.kind]}{cell.reads[0] if cell.kind == 'more' else index}"
+
+
+def _at(plan: Pipeline, index: int, clock: int) -> str:
+    """A value as it is in a clock."""
+    name, width = _name(plan, index), plan.cells[index].width
+    late = clock - plan.ready(index)
+    return f"{name}_d[{width * late - 1}:{width * (late - 1)}]" if late else name
+
+
+def _literal(value: int, width: int) -> str:
+    return f"{width}'d{value % (1 << width)}"
+
+
+def _operand(plan: Pipeline, index: int, clock: int, width: int) -> str:
+    """A value in a clock, with as many bits as the reader takes."""
+    cell = plan.cells[index]
+    if cell.kind == "constant":
+        return _literal(cell.low, width)
+    name = _at(plan, index, clock)
+    more = width - cell.width
+    if not more:
+        return name
+    sign = {"+": "1'b0", "-": "1'b1"}.get(cell.sign)
+    if sign is None:
+        top = plan.cells[index].width - 1
+        late = clock - plan.ready(index)
+        sign = f"{_name(plan, index)}{f'_d[{cell.width * late - 1}]' if late else f'[{top}]'}"
+    return f"{{{{{more} {{{sign}}}}}, {name}}}"
+
+
+def _values(plan: Pipeline, index: int) -> dict[str, Any]:
+    """What the template says of a cell."""
+    cell, clock = plan.cells[index], plan.start[index]
+    read = [plan.cells[i] for i in cell.reads]
+    found: dict[str, Any] = {
+        "kind": cell.kind,
+        "name": _name(plan, index),
+        "width": cell.width,
+        "delay": plan.delays[index],
+        "first": cell.first,
+    }
+    if cell.kind in ("add", "larger"):
+        sides = [_operand(plan, i, clock, cell.width) for i in cell.reads]
+        found |= {"a": sides[0], "b": sides[1], "signed": int(cell.sign == "+-")}
+    elif cell.kind in ("times", "scale", "round"):
+        sides = [_operand(plan, i, clock, plan.cells[i].width) for i in cell.reads]
+        found |= {f"{side}": text for side, text in zip("ab", sides, strict=False)}
+        found |= {f"{side}_width": c.width for side, c in zip("ab", read, strict=False)}
+        found |= {"by": cell.table[0] if cell.table else 0}
+    elif cell.kind in ("count", "lookup"):
+        found |= {"a": _at(plan, cell.reads[0], clock), "bits": read[0].width}
+    if cell.kind == "lookup":
+        found |= _lookup(cell, read[0].width)
+        found |= {"comment": comment(plan.model.input.fields[cell.first].feature)}
+    if cell.kind == "bits":
+        found |= {"comment": comment(plan.model.input.feature_of(cell.first))}
+    if cell.kind == "larger":
+        found |= {"more": f"more{index}"}
+    return found
+
+
+def _lookup(cell: Cell, bin_width: int) -> dict[str, Any]:
+    """The cases of a table; its last entry is what bins beyond it would give."""
+    entries = [_literal(value, cell.width) for value in cell.table]
+    return {
+        "entries": [(_literal(at, bin_width), value) for at, value in enumerate(entries[:-1])],
+        "other": entries[-1],
+    }
