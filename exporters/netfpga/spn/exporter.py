@@ -38,8 +38,8 @@ from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
 TARGET = Path(netfpga_core.__file__).resolve().parent
-_LOG_BLOCKS = ("n3ic_log_max.v", "n3ic_best.v")
-_LINEAR_BLOCKS = ("n3ic_times.v", "n3ic_scale.v", "n3ic_round.v", "n3ic_best.v")
+_LOG_BLOCKS = ("n3ic_ones.v", "n3ic_log_max.v", "n3ic_best.v")
+_LINEAR_BLOCKS = ("n3ic_ones.v", "n3ic_times.v", "n3ic_scale.v", "n3ic_round.v", "n3ic_best.v")
 _REPORT_VECTORS = 64
 _VECTORS_OF_A_PACKET = 50  # vectors of the core that a packet through the card stands beside
 

@@ -32,7 +32,7 @@ LATENCY = {
     "constant": 0,
     "lookup": 1,
     "add": 1,
-    "larger": 3,
+    "larger": 4,
     "more": 0,  # comes with what is larger
     "times": 3,
     "scale": 2,

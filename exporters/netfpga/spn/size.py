@@ -24,7 +24,7 @@ def estimate(plan: Pipeline) -> Resources:
         luts += _luts(plan, cell, table)
         ffs += 0 if cell.kind in ("bits", "constant", "more") else cell.width
         if cell.kind == "larger":
-            ffs += 5 * cell.width  # operands, differences, and the larger one again
+            ffs += 5 * cell.width + table // 2  # operands, differences, entries of blocks
         if cell.kind in ("times", "scale"):
             widths = sorted(_factors(plan, cell))
             dsps += -(-widths[0] // DSP_B) * -(-widths[1] // DSP_A)

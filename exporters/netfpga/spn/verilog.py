@@ -11,6 +11,8 @@ from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
+BLOCK_BITS = 6  # inputs of a look-up table
+LARGE_TABLE = 1024  # entries
 _NAMES = {
     "bits": "bits",
     "count": "count",
@@ -45,10 +47,26 @@ def table_text(plan: Pipeline) -> str:
     """The file ``n3ic_log_table.v``."""
     arithmetic = plan.model.arithmetic
     assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - only there
+    widths = _table_widths(plan)
+    table = arithmetic.table.tolist()
+    # Small tables are blocks of one look-up table a bit, large ones are for block memory.
+    low_w = min(widths["at_w"], BLOCK_BITS if len(table) <= LARGE_TABLE else widths["at_w"])
+    size = 1 << low_w
+    blocks = [
+        {
+            "index": i // size,
+            "first": i,
+            "width": max(1, table[i].bit_length()),
+            "entries": list(enumerate(table[i : i + size])),
+        }
+        for i in range(0, len(table), size)
+    ]
     values = {
         "fraction": arithmetic.fraction,
-        **_table_widths(plan),
-        "entries": list(enumerate(arithmetic.table.tolist())),
+        **widths,
+        "low_w": low_w,
+        "high_w": widths["at_w"] - low_w,
+        "blocks": blocks,
     }
     return render(FOLDER, "n3ic_log_table.v.j2", values)
 

@@ -1,4 +1,4 @@
-// The larger of two logarithms, and what log-add adds to it: log2(1 + 2^-distance). Three clocks.
+// The larger of two logarithms, and what log-add adds to it: log2(1 + 2^-distance). Four clocks.
 module n3ic_log_max #(
     parameter W      = 8,  // bits of an operand
     parameter SIGNED = 0,  // two's complement; else the larger number is the larger logarithm
@@ -9,7 +9,7 @@ module n3ic_log_max #(
     input  wire [W-1:0] a,
     input  wire [W-1:0] b,
     output reg  [W-1:0] larger,
-    output reg  [MORE_W-1:0] more
+    output wire [MORE_W-1:0] more
 );
     wire [W:0] wide_a = {a[W-1] && SIGNED != 0, a};
     wire [W:0] wide_b = {b[W-1] && SIGNED != 0, b};
@@ -30,18 +30,18 @@ module n3ic_log_max #(
     wire [AT_W+W-1:0] padded = {{AT_W {1'b0}}, distance};
     reg  [W-1:0]    larger2;
     reg  [AT_W-1:0] at2;
-    reg             near2;
+    reg             reached2;
     always @(posedge clk) begin
         larger2 <= less ? b1 : a1;
         at2     <= padded[AT_W-1:0];
-        near2   <= padded[AT_W+W-1:AT_W] == {W {1'b0}};
+        reached2   <= padded[AT_W+W-1:AT_W] == {W {1'b0}};
     end
 
-    // 3: the table.
-    wire [MORE_W-1:0] entry;
-    n3ic_log_table log_table (.distance(at2), .more(entry));
+    // 3 and 4: the table.
+    reg [W-1:0] larger3;
     always @(posedge clk) begin
-        larger <= larger2;
-        more   <= near2 ? entry : {MORE_W {1'b0}};
+        larger3 <= larger2;
+        larger  <= larger3;
     end
+    n3ic_log_table log_table (.clk(clk), .distance(at2), .reached(reached2), .more(more));
 endmodule
