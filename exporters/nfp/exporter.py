@@ -40,6 +40,10 @@ class NfpExporter(Exporter, CardExporter):
 
     name: ClassVar[str] = "nfp"
     summary: ClassVar[str] = "micro-C and weight blob for the Netronome NFP4000 (Agilio CX)"
+    refusals: ClassVar[Mapping[str, str]] = {
+        "sum-product-network": "its micro-C compares and counts bits in registers; the tables "
+        "of leaves and of log-add would be a read of memory each, which it has no code for"
+    }
     products: ClassVar[tuple[str, ...]] = ("build/*",)
     shunts: ClassVar[bool] = True
     card_fixed: ClassVar[str] = (

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from n3ic.errors import VerifyError
 from n3ic.exporters.onnx import decode, graph
 from n3ic.model.bits import Bits, Words, pack, unpack
+from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections
 from n3ic.model.network import BinaryModel, Inference
@@ -41,6 +42,9 @@ class OnnxExporter(Exporter):
     summary: ClassVar[str] = "ONNX graph of standard operators, for onnxruntime and others"
     reads: ClassVar[tuple[str, ...]] = (".onnx",)
     shunts: ClassVar[bool] = True
+    other_families: ClassVar[Mapping[str, str]] = {
+        "sum-product-network": "n3ic.exporters.onnx.spn.exporter:EXPORTER"
+    }
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "input",
@@ -67,7 +71,7 @@ class OnnxExporter(Exporter):
         whole = graph.read(directory / FILE)
         part = graph.cut(whole, ["bits"], names)
         bits = unpack(words, model.input.n_bits).astype(np.float32)
-        found = dict(zip(names, _session_run(part, "bits", bits, names), strict=True))
+        found = dict(zip(names, session_run(part, "bits", bits, names), strict=True))
         signs = [found.pop(name) for name in hidden]
         scores = found.pop("scores")
         graph.expect_shapes(model, len(bits), scores, signs)
@@ -100,16 +104,7 @@ class OnnxExporter(Exporter):
         features: Mapping[str, Any],
     ) -> Words | None:
         """Run the graph's input stage; None where the graph takes bits."""
-        if options["input"] != "features":
-            return None
-        rows = np.stack(
-            [np.asarray(features[name], dtype=np.int64) for name in model.input.features], axis=1
-        )
-        part = graph.cut(graph.read(directory / FILE), ["features"], ["bits"])
-        (bits,) = _session_run(part, "features", rows, ["bits"])
-        if bits.shape != (len(rows), model.input.n_bits):
-            raise VerifyError(f"the input stage gives bits of shape {bits.shape}")
-        return pack(bits)
+        return encode(directory, model, features) if options["input"] == "features" else None
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Size and operations."""
@@ -127,6 +122,23 @@ class OnnxExporter(Exporter):
         return read(path)
 
 
+def encode(directory: Path, model: Classifier, features: Mapping[str, Any]) -> Words:
+    """Packed inputs from the input stage of an export's graph.
+
+    Raises:
+        MissingDependencyError: onnx or onnxruntime is not installed.
+        VerifyError: the graph has no input stage, or gives something else than bits.
+    """
+    rows = np.stack(
+        [np.asarray(features[name], dtype=np.int64) for name in model.input.features], axis=1
+    )
+    part = graph.cut(graph.read(directory / FILE), ["features"], ["bits"])
+    (bits,) = session_run(part, "features", rows, ["bits"])
+    if bits.shape != (len(rows), model.input.n_bits):
+        raise VerifyError(f"the input stage gives bits of shape {bits.shape}")
+    return pack(bits)
+
+
 def build(model: BinaryModel, *, features: bool) -> Any:
     """The graph of a model, as a ModelProto.
 
@@ -137,7 +149,7 @@ def build(model: BinaryModel, *, features: bool) -> Any:
     b = graph.GraphBuilder("batch")
     b.tensor("bits", model.input.n_bits, np.float32)
     if features:
-        _input_stage(b, model.input)
+        input_stage(b, model.input)
     b.constant("two", np.float32(2).reshape(1))
     b.constant("one", np.float32(1).reshape(1))
     b.tensor("doubled", model.input.n_bits, np.float32)
@@ -157,10 +169,10 @@ def build(model: BinaryModel, *, features: bool) -> Any:
         b.node("Sign", [f"difference_{i}"], [f"signs_{i + 1}"])
     _output_stage(b, model)
     source = "features" if features else "bits"
-    return _sorted(b.model(model, [source], outputs_of(model), {"": OPSET}))
+    return in_order(b.model(model, [source], outputs_of(model), {"": OPSET}))
 
 
-def outputs_of(model: BinaryModel) -> list[str]:
+def outputs_of(model: Classifier) -> list[str]:
     """Names of the graph's outputs; a verdict where the model shunts flows."""
     return ["scores", "class", "margin", *(["verdict"] if model.shunt else [])]
 
@@ -177,30 +189,36 @@ def _output_stage(b: graph.GraphBuilder, model: BinaryModel) -> None:
     b.constant("fan_in", output.fan_in.astype(np.int32))
     b.constant("half", np.array([2], np.int32))
     b.constant("bias", output.bias.astype(np.int32))
+    for name in ("products", "agreements_twice", "agreements", "scores"):
+        b.tensor(name, output.n_outputs, np.int32)
+    b.node("Cast", [f"dot_{last}"], ["products"], to=6)  # int32
+    b.node("Add", ["products", "fan_in"], ["agreements_twice"])
+    b.node("Div", ["agreements_twice", "half"], ["agreements"])
+    b.node("Add", ["agreements", "bias"], ["scores"])
+    decision(b, model.shunt)
+
+
+def decision(b: graph.GraphBuilder, shunt: int) -> None:
+    """Add class, margin and, where there is a threshold, verdict of the tensor ``scores``."""
     b.constant("k", np.array([2], np.int64))
     b.constant("first", np.array(0, np.int64))
     b.constant("second", np.array(1, np.int64))
-    for name in ("products", "agreements_twice", "agreements", "scores"):
-        b.tensor(name, output.n_outputs, np.int32)
     b.tensor("class", None, np.int64)
     b.tensor("top", 2, np.int32)
     b.tensor("top_classes", 2, np.int64)
     for name in ("best", "next", "margin"):
         b.tensor(name, None, np.int32)
-    b.node("Cast", [f"dot_{last}"], ["products"], to=6)  # int32
-    b.node("Add", ["products", "fan_in"], ["agreements_twice"])
-    b.node("Div", ["agreements_twice", "half"], ["agreements"])
-    b.node("Add", ["agreements", "bias"], ["scores"])
     b.node("ArgMax", ["scores"], ["class"], axis=1, keepdims=0, select_last_index=0)
     b.node("TopK", ["scores", "k"], ["top", "top_classes"], axis=1, largest=1, sorted=1)
     b.node("Gather", ["top", "first"], ["best"], axis=1)
     b.node("Gather", ["top", "second"], ["next"], axis=1)
     b.node("Sub", ["best", "next"], ["margin"])
-    if model.shunt:
-        graph.add_verdict(b, model.shunt, None, np.int32)
+    if shunt:
+        graph.add_verdict(b, shunt, None, np.int32)
 
 
-def _input_stage(b: graph.GraphBuilder, spec: InputSpec) -> None:
+def input_stage(b: graph.GraphBuilder, spec: InputSpec) -> None:
+    """Add what makes the tensor ``bits`` of integer ``features``."""
     n = spec.n_bits
     index: list[int] = []
     clamp: list[int] = []
@@ -241,7 +259,7 @@ def _input_stage(b: graph.GraphBuilder, spec: InputSpec) -> None:
     b.node("Where", ["thermometer", "reached_bits", "digit_bits"], ["bits"])
 
 
-def _sorted(model: Any) -> Any:
+def in_order(model: Any) -> Any:
     """The graph with its nodes in an order that runtimes ask for: inputs first."""
     known = {v.name for v in model.graph.input} | {t.name for t in model.graph.initializer}
     waiting, ordered = list(model.graph.node), []
@@ -255,9 +273,15 @@ def _sorted(model: Any) -> Any:
     return model
 
 
-def _session_run(
+def session_run(
     model: Any, name: str, rows: NDArray[Any], outputs: list[str]
 ) -> list[NDArray[Any]]:
+    """Some tensors of a graph, computed by onnxruntime from the rows of one input.
+
+    Raises:
+        MissingDependencyError: onnxruntime is not installed.
+        VerifyError: it refuses the graph.
+    """
     runtime = graph.require("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 3

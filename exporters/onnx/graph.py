@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import MissingDependencyError, VerifyError
-from n3ic.model.network import SHUNT, BinaryModel
+from n3ic.model.classifier import SHUNT, Classifier
+from n3ic.model.network import BinaryModel
 from n3ic.targets.device import Fit, Problem
 from n3ic.targets.nearest import nearest_shape
 
@@ -89,7 +90,7 @@ class GraphBuilder:
 
     def model(
         self,
-        source: BinaryModel,
+        source: Classifier,
         inputs: Sequence[str],
         outputs: Sequence[str],
         opsets: dict[str, int],

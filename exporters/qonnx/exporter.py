@@ -8,6 +8,7 @@ has hardware for these nodes. The form ``bipolar`` multiplies +-1 values (``MatM
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,6 +36,10 @@ class QonnxExporter(Exporter):
 
     name: ClassVar[str] = "qonnx"
     summary: ClassVar[str] = "QONNX graph of XNOR-popcount or bipolar nodes, for FINN and hls4ml"
+    refusals: ClassVar[Mapping[str, str]] = {
+        "sum-product-network": "QONNX describes quantised layers, and a sum-product network has "
+        "none: target onnx writes it with standard operators"
+    }
     shunts: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (
         Option(

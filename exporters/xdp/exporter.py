@@ -58,6 +58,10 @@ class XdpExporter(Exporter, CardExporter):
 
     name: ClassVar[str] = "xdp"
     summary: ClassVar[str] = "meter, network and verdict in the Linux kernel (XDP, restricted C)"
+    refusals: ClassVar[Mapping[str, str]] = {
+        "sum-product-network": "its restricted C is written for popcounts and has no tables of "
+        "leaves; flow-exec of the host target takes the same packets in user space"
+    }
     products: ClassVar[tuple[str, ...]] = ("*/*.o",)
     card_inputs: ClassVar[bool] = False
     card_fixed: ClassVar[str] = ""

@@ -18,6 +18,7 @@ def test_a_target_that_takes_no_such_model_says_so_and_writes_nothing(tmp_path):
         if SpnModel.family not in exporter(name).families
     ]
     assert refusing
+    assert all(exporter(name).refusals[SpnModel.family] for name in refusing)
     for name in refusing:
         with pytest.raises(ExportError, match=f"{name} takes no model of family sum-product"):
             api.export(model, name, tmp_path / name)

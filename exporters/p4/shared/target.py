@@ -49,6 +49,10 @@ class P4Target(Exporter):
 
     shunts: ClassVar[bool] = True
     vectors: ClassVar[int] = 2_000
+    refusals: ClassVar[Mapping[str, str]] = {
+        "sum-product-network": "a sum compares two values and looks their distance up, and each "
+        "sum needs the one before: such a chain of dependent tables is longer than a pipeline"
+    }
     quick_vectors: ClassVar[int] = 200
     budget: ClassVar[Mapping[str, str]]
     sharing: ClassVar[str]

@@ -1,0 +1,1 @@
+"""Sum-product networks as ONNX graphs of integer operators."""

@@ -1,0 +1,122 @@
+"""Sum-product networks as ONNX graphs, exact in int64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.onnx import exporter as binary
+from n3ic.exporters.onnx import graph
+from n3ic.exporters.onnx.exporter import FILE, OnnxExporter, outputs_of, session_run
+from n3ic.exporters.onnx.spn.build import build
+from n3ic.model.bits import Words, unpack
+from n3ic.model.classifier import Inference
+from n3ic.model.spn import LogArithmetic, SpnModel
+from n3ic.model.spn.operations import operations
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.device import Device, Fit, Problem
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.identifiers import comment
+from n3ic.util.templates import render
+
+_TEMPLATES = Path(__file__).resolve().parent / "templates"
+
+
+class OnnxSpnExporter(Exporter[SpnModel]):
+    """A graph that any ONNX runtime executes; the input is bits or integer features."""
+
+    name: ClassVar[str] = "onnx"
+    summary: ClassVar[str] = "ONNX graph of standard operators on integers"
+    family: ClassVar[str] = SpnModel.family
+    shunts: ClassVar[bool] = True
+    options: ClassVar[tuple[Option, ...]] = OnnxExporter.options
+
+    @cached_property
+    def device(self) -> Device:
+        """The same as that of binary networks."""
+        return Device.from_toml(Path(binary.__file__).with_name("device.toml"))
+
+    def check(self, model: SpnModel, options: Options) -> Fit:
+        """Whether tables and operations fit one file."""
+        size, limit = _bytes(model), int(self.device.limits["file_bytes"])
+        if size < limit // 2:
+            return Fit()
+        text = f"the graph takes about {size:,} bytes, and an ONNX file holds {limit:,}"
+        return Fit(problems=(Problem(text, memory="file", missing_bytes=size - limit // 2),))
+
+    def write(self, model: SpnModel, options: Options, out: Path) -> None:
+        """Write the graph and its README."""
+        features = options["input"] == "features"
+        (out / FILE).write_bytes(graph.to_bytes(build(model, features=features)))
+        values = {
+            "shape": model.shape_text,
+            "digest": model.digest,
+            "n_bits": model.input.n_bits,
+            "features": [comment(f).replace("`", "'") for f in model.input.features],
+            "classes": [comment(c).replace("`", "'") for c in model.classes],
+            "shunt": model.shunt,
+            "log": isinstance(model.arithmetic, LogArithmetic),
+            "option_features": features,
+        }
+        text = render(_TEMPLATES, "README.md.j2", values)
+        (out / "README.md").write_text(text, encoding="ascii")
+
+    def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
+        """Run the graph in onnxruntime.
+
+        Raises:
+            MissingDependencyError: onnx or onnxruntime is not installed.
+            VerifyError: the graph is damaged, or refused.
+        """
+        names = outputs_of(model)
+        part = graph.cut(graph.read(directory / FILE), ["bits"], names)
+        bits = unpack(words, model.input.n_bits).astype(np.float32)
+        found = dict(zip(names, session_run(part, "bits", bits, names), strict=True))
+        shapes = {name: (len(bits),) for name in names} | {
+            "scores": (len(bits), len(model.classes))
+        }
+        for name, values in found.items():
+            if values.shape != shapes[name]:
+                raise VerifyError(
+                    f"the graph gives {name} of shape {values.shape}, expected {shapes[name]}"
+                )
+        return Execution(
+            Inference(
+                found["scores"], found["class"], found["margin"], verdicts=found.get("verdict")
+            ),
+            f"onnxruntime {graph.require('onnxruntime').__version__}",
+        )
+
+    def encode(
+        self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]
+    ) -> Words | None:
+        """Run the graph's input stage; None where the graph takes bits."""
+        if options["input"] != "features":
+            return None
+        return binary.encode(directory, model, features)
+
+    def report(self, model: SpnModel, options: Options, directory: Path) -> Report:
+        """Size and operations."""
+        size, steps = (directory / FILE).stat().st_size, len(operations(model).steps)
+        return Report(
+            (
+                Figure("memory.file", size, "byte", "measured", f"size of {FILE}"),
+                Figure("operations", steps, "step", "measured", "count of the network's"),
+            ),
+            ("The graph is for checking, for hosts and for other tools; speed is the runtime's.",),
+        )
+
+
+def _bytes(model: SpnModel) -> int:
+    """About as many as the graph has: tables of int64, and where operands stand."""
+    made = operations(model)
+    return 8 * sum(len(getattr(step, "table", (0, 0))) + 2 for step in made.steps)
+
+
+EXPORTER = OnnxSpnExporter()
