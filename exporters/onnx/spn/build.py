@@ -115,7 +115,9 @@ class _Stage:
 
     def _leaves(self, name: str, steps: Sequence[Operation]) -> None:
         """One gather of all tables, which stand one after the other."""
-        fields, starts, tables = [], [], []
+        fields: list[int] = []
+        starts: list[int] = []
+        tables: list[int] = []
         for step in steps:
             fields.append(step.field if isinstance(step, Lookup) else 0)
             starts.append(len(tables))
