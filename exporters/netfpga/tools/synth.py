@@ -110,7 +110,9 @@ def synthesise_sources(
         flow = f"synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}"
         commands = read_commands(sources, top, parameters, work)
         _yosys(work, [*commands, flow, "write_json netlist.json"])
-        module = json.loads((work / "netlist.json").read_text())["modules"][top]
+        modules = json.loads((work / "netlist.json").read_text())["modules"]
+    # With parameters the module may bear another name.
+    (module,) = (m for m in modules.values() if int(m["attributes"].get("top", "0"), 2))
     return count(module["cells"], source=f"{version(YOSYS)}, synth_xilinx -family xc7")
 
 

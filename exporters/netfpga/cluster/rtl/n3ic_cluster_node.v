@@ -1,7 +1,7 @@
 // A node of a cluster: takes task packets from its predecessor, computes the neurons whose weights
 // it holds, and sends the rest and its results to its successor. AXI4-Stream of 256 bits as in the
 // NetFPGA-SUME reference NIC. What it holds is written through wr_*: bits 31:28 of the address say
-// what, see the docs of n3ic.exporters.netfpga.cluster.image.
+// what; docs/reference/cluster-node.md.
 module n3ic_cluster_node #(
     parameter ROW_W    = 12,  // 2^ROW_W rows of 512 weights
     parameter NEURON_W = 10,  // 2^NEURON_W thresholds

@@ -61,6 +61,7 @@ module n3ic_cluster_tasks #(
     reg  [12:0] low, high;      // words that are local, in the vector of the layer
     wire        meets  = from < end_ && to > start;
     wire        direct = destination == node;
+    wire        split_word = from[4:0] != 5'd0 || to[4:0] != 5'd0;
     /* verilator lint_off UNUSEDSIGNAL */
     wire [31:0] lower  = (direct || from > start) ? from : start;
     wire [31:0] upper  = (direct || to < end_) ? to : end_;
@@ -77,7 +78,7 @@ module n3ic_cluster_tasks #(
     reg  [WORDS-1:0]   had;
     reg  [11:0]        lacks;
     reg                same_row;
-    reg                outside;  // words that the share has not, or pad bits
+    reg                outside;  // words that the share has not, parts of words, pad bits
     reg  [WORDS-1:0]   bits;     // the words that came
     reg  [3:0]         number;   // of them
     /* verilator lint_off UNUSEDSIGNAL */
@@ -155,7 +156,7 @@ module n3ic_cluster_tasks #(
                 outside <= padded != 12'd0 || low < {1'b0, offset} || high > stop || low >= high
                         || low < {1'b0, first_word}
                         || high > {1'b0, first_word} + {1'b0, words}
-                        || (by_inputs ? direct && (from < start || to > end_)
+                        || (by_inputs ? split_word || (direct && (from < start || to > end_))
                                       : from > start || to < end_);
                 bits   <= marks;
                 number <= some[3:0];

@@ -69,11 +69,16 @@ PLACED = {
 START = Packet(PacketType.CONTROL, Control.START, BY_RANGE, 0, 0, 0)
 
 
-class Alone:
-    """The card of the placement ``neurons``, between a predecessor and a successor."""
+# What STATUS says: layer, range, first input word; kind, row slots, input words, shares.
+TOLD = {"neurons": (0, 64, 544, 0, 1, 16, 32, 1), "inputs": (1, 96, 512, 3, 2, 16, 13, 1)}
 
-    def __init__(self, folder):
-        placed = placement(*PLACED["neurons"])
+
+class Alone:
+    """The card of a placement, between a predecessor and a successor."""
+
+    def __init__(self, folder, name="neurons"):
+        placed = placement(*PLACED[name])
+        self.told = TOLD[name]
         self.rig = Rig(card_image(MODEL, placed, CARD, **endpoints(placed, CARD)), folder)
         self.inbox = {1: deque(), 3: deque()}
         self.session = 9
@@ -125,9 +130,8 @@ class Alone:
         assert self.packet() == START
         told = self.packet()
         assert (told.identifier, told.row) == (Control.STATUS, CARD)
-        assert (told.array, told.start, told.end) == (0, 64, 544)
         numbers = [int.from_bytes(told.body[at : at + 4], "big") for at in (32, 36, 40, 44)]
-        assert numbers == [1, 16, 32, 1]
+        assert (told.array, told.start, told.end, told.offset, *numbers) == self.told
         assert told.body[:32] == bytes.fromhex(MODEL.digest)
 
     def quiet(self):

@@ -249,6 +249,33 @@ def test_packets_that_cannot_be_are_told_home(begun, fields):
 
 @pytest.mark.slow
 @needs_verilator
+def test_parts_of_words_are_told_home(tmp_path):
+    """A share of inputs takes whole words, and those that the packet carries."""
+    card = Alone(tmp_path, "inputs")
+    card.begin()
+    words = np.arange(1, 13, dtype=np.uint32)
+    (packet,) = bits_packets(words, task=Task.INPUTS, array=1, row=0, outputs=90)
+    wrong = [
+        {"start": 100},
+        {"end": 383},
+        {"end": 416},
+        {"count": 11},
+        {"offset": 4, "start": 96, "end": 480},
+        {"destination": CARD},
+    ]
+    for fields in wrong:
+        card.tell(replace(packet, **fields))
+        assert card.packet().identifier == Control.ERROR
+    card.tell(packet)
+    assert card.packet() == replace(packet, end=96)
+    card.tell(replace(packet, row=1, destination=CARD, start=96, end=384))
+    seen = card.rig.stop()
+    assert seen.bad_packets == len(wrong)
+    assert seen.stored == 2
+
+
+@pytest.mark.slow
+@needs_verilator
 def test_what_concerns_others_is_passed_on(begun):
     packet = bits(3)[0]
     others = [
