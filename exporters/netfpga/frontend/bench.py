@@ -18,7 +18,7 @@ from n3ic.exporters.netfpga.tools import simulate
 
 MAC = bytes.fromhex("024e33000001")
 PORT = 0x2323
-RESEND = 20_000  # clocks until a segment is sent again
+RESEND = 20_000  # clocks of a tick of the TCP timers
 _QUIET = 600  # clocks: more than an inference takes that nothing else waits for
 _MOST = 50_000_000
 
@@ -102,10 +102,18 @@ class FrontBench:
         ip: the card's address.
     """
 
-    def __init__(self, directory: Path, *, ip: bytes = bytes((10, 23, 23, 2))) -> None:
-        """Describe a bench; nothing is built before the ``with`` block."""
+    def __init__(
+        self, directory: Path, *, ip: bytes = bytes((10, 23, 23, 2)), resend: int = RESEND
+    ) -> None:
+        """Describe a bench; nothing is built before the ``with`` block.
+
+        Args:
+            directory: an export directory with a front end; it is read and not changed.
+            ip: the card's address.
+            resend: clocks of a tick of its TCP timers.
+        """
         self.directory = directory.resolve()
-        self.ip = ip
+        self.ip, self.resend = ip, resend
         self._stack = ExitStack()
         self._process: subprocess.Popen[str] | None = None
 
@@ -121,7 +129,7 @@ class FrontBench:
             binary = build(self.directory, work)
             memory = self.directory / "mem"
             self._process = subprocess.Popen(
-                [str(binary), "-", MAC.hex(), self.ip.hex(), f"{PORT:x}", f"{RESEND:x}", "0"],
+                [str(binary), "-", MAC.hex(), self.ip.hex(), f"{PORT:x}", f"{self.resend:x}", "0"],
                 cwd=memory if memory.is_dir() else work,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -20,8 +20,11 @@ from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
 TOP = "n3ic_front_top"
+DISSECTOR = "n3ic.lua"
 UDP_HEADERS = 28  # IPv4 without options, UDP
 MAX_ROW = 1024  # bytes
+SEGMENTS_KEPT = 4  # whose results a session has room for
+RECORD_BYTES = 512  # of a segment of results to a host of the least MSS
 COUNTERS = (
     "other",
     "header",
@@ -31,16 +34,20 @@ COUNTERS = (
     "damaged",
     "requests",
     "faults",
+    "dropped",
+    "resets",
+    "sessions",
+    "resends",
 )
-FRONT = (("front-end", ("udp",)),)
+FRONT = (("front-end", ("udp", "tcp")),)
 
 OPTIONS = (
     Option(
         "front-end",
-        "a network stack around the executor that answers inference messages; none: the packet "
-        "path of the reference NIC",
+        "a network stack around the executor that answers inference messages, over UDP or over "
+        "both UDP and TCP; none: the packet path of the reference NIC",
         "none",
-        choices=("none", "udp"),
+        choices=("none", "udp", "tcp"),
         newer=True,
     ),
     Option(
@@ -84,6 +91,15 @@ OPTIONS = (
         only_with=FRONT,
         newer=True,
     ),
+    Option(
+        "sessions",
+        "TCP connections at a time",
+        4,
+        minimum=2,
+        maximum=16,
+        only_with=(("front-end", ("tcp",)),),
+        newer=True,
+    ),
 )
 
 
@@ -99,6 +115,7 @@ class FrontForm:
         mtu: bytes of an IPv4 packet, at most.
         bypass: whether rows are computed before their frame has ended.
         tcp: whether it answers over TCP.
+        sessions: TCP connections at a time.
         plans_w: binary logarithm of the inferences that may be under way.
     """
 
@@ -109,6 +126,7 @@ class FrontForm:
     mtu: int
     bypass: bool
     tcp: bool
+    sessions: int
     plans_w: int
 
     @property
@@ -120,6 +138,72 @@ class FrontForm:
     def beats_w(self) -> int:
         """Binary logarithm of the beats that the longest packet needs."""
         return (-(-self.mtu // self.beat)).bit_length()
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """The parameters of ``n3ic_front``, but for the model that it names."""
+        own = {
+            "W": self.beat,
+            "N": self.executors,
+            "ROW": self.row,
+            "RESULT": self.result,
+            "MAX_ROWS": self.max_rows,
+            "MTU": self.mtu,
+            "BYPASS": int(self.bypass),
+            "BEATS_W": self.beats_w,
+            "PLANS_W": self.plans_w,
+        }
+        tcp = {
+            "TCP": 1,
+            "SESSIONS": self.sessions,
+            "SESSION_W": self.session_w,
+            "MSS": self.mss,
+            "WORDS_W": self.words_w,
+            "SEG_WORDS": self.segment_words,
+            "RECORDS_W": self.records_w,
+            "SEG_RECORDS": self.segment_records,
+        }
+        return own | (tcp if self.tcp else {})
+
+    @property
+    def growth(self) -> int:
+        """Bytes of results that a byte of a request asks for, at most."""
+        return max(1, -(-self.result // self.row))
+
+    @property
+    def mss(self) -> int:
+        """Bytes of a TCP segment, as the other end is told: few where results are long."""
+        return min(1460 if self.growth <= 2 else 536, self.mtu - 40)
+
+    @property
+    def segment_results(self) -> int:
+        """Most bytes of results of a segment, with what the ones before left of a row."""
+        return (self.mss + max(self.row, HEADER.size)) * self.growth + 2 * HEADER.size
+
+    @property
+    def segment_words(self) -> int:
+        """Beats of the results of a segment, at most."""
+        return -(-self.segment_results // self.beat) + 1
+
+    @property
+    def segment_records(self) -> int:
+        """Segments that the results of one make, at most, for a host that takes 536 bytes."""
+        return -(-self.segment_results // RECORD_BYTES) + 1
+
+    @property
+    def words_w(self) -> int:
+        """Binary logarithm of the beats of results that are kept for a session."""
+        return (SEGMENTS_KEPT * self.segment_words - 1).bit_length()
+
+    @property
+    def records_w(self) -> int:
+        """Binary logarithm of the segments that are kept for a session."""
+        return max(5, (SEGMENTS_KEPT * self.segment_records - 1).bit_length())
+
+    @property
+    def session_w(self) -> int:
+        """Bits of a session's number."""
+        return (self.sessions - 1).bit_length()
 
 
 def front_form(model: Classifier, options: Options) -> FrontForm:
@@ -149,6 +233,7 @@ def front_form(model: Classifier, options: Options) -> FrontForm:
         mtu=int(options["mtu"]),
         bypass=bool(options["bypass"]),
         tcp=options["front-end"] == "tcp",
+        sessions=int(options["sessions"]),
         plans_w=max(6, (_clocks(model, options) + 16).bit_length()),
     )
 
@@ -166,7 +251,7 @@ def _clocks(model: Classifier, options: Options) -> int:
 
 
 def write(model: Classifier, options: Options, core: Core, out: Path) -> None:
-    """Write the front end and the input stage below ``out``."""
+    """Write the front end, its dissector and the input stage below ``out``."""
     form = front_form(model, options)
     features = options["input-stage"] == "features"
     copy_blocks(out, SHARED_RTL, FOLDER / "rtl")
@@ -183,4 +268,5 @@ def write(model: Classifier, options: Options, core: Core, out: Path) -> None:
         "counters": len(COUNTERS),
         "names": COUNTERS,
     }
+    (out / DISSECTOR).write_bytes((FOLDER / DISSECTOR).read_bytes())
     (out / "rtl" / f"{TOP}.v").write_text(render(FOLDER, f"{TOP}.v.j2", values))

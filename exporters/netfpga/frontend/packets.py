@@ -56,6 +56,36 @@ def udp(source: End, target: End, payload: bytes, *, summed: bool = True) -> byt
     return ipv4(source, target, UDP, head + payload)
 
 
+FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
+
+
+def tcp(
+    source: End,
+    target: End,
+    flags: int,
+    seq: int,
+    ack: int = 0,
+    payload: bytes = b"",
+    *,
+    window: int = 65535,
+    options: bytes = b"",
+) -> bytes:
+    """A TCP segment; options fill whole words."""
+    words = (20 + len(options)) // 4
+    head = struct.pack(
+        ">HHIIBBHHH", source.port, target.port, seq % (1 << 32), ack % (1 << 32),
+        words << 4, flags, window, 0, 0,
+    ) + options  # fmt: skip
+    value = checksum(pseudo(source.ip, target.ip, TCP, len(head + payload)) + head + payload)
+    head = head[:16] + struct.pack(">H", value) + head[18:]
+    return ipv4(source, target, TCP, head + payload)
+
+
+def mss(size: int) -> bytes:
+    """The TCP option of the largest segment."""
+    return struct.pack(">BBH", 2, 4, size)
+
+
 def echo(source: End, target: End, payload: bytes, *, number: int = 1) -> bytes:
     """An ICMP echo request."""
     body = struct.pack(">BBHHH", 8, 0, 0, 0x4E33, number) + payload

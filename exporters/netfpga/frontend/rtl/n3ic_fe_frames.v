@@ -4,7 +4,8 @@
 module n3ic_fe_frames #(
     parameter W       = 64,
     parameter SOURCES = 3,
-    parameter META_W  = 228
+    parameter META_W  = 236,
+    parameter [15:0] MSS = 16'd1460
 ) (
     input  wire                      clk,
     input  wire                      rst,
@@ -28,7 +29,6 @@ module n3ic_fe_frames #(
 );
     localparam HEADER = 58;
     localparam LOG = $clog2(W);
-    localparam [15:0] MSS = 16'd1460;
     integer i, j;
 
     // --- whose turn it is -------------------------------------------------------------------

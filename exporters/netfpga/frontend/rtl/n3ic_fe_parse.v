@@ -6,7 +6,7 @@
 /* verilator lint_off WIDTH */  // loop variables have 32 bits
 module n3ic_fe_parse #(
     parameter W       = 64,    // bytes of a beat: 8 or 64
-    parameter META_W  = 227,
+    parameter META_W  = 242,
     parameter MTU     = 1500,  // bytes of an IPv4 packet, at most
     parameter TCP     = 0,
     parameter BEATS_W = 5      // 2^BEATS_W beats wait
@@ -171,7 +171,7 @@ module n3ic_fe_parse #(
             fields3 <= {
                 from_mac, kind == 16'h0806 ? `N3IC_FIELD(28, 4) : from_ip,
                 `N3IC_FIELD(34, 2),                  // their port
-                `N3IC_FIELD(36, 2) == cfg_port,
+                `N3IC_FIELD(36, 2),                  // ours
                 `N3IC_FIELD(38, 4), `N3IC_FIELD(42, 4),  // sequence and acknowledgement numbers
                 `N3IC_FIELD(47, 1), `N3IC_FIELD(48, 2),  // flags, window
                 offset > 6'd20 && `N3IC_FIELD(54, 2) == 16'h0204 ? `N3IC_FIELD(56, 2) : 16'd536  // MSS

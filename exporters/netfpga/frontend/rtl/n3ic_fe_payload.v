@@ -8,7 +8,7 @@
 module n3ic_fe_payload #(
     parameter W      = 64,
     parameter CW     = 7,    // bits of a count of 0 to W
-    parameter META_W = 227,
+    parameter META_W = 242,
     parameter BYPASS = 1
 ) (
     input  wire              clk,

@@ -27,7 +27,6 @@ module n3ic_fe_results #(
     output wire                  out_last,
     output wire                  out_keep,    // with the last beat: it is to be sent
     output wire                  out_stream,
-    output wire                  out_fault,
     output wire [CW-1:0]         out_count,
     output wire [8*W-1:0]        out_data,
     output wire [TAG_W-1:0]      out_tag
@@ -117,7 +116,7 @@ module n3ic_fe_results #(
     // --- items to beats -------------------------------------------------------------------------
     reg  [8*CAP-1:0] bytes;
     reg  [LW-1:0]    level;
-    reg              closing, closing_keeps, closing_stream, closing_fault;
+    reg              closing, closing_keeps, closing_stream;
     reg  [TAG_W-1:0] closing_tag;
     assign out_valid  = level >= W || closing;
     assign out_last   = closing && level <= W;
@@ -125,7 +124,6 @@ module n3ic_fe_results #(
     assign out_data   = bytes[8*W-1:0];
     assign out_keep   = closing_keeps;
     assign out_stream = closing_stream;
-    assign out_fault  = closing_fault;
     assign out_tag    = closing_tag;
     wire   leave = out_valid && out_ready;
     assign take = there && (closing ? leave && out_last : level <= W);
@@ -138,7 +136,6 @@ module n3ic_fe_results #(
             closing        <= close;
             closing_keeps  <= keeps;
             closing_stream <= stream;
-            closing_fault  <= fault != 3'd0;
             closing_tag    <= tag;
         end else if (leave && out_last) closing <= 1'b0;
         if (rst) begin

@@ -78,7 +78,7 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugged]:
     folder = tmp_path_factory.mktemp("front")
     rng = np.random.default_rng(3)
     model = random_model(SHAPE, rng, extremes=False)
-    options = {"front-end": "udp", "style": "unrolled", "data-width": "64"}
+    options = {"front-end": "tcp", "style": "unrolled", "data-width": "64"}
     export(model, "netfpga", folder / "card", verify=False, options=options)
     names = model.input.features
     table = rng.integers(0, 2**16, size=(ROWS, len(names)))
@@ -119,10 +119,36 @@ def test_ask_over_udp(card: Plugged) -> None:
     assert (one_by_one["requests"], one_by_one["verdicts"]) == (ROWS, found["verdicts"])
 
 
+def test_ask_over_tcp(card: Plugged) -> None:
+    over_udp = card.ask("--timeout", "20")
+    found = card.ask("--tcp", "--timeout", "20")
+    assert (found["rows"], found["compared"], found["transport"]) == (ROWS, "scores", "tcp")
+    assert found["verdicts"] == over_udp["verdicts"]
+    one_by_one = card.ask("--tcp", "--batch", "1", "--window", "64", "--timeout", "20")
+    assert (one_by_one["requests"], one_by_one["verdicts"]) == (ROWS, found["verdicts"])
+
+
+def test_nc_over_tcp(card: Plugged) -> None:
+    if shutil.which("nc") is None:
+        pytest.skip("needs nc: apt install netcat-openbsd")
+    words = np.array([[5, 7], [9, 0]], dtype=np.uint32)
+    data = m.request(78, 0, m.bit_rows(words, 48)).to_bytes()
+    out = card.inside("nc", "-N", "-w", "20", "10.23.23.2", "8995", text=3 * data).stdout
+    size = m.message_bytes(out)
+    for i in range(3):
+        found = m.read_message(out[i * size : (i + 1) * size])
+        assert (found.number, found.body) == (78, m.results_body(card.model, words))
+    assert len(out) == 3 * size
+    # what is no message is answered by an error, and the card ends the connection
+    out = card.inside("nc", "-w", "20", "10.23.23.2", "8995", text=b"hello, who is there?").stdout
+    assert m.read_message(out).fault[0] == 2
+
+
 def test_ask_through_a_bad_cable(card: Plugged) -> None:
     card.disturb("delay 2ms 2ms loss 15% duplicate 15% reorder 30% corrupt 5%")
     try:
         found = card.ask("--batch", "9", "--timeout", "1", "--tries", "30")
+        assert card.ask("--tcp", "--batch", "9", "--timeout", "60")["rows"] == ROWS
     finally:
         card.disturb("")
     assert found["rows"] == ROWS
@@ -136,6 +162,10 @@ def test_ask_though_frames_are_lost_doubled_and_overtaken(card: Plugged) -> None
         found = bad.ask("--batch", "9", "--timeout", "1", "--tries", "30")
         assert found["rows"] == ROWS
         assert found["resent"] > 0
+        over_tcp = bad.ask("--tcp", "--batch", "9", "--timeout", "60")
+        assert over_tcp["verdicts"] == found["verdicts"]
+    assert front.counters is not None
+    assert front.counters.card["dropped"] > 0  # out of order
 
 
 def refused(card: Plugged, *more: str) -> str:
@@ -159,7 +189,9 @@ def test_ask_says_what_is_wrong(card: Plugged, tmp_path: Path) -> None:
     )
     assert "no answer within 2 s to each of 2" in refused(card, "10.23.23.2:9", flows, *directory)
     wire.ip("-n", card.front.netns, "link", "set", "lo", "up")
-    assert "10.23.23.1:9: Connection refused" in refused(card, "10.23.23.1:9", flows, *directory)
+    for where, more in (("10.23.23.1:9", ()), ("10.23.23.2:9", ("--tcp",))):
+        said = refused(card, where, flows, *directory, *more)
+        assert f"{where}: Connection refused" in said
 
 
 def test_names_and_addresses_are_checked(tmp_path: Path) -> None:
