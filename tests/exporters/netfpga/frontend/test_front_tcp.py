@@ -262,8 +262,8 @@ def test_what_is_no_message_ends_the_connection(card: FrontBench) -> None:
     peer.seq += 2 * len(data)
     peer.ack += len(text) + 1
     assert peer.send(b"").left == ()
-    (found,) = peer.segments(peer.send(data))  # taken, and of no use any more
-    assert (found.payload, found.ack) == (b"", peer.seq + len(data))
+    (last,) = peer.segments(peer.send(data))  # taken, and of no use any more
+    assert (last.payload, last.ack) == (b"", peer.seq + len(data))
     peer.seq += len(data)
     found = peer.segments(peer.send(b"", p.FIN | p.ACK))
     assert all(not s.payload for s in found)
