@@ -120,7 +120,12 @@ def run(
     split: Annotated[
         str, typer.Option(help="Without a plan: output, input, or one of them for each layer.")
     ] = "output",
-    rows: Annotated[int, typer.Option(help="Rows to compute and compare.", min=1)] = 200,
+    flows: Annotated[
+        str | None, typer.Option(help="Table whose rows to compute; see n3ic predict.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Rows to compute and compare [200, or the table's].", min=1)
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of random rows and of losses.", min=0)] = 0,
     loss: Annotated[
         float, typer.Option(help="Share of all datagrams to throw away on purpose.", min=0, max=0.9)
@@ -154,12 +159,16 @@ def run(
     from n3ic.cluster.simulated import simulated_cards
     from n3ic.cluster.starting import RingOptions, ring
     from n3ic.cluster.wire import Faults
+    from n3ic.data.flows import read_features
 
     loaded = _model(model)
     targets = _targets(simulate or [])
     cards, addresses = _addresses(card or [], "--card"), _addresses(address or [], "--address")
     placement = _placement(loaded, plan, nodes, split, {*targets, *cards})
-    words = rows_to_compare(loaded, rows, seed)
+    if flows is None:
+        words = rows_to_compare(loaded, rows or 200, seed)
+    else:
+        words = loaded.encode(read_features(flows, loaded))[:rows]
     with (
         working("starting the nodes") as progress,
         simulated_cards(loaded, placement, targets, loss=loss, seed=seed) as found,

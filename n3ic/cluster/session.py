@@ -115,17 +115,19 @@ class HomeLoop:
         self._thread.join()
 
     def _run(self) -> None:
-        run_station(
-            self._station,
-            self._wire,
-            timing=self._timing,
-            each=self._turn,
-            stopped=lambda: self._home.error is not None,
-        )
-        self._wire.close()
-        if self._home.error is not None:
+        try:
+            run_station(
+                self._station,
+                self._wire,
+                timing=self._timing,
+                each=self._turn,
+                stopped=lambda: self._home.error is not None,
+            )
+        finally:
+            self._wire.close()
             with self.lock:
-                self._failed(self._home.error)
+                self._home.fail("the ring has ended")
+                self._failed(self._home.error or ClusterError("the ring has ended"))
 
     def _turn(self, now: float) -> None:
         with self.lock:
@@ -146,6 +148,7 @@ class _Batch(Generic[Row]):
 
     def __init__(self, rows: int, width: int, kind: type[Row]) -> None:
         self.future: Future[NDArray[Row]] = Future()
+        self.future.set_running_or_notify_cancel()  # what is on its way is not called back
         self.results: NDArray[Row] = np.zeros((rows, width), dtype=kind)
         self.left = rows
 
@@ -212,8 +215,6 @@ class HomeSession(ABC):
     def close(self) -> None:
         """Tell the nodes to end; what is on its way is dropped."""
         self._loop.end()
-        with self._loop.lock:
-            self.drop(ClusterError("the session was closed"))
 
     def __enter__(self) -> Self:
         return self
@@ -282,7 +283,7 @@ class RowSession(HomeSession, Generic[Row]):
             batch.future.set_result(batch.results)
             return batch.future
         with self.sending():
-            first = self._flow.submit(rows)
+            first = self._flow.submit(rows.copy())  # the caller may write to its own
             self._batches |= {first + i: (batch, i) for i in range(len(rows))}
         return batch.future
 
@@ -408,6 +409,7 @@ class JobSession(HomeSession):
         """
         job = self._kernel.job(self._nodes, *operands)
         future: Future[NDArray[np.int64]] = Future()
+        future.set_running_or_notify_cancel()
         with self.sending():
             self._futures.append(future)
             self._flow.submit(job, lambda result: self._done(future, result))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ClusterError
+from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 
@@ -15,59 +17,72 @@ from n3ic.model.network import BinaryModel
 def side_by_side(models: Mapping[str, BinaryModel]) -> BinaryModel:
     """One network whose layers are those of several, side by side.
 
-    The first layer reads the input that they share; in each later one a mask keeps every network
-    to the outputs of its own. Its classes are ``network/class``, its scores those of the networks
-    one after another.
+    Its input has every field of theirs once; masks keep each neuron to the inputs of its own
+    network, where others have more. Its classes are ``network/class``, its scores those of the
+    networks one after another. It is as the first one was trained: data, meter and table.
 
     Args:
-        models: networks of one input stage and as many layers each, by name.
+        models: networks of as many layers each, by name.
 
     Raises:
-        ClusterError: they have different inputs or depths, or there are none.
+        ClusterError: they have different depths, or there are none.
     """
     parts = list(models.values())
     if not parts:
         raise ClusterError("no network to put side by side")
     first = parts[0]
     for name, model in models.items():
-        if model.input != first.input or len(model.layers) != len(first.layers):
+        if len(model.layers) != len(first.layers):
             raise ClusterError(
-                f"{name} has another input stage or depth than {next(iter(models))}: networks that "
-                "are put side by side read one input"
+                f"{name} has {len(model.layers)} layers, {next(iter(models))} "
+                f"{len(first.layers)}: networks that are put side by side have as many each"
             )
+    spec, places = _inputs(parts)
     hidden = []
     for depth in range(len(first.hidden)):
         layers = [model.hidden[depth] for model in parts]
-        weights, mask = _joined(layers, shared=depth == 0)
+        weights, mask = _joined(layers, places)
         thresholds = np.concatenate([layer.thresholds for layer in layers])
         hidden.append(HiddenLayer(weights, mask=mask, thresholds=thresholds))
+        sizes = np.cumsum([0, *(layer.n_outputs for layer in layers)])
+        places = [np.arange(a, b) for a, b in pairwise(sizes)]
     outputs = [model.output for model in parts]
-    weights, mask = _joined(outputs, shared=not hidden)
+    weights, mask = _joined(outputs, places)
     return BinaryModel(
-        input=first.input,
+        input=spec,
         hidden=tuple(hidden),
         output=OutputLayer(weights, mask=mask, bias=np.concatenate([o.bias for o in outputs])),
         classes=tuple(f"{name}/{c}" for name, model in models.items() for c in model.classes),
         name="side by side",
+        provenance=first.provenance,
+        meter=first.meter,
+        table=first.table,
     )
 
 
-def _joined(
-    layers: Sequence[Connections], *, shared: bool
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
-    """Weights and mask of layers that read one input, or each its own part."""
-    masks = [
-        np.ones(layer.weights.shape, dtype=np.bool_) if layer.mask is None else layer.mask
-        for layer in layers
+def _inputs(models: Sequence[BinaryModel]) -> tuple[InputSpec, list[NDArray[np.intp]]]:
+    """An input of all fields, and where the bits of each network stand in it."""
+    fields = dict.fromkeys(field for model in models for field in model.input.fields)
+    spec = InputSpec(tuple(fields))
+    start = dict(zip(spec.fields, spec.offsets, strict=True))
+    places = [
+        np.concatenate([start[f] + np.arange(f.width) for f in model.input.fields])
+        for model in models
     ]
-    if shared:
-        mask = None if all(layer.mask is None for layer in layers) else np.concatenate(masks)
-        return np.concatenate([layer.weights for layer in layers]), mask
-    shape = (sum(x.n_outputs for x in layers), sum(x.n_inputs for x in layers))
+    return spec, places
+
+
+def _joined(
+    layers: Sequence[Connections], places: Sequence[NDArray[np.intp]]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
+    """Weights and mask of layers whose inputs stand at ``places`` of one input."""
+    columns = 1 + max(int(place.max()) for place in places)
+    shape = (sum(layer.n_outputs for layer in layers), columns)
     weights, mask = np.ones(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
-    row = column = 0
-    for layer, part in zip(layers, masks, strict=True):
-        place = np.s_[row : row + layer.n_outputs, column : column + layer.n_inputs]
-        weights[place], mask[place] = layer.weights, part
-        row, column = row + layer.n_outputs, column + layer.n_inputs
-    return weights, mask
+    row = 0
+    for layer, place in zip(layers, places, strict=True):
+        neurons = slice(row, row + layer.n_outputs)
+        weights[neurons, place] = layer.weights
+        mask[neurons, place] = True if layer.mask is None else layer.mask
+        row += layer.n_outputs
+    return weights, None if mask.all() else mask

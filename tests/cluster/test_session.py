@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from n3ic.cluster.wide import side_by_side
 from n3ic.cluster.wire import Faults, Wire, neighbours, open_socket, run_station
 from n3ic.errors import ClusterError, ModelError, VerifyError
 from n3ic.model.bits import pack
+from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 
 MODEL = random_model((500, 200, 70, 3), np.random.default_rng(2))
@@ -142,7 +144,26 @@ def test_networks_side_by_side_are_one_wide_network_of_their_scores(density):
     words = rows_to_compare(wide, 50, seed=1)
     want = np.concatenate([m.scores(words) for m in models.values()], axis=1)
     assert np.array_equal(wide.scores(words), want)
-    with pytest.raises(ClusterError, match="other has another input"):
-        side_by_side(models | {"other": random_model((100, 32, 16, 2), rng)})
+    with pytest.raises(ClusterError, match="other has 2 layers, q0 3"):
+        side_by_side(models | {"other": random_model((152, 32, 2), rng)})
     with pytest.raises(ClusterError, match="no network"):
         side_by_side({})
+
+
+def test_networks_side_by_side_share_the_input_fields_that_they_have_in_common():
+    rng = np.random.default_rng(6)
+    delay, other = Field.binary("delay", 8), Field.thermometer("other", (3, 9, 700))
+    specs = {
+        "a": InputSpec((delay, other)),
+        "b": InputSpec((Field.thermometer("delay", (5, 6)), delay)),
+        "c": InputSpec((other,)),
+    }
+    models = {
+        name: replace(random_model((spec.n_bits, 9, 2), rng), input=spec)
+        for name, spec in specs.items()
+    }
+    wide = side_by_side(models)
+    assert wide.shape == (13, 27, 6)
+    features = {"delay": rng.integers(0, 300, 200), "other": rng.integers(0, 999, 200)}
+    want = [m.scores(m.encode(features)) for m in models.values()]
+    assert np.array_equal(wide.scores(wide.encode(features)), np.concatenate(want, axis=1))

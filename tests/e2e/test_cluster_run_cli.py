@@ -57,6 +57,17 @@ def test_the_networks_of_a_run_are_one_wide_network(n3ic, tmp_path):
     assert "152-96-48-6 over 2 nodes" in said
 
 
+def test_the_rows_of_a_table_are_computed(n3ic, tmp_path):
+    random_model((40, 33, 2), np.random.default_rng(0)).save(tmp_path / "m.n3ic")
+    rows = "".join(f"{i * 97},{i}\n" for i in range(70))
+    (tmp_path / "t.csv").write_text(f"x0,x1\n{rows}")
+    said = n3ic("cluster run m.n3ic --nodes 2 --flows t.csv").stdout
+    assert "70 of 70 rows" in said
+    (tmp_path / "t.csv").write_text("x0\n1\n")
+    done = n3ic("cluster run m.n3ic --nodes 2 --flows t.csv", expect=1)
+    assert "column missing: x1" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
