@@ -1,4 +1,4 @@
-"""``n3ic targets``, ``export``, ``verify``, ``report``, ``bench`` and ``simulate``."""
+"""``n3ic targets``, ``export``, ``verify``, ``bench`` and ``simulate``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ def register(app: typer.Typer, plugin_options: bool) -> None:
         app.command(name)(with_options(function, _owners(kinds) if plugin_options else ()))
 
     app.command("targets")(targets)
-    app.command("report")(report)
     add("export", export, "options")
     add("verify", verify, "verify_options")
     add("bench", bench, "bench_options")
@@ -237,40 +236,6 @@ def verify(
         raise MissingDependencyError(
             f"{len(missing)} of {len(results)} exports could not be run: {missing[0].missing}"
         )
-
-
-def report(
-    run: Annotated[Path | None, typer.Argument(help="A run or model; the newest run.")] = None,
-    json: JsonFlag = False,
-) -> None:
-    """Print one table over all targets: memory, latency, throughput, resources."""
-    from n3ic.runs.folder import open_models
-    from n3ic.targets.batch import report_all
-
-    source, models, metrics = open_models(run)
-    if run is None:
-        note(f"run: {source}")
-    with working("exporting to a temporary folder"):
-        found = report_all(models, metrics)
-    if json:
-        print_json(found)
-        return
-    rows = []
-    for name, entry in found.items():
-        if "error" in entry:
-            rows.append([name, "refused", entry["error"], "", "", "", ""])
-            continue
-        for f in entry["figures"]:
-            paper = "" if f["paper"] is None else f"{f['paper']:,.6g}"
-            rows.append(
-                [name, f["name"], f["source"], f"{f['value']:,.6g}", f["unit"], f["kind"], paper]
-            )
-    table(
-        f"{source}: all targets",
-        ["target", "figure", "source", "value", "unit", "kind", "paper"],
-        rows,
-        left=3,
-    )
 
 
 def bench(

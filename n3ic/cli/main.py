@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import typer
 
-from n3ic.cli import ask, card, cluster, data, decide, deploy, model, shunt, train
+from n3ic.cli import ask, card, cluster, data, decide, deploy, model, report, shunt, train
 from n3ic.cli.console import fail, note
 from n3ic.errors import MissingDependencyError, N3icError, N3icWarning
 from n3ic.util.signals import ending_signals
@@ -58,6 +58,7 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     model.register(app)
     shunt.register(app)
     deploy.register(app, not {"export", "verify", "bench", "simulate"}.isdisjoint(words))
+    report.register(app)
     ask.register(app)
     card.register(app)
     cluster.register(app)

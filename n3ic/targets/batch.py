@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from n3ic.model.classifier import Classifier
 from n3ic.options import OptionValue
 from n3ic.targets.base import exporter
 from n3ic.targets.directory import Exported, export
+from n3ic.targets.existing import find_export
+from n3ic.targets.manifest import read_manifest
 from n3ic.targets.report import exported_as
 from n3ic.util.names import path_component
 
@@ -31,18 +33,35 @@ class ExportItem:
 
 @dataclass(frozen=True)
 class ExportOutcome:
-    """What became of an item: an export, or the error that refused it."""
+    """What became of an item: an export, or the error that refused it.
+
+    Attributes:
+        item: what was to be exported.
+        exported: what was.
+        error: why not.
+        kept: whether the directory is still there.
+    """
 
     item: ExportItem
     exported: Exported | None
     error: N3icError | None
+    kept: bool = True
+
+    @property
+    def name(self) -> str:
+        """The target and, of a set, the network."""
+        return self.item.target + (f" {self.item.task}" if self.item.task else "")
+
+    @property
+    def equality(self) -> str:
+        """What was compared of the export, in words."""
+        checked = None if self.exported is None else self.exported.verification
+        return "not verified" if checked is None else str(checked).partition(": ")[2]
 
     def __str__(self) -> str:
-        name = self.item.target + (f" {self.item.task}" if self.item.task else "")
+        name, proof = self.name, self.equality
         if self.exported is None:
             return f"{name}: refused: {self.error}"
-        checked = self.exported.verification
-        proof = "not verified" if checked is None else str(checked).partition(": ")[2]
         forced = "" if self.exported.fit.ok else " (does not fit, forced)"
         network = self.exported.network
         removed = f" as {network.model.shape_text}" if network.findings.removes else ""
@@ -60,6 +79,23 @@ class ExportOutcome:
             "exported": exported_as(self.exported.network),
             "verified": None if checked is None else checked.ok,
             "figures": [asdict(f) for f in self.exported.report.figures],
+        }
+
+    def details(self) -> dict[str, Any]:
+        """All that is known of the export, as plain data for JSON."""
+        if self.exported is None:
+            return {"error": str(self.error)}
+        done = self.exported
+        return {
+            "path": str(done.path) if self.kept else None,
+            "options": dict(self.item.options),
+            "fits": done.fit.ok,
+            "problems": [asdict(p) for p in done.fit.problems],
+            "placements": [asdict(p) for p in done.fit.placements],
+            "figures": [asdict(f) for f in done.report.figures],
+            "notes": list(done.report.notes),
+            "verification": done.verification
+            and asdict(done.verification) | {"ok": done.verification.ok},
         }
 
 
@@ -153,20 +189,36 @@ def _metrics_of(metrics: Mapping[str, Any] | None, task: str) -> Mapping[str, An
 
 
 def report_all(
-    models: Mapping[str, Classifier], metrics: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Figures of every target for a run's models, without keeping the exports."""
-    out: dict[str, Any] = {}
+    models: Mapping[str, Classifier],
+    metrics: Mapping[str, Any] | None,
+    exports: Path | None = None,
+    progress: Callable[[str], object] = lambda _: None,
+    note: Callable[[str], object] = lambda _: None,
+) -> list[ExportOutcome]:
+    """Every target's figures for a run's models: of exports that are there, else written and gone.
+
+    Args:
+        models: the run's networks, by task.
+        metrics: the run's metrics, for reports that are written.
+        exports: the folder below which exports are looked for; None for nowhere.
+        progress: is told what is being done.
+        note: is told why an export that is there was not taken.
+
+    Returns:
+        What became of each network for each target, the networks of a target in turn.
+    """
+    out = []
     with tempfile.TemporaryDirectory(prefix="n3ic-report-") as folder:
-        plan = export_plan(Path("run"), models, "all", folder, {})
-        for item in plan:
-            name = item.target + (f" {item.task}" if item.task else "")
-            result = export_item(item, verify=False, metrics=metrics)
-            if result.exported is None:
-                out[name] = {"error": str(result.error)}
-            else:
-                out[name] = {
-                    "figures": [asdict(f) for f in result.exported.report.figures],
-                    "notes": list(result.exported.report.notes),
-                }
+        for item in export_plan(Path("run"), models, "all", folder, {}):
+            found, why = None, ""
+            if exports is not None:
+                found, why = find_export(exports, item.target, item.model)
+            if why:
+                note(why)
+            if found is not None:
+                options = read_manifest(found.path)["options"]
+                out.append(ExportOutcome(replace(item, options=options), found, None))
+                continue
+            progress(f"exporting for {item.target} {item.task}".rstrip())
+            out.append(replace(export_item(item, verify=False, metrics=metrics), kept=False))
     return out

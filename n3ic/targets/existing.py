@@ -1,0 +1,105 @@
+"""Exports that are there already: read back to be reported on, never to be run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import ExportError, N3icError
+from n3ic.model.classifier import Classifier
+from n3ic.targets.artefacts import TOOL
+from n3ic.targets.device import Fit, Placement, Problem
+from n3ic.targets.directory import Exported
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.manifest import MANIFEST, VERIFICATION, exported_network, read_manifest
+from n3ic.targets.report import REPORT
+from n3ic.targets.verification import Verification
+from n3ic.util.files import sha256_file
+from n3ic.util.plain import from_plain
+
+_MAX_BYTES = 16 << 20
+_DEPTH = 3  # exports/MODEL/TARGET/TASK
+
+
+def find_export(root: Path, target: str, model: Classifier) -> tuple[Exported | None, str]:
+    """The export of a model for a target below a folder that a report may take figures from.
+
+    It is what this version of n3ic wrote of this very model, and its ``report.json`` is as the
+    manifest says. Of several, one with the target's default options, then the one written last.
+
+    Returns:
+        The export and nothing, or None and why one that is there was not taken.
+    """
+    found = sorted(_candidates(root, target, model.digest), key=lambda f: (bool(f[1]), -f[2]))
+    why = ""
+    for path, _, _ in found:
+        try:
+            return read_export(path), ""
+        except N3icError as error:
+            why = f"{path} is not taken: {error}"
+    return None, why
+
+
+def read_export(path: Path) -> Exported:
+    """What an export directory says of itself.
+
+    Raises:
+        ExportError: it is none, or its report is not the one that was written.
+        ModelError: its model is damaged.
+    """
+    manifest = read_manifest(path)
+    network = exported_network(path, manifest)
+    if not (path / REPORT).is_file() or manifest["files"].get(REPORT) != sha256_file(path / REPORT):
+        raise ExportError(f"{path / REPORT} is not what was written")
+    data = _object(path / REPORT)
+    try:
+        fit = Fit(_all(Placement, data, "placements"), _all(Problem, data, "problems"))
+        report = Report(_all(Figure, data, "figures"), tuple(map(str, data.get("notes", ()))))
+        checked = None
+        if (path / VERIFICATION).is_file():
+            checked = from_plain(Verification, _object(path / VERIFICATION))
+    except ValueError as error:
+        raise ExportError(f"{path} is damaged: {error}") from error
+    return Exported(path, manifest["target"], network, fit, report, checked)
+
+
+def _candidates(root: Path, target: str, digest: str) -> Iterator[tuple[Path, dict[str, Any], int]]:
+    """Export directories of a model for a target: path, options, time of writing."""
+    for depth in range(1, _DEPTH + 1):
+        for path in root.glob("*/" * depth + MANIFEST):
+            try:
+                manifest = read_manifest(path.parent)
+                written = path.stat().st_mtime_ns
+            except (N3icError, OSError):
+                continue
+            known = (manifest["target"], manifest["model"]["sha256"], manifest["tool"])
+            if known == (target, digest, TOOL):
+                yield path.parent, manifest["options"], written
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """A JSON object of bounded size.
+
+    Raises:
+        ExportError: it is none.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise ExportError(f"{path}: too large for what it should be")
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ExportError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ExportError(f"{path} is damaged: {error}") from error
+    if not isinstance(data, dict):
+        raise ExportError(f"{path} is damaged: expected an object")
+    return data
+
+
+def _all(kind: type[Any], data: dict[str, Any], name: str) -> tuple[Any, ...]:
+    found = data.get(name)
+    if not isinstance(found, list):
+        raise ValueError(f"{name} is missing")
+    return tuple(from_plain(kind, each) for each in found)

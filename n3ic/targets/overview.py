@@ -1,0 +1,167 @@
+"""A row for each target: does it fit, what does it take, how fast is it, how is that known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from n3ic.errors import MissingDependencyError
+from n3ic.targets.base import exporter
+from n3ic.targets.batch import ExportOutcome
+from n3ic.targets.colocation_report import set_summary
+from n3ic.targets.directory import Exported
+from n3ic.targets.figures import KINDS, NANOSECONDS, Figure, FigureKind
+from n3ic.targets.verification import Verification
+
+_RESOURCES = 3  # of a target in its row
+_NOT_RESOURCES = ("byte", "inference/s", "clock", "%", *NANOSECONDS)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A number and how it is known."""
+
+    value: float
+    unit: str
+    kind: FigureKind
+
+
+@dataclass(frozen=True)
+class TargetRow:
+    """What a table over targets says of one of them.
+
+    Attributes:
+        target: its name.
+        networks: how many there are to be written.
+        fitting: how many of them fit, each alone.
+        together: whether they fit together; None of a single one, or where that is not known.
+        bytes: of memory that they take; None where that is not known.
+        latency: in nanoseconds, until the last of them has answered.
+        throughput: inferences a second, of a single network.
+        resources: what they take besides memory, the first few.
+        shown: how it is known that the artefacts compute the model's scores: ``checked`` (every
+            weight read back and compared), ``tested`` (run on vectors), ``not verified``, ``not
+            run`` (a tool is missing), ``FAILED``.
+        remarks: why it was refused or does not fit, in sentences.
+    """
+
+    target: str
+    networks: int
+    fitting: int
+    together: bool | None
+    bytes: int | None
+    latency: Known | None
+    throughput: Known | None
+    resources: tuple[Known, ...]
+    shown: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def overview(outcomes: Sequence[ExportOutcome]) -> tuple[TargetRow, ...]:
+    """A row a target, the networks of a set summed up by what the target says of sharing.
+
+    Args:
+        outcomes: of all targets and networks.
+    """
+    several = len({o.item.task for o in outcomes}) > 1
+    summary = set_summary(outcomes) if several else {}
+    return tuple(
+        _row([o for o in outcomes if o.item.target == name], summary.get(name))
+        for name in dict.fromkeys(o.item.target for o in outcomes)
+    )
+
+
+def _row(outcomes: Sequence[ExportOutcome], sharing: Mapping[str, object] | None) -> TargetRow:
+    done = [o.exported for o in outcomes if o.exported is not None]
+    errors = dict.fromkeys(_refusal(o) for o in outcomes if o.error is not None)
+    problems = dict.fromkeys(f"does not fit: {p}" for each in done for p in each.fit.problems)
+    remarks = [*errors, *problems]
+    together = sharing["together"] if sharing else None
+    target = outcomes[0].item.target
+    memory: int | None = None
+    latency = throughput = None
+    resources: tuple[Known, ...] = ()
+    fit_together = None
+    if isinstance(together, Mapping):
+        fit_together = not together["problems"]
+        remarks += [f"does not fit together: {p}" for p in together["problems"]]
+        memory = sum(together["memory"].values()) or None
+        if together["latency_ns"] is not None:
+            latency = Known(together["latency_ns"], "ns", together["latency_kind"])
+        resources = tuple(
+            Known(amount, _unit(done[0], name), "estimated")
+            for name, amount in together["resources"].items()
+        )[:_RESOURCES]
+    elif done:
+        memory = _bytes(done[0])
+        latency, throughput = _latency(done[0]), _throughput(done[0])
+        resources = _resources(done[0])
+    return TargetRow(
+        target,
+        len(outcomes),
+        sum(each.fit.ok for each in done),
+        fit_together,
+        memory,
+        latency,
+        throughput,
+        resources,
+        _shown([each.verification for each in done]),
+        tuple(dict.fromkeys(remarks)),
+    )
+
+
+def _refusal(outcome: ExportOutcome) -> str:
+    missing = isinstance(outcome.error, MissingDependencyError)
+    return f"{'not exported' if missing else 'refused'}: {outcome.error}"
+
+
+def _figures(exported: Exported) -> list[Figure]:
+    """The figures of the report and of the verification, the surest first."""
+    ran = exported.verification.figures if exported.verification else ()
+    return sorted((*ran, *exported.report.figures), key=lambda f: KINDS.index(f.kind))
+
+
+def _latency(exported: Exported) -> Known | None:
+    found = (f for f in _figures(exported) if f.name == "latency" and f.unit in NANOSECONDS)
+    first = next(found, None)
+    return first and Known(first.value * NANOSECONDS[first.unit], "ns", first.kind)
+
+
+def _throughput(exported: Exported) -> Known | None:
+    found = (f for f in _figures(exported) if f.name == "throughput" and f.unit == "inference/s")
+    first = next(found, None)
+    return first and Known(first.value, "/s", first.kind)
+
+
+def _bytes(exported: Exported) -> int | None:
+    """Bytes of all that is placed; where nothing is, of the largest memory of the report."""
+    if exported.fit.placements:
+        return sum(p.bytes for p in exported.fit.placements)
+    sizes = [f.value for f in exported.report.figures if f.unit == "byte" and "memory." in f.name]
+    return int(max(sizes)) if sizes else None
+
+
+def _resources(exported: Exported) -> tuple[Known, ...]:
+    """What the device divides among networks, else what the report counts besides bytes."""
+    card = exporter(exported.target).device.card
+    divided = [r.figure for r in card.resources] if card else []
+    able = [f for f in exported.report.figures if f.unit not in _NOT_RESOURCES]
+    first = [f for f in able if f.name in divided] or able
+    return tuple(Known(f.value, f.unit, f.kind) for f in first[:_RESOURCES])
+
+
+def _unit(exported: Exported, resource: str) -> str:
+    units = {f.name: f.unit for f in exported.report.figures}
+    return units.get(resource, resource)
+
+
+def _shown(checks: Sequence[Verification | None]) -> tuple[str, ...]:
+    """What verifications of a target's exports say together: the weakest of them."""
+    known = [c for c in checks if c is not None]
+    if not checks or len(known) < len(checks):
+        return ("not verified",) if checks else ()
+    if any(c.failures for c in known):
+        return ("FAILED",)
+    if any(c.missing for c in known):
+        return ("not run",)
+    return ("checked", "tested") if all(c.decoded for c in known) else ("tested",)
