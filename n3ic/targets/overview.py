@@ -124,13 +124,15 @@ def _figures(exported: Exported) -> list[Figure]:
 def _latency(exported: Exported) -> Known | None:
     found = (f for f in _figures(exported) if f.name == "latency" and f.unit in NANOSECONDS)
     first = next(found, None)
-    return first and Known(first.value * NANOSECONDS[first.unit], "ns", first.kind)
+    if first is None:
+        return None
+    return Known(first.value * NANOSECONDS[first.unit], "ns", first.kind)
 
 
 def _throughput(exported: Exported) -> Known | None:
     found = (f for f in _figures(exported) if f.name == "throughput" and f.unit == "inference/s")
     first = next(found, None)
-    return first and Known(first.value, "/s", first.kind)
+    return None if first is None else Known(first.value, "/s", first.kind)
 
 
 def _bytes(exported: Exported) -> int | None:
