@@ -207,9 +207,9 @@ def _show_ranks(ranks: Mapping[int, Sequence[Measured]]) -> None:
     if ranks:
         table(
             "measured: MPI on this machine, the fastest of the repetitions",
-            ["kernel", "ranks", "seconds", "median"],
+            ["kernel", "ranks", "elapsed", "median", "of a core"],
             [
-                [m.kernel, str(m.ranks), _time(m.seconds), _time(m.median)]
+                [m.kernel, str(m.ranks), _time(m.seconds), _time(m.median), _time(m.processor)]
                 for each in ranks.values()
                 for m in each
             ],
@@ -232,7 +232,7 @@ def speedups(json: bool) -> None:
     rows, found = [], []
     for i, claim in enumerate(CLAIMS):
         part = claim.problem.graph.edges / measured[i].graph.edges
-        core = alone[i].seconds * part
+        core = alone[i].processor * part
         base = _sixteen(claim.problem, core, both.messages)
         points = simulated[i * len(_CLAIM_NODES) : (i + 1) * len(_CLAIM_NODES)]
         ours = [(base / p.data_s, base / p.compute_s) for p in points]

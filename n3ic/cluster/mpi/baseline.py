@@ -42,6 +42,8 @@ class Measured:
         ranks: how many.
         seconds: of the fastest repetition, which others on the machine disturbed least.
         median: of all repetitions.
+        processor: time of the slowest rank's core, without the last barrier, at best; what others
+            do on the machine leaves it nearly alone.
         checksum: of the result; the same for any number of ranks.
     """
 
@@ -49,6 +51,7 @@ class Measured:
     ranks: int
     seconds: float
     median: float
+    processor: float
     checksum: int
 
 
@@ -103,6 +106,7 @@ def measure(problems: Sequence[Problem], ranks: int, repeats: int = REPEATS) -> 
             found["ranks"],
             min(k["seconds"]),
             sorted(k["seconds"])[len(k["seconds"]) // 2],
+            min(k["processor"]),
             k["sum"],
         )
         for k in found["kernels"]
@@ -140,7 +144,7 @@ def on_cores(work: Workload, alone: float, ranks: int, messages: Messages) -> fl
 
     Args:
         work: the kernel on so many nodes.
-        alone: seconds on one core, measured.
+        alone: seconds of one core, measured.
         ranks: cores.
         messages: between two ranks, measured.
     """

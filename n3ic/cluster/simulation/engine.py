@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _BARRIER_PACKETS = 1
 _EVENTS = 20_000  # trains that a workload is cut into, about
-_WINDOW = 64  # trains of one flow that are on the ring at once: the senders' window
+_WINDOW = 2048  # trains of one flow that are on the ring at once: a bound for memory alone
+_PIECES = 64  # trains of a node's data in an exchange, at most
 
 
 @dataclass
@@ -336,7 +337,7 @@ class _Simulation:
         """A node's data to all others, or to its neighbours."""
         count = len(self.nodes) - 1
         packets = -(-int(stage.gathered[node]) // PACKET_BYTES)
-        for size, _ in _trains(packets, max(self.train, -(-packets // _WINDOW))) if packets else ():
+        for size, _ in _trains(packets, max(self.train, -(-packets // _PIECES))) if packets else ():
             at = node
             for _ in range(count - 1):
                 to = at % count + 1
