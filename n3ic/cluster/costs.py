@@ -19,7 +19,6 @@ from n3ic.cluster.traffic import (
     mean_traffic,
     period,
     row_traffic,
-    slices_of,
     sum_traffic,
 )
 
@@ -28,6 +27,7 @@ _CRC_BYTES = 4
 EMPTY_BYTES = _FRAME_BYTES + HEADER_BYTES + _CRC_BYTES
 """Bytes on the wire of a datagram without packets: an acknowledgement."""
 _THRESHOLD_BYTES = 4
+_ROW_BITS = (SLICE_BITS, 512)
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ def wire_bytes(packets: float, sender: ClusterNode, receiver: ClusterNode) -> fl
     return packets * PACKET_BYTES + datagrams(packets, sender, receiver) * EMPTY_BYTES
 
 
+def row_bytes(bits: int) -> int:
+    """Bytes of one neuron's weights: whole rows of a memory, as wide as a task packet or a beat."""
+    return max(-(-bits // width) * width // 8 for width in _ROW_BITS)
+
+
 def weight_bytes(layer: LayerPlacement, inputs: int, neurons: int) -> Mapping[int, int]:
     """Bytes that each node's memory holds of a layer: whole slices of weights, and thresholds.
 
@@ -77,8 +82,8 @@ def weight_bytes(layer: LayerPlacement, inputs: int, neurons: int) -> Mapping[in
     found: dict[int, int] = {}
     for share in layer.shares:
         size = share.end - share.start
-        rows = neurons * slices_of(size) if layer.split is Split.INPUT else size * slices_of(inputs)
-        found[share.node] = rows * SLICE_BITS // 8
+        by_input = layer.split is Split.INPUT
+        found[share.node] = neurons * row_bytes(size) if by_input else size * row_bytes(inputs)
     for holder in layer.reducers or layer.shares:
         more = _THRESHOLD_BYTES * (holder.end - holder.start)
         found[holder.node] = found.get(holder.node, 0) + more

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import accumulate, pairwise, product
 from typing import Literal
 
-from n3ic.cluster.costs import Expected, expected, memory_used, weight_bytes
+from n3ic.cluster.costs import Expected, expected, memory_used, row_bytes, weight_bytes
 from n3ic.cluster.nodes import Cluster
 from n3ic.cluster.placement import LayerPlacement, Placement, Share, Split
 from n3ic.cluster.plan import Alternative, Plan
@@ -214,9 +214,7 @@ def _place_layer(
     if chosen is None:
         return None
     size = inputs if way.split is Split.INPUT else neurons
-    row = slices_of(neurons if way.split is Split.INPUT else inputs)
-    # bytes of 32 neurons with all inputs; of a slice of inputs of all neurons
-    word = 32 * (row * SLICE_BITS // 8 + 4) if way.split is Split.OUTPUT else 0
+    word = WORD_BITS * (row_bytes(inputs) + 4)  # 32 neurons with all inputs
     if way.split is Split.INPUT:
         shares = _input_shares(cluster, room, chosen, inputs, neurons)
         holders = [i for i in chosen if room[i].shares is None]
@@ -235,7 +233,7 @@ def _input_shares(
     cluster: Cluster, room: dict[int, _Room], chosen: Sequence[int], inputs: int, neurons: int
 ) -> tuple[Share, ...] | None:
     """Shares of inputs; a slice is not divided, so that each packet of the home has one owner."""
-    slice_bytes = neurons * SLICE_BITS // 8
+    slice_bytes = neurons * row_bytes(SLICE_BITS)
     caps = [max(0, room[i].bytes - 4 * neurons) // slice_bytes for i in chosen]
     return _shares(inputs, chosen, [_speed(cluster, i) for i in chosen], caps, SLICE_BITS)
 
@@ -363,7 +361,7 @@ def _refusal(shape: Sequence[int], cluster: Cluster, splits: Sequence[Split] | N
 
 
 def _bytes(inputs: int, neurons: int) -> int:
-    return neurons * (slices_of(inputs) * SLICE_BITS // 8 + 4)
+    return neurons * (row_bytes(inputs) + 4)
 
 
 def _total(shape: Sequence[int]) -> int:

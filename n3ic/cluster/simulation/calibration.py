@@ -186,7 +186,7 @@ def _hop_seconds() -> float:
         except OSError as error:
             raise ClusterError(f"datagrams on {_HOST} do not arrive: {error}") from error
         finally:
-            other.terminate()
+            other.kill()
             other.join()
     return float(best) / 2
 

@@ -367,7 +367,7 @@ class _Simulation:
         seconds = float(self.env.now)
 
         def share(servers: Sequence[_Server]) -> tuple[float, ...]:
-            return tuple(s.busy / seconds if seconds else 0.0 for s in servers)
+            return tuple(min(1.0, s.busy / seconds) if seconds else 0.0 for s in servers)
 
         return Trace(
             seconds=seconds,

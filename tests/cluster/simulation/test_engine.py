@@ -156,6 +156,18 @@ def test_trains_of_packets_are_close_to_packet_by_packet(kernel):
     assert coarse.seconds == pytest.approx(exact.seconds, rel=0.15)
 
 
+def test_a_card_takes_about_as_many_clocks_as_its_verilog():
+    """480 neurons of 960 inputs: the clocks that the Verilog is held to by its own test."""
+    (card,) = equal_nodes(1, "netfpga").nodes
+    f = card.figures
+    verilog = 480 * 2 + f.compute + f.result + 9
+    quick = replace(NODE, packet=0.0, classify=0.0, forward=0.0, latency=0.0, link_bps=1e15)
+    sim = replace(sim_nodes(equal_nodes(1, "netfpga"))[1], packet=0.0, classify=0.0)
+    work = one_stage(1, Flow(0, 3, ((1, 480.0 * 3),), kind="slice"))
+    clocks = simulate(work, [quick, sim], train=3).seconds * f.clock_hz
+    assert clocks == pytest.approx(verilog, rel=0.12)
+
+
 def test_a_simulation_is_the_same_every_time():
     work = workload(Problem("spmv", size=256, density=0.02), 3)
     nodes = sim_nodes(like_home(3, "nfp", "10G"))
