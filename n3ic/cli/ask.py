@@ -11,7 +11,7 @@ from n3ic.cli.console import print_json, say, working
 from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
-    from n3ic.model.network import BinaryModel
+    from n3ic.model.classifier import Classifier
 
 
 def register(app: typer.Typer) -> None:
@@ -86,7 +86,7 @@ def ask(
     )
 
 
-def _candidates(path: Path) -> tuple[BinaryModel, ...]:
+def _candidates(path: Path) -> tuple[Classifier, ...]:
     """The networks that a card may compute for a model.
 
     An export directory has one. A model file or run is computed without what makes no difference
@@ -95,7 +95,7 @@ def _candidates(path: Path) -> tuple[BinaryModel, ...]:
     Raises:
         UsageError: a run of several networks.
     """
-    from n3ic.model.network import BinaryModel
+    from n3ic.model.families import load_model
     from n3ic.model.passes import simplify
     from n3ic.runs.folder import models_of
     from n3ic.targets.manifest import MANIFEST, exported_network, read_manifest
@@ -105,6 +105,6 @@ def _candidates(path: Path) -> tuple[BinaryModel, ...]:
     found = models_of(path)
     if len(found) != 1:
         raise UsageError(f"{path} holds {len(found)} networks: name one model file")
-    model = BinaryModel.load(next(iter(found.values())))
+    model = load_model(next(iter(found.values())))
     small = simplify(model).model
     return (small,) if small == model else (small, model)

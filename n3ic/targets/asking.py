@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import N3icError, UsageError, VerifyError
-from n3ic.model.network import BinaryModel
+from n3ic.model.classifier import Classifier
 from n3ic.targets.messages import (
     FAULT,
     FAULTS,
@@ -75,7 +75,7 @@ class Answered:
         latencies: seconds from each request's first datagram to its answer.
     """
 
-    model: BinaryModel
+    model: Classifier
     verdicts: NDArray[np.int64]
     full: bool
     requests: int
@@ -153,7 +153,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 def ask(
     address: tuple[str, int],
-    models: Sequence[BinaryModel],
+    models: Sequence[Classifier],
     features: Mapping[str, Any],
     manner: Manner = Manner(),
     input_stage: InputStage = "bits",
@@ -199,11 +199,11 @@ def ask(
 
 def _agree(
     line: _Line,
-    models: Sequence[BinaryModel],
+    models: Sequence[Classifier],
     features: Mapping[str, Any],
     manner: Manner,
     input_stage: InputStage,
-) -> tuple[BinaryModel, NDArray[np.uint8], NDArray[np.uint32], int]:
+) -> tuple[Classifier, NDArray[np.uint8], NDArray[np.uint32], int]:
     """The network that the card computes, the rows as it takes them, and how many of them."""
     fault = None
     for model in models:
@@ -276,7 +276,7 @@ def _exchange(
     return [answers[i] for i in range(len(messages))], latencies, resent
 
 
-def _compare(model: BinaryModel, answer: Message, inputs: NDArray[np.uint32], first: int) -> None:
+def _compare(model: Classifier, answer: Message, inputs: NDArray[np.uint32], first: int) -> None:
     """Compare an answer with the model's.
 
     Raises:

@@ -19,7 +19,7 @@ from n3ic.exporters.netfpga.tools import simulate
 MAC = bytes.fromhex("024e33000001")
 PORT = 0x2323
 RESEND = 20_000  # clocks of a tick of the TCP timers
-_QUIET = 600  # clocks: more than an inference takes that nothing else waits for
+QUIET = 50_000  # clocks without a beat: more than the rows of a datagram take
 _MOST = 50_000_000
 
 
@@ -84,7 +84,7 @@ def build(directory: Path, work: Path) -> Path:
     core = Core.load(directory)
     top = (directory / "rtl" / f"{TOP}.v").read_text(encoding="utf-8")
     flags = "-O1" + (" -DN3IC_WRITE_PORT" if core.write_port else "")
-    flags += " -DN3IC_TCP" if "cfg_resend" in top else ""
+    flags += " -DN3IC_TCP" if "cfg_resend," in top else ""
     command = [
         "verilator", "--cc", "--exe", "--build", "-O3", "-Wno-fatal", "-Wno-lint",
         "--top-module", TOP, "--Mdir", str(work / "obj"), "-CFLAGS", flags,
@@ -103,7 +103,12 @@ class FrontBench:
     """
 
     def __init__(
-        self, directory: Path, *, ip: bytes = bytes((10, 23, 23, 2)), resend: int = RESEND
+        self,
+        directory: Path,
+        *,
+        ip: bytes = bytes((10, 23, 23, 2)),
+        resend: int = RESEND,
+        quiet: int = QUIET,
     ) -> None:
         """Describe a bench; nothing is built before the ``with`` block.
 
@@ -111,9 +116,10 @@ class FrontBench:
             directory: an export directory with a front end; it is read and not changed.
             ip: the card's address.
             resend: clocks of a tick of its TCP timers.
+            quiet: clocks without a beat that end a run.
         """
         self.directory = directory.resolve()
-        self.ip, self.resend = ip, resend
+        self.ip, self.resend, self.quiet = ip, resend, quiet
         self._stack = ExitStack()
         self._process: subprocess.Popen[str] | None = None
 
@@ -153,14 +159,14 @@ class FrontBench:
         self._say(f"h {clocks}")
 
     def run(
-        self, frames: Sequence[Offered | bytes] = (), clocks: int = _MOST, quiet: int = _QUIET
+        self, frames: Sequence[Offered | bytes] = (), clocks: int = _MOST, quiet: int = 0
     ) -> Seen:
         """Offer frames one behind another, and run until nothing happens any more.
 
         Args:
             frames: what goes in.
             clocks: most clocks to run.
-            quiet: clocks without a beat that end the run.
+            quiet: clocks without a beat that end the run; 0 for the bench's own.
 
         Raises:
             VerifyError: the simulation ended, or frames wait to go in though nothing happens.
@@ -168,7 +174,7 @@ class FrontBench:
         for frame in frames:
             one = frame if isinstance(frame, Offered) else Offered(frame)
             self._say(f"f {one.clock} {int(one.damaged)} {one.data.hex()}")
-        self._say(f"r {clocks} {quiet}")
+        self._say(f"r {clocks} {quiet or self.quiet}")
         process = self._process
         if process is None or process.stdout is None:
             raise VerifyError("the bench runs within its with block")

@@ -38,7 +38,7 @@ def card(
     out = tmp_path_factory.mktemp("front")
     options = {"front-end": "tcp", "style": "unrolled", **FORMS[request.param]}
     EXPORTER.write(MODEL, EXPORTER.parse_options(options), out)
-    with FrontBench(out, resend=RESEND) as bench:
+    with FrontBench(out, resend=RESEND, quiet=600) as bench:
         yield bench
 
 

@@ -47,7 +47,7 @@ def card(
     model = model_of(request.param)
     out = tmp_path_factory.mktemp("front")
     EXPORTER.write(model, EXPORTER.parse_options({"front-end": "udp", **FORMS[request.param]}), out)
-    with FrontBench(out) as bench:
+    with FrontBench(out, quiet=600) as bench:
         yield bench, model
 
 

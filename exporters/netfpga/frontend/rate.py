@@ -1,0 +1,128 @@
+"""Goodput and latency of a front end in simulation, beside what the wire allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.netfpga.frontend import packets
+from n3ic.exporters.netfpga.frontend.bench import FrontBench, Offered
+from n3ic.exporters.netfpga.frontend.verify import CARD, HOST
+from n3ic.model.classifier import Classifier
+from n3ic.targets.messages import bit_rows, read_message, request, results_body
+
+WIRE_BYTES = 24  # preamble, frame check sequence and gap, of each frame
+FRAMES = 200
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What went through at a payload size, frames back to back on the wire.
+
+    Attributes:
+        payload: bytes of a datagram's payload.
+        rows: rows of each.
+        limit: Gb/s of payload that the wire allows.
+        goodput: Gb/s of payload that the card took.
+        answered: Gb/s of payload that it sent back.
+        stalls: clocks in which it let a beat wait.
+        latency: clocks from first beat in to first beat out of a datagram alone.
+        clocks: of the whole run.
+    """
+
+    payload: int
+    rows: int
+    limit: float
+    goodput: float
+    answered: float
+    stalls: int
+    latency: int
+    clocks: int
+
+
+def wire_clocks(frames: Sequence[bytes], gbps: float, mhz: float) -> list[int]:
+    """The clock in which each of frames that follow each other on a wire begins."""
+    per_clock = gbps * 1e3 / 8 / mhz
+    bytes_before = np.cumsum([0, *(max(60, len(f)) + WIRE_BYTES for f in frames[:-1])])
+    return [int(np.ceil(b / per_clock)) for b in bytes_before]
+
+
+def measure(
+    bench: FrontBench,
+    model: Classifier,
+    row_counts: Sequence[int],
+    *,
+    gbps: float = 100.0,
+    mhz: float = 250.0,
+    full: bool = True,
+) -> list[Rate]:
+    """Send datagrams of each number of rows, one behind another at the wire's rate.
+
+    Args:
+        bench: the front end of the model, running.
+        model: what it computes, from input bits.
+        row_counts: rows of a datagram.
+        gbps: of the wire.
+        mhz: clock of the card.
+        full: whether it answers with scores.
+
+    Raises:
+        VerifyError: an answer is missing, or another than the model's.
+    """
+    rng = np.random.default_rng(1)
+    found = []
+    for rows in row_counts:
+        bits = rng.random((rows, model.input.n_bits)) < 0.5
+        words = np.packbits(bits, axis=1, bitorder="little")
+        words = np.pad(words, ((0, 0), (0, -words.shape[1] % 4))).view("<u4")
+        data = request(1, 0, bit_rows(words, model.input.n_bits)).to_bytes()
+        frame = packets.udp(HOST, CARD, data)
+        alone = bench.run([frame])
+        start = alone.clock
+        clocks = wire_clocks([frame] * FRAMES, gbps, mhz)
+        seen = bench.run([Offered(frame, start + c) for c in clocks])
+        wanted = results_body(model, words, full=full)
+        bodies = {read_message(packets.read_ipv4(x.data).payload).body for x in seen.left}
+        if len(seen.left) != FRAMES or bodies != {wanted}:
+            raise VerifyError(f"datagrams of {rows} rows: {len(seen.left)} of {FRAMES} answered")
+        span = seen.taken[-1].first - seen.taken[0].first
+        back = seen.left[-1].first - seen.left[0].first
+        rate = 8 * mhz * (FRAMES - 1) / 1e3  # Gb/s of a byte a frame and clock
+        found.append(
+            Rate(
+                payload=len(data),
+                rows=rows,
+                limit=gbps * len(data) / (max(60, len(frame)) + WIRE_BYTES),
+                goodput=rate * len(data) / span,
+                answered=rate * (16 + len(wanted)) / back,
+                stalls=sum(t.stalls for t in seen.taken),
+                latency=alone.left[0].first - alone.taken[0].first,
+                clocks=seen.clock - start,
+            )
+        )
+    return found
+
+
+def tcp_latency(bench: FrontBench, model: Classifier, rows: int) -> int:
+    """Clocks from first beat in to first beat of the results out, of a TCP segment.
+
+    Raises:
+        VerifyError: there is no connection, or the answer is another than the model's.
+    """
+    words = np.zeros((rows, model.input.n_words), dtype=np.uint32)
+    data = request(1, 0, bit_rows(words, model.input.n_bits)).to_bytes()
+    syn = packets.tcp(HOST, CARD, packets.SYN, 1, options=packets.mss(1460))
+    left = bench.run([syn]).left
+    if not left:
+        raise VerifyError("the front end opens no TCP connection")
+    ack = int.from_bytes(packets.read_ipv4(left[0].data).header[4:8], "big") + 1
+    seen = bench.run([packets.tcp(HOST, CARD, packets.ACK, 2, ack, data)], clocks=4000)
+    results = [x for x in seen.left if packets.read_ipv4(x.data).payload]
+    payload = b"".join(packets.read_ipv4(x.data).payload for x in results)
+    if not results or not payload.endswith(results_body(model, words)):
+        raise VerifyError("the front end's results over TCP are not the model's")
+    bench.run([packets.tcp(HOST, CARD, packets.RST, 2 + len(data))])
+    return results[0].first - seen.taken[0].first
