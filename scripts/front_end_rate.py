@@ -11,6 +11,7 @@ import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 45, 127, 250)
 MODEL = random_model((256, 8, 2), np.random.default_rng(1), extremes=False)
 
 
-def options(width: str, bypass: bool) -> dict:
+def options(width: str, bypass: bool) -> dict[str, Any]:
     """Those of the export."""
     wide = {"executors": 2} if width == "512" else {}
     return {"front-end": "tcp", "style": "unrolled", "data-width": width, "mtu": 9000,
@@ -35,7 +36,7 @@ def options(width: str, bypass: bool) -> dict:
 def main(out: Path, size: bool) -> None:
     """Measure all variants and write what was found."""
     out.mkdir(parents=True, exist_ok=True)
-    found = {}
+    found: dict[str, Any] = {}
     for width, bypass in (("512", True), ("512", False), ("64", True), ("64", False)):
         gbps, mhz = (100, 250) if width == "512" else (10, 156.25)
         with tempfile.TemporaryDirectory() as name:
@@ -56,7 +57,7 @@ def main(out: Path, size: bool) -> None:
     picture(found, out / "front-end-rate.png")
 
 
-def table(found: dict) -> str:
+def table(found: dict[str, Any]) -> str:
     """The figures as Markdown."""
     lines = []
     for name, entry in found.items():
@@ -74,7 +75,7 @@ def table(found: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
-def picture(found: dict, path: Path) -> None:
+def picture(found: dict[str, Any], path: Path) -> None:
     """Goodput by payload beside the limit of the wire."""
     import matplotlib.pyplot as plt
 

@@ -1,0 +1,49 @@
+"""The ten minutes of the how-to, followed as written."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from n3ic.errors import N3icError
+from n3ic.exporters.netfpga.packet import tap
+
+NAMESPACE = "n3icask"
+
+
+@pytest.mark.slow
+def test_the_ten_minutes_as_written(repository, tmp_path):
+    pytest.importorskip("torch")
+    if shutil.which("ping") is None:
+        pytest.skip("needs ping: apt install iputils-ping")
+    try:
+        tap.require()
+        tap.ip("netns", "add", f"{NAMESPACE}-try")
+        tap.ip("netns", "del", f"{NAMESPACE}-try")
+    except N3icError as error:
+        pytest.skip(str(error))
+    page = (repository / "docs" / "how-to" / "front-end.md").read_text()
+    (text,) = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "200",
+    }
+    try:
+        said = subprocess.run(
+            ["bash", "-emx", "-c", text],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1800,
+        )  # fmt: skip
+    finally:
+        gone = subprocess.run(["ip", "netns", "del", NAMESPACE], capture_output=True, text=True)
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert gone.returncode != 0  # the page takes it away itself
+    assert "3 received" in said.stdout
+    assert said.stdout.count("rows answered, each with the model's verdict, class, margin") == 2
+    assert "requests over UDP" in said.stdout
+    assert "requests over TCP" in said.stdout
+    log = (tmp_path / "card.log").read_text()
+    assert re.search(r"requests [1-9]", log)
