@@ -35,6 +35,7 @@ from n3ic.model.random_models import random_model
 SHAPES = ((384, 2), (8448, 2), (384, 768), (4096, 2048))
 _ROWS = 40
 _REPEATS = 2
+_WEIGHTS = 1 << 30  # bytes of main memory that a process may take
 _PINGS = 400
 _HOST = "127.0.0.1"
 
@@ -70,6 +71,7 @@ class Measured:
             f'source = "processor time of a process node on {machine}; '
             f'fit within {self.error:.0%}"\n'
             f'memory = "dram"\ntogether = {MAX_PACKETS}\nserial = true\n'
+            f"\n[bytes]\nweights = {_WEIGHTS}\n"
             f"\n[clocks]\nslice = {self.slice:.3f}\npacket = {self.packet:.0f}\n"
             f"datagram = {self.datagram:.0f}\nclassify = 0\nforward = 0\n"
             f"compute = {self.row:.0f}\nresult = 0\n"
