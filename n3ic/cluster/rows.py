@@ -19,6 +19,7 @@ from n3ic.cluster.placement import Share
 from n3ic.cluster.protocol import (
     BY_RANGE,
     HOME,
+    MAX_NODES,
     MAX_OFFSET,
     WIDE_PER_PACKET,
     Data,
@@ -54,6 +55,18 @@ def request(array: int, start: int, end: int, node: int) -> Packet:
     return Packet(PacketType.RDMA, Data.WIDE, BY_RANGE, array, start, end, body=body, lap=lap)
 
 
+def asker(packet: Packet) -> int:
+    """The node that an RDMA task comes from.
+
+    Raises:
+        ProtocolError: it asks for something else than rows, or for nobody.
+    """
+    node = int.from_bytes(packet.body[:4], "big")
+    if packet.identifier is not Data.WIDE or node > MAX_NODES:
+        raise ProtocolError(f"an RDMA task of array {packet.array} asks for no rows")
+    return node
+
+
 def answer(array: int, row: int, payload: Payload, node: int) -> Iterator[Packet]:
     """The data packets that bring a row to a node.
 
@@ -80,7 +93,7 @@ class Arriving:
     """Rows whose slices are on their way."""
 
     def __init__(self) -> None:
-        self._slices: dict[int, dict[int, Payload]] = {}
+        self._slices: dict[tuple[int, int], dict[int, Payload]] = {}
 
     def clear(self) -> None:
         """Forget what has come."""
@@ -99,14 +112,15 @@ class Arriving:
             or packet.offset >= packet.row
         ):
             raise ProtocolError(f"data of array {packet.array} is no slice of a row")
-        slices = self._slices.setdefault(packet.start, {})
+        key = packet.start, packet.row
+        slices = self._slices.setdefault(key, {})
         if packet.offset in slices:
             raise ProtocolError(f"a slice of row {packet.start} came twice")
         numbers = np.frombuffer(packet.body, dtype=">i8", count=packet.count)
         slices[packet.offset] = numbers.astype(np.int64)
         if len(slices) < packet.row:
             return None
-        del self._slices[packet.start]
+        del self._slices[key]
         return np.concatenate([slices[i] for i in range(packet.row)])
 
 
@@ -164,12 +178,11 @@ class DistributedRows(Held):
 
     def read(self, packet: Packet) -> Iterable[Packet]:
         """Send rows to whoever asks."""
-        asker = int.from_bytes(packet.body[:4], "big")
         for number in range(packet.start, packet.end):
             payload = self._own.get(number)
             if payload is None:
                 raise ProtocolError(f"row {number} of array {self.array} was never written")
-            yield from answer(self.array, number, payload, asker)
+            yield from answer(self.array, number, payload, asker(packet))
 
     def arrived(self, packet: Packet) -> Iterable[Packet]:
         """Write a row that is held, or keep one that was asked for and thaw who waits for it."""
@@ -280,6 +293,7 @@ class Reading(DistributedRows):
 
     def read(self, packet: Packet) -> Iterable[Packet]:
         """Send results to whoever asks, once they are final."""
+        asker(packet)
         self._reads.append(packet)
         yield from self._released()
 
@@ -291,10 +305,9 @@ class Reading(DistributedRows):
             if not all(self.computed(n) for n in numbers):
                 self._reads.append(packet)
                 continue
-            asker = int.from_bytes(packet.body[:4], "big")
             for n in numbers:
-                yield from answer(self.array, n, self.payload(n), asker)
-            if asker == HOME:  # the work is done: the next one has other operands
+                yield from answer(self.array, n, self.payload(n), asker(packet))
+            if asker(packet) == HOME:  # the work is done: the next one has other operands
                 self.forget()
                 self.source.forget()
         for reader in self.readers:
