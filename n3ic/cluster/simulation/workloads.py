@@ -15,14 +15,13 @@ from math import cbrt, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.cluster.protocol import BODY_BYTES
+from n3ic.cluster.protocol import BODY_BYTES, NONZEROS_PER_PACKET
 from n3ic.cluster.simulation.parts import SLICE, Flow, Stage, Workload, nothing
 from n3ic.cluster.traffic import slices_of
 from n3ic.errors import UsageError
 
 ELEMENT_BYTES = 4
 ELEMENTS = BODY_BYTES // ELEMENT_BYTES  # of a dense matrix in a task packet
-NON_ZEROS = 4  # of a sparse one: row, column and value; FCsN's example has four, too
 
 Array = NDArray[np.float64]
 
@@ -157,7 +156,7 @@ def _spmv(problem: Problem, nodes: int) -> tuple[Stage, ...]:
     for i in range(nodes):
         for j in range(nodes):
             if counts[i, j]:
-                there = -(-int(counts[i, j]) // NON_ZEROS)
+                there = -(-int(counts[i, j]) // NONZEROS_PER_PACKET)
                 tasks.append(Flow(i + 1, there, ((j + 1, float(counts[i, j])),)))
                 sums = min(float(counts[i, j]), rows)
                 if i != j:
@@ -167,7 +166,7 @@ def _spmv(problem: Problem, nodes: int) -> tuple[Stage, ...]:
     given = _even(nodes, problem.size / nodes * ELEMENT_BYTES)
     none = nothing(nodes)
     return (
-        Stage("spmv", tuple(tasks), _none(nodes), local, local / NON_ZEROS, given, none),
+        Stage("spmv", tuple(tasks), _none(nodes), local, local / NONZEROS_PER_PACKET, given, none),
         Stage("spmv sums", tuple(back), _none(nodes), none, none, none, none),
     )
 
@@ -198,14 +197,14 @@ def _sparse(
     flows = tuple(
         Flow(
             i,
-            -(-int(mine) // NON_ZEROS),
+            -(-int(mine) // NONZEROS_PER_PACKET),
             tuple((j, float(mine * c)) for j, c in enumerate(owned, 1) if c),
         )
         for i, mine in enumerate(spawned, 1)
         if mine
     )
     local = np.array([0.0, *(spawned * columns)])
-    streamed, given = np.array([[0.0, *spawned / NON_ZEROS], [0.0, *given]])
+    streamed, given = np.array([[0.0, *spawned / NONZEROS_PER_PACKET], [0.0, *given]])
     return Stage(name, flows, _none(nodes), local, streamed, given, nothing(nodes))
 
 
