@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from n3ic.model.spn import LogArithmetic, SpnModel
 from n3ic.model.spn.arithmetic import pairwise_reduce
 from n3ic.model.spn.operations import (
@@ -20,12 +22,15 @@ from n3ic.model.spn.operations import (
     Lookup,
     Offset,
     Operation,
+    Operations,
     Round,
     Scale,
+    Times,
+    operands,
     operations,
 )
 
-COUNTED = 6  # bits that one look-up table counts
+COUNTED = 6  # bits that one look-up table reads
 LATENCY = {
     "bits": 0,
     "count": 1,
@@ -50,8 +55,10 @@ class Cell:
         width: bits of the value in two's complement, without the sign where it is always the
             same.
         reads: the cells that it reads.
-        table: entries of a ``lookup``; the factor of a ``scale``.
-        first: the first bit of ``bits``, the field of a ``lookup``.
+        table: entries of a ``lookup``, of two bins those of the first one's first bin first; the
+            factor of a ``scale``.
+        first: the first bit of ``bits``.
+        fields: whose bins a ``lookup`` reads, one or two.
     """
 
     kind: str
@@ -61,6 +68,7 @@ class Cell:
     reads: tuple[int, ...] = ()
     table: tuple[int, ...] = ()
     first: int = 0
+    fields: tuple[int, ...] = ()
 
     @property
     def sign(self) -> str:
@@ -131,8 +139,15 @@ def pipeline(model: SpnModel) -> Pipeline:
     """The pipeline of a network; the same network gives the same one."""
     made = operations(model)
     builder = _Builder(model)
-    for step, bounds in zip(made.steps, made.bounds, strict=True):
-        builder.write(step, *bounds)
+    pairs = _pairs(made)
+    inside = {i for pair in pairs.values() for i in pair}
+    for i, (step, bounds) in enumerate(zip(made.steps, made.bounds, strict=True)):
+        if i in inside:
+            builder.place.append(-1)  # nothing else reads it
+        elif i in pairs:
+            builder.write_pair(step, [made.steps[k] for k in pairs[i]], *bounds)
+        else:
+            builder.write(step, *bounds)
     scores = tuple(builder.place[i] for i in made.scores)
     cells = tuple(builder.cells)
     start, depth = _schedule(cells, scores, builder.early)
@@ -155,8 +170,7 @@ class _Builder:
         if isinstance(step, Constant):
             made = self._add("constant", low, high)
         elif isinstance(step, Lookup):
-            bin_ = self._bin(step.field)
-            made = self._add("lookup", low, high, (bin_,), step.table, step.field)
+            made = self._lookup((step.field,), step.table, low, high)
         elif isinstance(step, LogAdd):
             made = self._log_add(self.place[step.a], self.place[step.b], low, high)
         elif isinstance(step, Add):
@@ -172,6 +186,28 @@ class _Builder:
             made = self._add("times", low, high, (self.place[step.a], self.place[step.b]))
         self.place.append(made)
 
+    def write_pair(
+        self, step: Operation, lookups: Sequence[Operation], low: int, high: int
+    ) -> None:
+        """One table in place of two and the operation that joins them."""
+        found = [each for each in lookups if isinstance(each, Lookup)]
+        first, second = (np.array(each.table, dtype=np.int64) for each in found)
+        # A bin is a number of some bits, of which the table has an entry for each.
+        padded = np.pad(second, (0, (1 << _bin_bits(len(second))) - len(second)), mode="edge")
+        values = [first.repeat(len(padded)), np.tile(padded, len(first))]
+        joined = values[0] + values[1]
+        if isinstance(step, Times):
+            joined = self.model.arithmetic.product(values)
+        table = tuple(int(value) for value in joined)
+        fields = tuple(each.field for each in found)
+        self.place.append(self._lookup(fields, table, low, high))
+
+    def _lookup(self, fields: tuple[int, ...], table: tuple[int, ...], low: int, high: int) -> int:
+        bins = tuple(self._bin(field) for field in fields)
+        width = width_of(low, high)
+        self.cells.append(Cell("lookup", low, high, width, bins, table, fields=fields))
+        return len(self.cells) - 1
+
     def _add(
         self,
         kind: str,
@@ -179,12 +215,11 @@ class _Builder:
         high: int,
         reads: tuple[int, ...] = (),
         table: tuple[int, ...] = (),
-        first: int = 0,
     ) -> int:
         width = width_of(low, high)
         if kind in ("add", "larger"):
             width = max(width, *(self.cells[i].width for i in reads))
-        self.cells.append(Cell(kind, low, high, width, reads, table, first))
+        self.cells.append(Cell(kind, low, high, width, reads, table))
         return len(self.cells) - 1
 
     def _log_add(self, a: int, b: int, low: int, high: int) -> int:
@@ -218,6 +253,25 @@ class _Builder:
 
     def _sum(self, a: int, b: int) -> int:
         return self._add("add", 0, self.cells[a].high + self.cells[b].high, (a, b))
+
+
+def _bin_bits(entries: int) -> int:
+    return width_of(0, entries - 1)
+
+
+def _pairs(made: Operations) -> dict[int, tuple[int, int]]:
+    """Sums and products of two tables that together are one look-up table a bit."""
+    found = {}
+    for i, step in enumerate(made.steps):
+        if not isinstance(step, Add | Times):
+            continue
+        a, b = operands(step)
+        parts = [made.steps[a], made.steps[b]]
+        tables = [part.table for part in parts if isinstance(part, Lookup)]
+        alone = all(len(made.readers[k]) == 1 and k not in made.scores for k in (a, b))
+        if len(tables) == 2 and alone and sum(_bin_bits(len(t)) for t in tables) <= COUNTED:
+            found[i] = (a, b)
+    return found
 
 
 def _schedule(

@@ -47,7 +47,7 @@ def _factors(plan: Pipeline, cell: Cell) -> list[int]:
 
 def _luts(plan: Pipeline, cell: Cell, table: int) -> float:
     if cell.kind == "lookup":
-        inputs = plan.cells[cell.reads[0]].width
+        inputs = sum(plan.cells[i].width for i in cell.reads)
         # Two functions of up to five inputs share a site.
         return cell.width * (0.5 if inputs < COUNTED else 1 << (inputs - COUNTED))
     if cell.kind == "larger":

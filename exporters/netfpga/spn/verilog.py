@@ -86,7 +86,6 @@ def core_text(plan: Pipeline) -> str:
     model = plan.model
     score_w, class_w = plan.score_width, class_width(len(model.classes))
     matches, last = _matches(plan, score_w, class_w)
-    read = {cell.first for cell in plan.cells if cell.kind == "lookup"}
     spans = zip(model.input.offsets, model.input.fields, strict=True)
     values = {
         "shape": model.shape_text,
@@ -104,7 +103,7 @@ def core_text(plan: Pipeline) -> str:
         "unread": [
             f"in_bits[{start + field.width - 1}:{start}]"
             for i, (start, field) in enumerate(spans)
-            if i not in read
+            if plan.bins[i] is None
         ],
         "cells": [_values(plan, i) for i, cell in enumerate(plan.cells) if cell.kind != "constant"],
         "scores": [
@@ -192,11 +191,14 @@ def _values(plan: Pipeline, index: int) -> dict[str, Any]:
         found |= {f"{side}": text for side, text in zip("ab", sides, strict=False)}
         found |= {f"{side}_width": c.width for side, c in zip("ab", read, strict=False)}
         found |= {"by": cell.table[0] if cell.table else 0}
-    elif cell.kind in ("count", "lookup"):
+    elif cell.kind == "count":
         found |= {"a": _at(plan, cell.reads[0], clock), "bits": read[0].width}
     if cell.kind == "lookup":
-        found |= _lookup(cell, read[0].width)
-        found |= {"comment": comment(plan.model.input.fields[cell.first].feature)}
+        bins = [_at(plan, i, clock) for i in cell.reads]
+        names = [plan.model.input.fields[field].feature for field in cell.fields]
+        found |= _lookup(cell, sum(part.width for part in read))
+        found |= {"a": bins[0] if len(bins) == 1 else f"{{{', '.join(bins)}}}"}
+        found |= {"comment": comment(" and ".join(names))}
     if cell.kind == "bits":
         found |= {"comment": comment(plan.model.input.feature_of(cell.first))}
     if cell.kind == "larger":

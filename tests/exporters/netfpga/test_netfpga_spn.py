@@ -110,7 +110,7 @@ def test_scores_of_constants_and_features_that_no_score_reads(tmp_path: Path, un
 
 @simulated
 def test_an_entry_that_is_a_step_off_is_found(tmp_path: Path) -> None:
-    model = random_spn(np.random.default_rng(6), features=2, depth=1)
+    model = random_spn(np.random.default_rng(6), features=3, depth=0)
     directory = export(model, "netfpga", tmp_path / "e", verify=False).path
     path = directory / "rtl" / "n3ic_core.v"
     text = path.read_text()
@@ -138,6 +138,16 @@ def test_values_are_read_when_they_are_there_and_are_no_wider_than_their_bounds(
     assert all(plan.ready(i) <= plan.depth for i in plan.scores)
 
 
+@pytest.mark.parametrize("arithmetic", [LogArithmetic.of(6), LinearArithmetic(16)])
+def test_tables_of_two_small_bins_are_one(arithmetic: Arithmetic) -> None:
+    rng = np.random.default_rng(3)
+    plan = pipeline(random_spn(rng, features=8, cuts=7, classes=2, depth=0, arithmetic=arithmetic))
+    assert [len(c.fields) for c in plan.cells if c.kind == "lookup"] == [2] * 8
+    assert plan.count("add" if arithmetic.one == 0 else "times") >= 6
+    wide = pipeline(random_spn(np.random.default_rng(3), features=8, cuts=60, depth=0))
+    assert all(len(c.table) <= 64 for c in wide.cells if len(c.fields) == 2)
+
+
 def test_what_waits_in_a_tree_are_bins() -> None:
     plan = pipeline(random_spn(np.random.default_rng(2), features=8, classes=1))
     waiting = {cell.kind for cell, n in zip(plan.cells, plan.delays, strict=True) if n}
@@ -147,13 +157,13 @@ def test_what_waits_in_a_tree_are_bins() -> None:
 
 
 def test_a_network_that_is_too_large_is_refused() -> None:
-    leaf = Leaf(0, [1 << 29, 1 << 29, (1 << 29) - 9])
-    spec = InputSpec(tuple(Field.thermometer(f"f{i}", (3, 4)) for i in range(2)))
+    table = np.array([1 << 29, 1 << 29, (1 << 29) - 9])
+    spec = InputSpec(tuple(Field.thermometer(f"f{i}", (3, 4)) for i in range(4)))
     nodes: list[Leaf | Product | Sum] = []
     for k in range(700):
-        nodes += [Leaf(0, leaf.table - k), Leaf(1, leaf.table - 2 * k)]
-        nodes.append(Product((3 * k, 3 * k + 1)))
-    terms = tuple(range(2, len(nodes), 3))
+        nodes += [Leaf(i, table - k * (i + 1)) for i in range(4)]
+        nodes.append(Product(tuple(range(5 * k, 5 * k + 4))))
+    terms = tuple(range(4, len(nodes), 5))
     nodes.append(Sum(terms, np.full(len(terms), 1 << 19)))
     model = SpnModel(
         spec, tuple(nodes), LinearArithmetic(30), (len(nodes) - 1, CONSTANT), [0, 9], ("x", "y")
