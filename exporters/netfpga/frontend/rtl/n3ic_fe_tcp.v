@@ -400,7 +400,8 @@ module n3ic_fe_tcp #(
                         if (fin_out[sel] && acked == allowed) fin_done[sel] <= 1'b1;
                         if (fin_out[sel] && acked == allowed && (fin_in[sel] || fin_now)) used[sel] <= 1'b0;
                     end else if (fin_now && fin_done[sel]) used[sel] <= 1'b0;
-                    if (s_length != 16'd0 || s_flags[FIN]) ack_due[sel] <= 1'b1;
+                    // A byte before the next one: is the session alive, or its window open again?
+                    if (s_length != 16'd0 || s_flags[FIN] || s_seq + 32'd1 == rcv_nxt[sel]) ack_due[sel] <= 1'b1;
                     rcv_nxt[sel] <= rcv_nxt[sel] + (feed ? {16'd0, s_length} : 32'd0) + {31'd0, fin_now};
                     if (fin_now) begin
                         fin_in[sel]  <= 1'b1;

@@ -243,6 +243,8 @@ def test_the_cards_window_tells_of_its_room(card: FrontBench) -> None:
         peer.seq += len(data)
     assert 3 <= taken < 12
     assert window == 0
+    (probe,) = peer.segments(card.run([peer.frame(b"", ahead=-1)]))  # as the kernel asks
+    assert (probe.payload, probe.ack, probe.window) == (b"", peer.seq % (1 << 32), 0)
     peer.ack += taken * len(answer(70, 72))
     found = peer.segments(card.run([peer.frame(b"")]))
     assert found[-1].window >= 4 * 1460  # told, once there is room again

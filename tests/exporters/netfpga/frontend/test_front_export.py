@@ -1,0 +1,97 @@
+"""What an export with a front end holds, refuses, and is found wrong in."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from n3ic.errors import UsageError, VerifyError
+from n3ic.exporters.netfpga import EXPORTER
+from n3ic.exporters.netfpga.frontend.form import front_form
+from n3ic.exporters.netfpga.frontend.verify import check_front
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+
+needs_verilator = pytest.mark.skipif(
+    shutil.which("verilator") is None, reason="needs Verilator (apt install verilator)"
+)
+FORMS = {
+    "udp-64": {"front-end": "udp", "data-width": "64"},
+    "udp-512": {"front-end": "udp", "style": "unrolled", "executors": 4, "bypass": False},
+    "tcp-64": {"front-end": "tcp", "style": "unrolled", "data-width": "64", "answers": "verdict"},
+    "tcp-512": {"front-end": "tcp", "input-stage": "features", "sessions": 16, "mtu": 9000},
+}
+
+
+def model_of(bits: int = 41) -> BinaryModel:
+    return random_model((bits, 8, 3), np.random.default_rng(13), extremes=False).with_shunt(1)
+
+
+def write(out: Path, model: BinaryModel, **given: object) -> dict[str, object]:
+    options = EXPORTER.parse_options(given)
+    EXPORTER.write(model, options, out)
+    return options
+
+
+@needs_verilator
+@pytest.mark.parametrize("form", FORMS)
+def test_the_verilog_is_clean(form: str, tmp_path: Path) -> None:
+    write(tmp_path, model_of(), **FORMS[form])
+    files = [str(f) for f in sorted((tmp_path / "rtl").glob("*.v"))]
+    command = ["verilator", "--lint-only", "-Wall", "--top-module", "n3ic_front_top", *files]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, model_of(), **FORMS["tcp-64"])
+    files = sorted(f.relative_to(tmp_path / "a") for f in (tmp_path / "a").rglob("*"))
+    assert Path("n3ic.lua") in files
+    assert Path("rtl/n3ic_top.v") not in files
+    for file in files:
+        if (tmp_path / "a" / file).is_file():
+            assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_options_that_do_not_go_together() -> None:
+    def form(**given: object) -> None:
+        front_form(
+            model_of(), EXPORTER.parse_options({k.replace("_", "-"): v for k, v in given.items()})
+        )
+
+    for wrong in (
+        {"sessions": 8, "front_end": "udp"}, {"data_width": "64"},
+        {"match": "udp", "front_end": "udp"}, {"executors": 2, "front_end": "udp"},
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match="applies only with"):
+            form(**wrong)
+    with pytest.raises(UsageError, match="--outputs scores"):
+        form(front_end="udp", style="unrolled", outputs="class")
+    form(front_end="udp", style="unrolled", outputs="class", answers="verdict")
+    with pytest.raises(UsageError, match="a row has 1100 bytes, the front end takes 1024"):
+        front_form(model_of(8800), EXPORTER.parse_options({"front-end": "udp"}))
+    with pytest.raises(UsageError, match="takes 532 at most: use --mtu"):
+        front_form(model_of(4800), EXPORTER.parse_options({"front-end": "udp", "mtu": 576}))
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_another_network_behind_it_is_found(tmp_path: Path) -> None:
+    """The core of another network of the same shape, and digest: the answers tell."""
+    model, other = model_of(), random_model((41, 8, 3), np.random.default_rng(14), extremes=False)
+    options = write(tmp_path, model, **FORMS["tcp-64"])
+    words = np.random.default_rng(1).integers(0, 1 << 32, size=(100, 2), dtype=np.uint32)
+    words[:, 1] &= 511
+    assert "datagrams of 100 rows" in check_front(tmp_path, model, options, words)
+    (tmp_path / "other").mkdir()
+    write(tmp_path / "other", other.with_shunt(1), **FORMS["tcp-64"])
+    shutil.copy(tmp_path / "other" / "rtl" / "n3ic_core.v", tmp_path / "rtl")
+    shutil.copy(tmp_path / "other" / "rtl" / "n3ic_cells.v", tmp_path / "rtl")
+    with pytest.raises(VerifyError, match="the front end: datagram 0, row"):
+        check_front(tmp_path, model, options, words)
