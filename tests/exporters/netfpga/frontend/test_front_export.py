@@ -15,6 +15,7 @@ from n3ic.exporters.netfpga.frontend.form import front_form
 from n3ic.exporters.netfpga.frontend.verify import check_front
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from n3ic.options import Options, OptionValue
 
 needs_verilator = pytest.mark.skipif(
     shutil.which("verilator") is None, reason="needs Verilator (apt install verilator)"
@@ -31,7 +32,7 @@ def model_of(bits: int = 41) -> BinaryModel:
     return random_model((bits, 8, 3), np.random.default_rng(13), extremes=False).with_shunt(1)
 
 
-def write(out: Path, model: BinaryModel, **given: object) -> dict[str, object]:
+def write(out: Path, model: BinaryModel, **given: OptionValue) -> Options:
     options = EXPORTER.parse_options(given)
     EXPORTER.write(model, options, out)
     return options
@@ -60,7 +61,7 @@ def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_options_that_do_not_go_together() -> None:
-    def form(**given: object) -> None:
+    def form(**given: OptionValue) -> None:
         front_form(
             model_of(), EXPORTER.parse_options({k.replace("_", "-"): v for k, v in given.items()})
         )
