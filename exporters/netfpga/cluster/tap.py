@@ -42,8 +42,8 @@ class NodeCounters:
         bad_frames: IPv4 for the card that was damaged, cut short or for another port.
         bad_datagrams: datagrams that were damaged or none of the protocol.
         strays: datagrams of another session, or of no neighbour.
-        again: datagrams that had come before, or too early.
-        refused: datagrams that it had no room for.
+        again: datagrams that had come before, or much too early.
+        refused: packets that had to wait for room.
         bad_packets: packets that cannot be.
         stored: tasks with words for its share.
         resent: datagrams that it sent again.

@@ -91,25 +91,27 @@ module n3ic_cluster_node #(
     wire        came, came_taken, begins, acknowledges, carries, datagram_bad;
     wire [31:0] came_session, sequence_, acknowledge, selective;
     wire [7:0]  sender, receiver;
-    wire [511:0] packet;
+    wire [511:0] came_packet;
     n3ic_cluster_datagram datagram (
         .clk(clk), .rst(rst), .in_valid(udp), .in_taken(udp_taken), .in_length(length),
         .in_payload(frame[1055:336]), .out_valid(came), .out_taken(came_taken), .begins(begins),
         .acknowledges(acknowledges), .carries(carries), .session(came_session), .sender(sender),
         .receiver(receiver), .sequence_(sequence_), .acknowledge(acknowledge),
-        .selective(selective), .packet(packet), .bad(datagram_bad)
+        .selective(selective), .packet(came_packet), .bad(datagram_bad)
     );
     wire        task_valid, task_done, task_refused, clear, status, reply, acknowledged;
-    wire        stray, again;
-    wire [31:0] session, expected;
+    wire        stray, again, refused, receive_idle;
+    wire [31:0] session, expected, arrived;
+    wire [511:0] packet;
     n3ic_cluster_receive receive (
         .clk(clk), .rst(rst), .node(node), .predecessor(predecessor), .successor(successor),
         .in_valid(came), .in_taken(came_taken), .begins(begins), .acknowledges(acknowledges),
         .carries(carries), .in_session(came_session), .sender(sender), .receiver(receiver),
-        .sequence_(sequence_), .kind(packet[511:496]), .task_valid(task_valid), .task_done(task_done),
-        .task_refused(task_refused), .session(session), .clear(clear), .status(status),
-        .expected(expected), .reply(reply), .acknowledged(acknowledged), .stray(stray),
-        .again(again)
+        .sequence_(sequence_), .in_packet(came_packet), .task_valid(task_valid),
+        .packet(packet), .task_done(task_done), .task_refused(task_refused), .session(session),
+        .clear(clear), .status(status), .idle(receive_idle), .expected(expected),
+        .selective(arrived), .reply(reply), .acknowledged(acknowledged), .stray(stray),
+        .again(again), .refused(refused)
     );
     wire restart = rst || clear;
 
@@ -209,6 +211,7 @@ module n3ic_cluster_node #(
         .clk(clk), .rst(rst), .node(node), .session(session), .predecessor(predecessor),
         .predecessor_at(predecessor_at), .successor(successor), .successor_at(successor_at),
         .arp(arp), .arp_to({from_mac, from_ip}), .ack(reply), .expected(expected),
+        .arrived(arrived),
         .send_valid(send_valid), .send_taken(send_taken), .send_sequence(send_sequence),
         .send_packet(send_packet), .idle(reply_idle), .out_valid(tx_valid),
         .out_ready(tx_ready), .out_arp(tx_arp), .out_to(tx_to), .out_length(tx_length),
@@ -221,14 +224,14 @@ module n3ic_cluster_node #(
         .in_payload(tx_payload), .m_axis_tdata(m_axis_tdata), .m_axis_tkeep(m_axis_tkeep),
         .m_axis_tvalid(m_axis_tvalid), .m_axis_tready(m_axis_tready), .m_axis_tlast(m_axis_tlast)
     );
-    assign idle = rx_idle && !udp && !came && !task_valid && !stored && !row_complete
+    assign idle = rx_idle && !udp && !came && receive_idle && !stored && !row_complete
                && waiting == {(SLOT_W + 1) {1'b0}} && send_idle && reply_idle && tx_ready
                && !reply && !status && !clear && !arp && !acknowledged;
 
     // Dropped frames, dropped datagrams, strays, taken before, refused, packets that cannot be,
     // stored, sent again.
     wire [7:0] events = {
-        resent, stored, task_bad, task_done && task_refused, again, stray, datagram_bad, rx_bad
+        resent, stored, task_bad, refused, again, stray, datagram_bad, rx_bad
     };
     reg  [255:0] counts;
     integer k;

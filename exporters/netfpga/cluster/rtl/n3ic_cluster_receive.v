@@ -1,5 +1,8 @@
-// The responder's second half: the link from the predecessor. Takes packets in the order of their
-// sequence, acknowledges, begins sessions, and hands on what the successor acknowledges.
+// The responder's second half: the link from the predecessor. Keeps what comes out of turn, hands
+// packets on in the order of their sequence, acknowledges, begins sessions, and hands on what the
+// successor acknowledges.
+//
+// A packet that the task handler refuses stays here and is offered again.
 module n3ic_cluster_receive (
     input  wire         clk,
     input  wire         rst,
@@ -16,43 +19,61 @@ module n3ic_cluster_receive (
     input  wire [7:0]   sender,
     input  wire [7:0]   receiver,
     input  wire [31:0]  sequence_,
-    input  wire [15:0]  kind,         // type and identifier of the packet
-    // Packets in order, each until it is done; one that is refused comes again later
+    input  wire [511:0] in_packet,
+    // Packets in order, each until it is done
     output wire         task_valid,
+    output wire [511:0] packet,
     input  wire         task_done,
     input  wire         task_refused,
     // The session
     output reg  [31:0]  session,
     output reg          clear,        // a clock, before its first packet
     output reg          status,       // a clock, after it: a STATUS packet is due
+    output wire         idle,
     // To the predecessor
     output reg  [31:0]  expected,
+    output wire [31:0]  selective,    // bit i: expected + 1 + i is here
     output reg          reply,        // a clock: acknowledge
     // From the successor
     output reg          acknowledged, // a clock
     output reg          stray,        // a clock for each: of another session or another node
-    output reg          again         // a clock for each: taken already, or too early
+    output reg          again,        // a clock for each: it is here already, or much too early
+    output reg          refused       // a clock for each packet that has to wait
 );
-    localparam [1:0] IDLE = 2'd0, BEGIN = 2'd1, TASK = 2'd2;
+    localparam [2:0] IDLE = 3'd0, BEGIN = 3'd1, READ = 3'd2, READ2 = 3'd3, TASK = 3'd4;
 
-    reg [1:0] state;
-    reg       active;
+    reg [2:0]  state;
+    reg        active, waits;
+    reg [31:0] here;  // packets by the low bits of their sequence: from `expected` on, 32 of them
     wire from_before = receiver == node && sender == predecessor && carries;
     wire from_behind = receiver == node && sender == successor && acknowledges;
     wire current     = active && in_session == session;
     // A session begins with START alone: a control packet, identifier 1.
     wire fresh = from_before && begins && (!active || in_session > session)
-              && kind == 16'h0401;
+              && in_packet[511:496] == 16'h0401;
     wire first = state == IDLE && in_valid;
-    wire taken = first && from_before && current && !begins && sequence_ == expected;
-    wire old   = first && from_before && current && !taken;
+    wire link  = first && from_before && current && !fresh;
+    wire [31:0] ahead = sequence_ - expected;
+    wire takes = link && !begins && ahead < 32'd32 && !here[sequence_[4:0]];
+    wire next  = here[expected[4:0]];
+    /* verilator lint_off UNUSEDSIGNAL */
+    wire [63:0] turned = {here, here} >> expected[4:0];
+    /* verilator lint_on UNUSEDSIGNAL */
+    assign selective  = {1'b0, turned[31:1]};
     assign task_valid = state == TASK;
-    assign in_taken   = (first && !fresh && !taken) || (state == TASK && task_done);
+    assign in_taken   = (first && !fresh) || state == BEGIN;
+    assign idle       = state == IDLE && !next;
+    n3ic_cluster_ram #(.WIDTH(512), .ADDR_W(5)) packets (
+        .clk(clk), .wr_en(takes || state == BEGIN),
+        .wr_addr((state == BEGIN) ? 5'd0 : sequence_[4:0]), .wr_data(in_packet),
+        .rd_addr(expected[4:0]), .rd_data(packet)
+    );
     always @(posedge clk) begin
         clear        <= 1'b0;
         status       <= 1'b0;
-        reply        <= old;
-        again        <= old;
+        refused      <= 1'b0;
+        reply        <= link && ahead != 32'd0;  // else when it is done
+        again        <= link && !takes;
         acknowledged <= first && from_behind && current;
         stray        <= first && !fresh && !(from_before && current) && !(from_behind && current);
         case (state)
@@ -61,17 +82,28 @@ module n3ic_cluster_receive (
                     active   <= 1'b1;
                     session  <= in_session;
                     expected <= 32'd0;
+                    here     <= 32'd0;
+                    waits    <= 1'b0;
                     clear    <= 1'b1;
                     state    <= BEGIN;
-                end else if (taken) state <= TASK;
-            BEGIN: state <= TASK;
+                end else if (takes) here[sequence_[4:0]] <= 1'b1;
+                else if (!in_valid && next) state <= READ;
+            BEGIN: begin
+                here[0] <= 1'b1;
+                state   <= IDLE;
+            end
+            READ:  state <= READ2;
+            READ2: state <= TASK;
             default:
                 if (task_done) begin
-                    state <= IDLE;
+                    state   <= IDLE;
+                    waits   <= task_refused;
+                    refused <= task_refused && !waits;
                     if (!task_refused) begin
-                        expected <= expected + 32'd1;
-                        reply    <= 1'b1;
-                        status   <= begins;
+                        expected            <= expected + 32'd1;
+                        here[expected[4:0]] <= 1'b0;
+                        reply               <= 1'b1;
+                        status              <= expected == 32'd0;
                     end
                 end
         endcase
@@ -80,6 +112,8 @@ module n3ic_cluster_receive (
             active       <= 1'b0;
             session      <= 32'd0;
             expected     <= 32'd0;
+            here         <= 32'd0;
+            waits        <= 1'b0;
             reply        <= 1'b0;
             acknowledged <= 1'b0;
             stray        <= 1'b0;

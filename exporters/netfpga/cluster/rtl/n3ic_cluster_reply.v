@@ -14,6 +14,7 @@ module n3ic_cluster_reply (
     input  wire [79:0]  arp_to,       // {MAC, IPv4}
     input  wire         ack,          // a clock; one that still waits is sent with the later number
     input  wire [31:0]  expected,
+    input  wire [31:0]  arrived,      // bit i: expected + 1 + i is here
     input  wire         send_valid,
     output wire         send_taken,
     input  wire [31:0]  send_sequence,
@@ -60,7 +61,8 @@ module n3ic_cluster_reply (
             // Magic, version; BEGIN with sequence 0, ACK; packets; session; from, to; numbers
             head   <= {24'h4e3301, sends && send_sequence == 32'd0, acks, 5'd0, sends, session,
                        node, acks ? predecessor : successor,
-                       sends ? send_sequence : 32'd0, acks ? expected : 32'd0, 32'd0};
+                       sends ? send_sequence : 32'd0, acks ? expected : 32'd0,
+                       acks ? arrived : 32'd0};
             body   <= send_packet;
         end else if (busy && !done) begin
             at  <= at + 4'd1;

@@ -192,19 +192,25 @@ def test_repeated_and_early_datagrams_are_done_once(begun):
     begun.tell(first)
     for _ in range(2):
         assert begun.packet().row == 4
-    for data in (begun.raw(first, sequence=1), begun.raw(third, sequence=3)):
-        begun.rig.send(frame(data))  # again, and out of turn
-        begun.acknowledged()
+    begun.rig.send(frame(begun.raw(first, sequence=1)))  # again
+    begun.acknowledged()
+    early = Datagram(begun.session, CARD, 1, acknowledge=2, selective=1)
+    for _ in range(2):  # out of turn, and again
+        begun.rig.send(frame(begun.raw(third, sequence=3)))
+        assert begun.next(1) == early
+    begun.rig.send(frame(begun.raw(third, sequence=2 + 32)))  # before its time
+    assert begun.next(1) == early
     begun.quiet()
-    begun.tell(second)
-    begun.tell(third)
+    begun.rig.send(frame(begun.raw(second)))
+    while begun.next(1).acknowledge < 4:  # both are done, in order
+        pass
     assert [begun.packet().offset for _ in range(4)] == [12, 12, 24, 24]
     layer = MODEL.hidden[0]
     popcounts = layer.popcounts(INPUT[None])[0]
     fired = pack((popcounts >= layer.thresholds)[64:544])
     wanted = list(bits_packets(fired, task=Task.BITS, array=1, row=4, outputs=90, offset=2))
     assert [begun.packet() for _ in wanted] == wanted
-    assert begun.rig.stop().again == 2
+    assert begun.rig.stop().again == 3
 
 
 @pytest.mark.slow
