@@ -21,13 +21,14 @@ how many nodes take turns with the layer behind, 0 where it is not replicated.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.cluster.binary import layer_input
-from n3ic.cluster.placement import LayerPlacement, Placement, Share, Split
+from n3ic.cluster.placement import Placement, Share, Split
 from n3ic.cluster.protocol import BY_RANGE, HOME, Control, Packet, PacketType, Task
 from n3ic.errors import ClusterError
 from n3ic.model.bits import WORD_BITS, Bits, Words, pack, pad_mask
@@ -145,7 +146,19 @@ def card_image(
         ClusterError: the card subset of the protocol cannot hold what the placement gives it.
     """
     placement.check_model(model)
-    array, share = _only_share(placement, node)
+    previous, following = (node - 1) % (placement.nodes + 1), (node + 1) % (placement.nodes + 1)
+    links = [
+        *own.words,
+        *predecessor.words,
+        *successor.words,
+        node << 24 | previous << 16 | following << 8,
+        resend_ms,
+    ]
+    found = _only_share(placement, node)
+    if found is None:
+        relay = _status(model, node, (0, 0, 0, 0), (0, 1 << NodeSize.slot_w, 0, 1))
+        return CardImage(NodeSize(), 0, 0, _settings([*links, 0, 0, 0, 0, 0], relay, ()))
+    array, share = found
     placed = placement.layers[array]
     layer = model.layers[array]
     by_inputs = placed.split is Split.INPUT
@@ -164,26 +177,16 @@ def card_image(
         words_w=max(NodeSize.words_w, _bits(slices * SLICE_WORDS)),
         masked=int(mask is not None),
     )
-    previous, following = (node - 1) % (placement.nodes + 1), (node + 1) % (placement.nodes + 1)
     leaving, out_end, replicas = _leaving(placement, array, node)
-    settings = [
-        *own.words,
-        *predecessor.words,
-        *successor.words,
-        node << 24 | previous << 16 | following << 8,
-        resend_ms,
-        leaving,
-        out_end,
-        part.n_outputs,
-        ~int(pad_mask(part.n_inputs)[-1]) & 0xFFFFFFFF,
-        len(replicas),
-    ]
-    status = _status(model, placed, array, share, node, part.n_words, 1 << size.slot_w)
-    words = np.frombuffer(status.encode(), dtype=">u4").astype(np.uint32)
-    own_words = np.array([*settings, *words, *replicas], dtype=np.uint32)
+    pad = ~int(pad_mask(part.n_inputs)[-1]) & 0xFFFFFFFF
+    settings = [*links, leaving, out_end, part.n_outputs, pad, len(replicas)]
+    end = share.start + WORD_BITS * part.n_words if by_inputs else share.end
+    offset = share.start // WORD_BITS if by_inputs else 0
+    kind = (2 if by_inputs else 1, 1 << size.slot_w, part.n_words, 1)
+    status = _status(model, node, (array, share.start, end, offset), kind)
     rows = np.arange(part.n_outputs * slices * SLICE_WORDS)
     writes = [
-        _writes(0, np.arange(len(own_words)), own_words),
+        _settings(settings, status, replicas),
         _writes(1, rows, _rows(part.weights, slices)),
         _writes(2, np.arange(part.n_outputs) << 4, limits.astype(np.uint32)),
     ]
@@ -192,7 +195,16 @@ def card_image(
     return CardImage(size, part.n_outputs, slices, np.concatenate(writes))
 
 
-def _only_share(placement: Placement, node: int) -> tuple[int, Share]:
+def _settings(
+    settings: Sequence[int], status: Packet, replicas: Sequence[int]
+) -> NDArray[np.uint32]:
+    words = np.frombuffer(status.encode(), dtype=">u4")
+    everything = np.array([*settings, *words, *replicas], dtype=np.uint32)
+    return _writes(0, np.arange(len(everything)), everything)
+
+
+def _only_share(placement: Placement, node: int) -> tuple[int, Share] | None:
+    """The layer and the share that a card holds; None where it holds nothing."""
     shares = [
         (array, share)
         for array, layer in enumerate(placement.layers)
@@ -200,13 +212,13 @@ def _only_share(placement: Placement, node: int) -> tuple[int, Share]:
         if share.node == node
     ]
     adds = any(share.node == node for layer in placement.layers for share in layer.reducers)
-    if len(shares) != 1 or adds:
+    if len(shares) > 1 or adds:
         raise ClusterError(
             f"node {node}: a card holds one share of one layer and adds nothing up, the plan "
             f"gives it {len(shares)} shares{' and sums to add' if adds else ''}; place one layer "
             "on it, or run the node as a process"
         )
-    return shares[0]
+    return shares[0] if shares else None
 
 
 def _leaving(placement: Placement, array: int, node: int) -> tuple[int, int, tuple[int, ...]]:
@@ -235,24 +247,21 @@ def _rows(bits: Bits, slices: int) -> Words:
 
 def _status(
     model: BinaryModel,
-    placed: LayerPlacement,
-    array: int,
-    share: Share,
     node: int,
-    words: int,
-    slots: int,
+    place: tuple[int, int, int, int],
+    numbers: tuple[int, int, int, int],
 ) -> Packet:
-    by_inputs = placed.split is Split.INPUT
-    numbers = (2 if by_inputs else 1, slots, words, 1)
+    """``STATUS``: array, start, end and offset; kind, row slots, input words and shares."""
+    array, start, end, offset = place
     return Packet(
         PacketType.CONTROL,
         Control.STATUS,
         HOME,
         array,
-        share.start,
-        share.start + WORD_BITS * words if by_inputs else share.end,
+        start,
+        end,
         row=node,
-        offset=share.start // WORD_BITS if by_inputs else 0,
+        offset=offset,
         body=bytes.fromhex(model.digest) + b"".join(n.to_bytes(4, "big") for n in numbers),
     )
 

@@ -57,6 +57,7 @@ PLACED = {
         OTHERS[2],
     ),
     "scores": (*OTHERS[:2], (Split.OUTPUT, [(2, 0, 5)], ())),
+    "nothing": OTHERS,
     "before-replicas": (
         (Split.OUTPUT, [(1, 0, 64), (2, 64, 700)], ()),
         (Split.REPLICATED, [(1, 0, 90), (3, 0, 90)], ()),
