@@ -142,7 +142,8 @@ class Plan(Displayed):
             for name in self.card.tasks
         }
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """What it shows of itself."""
         met = "does not meet every rate" if self.problems else "meets every rate"
         return View(
             f"{self.card.name} ({self.card.device.target}): {len(self.shares)} tenants, "

@@ -54,7 +54,8 @@ class Plan(Displayed):
     goal: str
     alternatives: tuple[Alternative, ...]
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """What it shows of itself."""
         shape = "-".join(map(str, self.placement.shape))
         return View(
             f"{shape} on {len(self.cluster.nodes)} nodes: {self.expected.rows_per_s:,.0f} rows/s, "

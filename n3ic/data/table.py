@@ -134,7 +134,8 @@ class FlowTable(Displayed):
         if rows and not 0 <= self.label.min() <= self.label.max() < len(self.classes):
             raise ValueError("a label is not the index of a class")
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """What it shows of itself."""
         counts = np.bincount(self.label, minlength=len(self.classes))
         every = max(len(self), 1)
         shares = tuple(

@@ -146,7 +146,8 @@ class Classifier(Displayed):
 
     # --- what it shows of itself -----------------------------------------------------------
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """What it shows of itself."""
         shunts = f"margins below {self.shunt} are shunted" if self.shunt else ""
         size = f"{self.weight_bytes:,} bytes of weights"
         said = (self.shape_text, size, f"classes {listed(self.classes)}", shunts)
@@ -167,7 +168,7 @@ class Classifier(Displayed):
                     ],
                 ),
                 *self._parts(),
-                *self.input._view().tables,
+                *self.input.view().tables,
             ),
         )
 

@@ -175,7 +175,8 @@ class InputSpec(Displayed):
         if self.n_bits > MAX_INPUT_BITS:
             raise ModelError(f"{self.n_bits} input bits, at most {MAX_INPUT_BITS} are supported")
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """What it shows of itself."""
         rows = []
         for start, f in zip(self.offsets, self.fields, strict=True):
             span = f"{f.cuts[0]:,} to {f.cuts[-1]:,}" if f.cuts else f"0 to {f.clamp:,}"

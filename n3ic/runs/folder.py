@@ -41,21 +41,27 @@ class Run(Displayed):
     metrics: Mapping[str, Any]
     models: Mapping[str, Path]
 
-    def _view(self) -> View:
+    @property
+    def figures(self) -> Table:
+        """Figures of merit on the test rows, of the network and of its baselines."""
         found = {"test": _part(self.metrics, "test"), **_part(self.metrics, "baselines")}
         rows = []
         for name, figures in found.items():
-            values = (_share(figures, key) for key in FIGURES)
-            rows.append(("network" if name == "test" else name.replace("_", " "), *values))
+            cells = figure_cells(figures)
+            rows.append(("network" if name == "test" else name.replace("_", " "), *cells))
+        return Table("test rows", ("", *FIGURES.values()), tuple(rows))
+
+    def view(self) -> View:
+        """What it shows of itself."""
         data = _part(self.metrics, "data")
         case, recipe = (self.metrics.get(k, "") for k in ("use_case", "recipe"))
-        accuracy = _share(found["test"], "accuracy")
+        accuracy = _share(_part(self.metrics, "test"), "accuracy")
         several = f"{len(self.models)} networks" if len(self.models) > 1 else ""
         said = (f"recipe {recipe}" if recipe else "", several, accuracy and f"accuracy {accuracy}")
         return View(
             f"{self.path}: {', '.join(filter(None, (str(case), *said)))}",
             (
-                Table("test rows", ("", *FIGURES.values()), tuple(rows)),
+                self.figures,
                 facts(
                     "run",
                     [
@@ -74,6 +80,11 @@ def _part(metrics: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """A part of what a file says; empty where it says something else."""
     found = metrics.get(name)
     return found if isinstance(found, Mapping) else {}
+
+
+def figure_cells(figures: object) -> tuple[str, ...]:
+    """A classifier's part of the metrics as text, a cell for each of ``FIGURES``."""
+    return tuple(_share(figures, key) for key in FIGURES)
 
 
 def _share(figures: object, name: str) -> str:

@@ -47,7 +47,8 @@ class Exported(Displayed):
     report: Report
     verification: Verification | None
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """What it shows of itself."""
         fits = "fits" if self.fit.ok else "does not fit"
         checked = "not verified" if self.verification is None else str(self.verification)
         parts = tuple((p.part, p.memory, f"{p.bytes:,}") for p in self.fit.placements)

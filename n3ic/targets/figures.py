@@ -42,7 +42,8 @@ class Report(Displayed):
     figures: tuple[Figure, ...]
     notes: tuple[str, ...] = ()
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """What it shows of itself."""
         kinds = Counter(f.kind for f in self.figures)
         said = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
         return View(f"{len(self.figures)} figures: {said}", (self.table,), self.notes)

@@ -13,6 +13,11 @@ from n3ic.targets.directory import Exported
 from n3ic.targets.figures import KINDS, NANOSECONDS, Figure, FigureKind
 from n3ic.targets.verification import Verification
 
+HEAD = ("target", "fits", "bytes", "latency", "a second", "resources", "equality")
+LEGEND = (
+    "m measured, s simulated, e estimated; equality: weights read back and compared (checked), "
+    "artefacts run on vectors (tested)."
+)
 _RESOURCES = 3  # of a target in its row
 _NOT_RESOURCES = ("byte", "inference/s", "clock", "%", *NANOSECONDS)
 
@@ -24,6 +29,12 @@ class Known:
     value: float
     unit: str
     kind: FigureKind
+
+    def __str__(self) -> str:
+        if self.unit == "ns":
+            return f"{duration(self.value)} {self.kind[0]}"
+        unit = "" if self.unit == "/s" else f" {self.unit}"
+        return f"{number(self.value)}{unit} {self.kind[0]}"
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,22 @@ class TargetRow:
     resources: tuple[Known, ...]
     shown: tuple[str, ...]
     remarks: tuple[str, ...]
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row as text, a cell for each name of ``HEAD``."""
+        fits = "yes" if self.fitting else "no"
+        if self.networks > 1:
+            fits = f"{self.fitting}/{self.networks}" if self.together is not False else "apart"
+        return (
+            self.target,
+            fits,
+            "-" if self.bytes is None else f"{self.bytes:,}",
+            "-" if self.latency is None else str(self.latency),
+            "-" if self.throughput is None else str(self.throughput),
+            ", ".join(map(str, self.resources)) or "-",
+            ", ".join(self.shown) or "-",
+        )
 
 
 def overview(outcomes: Sequence[ExportOutcome]) -> tuple[TargetRow, ...]:
@@ -167,3 +194,19 @@ def _shown(checks: Sequence[Verification | None]) -> tuple[str, ...]:
     if any(c.missing for c in known):
         return ("not run",)
     return ("checked", "tested") if all(c.decoded for c in known) else ("tested",)
+
+
+def duration(nanoseconds: float) -> str:
+    """A time with three digits and a unit that suits it."""
+    for limit, scale, unit in ((1e3, 1.0, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms")):
+        if nanoseconds < limit:
+            return f"{nanoseconds / scale:.3g} {unit}"
+    return f"{nanoseconds / 1e9:,.3g} s"
+
+
+def number(value: float) -> str:
+    """A number with three digits, whole below a hundred thousand: ``589``, ``6.25M``."""
+    for least, scale, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e5, 1e3, "k")):
+        if abs(value) >= least:
+            return f"{value / scale:.3g}{letter}"
+    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:.3g}"

@@ -94,7 +94,8 @@ class Verification(Displayed):
         """Whether the artefacts ran and computed the model's scores everywhere."""
         return not self.failures and not self.missing
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """What it shows of itself."""
         counted = {
             "vectors": self.vectors,
             "rows of a table": self.rows,

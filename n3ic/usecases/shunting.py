@@ -98,7 +98,8 @@ class ShuntStudy(Displayed):
     chosen: int | None
     figures: Mapping[str, Evaluation]
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """What it shows of itself."""
         point = next((p for p in self.test if p.threshold == self.chosen), None)
         said = "no threshold chosen"
         if point is not None:
@@ -179,7 +180,7 @@ def _study(flows: LabelledFlows, aim: Aim, task: str) -> ShuntStudy:
         aim = Aim(margin=model.shunt)
     if aim.margin is not None:
         model.with_shunt(aim.margin)  # refused before the work
-    protocol, seed, trained = _protocol(model, table)
+    protocol, seed, trained = known_split(model, table)
     parts = split(table, protocol, seed)
     columns = Recipe("host", "what a host gets of a flow", columns=flows.columns)
     names = candidates(table, columns)
@@ -230,8 +231,12 @@ def _with_threshold(model: Classifier, threshold: int, aim: Aim, rows: int) -> C
     return model.changed(shunt=threshold, provenance=known)
 
 
-def _protocol(model: Classifier, table: FlowTable) -> tuple[SplitProtocol, int, bool]:
-    """Protocol and seed of the split, and whether the network was trained with it."""
+def known_split(model: Classifier, table: FlowTable) -> tuple[SplitProtocol, int, bool]:
+    """Protocol and seed of the split, and whether the network was trained with it.
+
+    Raises:
+        UsageError: it was trained on these rows, and does not say on which of them.
+    """
     known = model.provenance
     allowed = protocols_of(table)
     protocol = next((p for p in allowed if p == known.get("protocol")), None)

@@ -53,16 +53,16 @@ class Displayed(ABC):
     """
 
     @abstractmethod
-    def _view(self) -> View:
+    def view(self) -> View:
         """What it shows of itself; called often, so it counts and does not compute."""
 
     def __repr__(self) -> str:
-        line = " ".join(visible(self._view().line).split())
+        line = " ".join(visible(self.view().line).split())
         cut = line if len(line) <= _LINE else f"{line[: _LINE - 1]}…"
         return f"<{type(self).__name__} {cut}>"
 
     def _repr_html_(self) -> str:
-        values = {"kind": type(self).__name__, "view": self._view(), "shown": _SHOWN}
+        values = {"kind": type(self).__name__, "view": self.view(), "shown": _SHOWN}
         return visible(render_html(HTML, "view.html.j2", values))
 
 

@@ -261,6 +261,29 @@ def test_export_all_then_verify_then_report(place, flows):
     for name in folders:
         assert name in table
     assert "estimated" in table
+    done = n3ic(
+        "report", "runs/anomaly", "--exports", "all", "--html", "page.html", "--data", flows,
+        cwd=place,
+    )  # fmt: skip
+    assert "wrote page.html" in done.stderr
+    page = (place / "page.html").read_text()
+    for said in (
+        "Confusion on the test rows",
+        "What single decisions rest on",
+        "the 300 test rows",
+    ):
+        assert said in page
+    n3ic("report", "runs/anomaly", "--exports", "all", "--html", "page.html", cwd=place, expect=2)
+
+
+def test_a_page_is_not_written_over(tmp_path):
+    random_model((16, 4, 2), np.random.default_rng(0)).save(tmp_path / "m.n3ic")
+    (tmp_path / "page.html").write_text("old")
+    done = n3ic("report", "m.n3ic", "--html", "page.html", cwd=tmp_path, expect=2)
+    assert "page.html exists" in done.stderr
+    assert (tmp_path / "page.html").read_text() == "old"
+    done = n3ic("report", "m.n3ic", "--data", "flows.csv", cwd=tmp_path, expect=2)
+    assert "go with --html" in done.stderr
 
 
 def test_a_changed_weight_is_found(place):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from n3ic import plugins
-from n3ic.cli.report import duration, number, rows_text
+from n3ic.cli.report import rows_text
 from n3ic.errors import ExportError
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
@@ -17,7 +17,7 @@ from n3ic.targets.device import Fit, Placement
 from n3ic.targets.directory import export
 from n3ic.targets.existing import find_export, read_export
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.overview import Known, TargetRow, overview
+from n3ic.targets.overview import Known, TargetRow, duration, number, overview
 from n3ic.targets.verification import verify_directory
 from n3ic.util.files import sha256_file
 

@@ -138,7 +138,7 @@ def test_names_are_there_as_text():
 
 def test_long_tables_are_cut_and_say_so():
     class Long(Displayed):
-        def _view(self):
+        def view(self):
             rows = tuple((str(i), "x") for i in range(1000))
             return View("y" * 500, (Table("t", ("a", "b"), rows),))
 

@@ -1,0 +1,145 @@
+"""What a single decision rests on: the exact effect of each input bit and feature on its margin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.kernel.prediction import scores
+from n3ic.model.bits import Bits, Words, pack, unpack
+from n3ic.model.classifier import Classifier, classes_of
+from n3ic.model.inputs import InputSpec
+from n3ic.model.network import BinaryModel
+
+
+@dataclass(frozen=True, eq=False)
+class Flips:
+    """One flow, and what the network says of it with each of its input bits flipped.
+
+    Attributes:
+        bits: of the flow, bool array of shape ``(n_bits,)``.
+        scores: of the flow, int32 array of shape ``(classes,)``.
+        winner: index of its class.
+        support: by how much the winner's lead over the best other class falls where the bit is
+            flipped, int64 array of shape ``(n_bits,)``: above 0 the bit as it is speaks for the
+            class, below 0 against it.
+        classes: of the flow with that bit flipped, int64 array of shape ``(n_bits,)``.
+        counted: first-layer neurons whose weight equals the bit, so that their popcount counts
+            it, int64 array of shape ``(n_bits,)``; None of other families.
+    """
+
+    bits: Bits
+    scores: NDArray[np.int32]
+    winner: int
+    support: NDArray[np.int64]
+    classes: NDArray[np.int64]
+    counted: NDArray[np.int64] | None
+
+    @property
+    def margin(self) -> int:
+        """The winner's lead over the best other class."""
+        return int(_lead(self.scores[None, :], self.winner)[0])
+
+    def strongest(self, count: int) -> NDArray[np.int64]:
+        """Bits of the largest effect, the first of equal ones first; those without any left out."""
+        order = np.argsort(-np.abs(self.support), kind="stable")[:count]
+        return order[self.support[order] != 0]
+
+
+def flips(model: Classifier, words: Words) -> Flips:
+    """Flip each input bit of a flow in turn.
+
+    The effects are of one bit at a time: those of several need not add up, and no flow may have
+    exactly the flipped bits (a thermometer's are set from the lowest cut up).
+
+    Args:
+        model: a model.
+        words: the flow's packed input, uint32 array of shape ``(n_words,)``.
+
+    Raises:
+        ModelError: it is no packed input of this model.
+    """
+    bits = unpack(np.asarray(words)[None, :], model.input.n_bits)
+    every = bits ^ np.eye(bits.shape[1], dtype=np.bool_)
+    found = scores(model, pack(np.concatenate([bits, every])))
+    winner = int(classes_of(found[:1])[0])
+    lead = _lead(found, winner)
+    counted = None
+    if isinstance(model, BinaryModel):
+        first = model.layers[0]
+        equal = first.weights == bits
+        counted = (equal if first.mask is None else equal & first.mask).sum(axis=0, dtype=np.int64)
+    return Flips(bits[0], found[0], winner, lead[0] - lead[1:], classes_of(found[1:]), counted)
+
+
+@dataclass(frozen=True)
+class FeatureChange:
+    """One feature of a flow, and what other values of it would make of the decision.
+
+    Attributes:
+        feature: its name.
+        value: of the flow.
+        least: the winner's smallest lead over all values that were tried; below 0 another class
+            wins.
+        nearest: the nearest value for which another class wins; None where none does.
+        called: index of that class; the winner's where none does.
+    """
+
+    feature: str
+    value: int
+    least: int
+    nearest: int | None
+    called: int
+
+
+def feature_changes(model: Classifier, values: Mapping[str, int]) -> tuple[FeatureChange, ...]:
+    """Change each feature of a flow in turn, the others as they are.
+
+    A feature of thermometer fields is tried at both sides of every cut, which is every input that
+    it can make; one with a binary field at the powers of two besides.
+
+    Args:
+        model: a model.
+        values: integers of the flow, by feature.
+
+    Returns:
+        One of each feature that the model reads, the smallest lead first.
+    """
+    winner = int(classes_of(scores(model, _encoded(model, values, "", [0])))[0])
+    out = []
+    for name in model.input.features:
+        tried = _tried(model.input, name)
+        found = scores(model, _encoded(model, values, name, tried))
+        lead, called = _lead(found, winner), classes_of(found)
+        value = int(values[name])
+        others = [(abs(v - value), v, int(c)) for v, c in zip(tried, called, strict=True)]
+        first = min((o for o in others if o[2] != winner), default=(0, None, winner))
+        out.append(FeatureChange(name, value, int(lead.min()), first[1], first[2]))
+    return tuple(sorted(out, key=lambda change: change.least))
+
+
+def _tried(spec: InputSpec, feature: str) -> list[int]:
+    values = {0}
+    for f in spec.fields:
+        if f.feature == feature:
+            values |= {f.clamp, *f.cuts, *(cut - 1 for cut in f.cuts)}
+            if f.kind == "binary":
+                values |= {min(1 << i, f.clamp) for i in range(f.width)}
+    return sorted(values)
+
+
+def _encoded(
+    model: Classifier, values: Mapping[str, int], feature: str, tried: Sequence[int]
+) -> Words:
+    """Packed inputs of a flow, one of its features at each of some values."""
+    same = {name: np.full(len(tried), values[name], dtype=np.int64) for name in values}
+    return model.encode(same | ({feature: np.array(tried, dtype=np.int64)} if feature else {}))
+
+
+def _lead(found: NDArray[np.int32], winner: int) -> NDArray[np.int64]:
+    """How far a class is before the best other one, in each row."""
+    wide = found.astype(np.int64)
+    return np.asarray(wide[:, winner] - np.delete(wide, winner, axis=1).max(axis=1))
