@@ -46,7 +46,7 @@ class Flips:
     def strongest(self, count: int) -> NDArray[np.int64]:
         """Bits of the largest effect, the first of equal ones first; those without any left out."""
         order = np.argsort(-np.abs(self.support), kind="stable")[:count]
-        return order[self.support[order] != 0]
+        return np.asarray(order[self.support[order] != 0], dtype=np.int64)
 
 
 def flips(model: Classifier, words: Words) -> Flips:

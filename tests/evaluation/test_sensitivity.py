@@ -7,6 +7,9 @@ from n3ic.evaluation.sensitivity import feature_changes, flips
 from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
+from n3ic.model.spn.arithmetic import LogArithmetic
+from n3ic.model.spn.network import SpnModel
+from n3ic.model.spn.nodes import Leaf
 
 
 @pytest.mark.parametrize("density", [None, 0.5])
@@ -74,3 +77,13 @@ def test_the_nearest_value_that_changes_the_class_is_named():
                 assert change.nearest is None and change.called == winner
                 found_none += 1
     assert found_none and found_some
+
+
+def test_a_sum_product_network_has_features_and_no_neurons():
+    spec = InputSpec((Field.thermometer("a", [2, 4, 8]),))
+    leaf = Leaf(0, [0, -1, -2, -3])
+    model = SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [0, -2], ("n", "a"))
+    found = flips(model, model.encode({"a": [5]})[0])
+    assert found.counted is None and found.support.tolist() == [-1, -1, 1]
+    (change,) = feature_changes(model, {"a": 5})
+    assert (change.least, change.nearest, change.called) == (-1, 8, 1)
