@@ -22,6 +22,7 @@ from n3ic.model.spn.operations import (
 
 CACHE_BYTES = 24 << 10  # of a block's bins and values: they stay in a first-level cache
 MOST_ROWS, LEAST_ROWS = 128, 16
+REGISTER = 8  # entries of 32 bits that an AVX2 register holds
 _NAMES = {
     Constant: "CONSTANT",
     Lookup: "LOOKUP",
@@ -119,7 +120,7 @@ class _Writer:
         plain = [i for i in read if i not in self._fused]
         to = self._take()
         if isinstance(step, Lookup):
-            self._step("LOOKUP", to, b=step.field, by=self._place(step.table))
+            self._look_up("LOOKUP", to, 0, step)
         elif isinstance(step, Constant):
             self._step("CONSTANT", to, by=step.value)
         elif fused:
@@ -140,7 +141,14 @@ class _Writer:
     def _fuse(self, kind: str, to: int, a: int, index: int) -> None:
         lookup = self.made.steps[index]
         assert isinstance(lookup, Lookup)  # noqa: S101 - as _fused says
-        self._step(kind, to, a, lookup.field, self._place(lookup.table))
+        self._look_up(kind, to, a, lookup)
+
+    def _look_up(self, kind: str, to: int, a: int, lookup: Lookup) -> None:
+        """Small tables are filled up to the eight entries that a register holds."""
+        table = lookup.table
+        if self.made.model.arithmetic.one == 0 and len(table) <= REGISTER:
+            kind, table = f"{kind}_{REGISTER}", table + table[-1:] * (REGISTER - len(table))
+        self._step(kind, to, a, lookup.field, self._place(table))
 
     def _step(self, kind: str, to: int, a: int = 0, b: int = 0, by: int = 0) -> None:
         self.steps.append(Step(kind, to, a, b, by))

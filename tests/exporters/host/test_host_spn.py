@@ -131,6 +131,18 @@ def test_values_of_a_block_stay_in_a_first_level_cache() -> None:
     assert len(made.tables) < 20 * len(made.steps)
 
 
+def test_tables_of_eight_entries_are_read_in_a_register() -> None:
+    model = random_spn(np.random.default_rng(7), features=9, cuts=12, depth=2)
+    made = program(model)
+    sizes = [len(leaf.table) for leaf in model.leaves]
+    assert min(sizes) <= 8 < max(sizes)
+    small = [step for step in made.steps if step.kind.endswith("LOOKUP_8")]
+    assert 0 < len(small) < len([step for step in made.steps if "LOOKUP" in step.kind])
+    assert all(step.by + 8 <= len(made.tables) for step in small)
+    linear = program(random_spn(np.random.default_rng(7), arithmetic=LinearArithmetic(20)))
+    assert not [step for step in linear.steps if step.kind.endswith("_8")]
+
+
 @pytest.fixture(scope="module")
 def built(
     compiler: build.CCompiler, sanitize: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory

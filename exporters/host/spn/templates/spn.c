@@ -9,7 +9,7 @@
  */
 
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O3") /* gathers are not vectorised below */
+#pragma GCC optimize("O3") /* vector code for the loops over rows */
 #endif
 
 #if defined(__GNUC__)
@@ -21,6 +21,14 @@
 #define SPN_X86 1
 #else
 #define SPN_X86 0
+#endif
+
+/* Tables of eight entries lie in one AVX2 register: a shuffle reads eight rows at once. */
+#if SPN_X86 && SPN_LOG && !defined(__clang__)
+#define SPN_SHUFFLES 1
+typedef int32_t spn_eight __attribute__((vector_size(32), aligned(4), may_alias));
+#else
+#define SPN_SHUFFLES 0
 #endif
 
 #define FEW_CUTS 32u /* more are searched in halves */
@@ -107,9 +115,28 @@ SPN_INLINE void bins_of_features(const uint32_t *features, size_t rows, uint32_t
 
 /* --- the network ----------------------------------------------------------------------- */
 
-/* All steps for the first `rows` of a block, a constant where this is inlined. */
-SPN_INLINE void run_steps(const uint32_t (*bins)[BLOCK], spn_value (*values)[BLOCK],
-                          const size_t rows) {
+#if SPN_SHUFFLES
+SPN_INLINE void look_up_eight(spn_value *to, const spn_value *a, const uint32_t *bin,
+                              const spn_value *table) {
+    const spn_eight entries = *(const spn_eight *)table;
+    for (size_t i = 0; i < BLOCK; i += 8) {
+        spn_eight found = __builtin_shuffle(entries, *(const spn_eight *)(bin + i));
+        if (a) {
+            found += *(const spn_eight *)(a + i);
+        }
+        *(spn_eight *)(to + i) = found;
+    }
+}
+#endif
+
+/* All steps for the first `rows` of a block; that and `vector`, whether there is AVX2, are
+ * constants where this is inlined. */
+SPN_INLINE void run_steps(const uint32_t (*restrict bins)[BLOCK],
+                          spn_value (*restrict values)[BLOCK], const size_t rows,
+                          const int vector) {
+#if !SPN_SHUFFLES
+    (void)vector;
+#endif
     for (const struct step *s = program; s < program + STEPS; s++) {
         spn_value *restrict to = values[s->to];
         const spn_value *a = values[s->a];
@@ -119,17 +146,31 @@ SPN_INLINE void run_steps(const uint32_t (*bins)[BLOCK], spn_value (*values)[BLO
                 to[i] = s->by;
             }
             break;
+        case STEP_LOOKUP_8:
         case STEP_LOOKUP: {
             const spn_value *table = tables + s->by;
             const uint32_t *bin = bins[s->b];
+#if SPN_SHUFFLES
+            if (vector && rows == BLOCK && s->kind == STEP_LOOKUP_8) {
+                look_up_eight(to, NULL, bin, table);
+                break;
+            }
+#endif
             for (size_t i = 0; i < rows; i++) {
                 to[i] = table[bin[i]];
             }
             break;
         }
+        case STEP_ADD_LOOKUP_8:
         case STEP_ADD_LOOKUP: {
             const spn_value *table = tables + s->by;
             const uint32_t *bin = bins[s->b];
+#if SPN_SHUFFLES
+            if (vector && rows == BLOCK && s->kind == STEP_ADD_LOOKUP_8) {
+                look_up_eight(to, a, bin, table);
+                break;
+            }
+#endif
             for (size_t i = 0; i < rows; i++) {
                 to[i] = a[i] + table[bin[i]];
             }
@@ -215,7 +256,8 @@ SPN_INLINE void decide(const spn_value (*values)[BLOCK], size_t rows, size_t sta
     }
 }
 
-SPN_INLINE void infer(const uint32_t *input, size_t rows, const struct sink *out, int is_words) {
+SPN_INLINE void infer(const uint32_t *input, size_t rows, const struct sink *out, int is_words,
+                      int vector) {
     uint32_t bins[FIELDS][BLOCK];
     spn_value values[SLOTS][BLOCK];
     for (size_t start = 0; start < rows; start += BLOCK) {
@@ -226,9 +268,9 @@ SPN_INLINE void infer(const uint32_t *input, size_t rows, const struct sink *out
             bins_of_features(input + start * FIELDS, n, bins);
         }
         if (n == 1) {
-            run_steps((const uint32_t (*)[BLOCK])bins, values, 1);
+            run_steps((const uint32_t (*)[BLOCK])bins, values, 1, vector);
         } else {
-            run_steps((const uint32_t (*)[BLOCK])bins, values, BLOCK);
+            run_steps((const uint32_t (*)[BLOCK])bins, values, BLOCK, vector);
         }
         decide((const spn_value(*)[BLOCK])values, n, start, out);
     }
@@ -241,11 +283,11 @@ static int always(void) {
 }
 
 static void words_portable(const uint32_t *input, size_t rows, const struct sink *out) {
-    infer(input, rows, out, 1);
+    infer(input, rows, out, 1, 0);
 }
 
 static void features_portable(const uint32_t *input, size_t rows, const struct sink *out) {
-    infer(input, rows, out, 0);
+    infer(input, rows, out, 0, 0);
 }
 
 #if SPN_X86
@@ -263,19 +305,19 @@ static int has_avx512(void) {
 }
 
 AVX2 static void words_avx2(const uint32_t *input, size_t rows, const struct sink *out) {
-    infer(input, rows, out, 1);
+    infer(input, rows, out, 1, 1);
 }
 
 AVX2 static void features_avx2(const uint32_t *input, size_t rows, const struct sink *out) {
-    infer(input, rows, out, 0);
+    infer(input, rows, out, 0, 1);
 }
 
 AVX512 static void words_avx512(const uint32_t *input, size_t rows, const struct sink *out) {
-    infer(input, rows, out, 1);
+    infer(input, rows, out, 1, 1);
 }
 
 AVX512 static void features_avx512(const uint32_t *input, size_t rows, const struct sink *out) {
-    infer(input, rows, out, 0);
+    infer(input, rows, out, 0, 1);
 }
 #endif
 
