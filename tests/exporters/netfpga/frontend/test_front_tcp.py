@@ -314,6 +314,45 @@ def test_strange_segments_open_and_stop_nothing(card: FrontBench) -> None:
     peer.close()
 
 
+def test_nothing_with_sound_checksums_wedges_it(card: FrontBench) -> None:
+    """Segments and datagrams of anything, near what sessions expect: good ones still work after."""
+    rng = np.random.default_rng(11)
+    peers = [Peer(card, 9100 + i) for i in range(SESSIONS)]
+    data = message(98, 9)
+    frames = []
+    for _ in range(600):
+        peer = peers[int(rng.integers(SESSIONS))]
+        near = rng.choice([0, 0, 1, -1, 1460, -1460, 1 << 20, 1 << 31], 2)
+        flags = int(rng.choice([p.ACK, p.ACK, p.ACK | p.PSH, p.FIN | p.ACK, int(rng.integers(64))]))
+        payload = bytearray(data[: int(rng.integers(len(data) + 1))])
+        if payload and rng.random() < 0.3:
+            payload[int(rng.integers(len(payload)))] ^= 1 << int(rng.integers(8))
+        frames.append(
+            p.tcp(
+                peer.end,
+                CARD,
+                flags,
+                peer.seq + int(near[0]),
+                peer.ack + int(near[1]),
+                bytes(payload),
+                window=int(rng.choice([0, 1, 600, 65535])),
+            )
+        )
+        frames.append(p.udp(HOST, CARD, bytes(payload)))
+        if rng.random() < 0.7 and flags == p.ACK and not near[0]:
+            peer.seq += len(payload)
+    seen = card.run([Offered(f, damaged=bool(rng.random() < 0.1)) for f in frames])
+    for left in seen.left:
+        p.read_ipv4(left.data)  # sound, whatever was asked
+    good = p.udp(HOST, CARD, data)
+    (left,) = [x for x in card.run([good]).left if p.read_ipv4(x.data).protocol == p.UDP]
+    assert p.read_ipv4(left.data).payload == answer(98, 9)
+    card.run(clocks=1100 * RESEND, quiet=1100 * RESEND)  # all sessions are forgotten
+    peer = Peer(card, 9200)
+    assert peer.says(data) == answer(98, 9)
+    peer.close()
+
+
 def test_pings_and_datagrams_between_segments(card: FrontBench) -> None:
     peer = Peer(card, 9900)
     data = message(95, 7)
