@@ -14,6 +14,7 @@ from pages import Page
 
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import UsageError
+from n3ic.evaluation.shunting import ShuntPoint
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.targets.overview import Known, TargetRow
@@ -21,6 +22,7 @@ from n3ic.usecases.evaluation import LabelledFlows
 from n3ic.usecases.page import page
 from n3ic.usecases.page.flows import decisions, margins, roc, seen
 from n3ic.usecases.page.page import bits_table, report_page
+from n3ic.usecases.shunting import Aim, ShuntStudy
 
 pytest.importorskip("sklearn")
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -185,6 +187,18 @@ def test_a_set_has_a_part_for_each_network(run, monkeypatch):
     found = Page(report_page(folder, models, metrics | {"queue": per_task}, ROWS))
     assert found.wrong == [] and "50.0 %" in found.text and "62.5 %" in found.text
     assert len(found.all("svg")) == 2 and "script" not in {tag for tag, _ in found.tags}
+
+
+def test_a_study_of_shunting_is_shown_where_there_is_one(run):
+    folder, model, metrics = run
+    point = ShuntPoint(3, 50, 0.5, 0.875, None, None, 0.8, 0.7, None)
+    study = ShuntStudy(
+        model, Aim(margin=3), "random", 0, True, (EVIL,), {"validation": 9, "test": 9}, (point,),
+        (point,), 3, {},
+    )  # fmt: skip
+    assert "* 3" not in Page(report_page(folder, {"": model}, metrics, ROWS)).text
+    found = Page(report_page(folder, {"": model}, metrics, ROWS, studies={"": study}))
+    assert found.wrong == [] and "* 3" in found.text and "87.5 %" in found.text
 
 
 def test_the_flows_are_those_that_they_are_said_to_be():
