@@ -21,6 +21,7 @@ NODES = """
 [[nodes]]
 name = "first"
 target = "host"
+bytes = 40000
 
 [[nodes]]
 name = "card"
@@ -29,6 +30,7 @@ target = "netfpga"
 [[nodes]]
 name = "last"
 target = "host"
+bytes = 40000
 """
 
 
@@ -85,7 +87,7 @@ def test_a_mixed_ring_that_loses_a_datagram_in_a_hundred(namespace, tmp_path, sp
 
 @pytest.mark.slow
 def test_a_plan_with_a_card_runs(namespace, tmp_path):
-    """The planner knows that a card holds one share, and its clocks and memory."""
+    """The first layer has 90 kB: the processes have no room for it, and a card holds one share."""
     pytest.importorskip("distributed")
     MODEL.save(tmp_path / "model.n3ic")
     (tmp_path / "nodes.toml").write_text(NODES)
