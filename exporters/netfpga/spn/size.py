@@ -27,7 +27,9 @@ def estimate(plan: Pipeline) -> Resources:
             ffs += 5 * cell.width + table // 2  # operands, differences, entries of blocks
         if cell.kind in ("times", "scale"):
             widths = sorted(_factors(plan, cell))
-            dsps += -(-widths[0] // DSP_B) * -(-widths[1] // DSP_A)
+            blocks = -(-widths[0] // DSP_B) * -(-widths[1] // DSP_A)
+            dsps += blocks
+            luts += DSP_B * (blocks - 1)  # what adds their products
     chains = [(c.width, n) for c, n in zip(plan.cells, plan.delays, strict=True) if n]
     clocks, score_w = latency(plan), plan.score_width
     chains += [(score_w * len(plan.scores), clocks - plan.depth), (1, clocks)]
