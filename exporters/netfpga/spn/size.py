@@ -20,14 +20,14 @@ def estimate(plan: Pipeline) -> Resources:
     fraction = arithmetic.fraction if isinstance(arithmetic, LogArithmetic) else 0
     table = max(1, TABLE_SITES << max(0, fraction - 6) >> max(0, 6 - fraction))
     luts, ffs, dsps = 0.0, 0, 0
-    for cell in plan.cells:
+    held = _held_by_blocks(plan)
+    for i, cell in enumerate(plan.cells):
         luts += _luts(plan, cell, table)
-        ffs += 0 if cell.kind in ("bits", "constant", "more") else cell.width
+        ffs += 0 if cell.kind in ("bits", "constant", "more") or i in held else cell.width
         if cell.kind == "larger":
             ffs += 5 * cell.width + table // 2  # operands, differences, entries of blocks
         if cell.kind in ("times", "scale"):
-            widths = sorted(_factors(plan, cell))
-            blocks = -(-widths[0] // DSP_B) * -(-widths[1] // DSP_A)
+            blocks = _blocks(plan, cell)
             dsps += blocks
             luts += DSP_B * (blocks - 1)  # what adds their products
     chains = [(c.width, n) for c, n in zip(plan.cells, plan.delays, strict=True) if n]
@@ -40,6 +40,24 @@ def estimate(plan: Pipeline) -> Resources:
     luts += matches * 4 * score_w + score_w
     total = round(luts) + srls
     return Resources(total, total, ffs, 0.0, None, srls, SOURCE, "estimated", dsps)
+
+
+def _blocks(plan: Pipeline, cell: Cell) -> int:
+    """DSP blocks of a product."""
+    widths = sorted(_factors(plan, cell))
+    return -(-widths[0] // DSP_B) * -(-widths[1] // DSP_A)
+
+
+def _held_by_blocks(plan: Pipeline) -> set[int]:
+    """Cells whose register is one of a DSP block: its product's, and those of its inputs."""
+    alone = {
+        i
+        for i, cell in enumerate(plan.cells)
+        if cell.kind in ("times", "scale") and _blocks(plan, cell) == 1
+    }
+    inputs = {i for product in alone for i in plan.cells[product].reads}
+    lookups = {i for i in inputs if plan.cells[i].kind == "lookup" and not plan.delays[i]}
+    return alone | lookups
 
 
 def _factors(plan: Pipeline, cell: Cell) -> list[int]:
