@@ -121,7 +121,7 @@ class SpnTraining:
         smoothing: rows that are added to each bin, so that none is impossible.
         arithmetic: ``log`` or ``linear``.
         error: largest distance of a score from the real one that the width must keep: in bits of
-            the logarithm, or as a probability.
+            the logarithm, or as a probability; 0 for 1 bit, or 1e-7.
         false_positives: share of the normal validation rows that the threshold may take for
             anomalies.
     """
@@ -134,7 +134,7 @@ class SpnTraining:
     depth: int = 5
     smoothing: float = 0.1
     arithmetic: Literal["log", "linear"] = "log"
-    error: float = 1.0
+    error: float = 0.0
     false_positives: float = 0.05
 
     def __post_init__(self) -> None:
@@ -150,8 +150,13 @@ class SpnTraining:
         require(0 <= self.depth <= 64, "depth", "in 0..64")
         require(0 < self.smoothing <= 1000, "smoothing", "in (0, 1000]")
         require(self.arithmetic in ("log", "linear"), "arithmetic", "log or linear")
-        require(self.error > 0, "error", "positive")
+        require(self.error >= 0, "error", "0 or more")
         require(0 <= self.false_positives < 1, "false_positives", "in [0, 1)")
+
+    @property
+    def largest_error(self) -> float:
+        """The error that the width keeps, also where none was asked for."""
+        return self.error or (1.0 if self.arithmetic == "log" else 1e-7)
 
 
 @dataclass(frozen=True)

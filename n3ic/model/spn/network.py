@@ -82,6 +82,8 @@ class SpnModel(Classifier):
             raise ModelError(f"roots are nodes or {CONSTANT}, and one at least is a node")
         if (np.abs(bias.astype(np.int64)) > 1 << 30).any() or self.score_bounds[1] >= 1 << 31:
             raise ModelError("scores leave 32 bits")
+        if self.largest_margin >= 1 << 31:
+            raise ModelError("margins leave 32 bits")
         self._check_shared(len(self.roots))
 
     @cached_property

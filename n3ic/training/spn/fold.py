@@ -109,11 +109,11 @@ def _arithmetic(networks: Sequence[RealSpn], settings: SpnTraining) -> Arithmeti
     steps = max(_error(network, kind(most)) for network in networks)
     for fraction in range(least, most + 1):
         # The bound in steps does not fall with the width, so the widest one's is enough.
-        if steps * 2.0**-fraction <= settings.error:
+        if steps * 2.0**-fraction <= settings.largest_error:
             return kind(fraction)
     raise UsageError(
         f"{most} bits behind the point leave an error of up to {steps * 2.0**-most:.3g}, more than "
-        f"{settings.error:g}: ask for less with --error, or for a smaller network"
+        f"{settings.largest_error:g}: ask for less with --error, or for a smaller network"
     )
 
 

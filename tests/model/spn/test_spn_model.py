@@ -145,6 +145,14 @@ def test_graphs_that_are_none_are_refused(nodes, said):
         SpnModel(spec, nodes, LogArithmetic.of(4), (len(nodes) - 1, -1), [0, -5], ("x", "y"))
 
 
+def test_scores_whose_margin_no_32_bits_hold_are_refused():
+    spec = InputSpec((Field.thermometer("a", (5,)),))
+    leaf = Leaf(0, [-(2**30), 0])
+    with pytest.raises(ModelError, match="margins leave 32 bits"):
+        SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [-(2**30), 2**30], ("x", "y"))
+    SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [0, 2**30 - 1], ("x", "y"))
+
+
 def test_weights_of_fixed_point_add_to_one_at_most():
     spec = InputSpec((Field.thermometer("a", (5,)),))
     leaf = Leaf(0, [8, 8])
