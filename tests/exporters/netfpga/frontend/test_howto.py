@@ -16,7 +16,8 @@ NAMESPACE = "n3icask"
 
 
 @pytest.mark.slow
-def test_the_ten_minutes_as_written(repository, tmp_path):
+@pytest.mark.parametrize("family", ["", " --family spn --min-rows 200"], ids=["binary", "spn"])
+def test_the_ten_minutes_as_written(repository, tmp_path, family):
     pytest.importorskip("torch")
     if shutil.which("ping") is None:
         pytest.skip("needs ping: apt install iputils-ping")
@@ -28,6 +29,7 @@ def test_the_ten_minutes_as_written(repository, tmp_path):
         pytest.skip(str(error))
     page = (repository / "docs" / "how-to" / "front-end.md").read_text()
     (text,) = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    text = text.replace("train anomaly", f"train anomaly{family}")
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "COLUMNS": "200",
