@@ -114,7 +114,7 @@ class SpnTraining:
         spn_task: ``anomaly`` learns what is normal, and what is less likely than a threshold is an
             anomaly; ``classes`` learns each class and says the likeliest.
         leaf_cuts: most cuts of a feature.
-        min_rows: rows below which features count as independent.
+        min_rows: rows below which features count as independent; 0 for a fiftieth of all.
         dependence: mutual information, in bits, above which two features depend on each other.
         clusters: terms of a sum, at most.
         depth: sums from the root to a leaf, at most.
@@ -128,7 +128,7 @@ class SpnTraining:
 
     spn_task: Literal["anomaly", "classes"] = "anomaly"
     leaf_cuts: int = 7
-    min_rows: int = 600
+    min_rows: int = 0
     dependence: float = 0.15
     clusters: int = 4
     depth: int = 5
@@ -144,7 +144,7 @@ class SpnTraining:
 
         require(self.spn_task in ("anomaly", "classes"), "spn_task", "anomaly or classes")
         require(1 <= self.leaf_cuts <= 255, "leaf_cuts", "in 1..255")
-        require(self.min_rows >= 1, "min_rows", "positive")
+        require(self.min_rows >= 0, "min_rows", "0 or more")
         require(self.dependence >= 0, "dependence", "0 or more")
         require(2 <= self.clusters <= 64, "clusters", "in 2..64")
         require(0 <= self.depth <= 64, "depth", "in 0..64")

@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from n3ic.training.recipe import SpnTraining
 
 Reals = NDArray[np.float64]
+_PARTS = 50  # of all rows, into which they are divided where no number of rows is asked for
 _ROUNDS = 25  # of expectation and maximisation for one sum
 
 
@@ -88,6 +89,7 @@ class _Learner:
     ) -> None:
         self.rows, self.counts, self.sizes, self.settings = rows, counts, sizes, settings
         self.rng = np.random.default_rng(seed)
+        self.min_rows = settings.min_rows or counts.sum() / _PARTS
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
         self.one_hot = np.zeros((len(rows), int(self.starts[-1])), dtype=np.float32)
         for j, start in enumerate(self.starts[:-1]):
@@ -98,7 +100,7 @@ class _Learner:
         """Add the network of some rows and features; index of its root."""
         if len(scope) == 1:
             return self._leaf(index, scope[0])
-        few = self.counts[index].sum() < self.settings.min_rows
+        few = self.counts[index].sum() < self.min_rows
         if few or depth == 0 or len(index) < 2:
             return self._factors([self._leaf(index, f) for f in scope])
         groups = self._independent(index, scope)

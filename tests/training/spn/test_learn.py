@@ -43,6 +43,17 @@ def test_probabilities_of_all_rows_add_to_one():
     assert np.exp2(found.log2(every)).sum() == pytest.approx(1)
 
 
+def test_without_a_number_of_rows_it_is_a_fiftieth():
+    rows, _ = mixture_rows(5000, 3)
+    one, two = (
+        learn_spn(rows, SIZES, SpnTraining(min_rows=n, dependence=0.01)).nodes for n in (0, 100)
+    )
+    assert [n.children for n in one] == [n.children for n in two]
+    assert len(one) != len(
+        learn_spn(rows, SIZES, SpnTraining(min_rows=1000, dependence=0.01)).nodes
+    )
+
+
 def test_independent_groups_become_factors():
     rng = np.random.default_rng(4)
     a, b = rng.integers(0, 3, 9000), rng.integers(0, 3, 9000)

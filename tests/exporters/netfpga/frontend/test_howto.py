@@ -16,7 +16,7 @@ NAMESPACE = "n3icask"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["", " --family spn --min-rows 200"], ids=["binary", "spn"])
+@pytest.mark.parametrize("family", ["", " --family spn"], ids=["binary", "spn"])
 def test_the_ten_minutes_as_written(repository, tmp_path, family):
     pytest.importorskip("torch")
     if shutil.which("ping") is None:
