@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from n3ic.training.recipe import SpnTraining
 
@@ -141,6 +139,9 @@ class _Learner:
         That of independent features is above 0 in a sample, by half the degrees of freedom a row
         (Miller 1955), which is taken off.
         """
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import connected_components
+
         columns, starts = self._columns(scope)
         x = self.one_hot[np.ix_(index, columns)]
         total = self.counts[index].sum()
