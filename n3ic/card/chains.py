@@ -321,7 +321,7 @@ class _Chosen:
     programme: Programme
     exclusive: bool
     entitled: Floats
-    level: float
+    found: Floats
 
     @classmethod
     def of(cls, demand: Demand, entitled: Floats, scheduling_ns: float, exclusive: bool) -> _Chosen:
@@ -334,14 +334,19 @@ class _Chosen:
         found = programme.solve({int(programme.level): -1.0})
         if found is None:
             raise CardError(_NOT_FOUND)
-        return cls(programme, exclusive, entitled, float(found[programme.level]))
+        return cls(programme, exclusive, entitled, found)
+
+    @property
+    def level(self) -> float:
+        """The least share of any graph, as a part of what it is entitled to."""
+        return float(self.found[self.programme.level])
 
     def finished(self) -> Placement:
         p = self.programme
         p.at_least({int(p.level): 1.0}, max(0.0, self.level - SLACK))
         found = p.solve({int(c): -1.0 for c in p.f})
-        if found is None:
-            raise CardError(_NOT_FOUND)
+        if found is None:  # HiGHS's tolerances may leave no room beside its own solution
+            found = self.found
         for column in p.f:
             p.at_least({int(column): 1.0}, max(0.0, float(found[column]) - SLACK))
         smallest = p.solve(p.area() | p.regions_in_use())
