@@ -9,11 +9,8 @@
 // not take, frames thrown away, clocks, and the card's own counters.
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -23,39 +20,25 @@
 #include <random>
 #include <vector>
 
+#include "../tools/running.h"
 #include "Vn3ic_cluster_node.h"
-#include "verilated.h"
 
 namespace {
 
-constexpr size_t kBeatBytes = 32;
-constexpr size_t kMaxFrame = 65535;
-constexpr size_t kMaxWaiting = 256; // frames; more wait in the kernel
-constexpr int kMaxTicks = 100;      // that are made up for at once
+using namespace running;
+
+constexpr int kMaxTicks = 100; // that are made up for at once
 constexpr int kCounters = 8;
 constexpr int kStored = 6;
 constexpr int kSettle = 8; // clocks after the card says that it is idle
 
-volatile sig_atomic_t stopped = 0;
-
-void stop(int) {
-    stopped = 1;
-}
-
-class Node {
+class Node : Streams<Vn3ic_cluster_node> {
   public:
     Node(int fd, double loss, unsigned seed, FILE *log)
         : fd_(fd), loss_(loss), random_(seed), log_(log) {
-        top_.s_axis_tvalid = 0;
-        top_.m_axis_tready = 1;
         top_.wr_en = 0;
         top_.tick = 0;
-        top_.axis_resetn = 0;
-        for (int i = 0; i < 40; ++i)
-            clock();
-        top_.axis_resetn = 1;
-        for (int i = 0; i < 4; ++i)
-            clock();
+        reset();
     }
 
     bool load(FILE *image) {
@@ -121,28 +104,10 @@ class Node {
     }
 
   private:
-    void clock() {
-        top_.axis_aclk = 0;
-        top_.eval();
-        top_.axis_aclk = 1;
-        top_.eval();
-        ++clocks_;
-    }
-
     void offer() {
         top_.s_axis_tvalid = !waiting_.empty();
-        if (waiting_.empty())
-            return;
-        const std::vector<uint8_t> &frame = waiting_.front();
-        const size_t left = frame.size() - at_;
-        const size_t length = left < kBeatBytes ? left : kBeatBytes;
-        uint8_t beat[kBeatBytes] = {};
-        std::memcpy(beat, frame.data() + at_, length);
-        for (size_t w = 0; w < kBeatBytes / 4; ++w)
-            top_.s_axis_tdata[w] = beat[4 * w] | beat[4 * w + 1] << 8 | beat[4 * w + 2] << 16 |
-                                   static_cast<uint32_t>(beat[4 * w + 3]) << 24;
-        top_.s_axis_tkeep = length == kBeatBytes ? ~0u : (1u << length) - 1;
-        top_.s_axis_tlast = left <= kBeatBytes;
+        if (!waiting_.empty())
+            offer_beat(waiting_.front(), at_);
     }
 
     void collect() {
@@ -150,10 +115,7 @@ class Node {
             return;
         if (leaving_.empty())
             began_ = clocks_;
-        for (size_t i = 0; i < kBeatBytes; ++i)
-            if (top_.m_axis_tkeep >> i & 1)
-                leaving_.push_back(top_.m_axis_tdata[i / 4] >> (8 * (i % 4)) & 0xff);
-        if (!top_.m_axis_tlast)
+        if (!take_beat(leaving_))
             return;
         if (log_)
             std::fprintf(log_, "o %llu %zu\n", (unsigned long long)began_, leaving_.size());
@@ -166,16 +128,15 @@ class Node {
         leaving_.clear();
     }
 
-    Vn3ic_cluster_node top_;
     const int fd_;
     const double loss_;
     std::mt19937_64 random_;
     FILE *const log_;
-    std::deque<std::vector<uint8_t>> waiting_;
-    std::vector<uint8_t> leaving_;
+    std::deque<Bytes> waiting_;
+    Bytes leaving_;
     size_t at_ = 0;   // bytes of the first waiting frame that are in the card
     int settled_ = 0; // clocks in which it was idle
-    uint64_t in_ = 0, out_ = 0, dropped_ = 0, thrown_ = 0, clocks_ = 0, began_ = 0;
+    uint64_t in_ = 0, out_ = 0, dropped_ = 0, thrown_ = 0, began_ = 0;
 };
 
 // Ticks of a millisecond since the last call.
@@ -200,11 +161,7 @@ int main(int argc, char **argv) {
         std::fprintf(stderr, "usage: %s FD IMAGE LOSS SEED [LOG]\n", argv[0]);
         return 2;
     }
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    struct sigaction action = {};
-    action.sa_handler = stop;
-    sigaction(SIGTERM, &action, nullptr);
-    sigaction(SIGINT, &action, nullptr);
+    stop_on_signals();
 
     const int fd = std::atoi(argv[1]);
     FILE *log = argc == 6 ? std::fopen(argv[5], "w") : nullptr;
@@ -215,24 +172,16 @@ int main(int argc, char **argv) {
         return 2;
     }
     std::fclose(image);
-    std::printf("ready\n");
-    std::fflush(stdout);
+    say_ready();
 
     static uint8_t bytes[kMaxFrame];
     pollfd port = {fd, POLLIN, 0};
     Milliseconds time;
     while (!stopped) {
         if (!node.full()) {
-            const int events = poll(&port, 1, node.idle() ? 1 : 0);
-            if (events < 0 && errno != EINTR) {
-                std::perror("poll");
+            if (!wait_for(&port, 1, node.idle() ? 1 : 0) || gone(port))
                 return 1;
-            }
-            if (events > 0 && port.revents & (POLLERR | POLLHUP | POLLNVAL)) {
-                std::fprintf(stderr, "the node's port is gone\n");
-                return 1;
-            }
-            while (events > 0 && !node.full()) {
+            while (port.revents && !node.full()) {
                 const ssize_t length = read(fd, bytes, sizeof bytes);
                 if (length <= 0)
                     break;

@@ -15,7 +15,6 @@ from n3ic.util.cache import Cache
 
 _HARNESS = Path(__file__).with_name("node.cpp")
 _CACHE = "cluster-node"
-_OPTIMISE = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0"
 
 
 def build(size: NodeSize) -> Path:
@@ -33,7 +32,7 @@ def build(size: NodeSize) -> Path:
             )
     sources = (*node_sources(), _HARNESS)
     what = hashlib.sha256(f"{simulate.version('verilator')} {size}".encode())
-    for path in sources:
+    for path in (*sources, simulate.HARNESS):
         what.update(path.read_bytes())
     name = what.hexdigest()[:32]
     cache = Cache.open(_CACHE)
@@ -41,13 +40,6 @@ def build(size: NodeSize) -> Path:
     if found is not None:
         return found
     with tempfile.TemporaryDirectory(prefix="n3ic-node-") as folder, cache.new_file(name) as out:
-        work = Path(folder)
-        command = [
-            "verilator", "--cc", "--exe", "--build", "-O3", "-Wno-fatal", "-Wno-lint",
-            "--top-module", TOP, "--Mdir", str(work), "-MAKEFLAGS", _OPTIMISE,
-            *(f"-G{key}={value}" for key, value in size.parameters.items()),
-            *(str(path) for path in sources),
-        ]  # fmt: skip
-        simulate.call(command, work, simulate.BUILD_SECONDS, "the build with Verilator")
-        shutil.copyfile(work / f"V{TOP}", out)
+        program = simulate.verilate(TOP, sources, Path(folder), parameters=size.parameters)
+        shutil.copyfile(program, out)
     return cache.directory / name

@@ -5,28 +5,21 @@ Linux only; needs root, ``/dev/net/tun``, ``ip``, Verilator and a C++ compiler.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from n3ic.cluster.placement import Placement
 from n3ic.cluster.simulated import CardSimulator, SimulatedCard
-from n3ic.errors import N3icError
 from n3ic.exporters.netfpga.cluster.image import CardImage, Endpoint, card_image
 from n3ic.exporters.netfpga.cluster.simulation import build
-from n3ic.exporters.netfpga.packet import tap
+from n3ic.exporters.netfpga.tools import tap as wire
+from n3ic.exporters.netfpga.tools.running import Program, RunningCard
 from n3ic.model.network import BinaryModel
 
 CARD_PORT = 0x4E33
-_STOP_SECONDS = 10
-_READY_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -88,7 +81,7 @@ def card_endpoint(node: int) -> Endpoint:
     return Endpoint(bytes([2, 0x6E, 0x33, 0, node, 2]), f"10.233.{node}.2", CARD_PORT)
 
 
-class VirtualCard:
+class VirtualCard(RunningCard):
     """A node's card behind a TAP device, while a ``with`` block runs.
 
     The device is made in the network namespace of this process. Host and card have the two
@@ -110,80 +103,26 @@ class VirtualCard:
             loss: share of its frames to throw away on purpose.
             seed: of that choice.
         """
+        super().__init__()
         self.device = f"n3ic-card{node}"
         self.counters: NodeCounters | None = None
         self._image = image
         self._host = host_endpoint(node, 0)
         self._faults = (repr(loss), str(seed))
-        self._stack = ExitStack()
-        self._process: subprocess.Popen[str] | None = None
 
-    def __enter__(self) -> Self:
-        """Build the card and plug it in.
+    def _plug_in(self, stack: ExitStack) -> Program:
+        wire.require()
+        binary = build(self._image.size)
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-card-")))
+        image = work / "image.hex"
+        image.write_text(self._image.text)
+        descriptor = stack.enter_context(
+            wire.device(self.device, address=f"{self._host.ip}/30", mac=self._host.mac.hex(":"))
+        )
+        command = [str(binary), str(descriptor), str(image), *self._faults]
+        return Program(command, descriptors=(descriptor,))
 
-        Raises:
-            MissingDependencyError: a tool or ``/dev/net/tun`` is missing.
-            N3icError: not root, or the device exists.
-            VerifyError: the Verilog does not build.
-        """
-        tap.require()
-        program = build(self._image.size)
-        with ExitStack() as stack:
-            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-card-")))
-            image = work / "image.hex"
-            image.write_text(self._image.text)
-            descriptor = tap.open_tap(self.device)
-            stack.callback(os.close, descriptor)
-            tap.ip("link", "set", self.device, "address", self._host.mac.hex(":"))
-            tap.ip("address", "add", f"{self._host.ip}/30", "dev", self.device)
-            tap.ip("link", "set", self.device, "up")
-            self._process = subprocess.Popen(
-                [str(program), str(descriptor), str(image), *self._faults],
-                pass_fds=[descriptor],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            stack.callback(self._stop)
-            self._wait()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Unplug the card and remove all that was made for it."""
-        self._stack.close()
-
-    def kill(self) -> None:
-        """Pull the card's plug: its device stays, and nothing answers there."""
-        if self._process is not None:
-            self._process.kill()
-
-    def _wait(self) -> None:
-        process = self._process
-        assert process is not None  # noqa: S101 - for the type checker
-        assert process.stdout is not None  # noqa: S101
-        timer = threading.Timer(_READY_SECONDS, process.kill)
-        timer.start()
-        line = process.stdout.readline()
-        timer.cancel()
-        if line.strip() != "ready":
-            raise N3icError(f"the simulated card did not start (exit code {process.wait()})")
-
-    def _stop(self) -> None:
-        process = self._process
-        if process is None:
-            return
-        process.terminate()
-        try:
-            text, _ = process.communicate(timeout=_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            text, _ = process.communicate()
+    def _count(self, text: str) -> None:
         self.counters = NodeCounters.parse(text)
 
 

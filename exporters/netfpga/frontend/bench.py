@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.frontend.form import COUNTERS, FOLDER, TOP
 from n3ic.exporters.netfpga.tools import simulate
+from n3ic.exporters.netfpga.tools.running import Program, RunningCard
 
 MAC = bytes.fromhex("024e33000001")
 PORT = 0x2323
@@ -73,29 +71,42 @@ class Seen:
     clock: int
 
 
-def build(directory: Path, work: Path) -> Path:
-    """Compile the front end of an export directory to a program in ``work``.
+def front_program(
+    directory: Path,
+    work: Path,
+    ip: bytes,
+    *,
+    resend: int = RESEND,
+    bad_cable: int = 0,
+    device: int | None = None,
+) -> Program:
+    """The front end of an export directory, compiled to a program in ``work``.
+
+    Args:
+        directory: an export directory with a front end; it is read and not changed.
+        work: an empty folder.
+        ip: the card's address.
+        resend: clocks of a tick of its TCP timers.
+        bad_cable: percentage of the frames that are lost, doubled and delayed.
+        device: descriptor of a TAP device; None for a bench, which is told what goes in.
 
     Raises:
         MissingDependencyError: Verilator is not installed.
         VerifyError: the Verilog does not build.
     """
     simulate.choose("verilator")
-    core = Core.load(directory)
     top = (directory / "rtl" / f"{TOP}.v").read_text(encoding="utf-8")
-    flags = "-O1" + (" -DN3IC_WRITE_PORT" if core.write_port else "")
-    flags += " -DN3IC_TCP" if "cfg_resend," in top else ""
-    command = [
-        "verilator", "--cc", "--exe", "--build", "-O3", "-Wno-fatal", "-Wno-lint",
-        "--top-module", TOP, "--Mdir", str(work / "obj"), "-CFLAGS", flags,
-        "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0",
-        *sorted(str(p) for p in (directory / "rtl").glob("*.v")), str(FOLDER / "front.cpp"),
-    ]  # fmt: skip
-    simulate.call(command, work, simulate.BUILD_SECONDS, "the build with Verilator")
-    return work / "obj" / f"V{TOP}"
+    macros = ["N3IC_WRITE_PORT"] if Core.load(directory).write_port else []
+    macros += ["N3IC_TCP"] if "cfg_resend," in top else []
+    sources = [*sorted((directory / "rtl").glob("*.v")), FOLDER / "front.cpp"]
+    binary = simulate.verilate(TOP, sources, work, macros=macros)
+    where = "-" if device is None else str(device)
+    command = [str(binary), where, MAC.hex(), ip.hex(), f"{PORT:x}", f"{resend:x}"]
+    folder = simulate.memory_folder(directory, work)
+    return Program([*command, f"{bad_cable:x}"], folder, () if device is None else (device,))
 
 
-class FrontBench:
+class FrontBench(RunningCard):
     """The front end of an export directory in simulation, while a ``with`` block runs.
 
     Attributes:
@@ -118,41 +129,13 @@ class FrontBench:
             resend: clocks of a tick of its TCP timers.
             quiet: clocks without a beat that end a run.
         """
+        super().__init__()
         self.directory = directory.resolve()
         self.ip, self.resend, self.quiet = ip, resend, quiet
-        self._stack = ExitStack()
-        self._process: subprocess.Popen[str] | None = None
 
-    def __enter__(self) -> Self:
-        """Build and start it.
-
-        Raises:
-            MissingDependencyError: Verilator is not installed.
-            VerifyError: the Verilog does not build.
-        """
-        with ExitStack() as stack:
-            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-front-")))
-            binary = build(self.directory, work)
-            memory = self.directory / "mem"
-            self._process = subprocess.Popen(
-                [str(binary), "-", MAC.hex(), self.ip.hex(), f"{PORT:x}", f"{self.resend:x}", "0"],
-                cwd=memory if memory.is_dir() else work,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            stack.callback(self._stop)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """End it."""
-        self._stack.close()
+    def _plug_in(self, stack: ExitStack) -> Program:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-front-")))
+        return front_program(self.directory, work, self.ip, resend=self.resend)
 
     def hold(self, clocks: int) -> None:
         """Let the far end take nothing for some clocks from now on."""
@@ -175,13 +158,10 @@ class FrontBench:
             one = frame if isinstance(frame, Offered) else Offered(frame)
             self._say(f"f {one.clock} {int(one.damaged)} {one.data.hex()}")
         self._say(f"r {clocks} {quiet or self.quiet}")
-        process = self._process
-        if process is None or process.stdout is None:
-            raise VerifyError("the bench runs within its with block")
-        if process.stdin is not None:
-            process.stdin.flush()
+        asked, answered = self._pipes()
+        asked.flush()
         taken, left, counters = [], [], {}
-        for line in process.stdout:
+        for line in answered:
             what, _, rest = line.strip().partition(" ")
             fields = rest.split()
             if what == "i":
@@ -192,14 +172,7 @@ class FrontBench:
                 counters = dict(zip(COUNTERS, (int(f) for f in fields), strict=False))
             elif what == "=":
                 return Seen(tuple(taken), tuple(left), counters, int(fields[0]))
-        raise VerifyError(f"the simulated front end ended (exit code {process.wait()})")
+        raise VerifyError(f"the simulated front end ended (exit code {self._exit_code()})")
 
     def _say(self, text: str) -> None:
-        if self._process is None or self._process.stdin is None:
-            raise VerifyError("the bench runs within its with block")
-        self._process.stdin.write(text + "\n")
-
-    def _stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.communicate()
+        self._pipes()[0].write(text + "\n")

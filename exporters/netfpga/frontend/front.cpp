@@ -13,11 +13,8 @@
 // which is answered by lines "i FIRST LAST STALLS" of frames that were taken, "o FIRST LAST HEX" of
 // those that left, "n COUNTERS" and "= CLOCK".
 #include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -29,27 +26,21 @@
 #include <string>
 #include <vector>
 
+#include "../tools/running.h"
 #include "Vn3ic_front_top.h"
-#include "verilated.h"
 
 namespace {
 
-constexpr size_t kMaxFrame = 65535;
-constexpr size_t kLeastFrame = 60;  // what a MAC delivers; TAP devices do not pad
-constexpr size_t kMaxWaiting = 256; // frames; more wait in the kernel
-constexpr int kIdleClocks = 256;    // a millisecond's while nothing happens
-constexpr uint64_t kQuiet = 4096;   // clocks without a beat that make the card idle
+using namespace running;
 
-volatile sig_atomic_t stopped = 0;
-
-void stop(int) {
-    stopped = 1;
-}
+constexpr size_t kLeastFrame = 60; // what a MAC delivers; TAP devices do not pad
+constexpr int kIdleClocks = 256;   // a millisecond's while nothing happens
+constexpr uint64_t kQuiet = 4096;  // clocks without a beat that make the card idle
 
 struct Frame {
     uint64_t clock; // when it is offered, at the earliest
     bool damaged;
-    std::vector<uint8_t> bytes;
+    Bytes bytes;
 };
 
 struct Taken {
@@ -58,10 +49,10 @@ struct Taken {
 
 struct Left {
     uint64_t first, last;
-    std::vector<uint8_t> bytes;
+    Bytes bytes;
 };
 
-class Card {
+class Card : Streams<Vn3ic_front_top> {
   public:
     Card(uint64_t mac, uint32_t ip, uint16_t port, uint32_t resend) {
         top_.cfg_mac = mac;
@@ -76,14 +67,7 @@ class Card {
         top_.wr_en = 0;
         top_.wr_swap = 0;
 #endif
-        top_.s_axis_tvalid = 0;
-        top_.m_axis_tready = 1;
-        top_.axis_resetn = 0;
-        for (int i = 0; i < 40; ++i)
-            tick();
-        top_.axis_resetn = 1;
-        for (int i = 0; i < 4; ++i)
-            tick();
+        reset();
     }
 
     void add(uint64_t clock, bool damaged, const uint8_t *bytes, size_t length) {
@@ -92,16 +76,16 @@ class Card {
             waiting_.back().bytes.resize(kLeastFrame);
     }
     void hold(uint64_t clocks) {
-        held_ = clock_ + clocks;
+        held_ = clocks_ + clocks;
     }
     size_t waiting() const {
         return waiting_.size();
     }
-    uint64_t clock() const {
-        return clock_;
+    uint64_t clocks() const {
+        return clocks_;
     }
     uint64_t quiet() const {
-        return clock_ - busy_;
+        return clocks_ - busy_;
     }
     std::string counters() {
         std::string text;
@@ -113,13 +97,13 @@ class Card {
 
     void step() {
         offer();
-        top_.m_axis_tready = clock_ >= held_;
+        top_.m_axis_tready = clocks_ >= held_;
         top_.eval(); // tready may follow from what is offered
         const bool taken = top_.s_axis_tvalid && top_.s_axis_tready;
         const bool stalled = top_.s_axis_tvalid && !top_.s_axis_tready;
         collect();
-        const uint64_t now = clock_;
-        tick();
+        const uint64_t now = clocks_;
+        clock();
         if (stalled)
             ++stalls_;
         if (!taken)
@@ -127,7 +111,7 @@ class Card {
         busy_ = now;
         if (at_ == 0)
             first_ = now;
-        at_ += sizeof top_.s_axis_tdata;
+        at_ += kBeatBytes;
         if (at_ >= waiting_.front().bytes.size()) {
             taken_.push_back({first_, now, stalls_});
             waiting_.pop_front();
@@ -139,53 +123,30 @@ class Card {
     std::vector<Left> left_;
 
   private:
-    void tick() {
-        top_.axis_aclk = 0;
-        top_.eval();
-        top_.axis_aclk = 1;
-        top_.eval();
-        ++clock_;
-    }
-
     void offer() {
-        const bool due = !waiting_.empty() && (at_ || clock_ >= waiting_.front().clock);
-        top_.s_axis_tvalid = due;
-        if (!due)
+        top_.s_axis_tvalid = !waiting_.empty() && (at_ || clocks_ >= waiting_.front().clock);
+        if (!top_.s_axis_tvalid)
             return;
         const Frame &frame = waiting_.front();
-        const size_t beat = sizeof top_.s_axis_tdata, left = frame.bytes.size() - at_;
-        const size_t length = left < beat ? left : beat;
-        std::memset(&top_.s_axis_tdata, 0, beat);
-        std::memcpy(&top_.s_axis_tdata, frame.bytes.data() + at_, length);
-        const uint64_t keep = length == 64 ? ~0ull : (1ull << length) - 1;
-        std::memcpy(&top_.s_axis_tkeep, &keep, sizeof top_.s_axis_tkeep);
-        top_.s_axis_tlast = left <= beat;
-        top_.s_axis_tuser = frame.damaged && left <= beat;
+        top_.s_axis_tuser = offer_beat(frame.bytes, at_) && frame.damaged;
     }
 
     void collect() {
         if (!top_.m_axis_tvalid || !top_.m_axis_tready)
             return;
-        busy_ = clock_;
+        busy_ = clocks_;
         if (leaving_.empty())
-            leaving_first_ = clock_;
-        uint64_t keep = 0;
-        std::memcpy(&keep, &top_.m_axis_tkeep, sizeof top_.m_axis_tkeep);
-        const auto *bytes = reinterpret_cast<const uint8_t *>(&top_.m_axis_tdata);
-        for (size_t i = 0; i < sizeof top_.m_axis_tdata; ++i)
-            if (keep >> i & 1)
-                leaving_.push_back(bytes[i]);
-        if (!top_.m_axis_tlast)
+            leaving_first_ = clocks_;
+        if (!take_beat(leaving_))
             return;
-        left_.push_back({leaving_first_, clock_, leaving_});
+        left_.push_back({leaving_first_, clocks_, leaving_});
         leaving_.clear();
     }
 
-    Vn3ic_front_top top_;
     std::deque<Frame> waiting_;
-    std::vector<uint8_t> leaving_;
+    Bytes leaving_;
     size_t at_ = 0; // bytes of the first waiting frame that are in the card
-    uint64_t clock_ = 0, held_ = 0, busy_ = 0, first_ = 0, stalls_ = 0, leaving_first_ = 0;
+    uint64_t held_ = 0, busy_ = 0, first_ = 0, stalls_ = 0, leaving_first_ = 0;
 };
 
 // A cable that loses, doubles and delays a share of the frames; the same ones in each run.
@@ -193,7 +154,7 @@ class Cable {
   public:
     explicit Cable(unsigned percent) : percent_(percent) {}
 
-    template <typename Deliver> void pass(std::vector<uint8_t> bytes, Deliver deliver) {
+    template <typename Deliver> void pass(Bytes bytes, Deliver deliver) {
         const unsigned dice = static_cast<unsigned>(random_() % 100);
         if (dice < percent_)
             return;
@@ -218,11 +179,11 @@ class Cable {
   private:
     unsigned percent_;
     std::mt19937 random_{1};
-    std::deque<std::vector<uint8_t>> late_;
+    std::deque<Bytes> late_;
 };
 
-std::vector<uint8_t> from_hex(const std::string &text) {
-    std::vector<uint8_t> bytes;
+Bytes from_hex(const std::string &text) {
+    Bytes bytes;
     for (size_t i = 0; i + 1 < text.size(); i += 2)
         bytes.push_back(static_cast<uint8_t>(std::stoul(text.substr(i, 2), nullptr, 16)));
     return bytes;
@@ -240,7 +201,7 @@ void report(Card &card) {
     }
     card.taken_.clear();
     card.left_.clear();
-    std::printf("n%s\n= %llu\n", card.counters().c_str(), (unsigned long long)card.clock());
+    std::printf("n%s\n= %llu\n", card.counters().c_str(), (unsigned long long)card.clocks());
     std::fflush(stdout);
 }
 
@@ -253,14 +214,14 @@ int drive(Card &card) {
         std::string hex;
         words >> what >> number >> more >> hex;
         if (what == 'f') {
-            const std::vector<uint8_t> bytes = from_hex(hex);
+            const Bytes bytes = from_hex(hex);
             card.add(number, more, bytes.data(), bytes.size());
         } else if (what == 'h') {
             card.hold(number);
         } else if (what == 'r') {
-            const uint64_t begin = card.clock(), end = begin + number;
-            while (card.clock() < end &&
-                   (card.waiting() || card.clock() - begin < more || card.quiet() < more))
+            const uint64_t begin = card.clocks(), end = begin + number;
+            while (card.clocks() < end &&
+                   (card.waiting() || card.clocks() - begin < more || card.quiet() < more))
                 card.step();
             report(card);
         }
@@ -271,10 +232,8 @@ int drive(Card &card) {
 int serve(Card &card, int fd, unsigned bad) {
     uint64_t in = 0, out = 0, dropped = 0;
     Cable there(bad), back(bad);
-    const auto arrive = [&](const std::vector<uint8_t> &frame) {
-        card.add(0, false, frame.data(), frame.size());
-    };
-    const auto leave = [&](const std::vector<uint8_t> &frame) {
+    const auto arrive = [&](const Bytes &frame) { card.add(0, false, frame.data(), frame.size()); };
+    const auto leave = [&](const Bytes &frame) {
         write(fd, frame.data(), frame.size()) < 0 ? ++dropped : ++out;
     };
     pollfd port = {fd, POLLIN, 0};
@@ -282,16 +241,9 @@ int serve(Card &card, int fd, unsigned bad) {
     while (!stopped) {
         const bool idle = card.waiting() == 0 && card.quiet() > kQuiet;
         if (card.waiting() < kMaxWaiting) {
-            const int events = poll(&port, 1, idle ? 1 : 0);
-            if (events < 0 && errno != EINTR) {
-                std::perror("poll");
+            if (!wait_for(&port, 1, idle ? 1 : 0) || gone(port))
                 return 1;
-            }
-            if (events > 0 && port.revents & (POLLERR | POLLHUP | POLLNVAL)) {
-                std::fprintf(stderr, "the TAP device is gone\n");
-                return 1;
-            }
-            if (events > 0 && port.revents & POLLIN) {
+            if (port.revents & POLLIN) {
                 const ssize_t length = read(fd, bytes, sizeof bytes);
                 if (length > 0) {
                     there.pass({bytes, bytes + length}, arrive);
@@ -310,7 +262,7 @@ int serve(Card &card, int fd, unsigned bad) {
         card.taken_.clear();
     }
     std::printf("%llu %llu %llu %llu%s\n", (unsigned long long)in, (unsigned long long)out,
-                (unsigned long long)dropped, (unsigned long long)card.clock(),
+                (unsigned long long)dropped, (unsigned long long)card.clocks(),
                 card.counters().c_str());
     return 0;
 }
@@ -322,17 +274,12 @@ int main(int argc, char **argv) {
         std::fprintf(stderr, "usage: %s FD|- MAC IP PORT RESEND BAD\n", argv[0]);
         return 2;
     }
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    struct sigaction action = {};
-    action.sa_handler = stop;
-    sigaction(SIGTERM, &action, nullptr);
-    sigaction(SIGINT, &action, nullptr);
+    stop_on_signals();
     const auto number = [&](int i) { return std::strtoull(argv[i], nullptr, 16); };
     Card card(number(2), static_cast<uint32_t>(number(3)), static_cast<uint16_t>(number(4)),
               static_cast<uint32_t>(number(5)));
+    say_ready();
     if (std::strcmp(argv[1], "-") == 0)
         return drive(card);
-    std::printf("ready\n");
-    std::fflush(stdout);
     return serve(card, std::atoi(argv[1]), static_cast<unsigned>(number(6)));
 }

@@ -248,8 +248,7 @@ def _simulate(
         run = simulate.compile_bench(work, simulator, "n3ic_top_tb", parameters, defines, sources)
         plus = [f"+{k}={work / f'{k}.txt'}" for k in ("in", "out", "side", "write")]
         plus.append(f"+stall={stimulus.stall}")
-        memory = directory.resolve() / "mem"
-        cwd = memory if memory.is_dir() else work
+        cwd = simulate.memory_folder(directory.resolve(), work)
         what = f"the card ({simulate.version(simulator)})"
         simulate.call([*run, *plus], cwd, simulate.RUN_SECONDS, what)
         return (work / "out.txt").read_text().splitlines()

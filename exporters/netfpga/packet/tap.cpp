@@ -7,11 +7,8 @@
 // The clock runs while frames or writes are in the card and stands still while none are.
 // On SIGTERM or SIGINT the card stops and its counters are printed.
 #include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -20,25 +17,18 @@
 #include <string>
 #include <vector>
 
+#include "../tools/running.h"
 #include "Vn3ic_top.h"
-#include "verilated.h"
 
 namespace {
 
+using namespace running;
+
 constexpr int kPorts = 2;
-constexpr size_t kBeatBytes = 32;
-constexpr size_t kMaxFrame = 65535;
-constexpr size_t kMaxWaiting = 256; // frames; more wait in the kernel
-
-volatile sig_atomic_t stopped = 0;
-
-void stop(int) {
-    stopped = 1;
-}
 
 struct Frame {
     int port; // where it came in
-    std::vector<uint8_t> bytes;
+    Bytes bytes;
 };
 
 struct Write {
@@ -51,24 +41,16 @@ struct Counters {
     uint64_t in[kPorts] = {};
     uint64_t out[kPorts] = {};
     uint64_t dropped = 0; // the kernel's queue of a device was full
-    uint64_t clocks = 0;
 };
 
-class Card {
+class Card : Streams<Vn3ic_top> {
   public:
     explicit Card(const int *fds) : fds_(fds) {
-        top_.s_axis_tvalid = 0;
-        top_.m_axis_tready = 1;
 #ifdef N3IC_WRITE_PORT
         top_.wr_en = 0;
         top_.wr_swap = 0;
 #endif
-        top_.axis_resetn = 0;
-        for (int i = 0; i < 40; ++i)
-            tick();
-        top_.axis_resetn = 1;
-        for (int i = 0; i < 4; ++i)
-            tick();
+        reset();
     }
 
     bool idle() const {
@@ -79,6 +61,9 @@ class Card {
     }
     const Counters &counters() const {
         return counters_;
+    }
+    uint64_t clocks() const {
+        return clocks_;
     }
 
     void add(int port, const uint8_t *bytes, size_t length) {
@@ -96,7 +81,7 @@ class Card {
         top_.eval(); // tready may follow from what is offered
         const bool taken = top_.s_axis_tvalid && top_.s_axis_tready;
         collect();
-        tick();
+        clock();
         if (taken) {
             at_ += kBeatBytes;
             if (at_ >= waiting_.front().bytes.size()) {
@@ -108,28 +93,12 @@ class Card {
     }
 
   private:
-    void tick() {
-        top_.axis_aclk = 0;
-        top_.eval();
-        top_.axis_aclk = 1;
-        top_.eval();
-        ++counters_.clocks;
-    }
-
     void offer() {
         top_.s_axis_tvalid = !waiting_.empty();
         if (waiting_.empty())
             return;
         const Frame &frame = waiting_.front();
-        const size_t left = frame.bytes.size() - at_;
-        const size_t length = left < kBeatBytes ? left : kBeatBytes;
-        uint8_t beat[kBeatBytes] = {};
-        std::memcpy(beat, frame.bytes.data() + at_, length);
-        for (size_t w = 0; w < kBeatBytes / 4; ++w)
-            top_.s_axis_tdata[w] = beat[4 * w] | beat[4 * w + 1] << 8 | beat[4 * w + 2] << 16 |
-                                   static_cast<uint32_t>(beat[4 * w + 3]) << 24;
-        top_.s_axis_tkeep = length == kBeatBytes ? ~0u : (1u << length) - 1;
-        top_.s_axis_tlast = left <= kBeatBytes;
+        offer_beat(frame.bytes, at_);
         // As the reference NIC has it: length, source port (one-hot), destination port.
         top_.s_axis_tuser[0] = static_cast<uint32_t>(frame.bytes.size()) | 1u << (16 + frame.port);
         top_.s_axis_tuser[1] = top_.s_axis_tuser[2] = top_.s_axis_tuser[3] = 0;
@@ -157,12 +126,7 @@ class Card {
     }
 
     void collect() {
-        if (!top_.m_axis_tvalid)
-            return;
-        for (size_t i = 0; i < kBeatBytes; ++i)
-            if (top_.m_axis_tkeep >> i & 1)
-                leaving_.push_back(top_.m_axis_tdata[i / 4] >> (8 * (i % 4)) & 0xff);
-        if (!top_.m_axis_tlast)
+        if (!top_.m_axis_tvalid || !take_beat(leaving_))
             return;
         // To the other port, or where a shunted frame is sent: one bit a port.
         const uint32_t user = top_.m_axis_tuser[0];
@@ -175,11 +139,10 @@ class Card {
         --inside_;
     }
 
-    Vn3ic_top top_;
     const int *fds_;
     std::deque<Frame> waiting_;
     std::deque<Write> writes_;
-    std::vector<uint8_t> leaving_;
+    Bytes leaving_;
     size_t at_ = 0;     // bytes of the first waiting frame that are in the card
     size_t inside_ = 0; // frames wholly in the card
     Counters counters_;
@@ -204,11 +167,7 @@ int main(int argc, char **argv) {
         std::fprintf(stderr, "usage: %s FD FD\n", argv[0]);
         return 2;
     }
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    struct sigaction action = {};
-    action.sa_handler = stop;
-    sigaction(SIGTERM, &action, nullptr);
-    sigaction(SIGINT, &action, nullptr);
+    stop_on_signals();
 
     pollfd ports[kPorts + 1];
     int fds[kPorts];
@@ -219,22 +178,17 @@ int main(int argc, char **argv) {
     ports[kPorts] = {STDIN_FILENO, POLLIN, 0};
     std::string writes;
     Card card(fds);
-    std::printf("ready\n");
-    std::fflush(stdout);
+    say_ready();
     static uint8_t bytes[kMaxFrame];
     while (!stopped) {
-        ports[kPorts].revents = 0;
-        if (!card.full()) {
-            const int events = poll(ports, kPorts + 1, card.idle() ? -1 : 0);
-            if (events < 0 && errno != EINTR) {
-                std::perror("poll");
+        if (card.full())
+            ports[kPorts].revents = 0;
+        else {
+            if (!wait_for(ports, kPorts + 1, card.idle() ? -1 : 0))
                 return 1;
-            }
-            for (int i = 0; events > 0 && i < kPorts; ++i) {
-                if (ports[i].revents & (POLLERR | POLLHUP | POLLNVAL)) {
-                    std::fprintf(stderr, "port %d: the TAP device is gone\n", i);
+            for (int i = 0; i < kPorts; ++i) {
+                if (gone(ports[i]))
                     return 1;
-                }
                 if (!(ports[i].revents & POLLIN))
                     continue;
                 const ssize_t length = read(fds[i], bytes, sizeof bytes);
@@ -257,6 +211,6 @@ int main(int argc, char **argv) {
     std::printf("%llu %llu %llu %llu %llu %llu\n", (unsigned long long)c.in[0],
                 (unsigned long long)c.in[1], (unsigned long long)c.out[0],
                 (unsigned long long)c.out[1], (unsigned long long)c.dropped,
-                (unsigned long long)c.clocks);
+                (unsigned long long)card.clocks());
     return 0;
 }

@@ -5,34 +5,21 @@ Linux only; needs root, ``/dev/net/tun``, ``ip``, Verilator and a C++ compiler.
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import signal
-import struct
-import subprocess
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from n3ic.errors import MissingDependencyError, N3icError, UsageError
+from n3ic.errors import N3icError, UsageError
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.sequential import read_update
-from n3ic.exporters.netfpga.tools import simulate
+from n3ic.exporters.netfpga.tools import running, simulate
+from n3ic.exporters.netfpga.tools import tap as wire
+from n3ic.exporters.netfpga.tools.running import Program, RunningCard
 from n3ic.targets.manifest import exported_network, read_manifest
 
-TUN = Path("/dev/net/tun")
-_TUNSETIFF = 0x400454CA  # linux/if_tun.h
-_IFF_TAP_NO_PI = 0x1002
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
 ADDRESSES = ("10.23.23.1/24", "10.23.23.2/24")
-STOP_SECONDS = 10
-READY_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -56,26 +43,7 @@ class Counters:
     clocks: int
 
 
-def require() -> None:
-    """Check that this machine can run a virtual card.
-
-    Raises:
-        MissingDependencyError: a tool or ``/dev/net/tun`` is missing.
-        N3icError: this process is not root.
-    """
-    for tool, package in (("ip", "iproute2"), ("verilator", "verilator"), ("g++", "g++")):
-        if shutil.which(tool) is None:
-            raise MissingDependencyError(f"a virtual card needs {tool}: apt install {package}")
-    if not TUN.exists():
-        raise MissingDependencyError(
-            f"a virtual card needs {TUN}: modprobe tun, or give it to the container "
-            "(--device /dev/net/tun)"
-        )
-    if os.geteuid() != 0:
-        raise N3icError("a virtual card needs root, to make TAP devices: run it with sudo")
-
-
-class VirtualNic:
+class VirtualNic(RunningCard):
     """The card of an export directory, between two TAP devices, while a ``with`` block runs.
 
     Frames that come in at one device leave at the other one, both ways through the Verilog.
@@ -107,68 +75,33 @@ class VirtualNic:
         Raises:
             UsageError: a name that Linux does not allow, or one twice.
         """
-        for name in (tap, peer, *(n for n in (tap_netns, peer_netns) if n)):
-            if not NAME.fullmatch(name):
-                raise UsageError(
-                    f"{name!r} is no name of a device: a letter, then 14 of A-Za-z0-9_.-"
-                )
+        wire.check_names(tap, peer, *filter(None, (tap_netns, peer_netns)))
         if tap == peer or (tap_netns and tap_netns == peer_netns):
             raise UsageError("the two ports of the card need two names")
+        super().__init__()
         self.directory = directory.resolve()
         self.devices = (tap, peer)
         self.namespaces = (tap_netns, peer_netns)
         self.counters: Counters | None = None
-        self._stack = ExitStack()
-        self._process: subprocess.Popen[str] | None = None
 
-    def __enter__(self) -> Self:
-        """Build the card and plug it in.
+    def _plug_in(self, stack: ExitStack) -> Program:
+        wire.require()
+        for name in filter(None, self.namespaces):
+            stack.enter_context(wire.namespace(name))
+        addresses = ADDRESSES if any(self.namespaces) else ("", "")
+        descriptors = [
+            stack.enter_context(wire.device(device, netns=netns, address=address))
+            for device, netns, address in zip(self.devices, self.namespaces, addresses, strict=True)
+        ]
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-nic-")))
+        binary = build(self.directory, work)
+        command = [str(binary), *(str(d) for d in descriptors)]
+        return Program(command, simulate.memory_folder(self.directory, work), descriptors)
 
-        Raises:
-            MissingDependencyError: see :func:`require`.
-            N3icError: not root, a device or namespace of that name exists, or no packet path.
-            VerifyError: the Verilog does not build.
-        """
-        require()
-        with ExitStack() as stack:
-            for name in filter(None, self.namespaces):
-                ip("netns", "add", name)
-                stack.callback(ip, "netns", "del", name)
-            descriptors = []
-            for device in self.devices:
-                descriptor = open_tap(device)
-                stack.callback(os.close, descriptor)
-                descriptors.append(descriptor)
-            for i, device in enumerate(self.devices):
-                self._plug(i, device)
-            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-nic-")))
-            binary = build(self.directory, work)
-            self._process = subprocess.Popen(
-                [str(binary), *(str(d) for d in descriptors)],
-                cwd=memory_folder(self.directory, work),
-                pass_fds=descriptors,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            stack.callback(self._stop)
-            self._wait()
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Unplug the card and remove all that was made for it."""
-        self._stack.close()
-
-    @property
-    def running(self) -> bool:
-        """Whether the card works."""
-        return self._process is not None and self._process.poll() is None
+    def _count(self, text: str) -> None:
+        fields = text.split()
+        if len(fields) == 6:
+            self.counters = Counters(*(int(field) for field in fields))
 
     def load(self, update: str | Path) -> None:
         """Put another model into the card while frames flow, as a driver would.
@@ -181,51 +114,15 @@ class VirtualNic:
             N3icError: the card does not run.
         """
         found = read_update(update, Core.load(self.directory))
-        process = self._process
-        if process is None or process.stdin is None or process.stdout is None:
-            raise N3icError("the card does not run: load models within the with block")
+        asked, answered = self._pipes()
         lines = (f"{address:x} {word:x}\n" for address, word in found.writes)
         try:
-            process.stdin.write("".join(lines) + "swap\n")
-            process.stdin.flush()
+            asked.write("".join(lines) + "swap\n")
+            asked.flush()
         except OSError as error:
             raise N3icError("the card does not run any more") from error
-        if process.stdout.readline().strip() != "swapped":
+        if answered.readline().strip() != "swapped":
             raise N3icError("the card ended while a model was written")
-
-    def _plug(self, index: int, device: str) -> None:
-        inside: list[str] = []
-        if self.namespaces[index]:
-            ip("link", "set", device, "netns", self.namespaces[index])
-            inside = ["-n", self.namespaces[index]]
-        if any(self.namespaces):
-            ip(*inside, "address", "add", ADDRESSES[index], "dev", device)
-        ip(*inside, "link", "set", device, "up")
-
-    def _wait(self) -> None:
-        process = self._process
-        assert process is not None  # noqa: S101 - for the type checker
-        assert process.stdout is not None  # noqa: S101
-        timer = threading.Timer(READY_SECONDS, process.kill)
-        timer.start()
-        line = process.stdout.readline()
-        timer.cancel()
-        if line.strip() != "ready":
-            raise N3icError(f"the simulated card did not start (exit code {process.wait()})")
-
-    def _stop(self) -> None:
-        process = self._process
-        if process is None:
-            return
-        process.terminate()
-        try:
-            text, _ = process.communicate(timeout=STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            text, _ = process.communicate()
-        fields = text.split()
-        if process.returncode == 0 and len(fields) == 6:
-            self.counters = Counters(*(int(f) for f in fields))
 
 
 def serve(
@@ -252,30 +149,11 @@ def serve(
     Raises:
         N3icError: see :class:`VirtualNic`.
     """
-    with (
-        until_signal() as stop,
-        VirtualNic(Path(directory), tap=tap, peer=peer, peer_netns=netns) as nic,
-    ):
-        where = f" in the namespace {netns} (10.23.23.2; {tap} is 10.23.23.1)" if netns else ""
-        ready(f"the card is plugged in between {tap} and {peer}{where}; Ctrl-C ends it")
-        while nic.running and not stop.wait(0.2):
-            pass
+    nic = VirtualNic(Path(directory), tap=tap, peer=peer, peer_netns=netns)
+    where = f" in the namespace {netns} (10.23.23.2; {tap} is 10.23.23.1)" if netns else ""
+    text = f"the card is plugged in between {tap} and {peer}{where}; Ctrl-C ends it"
+    running.serve(nic, lambda: ready(text))
     return nic.counters
-
-
-@contextmanager
-def until_signal() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets, for the length of the block."""
-    stop = threading.Event()
-    before = {
-        number: signal.signal(number, lambda *_: stop.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def build(directory: Path, work: Path) -> Path:
@@ -291,49 +169,6 @@ def build(directory: Path, work: Path) -> Path:
     if manifest["options"].get("input") == "side":
         raise UsageError(f"{directory} takes inputs from a side channel, which a TAP device lacks")
     core = Core.load(directory, exported_network(directory, manifest).model)
-    flags = "-O1" + (" -DN3IC_WRITE_PORT" if core.write_port else "")
-    command = [
-        "verilator", "--cc", "--exe", "--build", "-O3", "-Wno-fatal", "-Wno-lint",
-        "--top-module", "n3ic_top", "--Mdir", str(work / "obj"), "-CFLAGS", flags,
-        "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0",
-        *sorted(str(p) for p in (directory / "rtl").glob("*.v")),
-        str(Path(__file__).with_name("tap.cpp")),
-    ]  # fmt: skip
-    simulate.call(command, work, simulate.BUILD_SECONDS, "the build with Verilator")
-    return work / "obj" / "Vn3ic_top"
-
-
-def memory_folder(directory: Path, work: Path) -> Path:
-    """Where ``$readmemh`` finds its files."""
-    return directory / "mem" if (directory / "mem").is_dir() else work
-
-
-def open_tap(name: str) -> int:
-    """Make a TAP device that lives as long as its descriptor, which is returned.
-
-    Raises:
-        N3icError: the kernel refuses; the text says why.
-    """
-    import fcntl
-
-    descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        request = struct.pack("16sH22x", name.encode(), _IFF_TAP_NO_PI)
-        fcntl.ioctl(descriptor, _TUNSETIFF, request)
-    except OSError as error:
-        os.close(descriptor)
-        raise N3icError(f"cannot make the TAP device {name}: {error.strerror}") from error
-    return descriptor
-
-
-def ip(*arguments: str) -> None:
-    """Run ``ip``.
-
-    Raises:
-        N3icError: it failed.
-    """
-    done = subprocess.run(
-        ["ip", *arguments], capture_output=True, text=True, timeout=30, check=False
-    )
-    if done.returncode != 0:
-        raise N3icError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+    sources = [*sorted((directory / "rtl").glob("*.v")), Path(__file__).with_name("tap.cpp")]
+    macros = ["N3IC_WRITE_PORT"] if core.write_port else []
+    return simulate.verilate("n3ic_top", sources, work, macros=macros)

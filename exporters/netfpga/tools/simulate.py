@@ -27,6 +27,7 @@ from n3ic.util.process import run_tool
 
 Simulator = Literal["auto", "verilator", "icarus"]
 BENCH = Path(__file__).resolve().parent / "bench"
+HARNESS = BENCH.with_name("running.h")  # what the programs of simulated cards include
 TAG_W = 16
 ALONE = 8  # vectors that run one at a time, for the latency
 SHORT_RUN = 3_000_000  # vectors x weights that Icarus computes faster than a C++ build takes
@@ -129,12 +130,54 @@ def run_core(
         vectors = work / "in.hex"
         vectors.write_text(hex_lines(words))
         binary = _build(directory, core, chosen, work)
-        memory = directory / "mem"
         plus = [f"+in={vectors}", f"+out={work / 'out.txt'}", f"+alone={ALONE}"]
-        cwd = memory if memory.is_dir() else work
+        cwd = memory_folder(directory, work)
         call([*binary, *plus], cwd, RUN_SECONDS, f"the simulation ({version(chosen)})")
         lines = (work / "out.txt").read_text().splitlines()
     return _parse(lines, core, model, len(words), version(chosen))
+
+
+def verilate(
+    top: str,
+    sources: Sequence[str | Path],
+    work: Path,
+    *,
+    prefix: str = "",
+    parameters: Mapping[str, int] | None = None,
+    defines: Sequence[str] = (),
+    macros: Sequence[str] = (),
+) -> Path:
+    """Compile Verilog and the C++ that drives it to a program in ``work``.
+
+    Args:
+        top: the top module.
+        sources: Verilog and C++ files.
+        work: where it is built.
+        prefix: name of the module's C++ class; empty for ``V`` and the module's name.
+        parameters: of the top module.
+        defines: macros of the Verilog.
+        macros: macros of the C++.
+
+    Raises:
+        VerifyError: it does not build.
+    """
+    name = prefix or f"V{top}"
+    command = [
+        "verilator", "--cc", "--exe", "--build", "-O3", "-Wno-fatal", "-Wno-lint",
+        "--top-module", top, "--prefix", name, "--Mdir", str(work / "obj"),
+        "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0",
+        *(f"-D{define}" for define in defines),
+        *(f"-G{key}={value}" for key, value in (parameters or {}).items()),
+        *(part for macro in macros for part in ("-CFLAGS", f"-D{macro}")),
+        *(str(source) for source in sources),
+    ]  # fmt: skip
+    call(command, work, BUILD_SECONDS, "the build with Verilator")
+    return work / "obj" / name
+
+
+def memory_folder(directory: Path, work: Path) -> Path:
+    """Where ``$readmemh`` finds the files of an export directory."""
+    return directory / "mem" if (directory / "mem").is_dir() else work
 
 
 def hex_lines(words: Words) -> str:
@@ -222,19 +265,19 @@ def compile_bench(
 ) -> list[str]:
     """Compile a test bench of ``bench/``; returns the command that runs it."""
     files = [str(BENCH / f"{bench}.v"), *sources]
-    common = [f"-D{d}" for d in defines]
     if simulator == "verilator":
-        command = [
-            "verilator", "--cc", "--exe", "--build", "-O3", "-Wno-fatal", "-Wno-lint",
-            "--top-module", bench, "--prefix", "Vbench", "--Mdir", str(work / "obj"),
-            "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0",
-            *common, *(f"-G{k}={v}" for k, v in parameters.items()),
-            *files, str(BENCH / "clock.cpp"),
-        ]  # fmt: skip
-        call(command, work, BUILD_SECONDS, "the build with Verilator")
-        return [str(work / "obj" / "Vbench")]
+        binary = verilate(
+            bench,
+            [*files, BENCH / "clock.cpp"],
+            work,
+            prefix="Vbench",
+            parameters=parameters,
+            defines=defines,
+        )
+        return [str(binary)]
     command = [
-        "iverilog", "-g2005", "-s", bench, "-o", str(work / "bench.vvp"), *common,
+        "iverilog", "-g2005", "-s", bench, "-o", str(work / "bench.vvp"),
+        *(f"-D{d}" for d in defines),
         *(f"-P{bench}.{k}={v}" for k, v in parameters.items()), *files,
     ]  # fmt: skip
     call(command, work, BUILD_SECONDS, "the build with Icarus Verilog")

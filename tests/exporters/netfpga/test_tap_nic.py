@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from n3ic.errors import MissingDependencyError, N3icError, UsageError
-from n3ic.exporters.netfpga.packet import tap
 from n3ic.exporters.netfpga.packet.tap import VirtualNic
+from n3ic.exporters.netfpga.tools import tap
 from n3ic.model.bits import pack
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model

@@ -11,7 +11,7 @@ import pytest
 
 from n3ic.errors import N3icError
 from n3ic.exporters.netfpga import EXPORTER
-from n3ic.exporters.netfpga.packet import tap
+from n3ic.exporters.netfpga.tools import tap
 from n3ic.model.random_models import random_model
 
 KILLED = Path(__file__).with_name("killed_card.py")

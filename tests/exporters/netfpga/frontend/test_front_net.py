@@ -17,7 +17,7 @@ import pytest
 
 from n3ic.errors import N3icError, UsageError
 from n3ic.exporters.netfpga.frontend.tap import VirtualFront
-from n3ic.exporters.netfpga.packet import tap as wire
+from n3ic.exporters.netfpga.tools import tap as wire
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.targets import messages as m

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from n3ic.errors import N3icError
-from n3ic.exporters.netfpga.packet import tap
+from n3ic.exporters.netfpga.tools import tap
 
 NAMESPACE = "n3icask"
 

@@ -1,0 +1,123 @@
+"""TAP devices and network namespaces, made for the length of a ``with`` block.
+
+Linux only; needs root, ``/dev/net/tun`` and ``ip``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from n3ic.errors import MissingDependencyError, N3icError, UsageError
+
+TUN = Path("/dev/net/tun")
+_TUNSETIFF = 0x400454CA  # linux/if_tun.h
+_IFF_TAP_NO_PI = 0x1002
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
+
+
+def require() -> None:
+    """Check that this machine can run a virtual card.
+
+    Raises:
+        MissingDependencyError: a tool or ``/dev/net/tun`` is missing.
+        N3icError: this process is not root.
+    """
+    for tool, package in (("ip", "iproute2"), ("verilator", "verilator"), ("g++", "g++")):
+        if shutil.which(tool) is None:
+            raise MissingDependencyError(f"a virtual card needs {tool}: apt install {package}")
+    if not TUN.exists():
+        raise MissingDependencyError(
+            f"a virtual card needs {TUN}: modprobe tun, or give it to the container "
+            "(--device /dev/net/tun)"
+        )
+    if os.geteuid() != 0:
+        raise N3icError("a virtual card needs root, to make TAP devices: run it with sudo")
+
+
+def check_names(*names: str) -> None:
+    """Check names of devices and namespaces.
+
+    Raises:
+        UsageError: one that Linux does not allow.
+    """
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{name!r} is no name of a device: a letter, then 14 of A-Za-z0-9_.-")
+
+
+@contextmanager
+def namespace(name: str) -> Iterator[None]:
+    """A network namespace that is made, and removed in the end.
+
+    Raises:
+        N3icError: there is one of that name, or the kernel refuses.
+    """
+    ip("netns", "add", name)
+    try:
+        yield
+    finally:
+        ip("netns", "del", name)
+
+
+@contextmanager
+def device(name: str, *, netns: str = "", address: str = "", mac: str = "") -> Iterator[int]:
+    """A TAP device that is made and set up, and removed in the end.
+
+    Args:
+        name: its name.
+        netns: the namespace that it is put into; empty for this process's own.
+        address: its IPv4 address with the length of the prefix; empty for none.
+        mac: its MAC address; empty for one of the kernel's choice.
+
+    Yields:
+        Its descriptor, which does not block.
+
+    Raises:
+        N3icError: there is one of that name, or the kernel refuses; the text says why.
+    """
+    descriptor = _open(name)
+    try:
+        inside = ["-n", netns] if netns else []
+        if netns:
+            ip("link", "set", name, "netns", netns)
+        if mac:
+            ip(*inside, "link", "set", name, "address", mac)
+        if address:
+            ip(*inside, "address", "add", address, "dev", name)
+        ip(*inside, "link", "set", name, "up")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _open(name: str) -> int:
+    import fcntl
+
+    descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        request = struct.pack("16sH22x", name.encode(), _IFF_TAP_NO_PI)
+        fcntl.ioctl(descriptor, _TUNSETIFF, request)
+    except OSError as error:
+        os.close(descriptor)
+        raise N3icError(f"cannot make the TAP device {name}: {error.strerror}") from error
+    return descriptor
+
+
+def ip(*arguments: str) -> None:
+    """Run ``ip``.
+
+    Raises:
+        N3icError: it failed.
+    """
+    done = subprocess.run(
+        ["ip", *arguments], capture_output=True, text=True, timeout=30, check=False
+    )
+    if done.returncode != 0:
+        raise N3icError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
