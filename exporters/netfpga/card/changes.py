@@ -14,7 +14,6 @@ words behind a ``#``::
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,12 +23,17 @@ from n3ic.errors import ExportError, UsageError
 from n3ic.exporters.netfpga.card import control
 from n3ic.exporters.netfpga.card.image import CardImage, Leg
 from n3ic.exporters.netfpga.card.simulation import Operation
+from n3ic.exporters.netfpga.listing import Listing
 from n3ic.model.network import BinaryModel
 from n3ic.targets.identifiers import comment
 
-FORMAT = "1"
-_KEYS = ("n3ic-card-change", "card", "change", "operations", "sha256")
-_MAX_BYTES = 1 << 26
+_CHANGE = Listing(
+    name="a change of a card",
+    expected="a change of a card, format 1",
+    format="1",
+    keys=("n3ic-card-change", "card", "change", "operations"),
+    most_bytes=1 << 26,
+)
 _OPERATION = re.compile(r"[0-8]( [0-9a-f]{1,8}){3}")
 
 
@@ -67,9 +71,8 @@ def change_text(image: CardImage, change: CardChange, operations: Sequence[Opera
         for (k, a, b, c), told in zip(operations, words, strict=True)
     ]
     who = ", ".join(change.graphs or change.networks)
-    head = (FORMAT, image.name, f"{change.verb} {who}", str(len(lines)))
-    text = [f"# {key} {comment(value)}" for key, value in zip(_KEYS, head, strict=False)]
-    return "\n".join([*text, f"# sha256 {_digest([*text, *lines])}", *lines]) + "\n"
+    head = (image.name, f"{change.verb} {who}", str(len(lines)))
+    return _CHANGE.text([comment(value) for value in head], lines)
 
 
 def read_change(path: str | Path) -> list[Operation]:
@@ -78,23 +81,10 @@ def read_change(path: str | Path) -> list[Operation]:
     Raises:
         UsageError: it cannot be read, or is damaged.
     """
-    file = Path(path)
-    try:
-        if file.stat().st_size > _MAX_BYTES:
-            raise UsageError(f"{file}: larger than any change ({_MAX_BYTES >> 20} MiB)")
-        *lines, rest = file.read_bytes().decode("ascii").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: not a change of a card ({error})") from error
-    count = len(_KEYS)
-    head = dict(line[2:].partition(" ")[::2] for line in lines[:count])
-    if rest or tuple(head) != _KEYS or head[_KEYS[0]] != FORMAT:
-        raise UsageError(f"{file}: not a change of a card, format {FORMAT}")
-    body = lines[count:]
-    if head["sha256"] != _digest([*lines[: count - 1], *body]):
-        raise UsageError(f"{file}: damaged: its checksum does not match")
+    head, body = _CHANGE.read(path)
     numbers = [line.partition(" # ")[0] for line in body]
     if head["operations"] != str(len(body)) or not all(map(_OPERATION.fullmatch, numbers)):
-        raise UsageError(f"{file}: not {head['operations']} lines of an operation")
+        raise UsageError(f"{path}: not {head['operations']} lines of an operation")
     out = []
     for line in numbers:
         kind, a, b, c = (int(number, 16) for number in line.split())
@@ -128,7 +118,3 @@ def _check(image: CardImage, name: str, leg: Leg, model: BinaryModel) -> None:
         control.load_network(image, leg, model)
     except ExportError as error:
         raise UsageError(f"{name}: {error}") from error
-
-
-def _digest(lines: Sequence[str]) -> str:
-    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode("ascii")).hexdigest()

@@ -12,20 +12,25 @@ Lines of text. A head of ``# key value`` lines, then an address and a word a lin
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.listing import Listing
 from n3ic.exporters.netfpga.sequential.images import writes
 from n3ic.exporters.netfpga.sequential.layout import SequentialLayout
 from n3ic.model.network import BinaryModel
 
-FORMAT = "1"
-KEYS = ("n3ic-update", "executor", "model", "words", "sha256")
-_MAX_BYTES = 1 << 28
+_UPDATE = Listing(
+    name="an update",
+    expected="an update of format 1, as mem/update.hex is",
+    format="1",
+    keys=("n3ic-update", "executor", "model", "words"),
+    most_bytes=1 << 28,
+)
+_WRITE = re.compile(r"[0-9a-f]{1,8} [0-9a-f]{8}")
 
 
 @dataclass(frozen=True)
@@ -49,14 +54,7 @@ def update_text(model: BinaryModel, layout: SequentialLayout) -> str:
     """
     digits = -(-layout.address_map.width // 4)
     lines = [f"{address:0{digits}x} {word:08x}" for address, word in writes(model, layout)]
-    head = {
-        "n3ic-update": FORMAT,
-        "executor": layout.text,
-        "model": model.digest,
-        "words": str(len(lines)),
-    }
-    text = [f"# {key} {value}" for key, value in head.items()]
-    return "\n".join([*text, f"# sha256 {_digest([*text, *lines])}", *lines]) + "\n"
+    return _UPDATE.text((layout.text, model.digest, str(len(lines))), lines)
 
 
 def read_update(path: str | Path, core: Core) -> Update:
@@ -70,35 +68,16 @@ def read_update(path: str | Path, core: Core) -> Update:
         UsageError: it cannot be read, is damaged, or was made for another executor; says what
             was expected and what came.
     """
-    file = Path(path)
-    try:
-        if file.stat().st_size > _MAX_BYTES:
-            raise UsageError(f"{file}: larger than any update ({_MAX_BYTES >> 20} MiB)")
-        *lines, rest = file.read_bytes().decode("ascii").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: not an update ({error})") from error
-    head = dict(line[2:].partition(" ")[::2] for line in lines[: len(KEYS)])
-    if rest or tuple(head) != KEYS or head["n3ic-update"] != FORMAT:
-        raise UsageError(f"{file}: not an update of format {FORMAT}, as mem/update.hex is")
-    body = lines[len(KEYS) :]
-    if head["sha256"] != _digest([*lines[: len(KEYS) - 1], *body]):
-        raise UsageError(f"{file}: damaged: its checksum does not match")
+    head, body = _UPDATE.read(path)
     if head["executor"] != core.update:
         raise UsageError(
-            f"{file}: made for the executor {head['executor']}, this one is "
+            f"{path}: made for the executor {head['executor']}, this one is "
             f"{core.update or 'without a write port'}: export the model again with the options "
             "of this one (--score-bits, --masks all where they differ)"
         )
     if head["words"] != str(len(body)) or not all(_WRITE.fullmatch(line) for line in body):
-        raise UsageError(f"{file}: not {head['words']} lines of an address and a word")
+        raise UsageError(f"{path}: not {head['words']} lines of an address and a word")
     pairs = tuple((int(a, 16), int(w, 16)) for a, w in (line.split() for line in body))
     if any(address >> core.wr_aw for address, _ in pairs):
-        raise UsageError(f"{file}: an address has more than {core.wr_aw} bits")
+        raise UsageError(f"{path}: an address has more than {core.wr_aw} bits")
     return Update(head["model"], pairs)
-
-
-_WRITE = re.compile(r"[0-9a-f]{1,8} [0-9a-f]{8}")
-
-
-def _digest(lines: list[str]) -> str:
-    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode("ascii")).hexdigest()
