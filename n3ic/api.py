@@ -52,11 +52,22 @@ def load(path: str | Path, task: str = "") -> Classifier:
     return load_model(found[task])
 
 
-def train(use_case: str, *, progress: TrainingProgress | None = None, **request: Any) -> Run:
+def train(
+    use_case: str | None = None,
+    *,
+    config: str | Path | None = None,
+    progress: TrainingProgress | None = None,
+    **request: Any,
+) -> Run:
     """Train a use case and write its run folder, whole or not at all.
 
+    A run of several networks, seeds or protocols that was interrupted goes on where it was when
+    it is asked for again.
+
     Args:
-        use_case: its name, such as ``anomaly``.
+        use_case: its name, such as ``anomaly``; what the file says where None.
+        config: a TOML or JSON file of options, or ``options.json`` of another run; what is given
+            beside it goes before it.
         progress: what is told while it goes on.
         **request: the attributes of :class:`~n3ic.usecases.request.TrainRequest`: ``data``,
             ``recipe``, ``overrides``, ``options``, ``protocol``, ``seed``, ``seeds``, ``out``, ...
@@ -65,10 +76,10 @@ def train(use_case: str, *, progress: TrainingProgress | None = None, **request:
         UsageError: an unknown name or option, or the folder exists.
         DataError: the data cannot be read or split.
     """
-    from n3ic.usecases.request import TrainRequest
+    from n3ic.usecases.config import train_request
     from n3ic.usecases.training import train_use_case
 
-    return train_use_case(TrainRequest(use_case, **request), progress)
+    return train_use_case(train_request(config, use_case=use_case, **request), progress)
 
 
 def predict(

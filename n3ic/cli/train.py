@@ -55,7 +55,15 @@ def train(
     dataset: Annotated[
         str | None, typer.Option(help="Another data set than the use case's own.")
     ] = None,
-    recipe: Annotated[str, typer.Option(help="A recipe of the use case.")] = "default",
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of options (TOML, JSON, or options.json of a run); those typed go before it."
+        ),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="A recipe of the use case.", show_default="default")
+    ] = None,
     budget_bytes: Annotated[
         int | None,
         typer.Option(
@@ -66,10 +74,14 @@ def train(
         Literal["random", "partition", "time", "conversation"] | None,
         typer.Option(help="How rows are split."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=MAX_SEED)] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Seed of everything random.", min=0, max=MAX_SEED, show_default="0"),
+    ] = None,
     seeds: Annotated[
-        int, typer.Option(help="Report mean and deviation over so many seeds.", min=1)
-    ] = 1,
+        int | None,
+        typer.Option(help="Report mean and deviation over so many seeds.", min=1, show_default="1"),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/USE_CASE by default.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing run.")] = False,
     jobs: Annotated[
@@ -82,27 +94,19 @@ def train(
     given: Mapping[str, OptionValue] | None = None,
 ) -> None:
     """Train a model (a binary network, or --family spn) and write a run: metrics, pictures."""
-    from n3ic import plugins
-    from n3ic.data.own import OWN
     from n3ic.runs.report import warnings_of
     from n3ic.usecases.base import use_case as named
-    from n3ic.usecases.request import TrainRequest
+    from n3ic.usecases.config import train_request
     from n3ic.usecases.training import train_use_case
 
-    if use_case is None and data is not None:
-        use_case = OWN
-    if use_case is None:
-        for name in plugins.names("n3ic.usecases"):
-            case = named(name)
-            say(f"{name}: {case.summary}")
-            for recipe_name, one in case.recipes.items():
-                say(f"  --recipe {recipe_name:<12} {one.summary}")
-            list_options(case.options)
+    if use_case is None and data is None and config is None:
+        list_use_cases()
         return
     typed = given or {}
     of_recipe = {option.name for option in recipe_options()}
-    request = TrainRequest(
-        use_case,
+    request = train_request(
+        config,
+        use_case=use_case,
         data=data,
         dataset=dataset,
         recipe=recipe,
@@ -124,15 +128,28 @@ def train(
         return
     for said in run.metrics["data"].get("notes", ()):
         note(said)
-    show(run.metrics, named(use_case).group)
-    for said in warnings_of(run.metrics, named(use_case).group):
+    show(run.metrics, named(request.use_case).group)
+    for said in warnings_of(run.metrics, named(request.use_case).group):
         note(said)
     say(
         f"run: {run.path} ({', '.join(str(p) for p in list(run.models.values())[:1])}"
         f"{', ...' if len(run.models) > 1 else ''}, metrics.json, report.md, plots/)"
     )
-    if run.metrics["data"]["synthetic"] and data is None:
+    if run.metrics["data"]["synthetic"] and request.data is None:
         note("these are synthetic or simulated flows; --data PATH trains on your own")
+
+
+def list_use_cases() -> None:
+    """Print the use cases, their recipes and their own options."""
+    from n3ic import plugins
+    from n3ic.usecases.base import use_case
+
+    for name in plugins.names("n3ic.usecases"):
+        case = use_case(name)
+        say(f"{name}: {case.summary}")
+        for recipe_name, one in case.recipes.items():
+            say(f"  --recipe {recipe_name:<12} {one.summary}")
+        list_options(case.options)
 
 
 def show(metrics: Any, group: str) -> None:

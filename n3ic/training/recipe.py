@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any, Literal, get_args
 
 from n3ic.errors import UsageError
+from n3ic.training.values import Value, values_of
 
 Encoding = Literal["binary", "quantile", "boosted", "weighted", "tree", "greedy"]
 ENCODINGS: tuple[str, ...] = get_args(Encoding)
@@ -206,18 +208,35 @@ class Recipe:
         Raises:
             UsageError: a value is not one that the option can have.
         """
+        known = recipe_values()
         values = {k: v for k, v in given.items() if v is not None}
+        if unknown := set(values) - set(known):
+            raise UsageError(f"a recipe has no option {', '.join(sorted(unknown))}")
 
         def of(kind: type) -> dict[str, Any]:
-            return {f.name: values[f.name] for f in fields(kind) if f.name in values}
+            return {k: v for k, v in values.items() if known[k].owner is kind}
 
-        mine, training, spn = of(Recipe), of(Training), of(SpnTraining)
-        unknown = set(values) - {*mine, *training, *spn}
-        if unknown:
-            raise UsageError(f"a recipe has no option {', '.join(sorted(unknown))}")
-        parts = {"training": replace(self.training, **training), "spn": replace(self.spn, **spn)}
-        return replace(self, **{**parts, **mine})
+        parts = {part: replace(getattr(self, part), **of(kind)) for part, kind in _PARTS.items()}
+        return replace(self, **parts, **of(Recipe))
+
+    def value(self, name: str) -> Any:
+        """A value of the recipe or of one of its parts; see :func:`recipe_values`."""
+        owner = recipe_values()[name].owner
+        part = next((getattr(self, p) for p, kind in _PARTS.items() if kind is owner), self)
+        return getattr(part, name)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return asdict(self)
+
+
+_PARTS: Mapping[str, type] = {"training": Training, "spn": SpnTraining}
+_IDENTITY = ("name", "summary")
+
+
+@cache
+def recipe_values() -> Mapping[str, Value]:
+    """What may be replaced in a recipe, by name: its own values, then those of its parts."""
+    own = values_of(Recipe, (*_IDENTITY, *_PARTS))
+    parts = (value for kind in _PARTS.values() for value in values_of(kind))
+    return {value.name: value for value in (*own, *parts)}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from n3ic.data.split import PROTOCOLS, SplitProtocol
 from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
 from n3ic.options import OptionValue
-from n3ic.training.recipe import Recipe, SpnTraining, Training
+from n3ic.training.recipe import Recipe, recipe_values
 from n3ic.training.sizing import sized, within
 from n3ic.usecases.base import UseCase
+
+if TYPE_CHECKING:
+    from n3ic.usecases.config import ConfigFile
 
 _SEEDS = 2**32  # scikit-learn takes seeds of 32 bits
 
@@ -42,6 +45,8 @@ class TrainRequest:
         jobs: networks that are trained at once, for a use case of several; all cores if None.
         dask: address of a Dask scheduler (``tcp://host:8786``) whose workers have n3ic installed
             and train instead of this machine.
+        config: the file that it was started from, which goes into the run; see
+            :func:`~n3ic.usecases.config.train_request`.
 
     Raises:
         UsageError: an unknown protocol, or a seed that is none.
@@ -62,6 +67,7 @@ class TrainRequest:
     replace: bool = False
     jobs: int | None = None
     dask: str | None = None
+    config: ConfigFile | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.protocol is not None and self.protocol not in PROTOCOLS:
@@ -139,17 +145,9 @@ def _changes(base: Recipe, recipe: Recipe, n_classes: int) -> Iterator[tuple[str
     if recipe.bits != base.bits:
         yield "bits", recipe.bits
         base = sized(replace(base, bits=recipe.bits), {"bits"}, n_classes)
-    parts = (
-        (base, recipe, Recipe),
-        (base.training, recipe.training, Training),
-        (base.spn, recipe.spn, SpnTraining),
-    )
-    for old, new, kind in parts:
-        for f in fields(kind):
-            if f.name not in ("summary", "training", "spn") and getattr(new, f.name) != getattr(
-                old, f.name
-            ):
-                yield f.name, getattr(new, f.name)
+    for name in recipe_values():
+        if recipe.value(name) != base.value(name):
+            yield name, recipe.value(name)
 
 
 def _word(name: str, value: Any) -> str:

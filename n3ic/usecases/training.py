@@ -82,6 +82,8 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         repeated = [{task: found[task, main, s][own] for task in tasks} for s in more_seeds]
         metrics = metrics_of(case.name, case.group, table, seed, every, repeated)
         models = _write_models(directory, results)
+        if request.config is not None:
+            write_atomic(directory / request.config.name, request.config.content)
         write_atomic(
             directory / OPTIONS,
             json_text(

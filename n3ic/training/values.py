@@ -1,0 +1,117 @@
+"""Values that a user may give by name: how each is typed, and what it may be."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from n3ic.errors import UsageError
+from n3ic.options import Option, OptionValue
+
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n        .*)*)", re.MULTILINE)
+_KINDS: dict[Any, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    (tuple, int): "a list of whole numbers",
+    (tuple, str): "a list of texts",
+}
+_LARGE = 2**53  # whole numbers below are exact as a float
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value by its name.
+
+    Attributes:
+        name: of the attribute that it is.
+        kind: its type: str, int, float, bool, a ``Literal`` of texts, or a tuple of texts or of
+            whole numbers.
+        help: what it is, in a sentence.
+        owner: the class whose attribute it is.
+    """
+
+    name: str
+    kind: Any
+    help: str
+    owner: type
+
+    @property
+    def typed_name(self) -> str:
+        """Its name on the command line, with dashes."""
+        return self.name.replace("_", "-")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The texts that it may be; empty for any."""
+        return get_args(self.kind) if get_origin(self.kind) is Literal else ()
+
+    @property
+    def option(self) -> Option:
+        """Itself as an option that has no default of its own."""
+        default: OptionValue = False if self.kind is bool else ""
+        return Option(self.typed_name, self.help, default, self.choices)
+
+    def parse(self, typed: OptionValue) -> Any:
+        """The value of what was typed.
+
+        Raises:
+            UsageError: the text is no such value.
+        """
+        text = str(typed)
+        if get_origin(self.kind) is tuple:
+            if get_args(self.kind)[0] is int:
+                return self._numbers(text)
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        if get_origin(self.kind) is Literal:
+            return text
+        return Option(self.typed_name, "", self.kind()).parse(typed)
+
+    def checked(self, given: object) -> Any:
+        """The value of what a file says, in which numbers, texts and lists are told apart.
+
+        Raises:
+            UsageError: it is of another type.
+        """
+        kind: Any = str if self.choices else self.kind
+        if get_origin(kind) is tuple:
+            item = get_args(kind)[0]
+            if isinstance(given, list) and all(type(one) is item for one in given):
+                return tuple(given)
+            kind = tuple, item
+        elif kind is float and type(given) is int and abs(given) < _LARGE:
+            return float(given)
+        elif type(given) is kind:
+            return given
+        raise UsageError(f"{self.typed_name}: {_KINDS[kind]} expected, got {given!r:.60}")
+
+    def _numbers(self, text: str) -> tuple[int, ...]:
+        if not re.fullmatch(r"\s*(\d+(\s*[-,]\s*\d+)*)?\s*", text):
+            raise UsageError(
+                f"--{self.typed_name}: numbers such as 32,16 expected, got {text!r:.60}"
+            )
+        return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def values_of(owner: type, without: Collection[str] = ()) -> Iterator[Value]:
+    """The attributes of a dataclass, told by the first sentence of its docstring on each.
+
+    Args:
+        owner: the class.
+        without: names of attributes that are left out.
+    """
+    hints, said = get_type_hints(owner), _described(owner)
+    for field in fields(owner):
+        if field.name not in without:
+            yield Value(field.name, hints[field.name], said[field.name], owner)
+
+
+def _described(owner: type) -> dict[str, str]:
+    """What the docstring says of each attribute."""
+    text = inspect.cleandoc(owner.__doc__ or "").partition("Attributes:")[2]
+    found = {name: " ".join(words.split()) for name, words in _ATTRIBUTE.findall(text)}
+    return {name: words.replace("``", "").rstrip(".") for name, words in found.items()}

@@ -1,0 +1,192 @@
+"""Files that a training is started from: TOML or JSON of its options, or another run's options."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from n3ic.data.own import OWN
+from n3ic.errors import UsageError
+from n3ic.options import Option
+from n3ic.training.recipe import recipe_values
+from n3ic.training.values import Value
+from n3ic.usecases.base import use_case
+from n3ic.usecases.request import TrainRequest
+
+MAX_BYTES = 1 << 20
+_COMMAND = "command"  # key of options.json, which alone has it
+_FLAG = "--no-"
+_KINDS: Mapping[str, Any] = {
+    "use_case": str,
+    "data": str,
+    "dataset": str,
+    "recipe": str,
+    "budget_bytes": int,
+    "protocol": str,
+    "seed": int,
+    "seeds": int,
+    "out": str,
+    "jobs": int,
+    "dask": str,
+}
+_REQUEST = {name: Value(name, kind, "", TrainRequest) for name, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """A file that a training is started from.
+
+    Attributes:
+        source: what to call it in errors.
+        content: its bytes, which go into the run.
+        values: what it says, by names with underscores.
+        typed: whether its values are texts as they are typed (``options.json`` of a run, which
+            holds a command line) rather than numbers, texts and lists.
+    """
+
+    source: str
+    content: bytes
+    values: Mapping[str, Any]
+    typed: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called in a run folder."""
+        return f"config{Path(self.source).suffix.lower()}"
+
+
+def read_config(path: str | Path) -> ConfigFile:
+    """Read a file that a training is started from.
+
+    Args:
+        path: TOML or JSON, by its suffix, whose keys are the options of ``n3ic train``, or the
+            ``options.json`` of a run.
+
+    Raises:
+        UsageError: it cannot be read, is damaged, or is something else.
+    """
+    file = Path(path)
+    kinds = {".toml": tomllib.loads, ".json": json.loads}
+    read = kinds.get(file.suffix.lower())
+    if read is None:
+        raise UsageError(f"{path}: a file of options ends in .toml or .json")
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
+        raise UsageError(
+            f"cannot read {path}: {getattr(error, 'strerror', '') or error}"
+        ) from error
+    if len(content) > MAX_BYTES:
+        raise UsageError(f"{path}: larger than {MAX_BYTES >> 20} MiB, not a file of options")
+    try:
+        said = read(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is damaged: {error}") from error
+    if not isinstance(said, dict):
+        raise UsageError(f"{path}: options by name expected, got {said!r:.60}")
+    if _COMMAND in said:
+        return ConfigFile(str(path), content, _of_command(str(path), said[_COMMAND]), typed=True)
+    values: dict[str, Any] = {}
+    for key, value in said.items():
+        name = key.replace("-", "_")
+        if name in values:
+            raise UsageError(f"{path}: {name.replace('_', '-')} is given twice")
+        values[name] = value
+    return ConfigFile(str(path), content, values)
+
+
+def _of_command(path: str, command: object) -> dict[str, Any]:
+    """What was typed for another run."""
+    if command is None:
+        raise UsageError(
+            f"{path}: no command gives that run, which was trained from Python on a table or a "
+            "recipe of its own"
+        )
+    words = command if isinstance(command, list) else []
+    if not all(isinstance(word, str) for word in words) or words[:2] != ["n3ic", "train"]:
+        raise UsageError(f"{path}: {_COMMAND} is no command line of n3ic train")
+    values: dict[str, Any] = {}
+    for word in words[2:]:
+        name, equals, text = word.partition("=")
+        if not word.startswith("--"):
+            name, text, equals = "--use_case", word, "="
+        no = not equals and name.startswith(_FLAG)
+        name = name.removeprefix(_FLAG if no else "--").replace("-", "_")
+        if name in values:
+            raise UsageError(f"{path}: {_COMMAND} has --{name.replace('_', '-')} twice")
+        values[name] = text if equals else not no
+    return values
+
+
+def train_request(config: str | Path | None = None, **given: Any) -> TrainRequest:
+    """What is asked of a training by a file and beside it.
+
+    Args:
+        config: the file; None for none.
+        **given: attributes of :class:`~n3ic.usecases.request.TrainRequest`, which go before what
+            the file says; None for what is not given. ``use_case`` is that of own tables where
+            only ``data`` is given.
+
+    Raises:
+        UsageError: the file cannot be read, has a key that is unknown or a value of another type,
+            or what is asked for cannot be.
+    """
+    file = None if config is None else read_config(config)
+    asked = {name: value for name, value in given.items() if value is not None}
+    said = {} if file is None else _request_of(file, asked)
+    for of in ("overrides", "options"):
+        asked[of] = {**said.get(of, {}), **asked.get(of, {})}
+    asked = {**said, **asked}
+    if "use_case" not in asked:
+        if "data" not in asked:
+            raise UsageError("name a use case, such as anomaly, or data of your own")
+        asked["use_case"] = OWN
+    return TrainRequest(**asked, config=file)
+
+
+def _request_of(file: ConfigFile, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says, as attributes of a request."""
+
+    def value(of: Value) -> Any:
+        said = file.values[of.name]
+        if not file.typed:
+            return of.checked(said)
+        if isinstance(said, bool) and of.kind is not bool:
+            raise UsageError(f"--{of.typed_name} without a value")
+        return of.parse(said)
+
+    try:
+        named = _REQUEST["use_case"]
+        case = given.get("use_case") or (value(named) if named.name in file.values else OWN)
+        options = {
+            (name := option.name.replace("-", "_")): Value(name, type(option.default), "", Option)
+            for option in use_case(case).options
+        }
+        known = {**options, **recipe_values(), **_REQUEST}
+        for key in file.values:
+            if key not in known:
+                raise UsageError(_unknown(key, file.values[key], known))
+        found = [(known[key], value(known[key])) for key in file.values]
+    except UsageError as error:
+        raise UsageError(f"{file.source}: {error}") from error
+    recipe = recipe_values()
+    return {
+        **{of.name: v for of, v in found if of.owner is TrainRequest},
+        "overrides": {of.name: v for of, v in found if of.name in recipe},
+        "options": {of.typed_name: v for of, v in found if of.owner is Option},
+    }
+
+
+def _unknown(key: str, value: object, known: Iterable[str]) -> str:
+    """What is said of a key that no option has."""
+    near = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1)
+    hint = f"; did you mean {near[0].replace('_', '-')!r}?" if near else ""
+    if isinstance(value, dict):
+        hint = f"; options stand side by side, not in a table{hint}"
+    return f"unknown option {key.replace('_', '-')!r:.60}{hint}"
