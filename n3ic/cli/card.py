@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from n3ic.cli.console import note, print_json, reaching, say, show_table, table, working
+from n3ic.cli.outputs import check_picture, free_files, write_plan
 from n3ic.errors import CardError, UsageError
 
 if TYPE_CHECKING:
@@ -110,39 +112,18 @@ def plan(
     replace: Annotated[bool, typer.Option("--replace", help="Replace existing files.")] = False,
 ) -> None:
     """Divide a card: chains into regions, space by DRF, time by DRFQ."""
-    from n3ic.card.planner import plan_card
-    from n3ic.card.reading import read_card
-    from n3ic.util.files import free_path, new_file, write_atomic
-    from n3ic.util.json_text import json_text
+    from n3ic.card.picture import write_picture
 
-    for path in (out, picture):
-        if path is not None:
-            free_path(path, replace)
-    if picture is not None and picture.suffix not in (".png", ".svg"):
-        raise UsageError(f"--picture: expected a name that ends in .png or .svg, got {picture}")
-    described = read_card(card)
-    with working("planning") as progress, _solver_to_standard_error():
-        planned = plan_card(described, progress)
+    free_files(out, picture, replace=replace)
+    check_picture(picture, "--picture")
+    planned = _plan(card)
     if json:
         print_json(planned.to_dict())
     else:
         show(planned)
-    if planned.problems and not best_effort:
-        raise CardError(
-            f"{card}: {len(planned.problems)} graphs cannot be guaranteed what they want: "
-            f"{planned.problems[0]}; ask for less, or plan with --best-effort"
-        )
-    if out is not None:
-        write_atomic(out, json_text(planned.to_dict()))
-    if picture is not None:
-        from n3ic.card.picture import write_picture
-
-        with new_file(picture) as stream:
-            write_picture(planned, stream, "svg" if picture.suffix == ".svg" else "png")
-    if not json:
-        for path in (out, picture):
-            if path is not None:
-                say(f"{path} written")
+    if not best_effort:
+        _check_guaranteed(card, planned, "plan with")
+    write_plan(planned, out, picture, partial(write_picture, planned), quiet=json)
 
 
 def simulate(
@@ -194,8 +175,6 @@ def simulate(
         _experiment(experiment, seed, json, plot)
         return
     chosen = _policies(policy or [])
-    from n3ic.card.planner import plan_card
-    from n3ic.card.reading import read_card
     from n3ic.card.resources import budget_of
     from n3ic.card.simulation.engine import simulate as run
     from n3ic.card.simulation.planned import (
@@ -206,10 +185,8 @@ def simulate(
     )
     from n3ic.card.simulation.report import figures_of, tables
 
-    described = read_card(card)
-    with working("planning") as progress, _solver_to_standard_error():
-        planned = plan_card(described, progress)
-    scenario = scenario_of(planned, budget_of(described), seconds)
+    planned = _plan(card)
+    scenario = scenario_of(planned, budget_of(planned.card), seconds)
     scenario = with_loads(scenario, load or [], sizes.value)
     scenario = with_events(scenario, event or [])
     for line in planned.problems:
@@ -386,6 +363,13 @@ def _planned(card: Path, target: str | None, best_effort: bool) -> Plan:
         UsageError: the card is for another target.
         CardError: it does not get what it wants.
     """
+    planned = _plan(card, target)
+    if not best_effort:
+        _check_guaranteed(card, planned, "add")
+    return planned
+
+
+def _plan(card: Path, target: str | None = None) -> Plan:
     from n3ic.card.planner import plan_card
     from n3ic.card.reading import read_card
 
@@ -393,13 +377,15 @@ def _planned(card: Path, target: str | None, best_effort: bool) -> Plan:
     if target not in (None, described.device.target):
         raise UsageError(f"{card} is for target {described.device.target!r}, not {target!r}")
     with working("planning") as progress, _solver_to_standard_error():
-        planned = plan_card(described, progress)
-    if planned.problems and not best_effort:
+        return plan_card(described, progress)
+
+
+def _check_guaranteed(card: Path, planned: Plan, otherwise: str) -> None:
+    if planned.problems:
         raise CardError(
             f"{card}: {len(planned.problems)} graphs cannot be guaranteed what they want: "
-            f"{planned.problems[0]}; ask for less, or add --best-effort"
+            f"{planned.problems[0]}; ask for less, or {otherwise} --best-effort"
         )
-    return planned
 
 
 def _checked(check: CardCheck) -> str:

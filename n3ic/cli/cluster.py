@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from n3ic.cli.console import print_json, say, show_table, table, working
+from n3ic.cli.outputs import check_picture, free_files, write_plan
 from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,15 +73,11 @@ def plan(
     replace: Replace = False,
 ) -> None:
     """Place the layers of a model on nodes: whole, by neurons or by inputs."""
+    from n3ic.cluster.picture import write_picture
     from n3ic.cluster.planner import plan_cluster
-    from n3ic.util.files import free_path, new_file, write_atomic
-    from n3ic.util.json_text import json_text
 
-    for path in (out, picture):
-        if path is not None:
-            free_path(path, replace)
-    if picture is not None and picture.suffix not in (".png", ".svg"):
-        raise UsageError(f"--picture: expected a name that ends in .png or .svg, got {picture}")
+    free_files(out, picture, replace=replace)
+    check_picture(picture, "--picture")
     sizes, digest = _shape(model, shape)
     with working("planning"):
         found = plan_cluster(
@@ -93,17 +91,7 @@ def plan(
         print_json(found.to_dict())
     else:
         show(found)
-    if out is not None:
-        write_atomic(out, json_text(found.to_dict()))
-    if picture is not None:
-        from n3ic.cluster.picture import write_picture
-
-        with new_file(picture) as stream:
-            write_picture(found, stream, "svg" if picture.suffix == ".svg" else "png")
-    if not json:
-        for path in (out, picture):
-            if path is not None:
-                say(f"{path} written")
+    write_plan(found, out, picture, partial(write_picture, found), quiet=json)
 
 
 def run(
@@ -262,13 +250,9 @@ def simulate(
 ) -> None:
     """Simulate a ring: a planned model, or kernels on several numbers of nodes."""
     from n3ic.cli import cluster_simulation as simulation
-    from n3ic.util.files import free_path
 
-    for path in (plot, calibrate):
-        if path is not None:
-            free_path(path, replace)
-    if plot is not None and plot.suffix not in (".png", ".svg"):
-        raise UsageError(f"--plot: expected a name that ends in .png or .svg, got {plot}")
+    free_files(plot, calibrate, replace=replace)
+    check_picture(plot, "--plot")
     if calibrate is not None:
         simulation.calibrate(calibrate)
     elif plan is not None:

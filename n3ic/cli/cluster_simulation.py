@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from n3ic.cli.console import note, print_json, reaching, say, table, working
+from n3ic.cli.outputs import write_picture
 from n3ic.cluster.mpi.baseline import Measured, Messages, measure, on_cores
 from n3ic.cluster.simulation.experiments import (
     CLAIMS,
@@ -162,10 +164,8 @@ def kernels(
         _show_ranks(ranks)
     if plot is not None:
         from n3ic.cluster.simulation.picture import write_scaling
-        from n3ic.util.files import new_file
 
-        with new_file(plot) as stream:
-            write_scaling(points, weak, stream, "svg" if plot.suffix == ".svg" else "png")
+        write_picture(plot, partial(write_scaling, points, weak))
         if not json:
             say(f"{plot} written")
 
