@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -47,6 +48,16 @@ def compiler() -> build.CCompiler:
         return build.find_compiler()
     except build.NoCompilerError:
         pytest.skip("needs a C compiler (gcc or clang)")
+
+
+@pytest.fixture(scope="session")
+def browser() -> str:
+    """A headless Chromium."""
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    found = os.environ.get("N3IC_BROWSER") or next(filter(None, map(shutil.which, names)), None)
+    if found is None:
+        pytest.skip("needs a headless Chromium (apt-get install chromium, or set N3IC_BROWSER)")
+    return found
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 import html
 import json
-import os
 import re
-import shutil
 import subprocess
 from itertools import pairwise
 
@@ -25,7 +23,6 @@ from n3ic.usecases.page.page import bits_table, report_page
 from n3ic.usecases.shunting import Aim, ShuntStudy
 
 pytest.importorskip("sklearn")
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 MEASURE = """<!DOCTYPE html><iframe id="f" width="{width}" height="800" srcdoc="{page}"></iframe>
 <script>
 document.getElementById("f").onload = function () {{
@@ -221,14 +218,6 @@ def test_the_bits_in_words_have_their_rates():
     rows = bits_table(spec.with_rates(rates)).rows
     assert len(rows) == 40 and rows[3][0] == "bit 3" and rows[3][2] == "25.0 %"
     assert rows[3][1] == f"{EVIL} >= 4" and bits_table(spec).rows[3][2] == ""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    found = os.environ.get("N3IC_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip("needs a headless Chromium (apt-get install chromium, or set N3IC_BROWSER)")
-    return found
 
 
 @pytest.mark.parametrize("width", [1280, 360])

@@ -1,0 +1,209 @@
+"""Pages of the documentation site that are made from the source, as hooks of MkDocs.
+
+``mkdocs.yml`` names this file. The command line's pages come from its commands, those of the Python
+reference from what ``import n3ic`` offers, the data cards from the data sets and the notebooks
+from ``notebooks/``. Nothing of it is committed.
+
+The pages of ``docs/`` read well on a forge too: their links are those of the repository. On the
+site a link out of ``docs/`` leads to the page that is made of that file; where none is, it is text.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import typer
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from typer.cli import get_docs_for_click
+
+import n3ic
+from n3ic import plugins
+from n3ic.cli.main import command_line
+from n3ic.data.dataset import DataSet, data_set
+from n3ic.usecases.base import UseCase
+
+ROOT = Path(__file__).resolve().parent.parent
+# With --help first the commands of plug-ins are there; these have options of plug-ins.
+WORDS = (
+    "--help",
+    *("train", "decide", "export", "verify", "bench", "simulate"),
+    "data",
+    "generate",
+)
+# What a plug-in is written with, beside what `import n3ic` offers.
+FURTHER = (
+    *("n3ic.options", "n3ic.targets.device", "n3ic.targets.figures", "n3ic.evaluation.metrics"),
+    *("n3ic.meter.specification", "n3ic.errors"),
+)
+PROJECT = {
+    "changelog": "CHANGELOG.md",
+    "contributing": "CONTRIBUTING.md",
+    "security": "SECURITY.md",
+}
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]*)(#[^)\s]*)?\)")
+ROLE = re.compile(r":(?:attr|class|const|data|exc|func|meth|mod):<code>[~.]?([^<]*)</code>")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A page that is made.
+
+    Attributes:
+        uri: its path below ``docs/``.
+        text: Markdown.
+        source: the file in the repository whose links it has; empty for none.
+        pictures: PNG files beside it, by name.
+    """
+
+    uri: str
+    text: str
+    source: str = ""
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def command_pages() -> Iterator[Made]:
+    """A page a command of the command line, its groups' commands included."""
+    group: Any = typer.main.get_command(command_line(WORDS))
+    context = typer.Context(group, info_name="n3ic")
+    for name, command in sorted(group.commands.items()):
+        text = get_docs_for_click(obj=command, ctx=context, name=name, call_prefix="n3ic")
+        yield Made(f"reference/command-line/{name}.md", text)
+
+
+def python_pages() -> Iterator[Made]:
+    """A page a module of what is offered, for mkdocstrings to fill."""
+    offered: dict[str, list[str]] = {}
+    for name in n3ic.__all__:
+        offered.setdefault(getattr(n3ic, name).__module__, []).append(name)
+    for module, names in [("n3ic.api", offered.pop("n3ic.api")), *sorted(offered.items())]:
+        blocks = "".join(f"::: {module}.{name}\n\n" for name in names)
+        yield Made(f"reference/python/{module}.md", f"# `{module}`\n\n{blocks}")
+    for module in FURTHER:
+        yield Made(f"reference/python/{module}.md", f"# `{module}`\n\n::: {module}\n")
+
+
+def card_pages() -> Iterator[Made]:
+    """The card of each data set, under the commands that use it."""
+    cases: list[UseCase] = [
+        plugins.find("n3ic.usecases", name, UseCase) for name in plugins.names("n3ic.usecases")
+    ]
+    for name in plugins.names("n3ic.datasets"):
+        found: DataSet = data_set(name)
+        commands = [f"n3ic data show {name}", f"n3ic data show {name} --features"]
+        commands += [f"n3ic train {c.name}" for c in cases if c.default == name]
+        title, _, rest = found.card.partition("\n")
+        text = "\n".join([title, "", "```sh", *commands, "```", rest])
+        # two data sets of one folder have a card each
+        files = [f for f in found.folder.glob("*.md") if f.read_text("utf-8").startswith(title)]
+        source = f"datasets/{found.folder.name}/{files[0].name}"
+        yield Made(f"reference/data-cards/{name}.md", text, source)
+
+
+def project_pages() -> Iterator[Made]:
+    """The pages that stand at the root of the repository."""
+    for name, file in PROJECT.items():
+        yield Made(f"project/{name}.md", (ROOT / file).read_text("utf-8"), file)
+
+
+def notebook_pages() -> Iterator[Made]:
+    """The notebooks with the outputs that are kept in them."""
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        parts: list[str] = []
+        pictures: dict[str, bytes] = {}
+        for cell in json.loads(path.read_text("utf-8"))["cells"]:
+            source = "".join(cell["source"])
+            parts.append(source if cell["cell_type"] == "markdown" else _fenced("python", source))
+            for output in cell.get("outputs", ()):
+                data = output.get("data", {"text/plain": output.get("text", "")})
+                if "image/png" in data:
+                    name = f"{path.stem}-{len(pictures) + 1}.png"
+                    pictures[name] = base64.b64decode("".join(data["image/png"]))
+                    parts.append(f"![What the cell above draws]({name})")
+                elif "text/html" in data:
+                    lines = "".join(data["text/html"]).splitlines()
+                    parts.append("\n".join(line for line in lines if line.strip()))
+                else:
+                    parts.append(_fenced("text", "".join(data["text/plain"])))
+        yield Made(
+            f"notebooks/{path.stem}.md",
+            "\n\n".join(parts),
+            path.relative_to(ROOT).as_posix(),
+            pictures,
+        )
+
+
+def _fenced(language: str, text: str) -> str:
+    return f"````{language}\n{text.rstrip()}\n````"
+
+
+@cache
+def made_pages() -> tuple[Made, ...]:
+    """All of them."""
+    makers = (command_pages, python_pages, card_pages, notebook_pages, project_pages)
+    return tuple(made for make in makers for made in make())
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the pages that are made where the navigation names their folder."""
+    config.nav = _expanded(config.nav)
+    return config
+
+
+def _expanded(entry: Any) -> list[Any]:
+    """An entry of the navigation, as entries without ``folder/*``."""
+    if isinstance(entry, list):
+        return [found for part in entry for found in _expanded(part)]
+    if isinstance(entry, str):
+        if not entry.endswith("/*"):
+            return [entry]
+        return [made.uri for made in made_pages() if posixpath.dirname(made.uri) == entry[:-2]]
+    ((title, value),) = entry.items()
+    plain = isinstance(value, str) and not value.endswith("/*")
+    return [entry if plain else {title: _expanded(value)}]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made."""
+    for made in made_pages():
+        files.append(File.generated(config, made.uri, content=made.text))
+        for name, content in made.pictures.items():
+            uri = posixpath.join(posixpath.dirname(made.uri), name)
+            files.append(File.generated(config, uri, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Lead links to files of the repository to the pages that are made of them."""
+    sources = {made.uri: made.source for made in made_pages() if made.source}
+    uris = {source: uri for uri, source in sources.items()}
+    here = page.file.src_uri
+    folder = posixpath.dirname(sources.get(here, f"docs/{here}"))
+
+    def lead(link: re.Match[str]) -> str:
+        mark, text, target, anchor = link[1], link[2], link[3], link[4] or ""
+        if not target or "://" in target:
+            return link[0]
+        found = posixpath.normpath(posixpath.join(folder, target))
+        if mark and not folder.startswith("docs"):
+            return link[0]  # a picture of the page's own
+        uri = uris.get(found) or found.removeprefix("docs/")
+        if uri == found:
+            return text  # a file that the site does not show
+        return f"{mark}[{text}]({posixpath.relpath(uri, posixpath.dirname(here) or '.')}{anchor})"
+
+    return LINK.sub(lead, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show names in docstrings, which are in Sphinx's roles, as code."""
+    return ROLE.sub(r"<code>\1</code>", html)

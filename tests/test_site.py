@@ -1,0 +1,137 @@
+"""The documentation site: built without a warning, complete, and whole without a network."""
+
+import html.parser
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import typer
+
+import n3ic
+from n3ic import plugins
+from n3ic.cli.main import command_line
+
+LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "srcset", "link": "href"}
+WIDE = """<script>addEventListener("load", () => setTimeout(() => {{
+  document.title = [document.documentElement.scrollWidth <= {width},
+    document.querySelectorAll(".md-search-result__item").length > 0].join("|");
+}}, 2000));</script></body>"""
+
+
+class Loads(html.parser.HTMLParser):
+    """What a page loads, and the identifiers in it."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.loads, self.ids = [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.ids.add(found.get("id"))
+        if tag in LOADING and found.get("rel") not in ("canonical", "next", "prev", "alternate"):
+            self.loads.append(found.get(LOADING[tag]) or "")
+
+
+@pytest.fixture(scope="module")
+def site(repository, tmp_path_factory):
+    """The site, built as ``scripts/docs`` builds it; every warning is an error."""
+    pytest.importorskip("mkdocs", reason="needs mkdocs (pip install 'n3ic[docs]')")
+    out = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)],
+        cwd=repository,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stderr
+    return out
+
+
+@pytest.mark.slow
+def test_no_page_loads_anything_from_another_host(site):
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 80
+    outside = {
+        f"{page.name}: {load}"
+        for page in pages
+        for load in Loads(page.read_text("utf-8")).loads
+        if "//" in load.partition(",")[0] and not load.startswith("data:")
+    }
+    assert outside == set()
+    for sheet in site.rglob("*.css"):
+        text = sheet.read_text("utf-8")
+        assert "url(http" not in text, sheet
+        assert "@import" not in text, sheet
+
+
+@pytest.mark.slow
+def test_every_command_has_a_page_with_the_options_of_plugins(site):
+    group: Any = typer.main.get_command(command_line(["--help"]))
+    for name in group.commands:
+        assert (site / f"reference/command-line/{name}.html").is_file(), name
+    assert "--style" in (site / "reference/command-line/export.html").read_text("utf-8")
+    assert "n3ic card plan" in (site / "reference/command-line/card.html").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_what_python_offers_is_in_the_reference(site):
+    for name in n3ic.__all__:
+        module = getattr(n3ic, name).__module__
+        page = (site / f"reference/python/{module}.html").read_text("utf-8")
+        assert f"{module}.{name}" in Loads(page).ids, name
+        assert ":class:" not in page
+
+
+@pytest.mark.slow
+def test_every_data_set_and_every_target_has_its_pages(site, repository):
+    how_to = repository / "docs" / "how-to"
+    sections = (how_to / "data-sets.md").read_text("utf-8")
+    for name in plugins.names("n3ic.datasets"):
+        assert (site / f"reference/data-cards/{name}.html").is_file()
+        assert f"](../../datasets/{plugins.load('n3ic.datasets', name).folder.name}/" in sections
+        assert f"n3ic data show {name}\n" in sections
+    pages = [page.read_text("utf-8") for page in how_to.glob("*.md")]
+    for name in plugins.names("n3ic.exporters"):
+        command = re.compile(rf"n3ic export .*(--target|-t) {name} ")
+        assert any(command.search(page) for page in pages), name
+
+
+@pytest.mark.slow
+def test_links_into_the_repository_lead_to_what_is_made_of_the_file(site):
+    page = (site / "reference/meter.html").read_text("utf-8")
+    assert 'href="data-cards/unsw-nb15.html#from-packets"' in page
+    assert "../../" not in page.replace('"../..', "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 360])
+def test_a_page_fits_and_is_searched_from_disk(site, browser, tmp_path, width):
+    page = site / "how-to" / "data-sets.html"
+    probe = page.with_name(f"probe-{width}.html")
+    probe.write_text(page.read_text("utf-8").replace("</body>", WIDE.format(width=width)), "utf-8")
+    done = subprocess.run(
+        [
+            *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+            *(f"--user-data-dir={tmp_path}", f"--window-size={width},900", "--dump-dom"),
+            *("--virtual-time-budget=20000", f"{probe.as_uri()}?q=popcount"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "<title>true|true</title>" in done.stdout, done.stdout[:2000] + done.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_the_search_knows_what_the_pages_say(site):
+    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+    found = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    assert {"explanation/folding.html", "reference/command-line/export.html"} <= found
