@@ -1,4 +1,4 @@
-"""The tutorial and the notebooks do what they say."""
+"""The tutorial and the how-tos do what they say."""
 
 import os
 import re
@@ -58,25 +58,3 @@ def test_links_between_pages_lead_somewhere(repository):
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert broken == []
-
-
-def notebooks() -> list[Path]:
-    return sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))
-
-
-def test_there_is_a_notebook():
-    assert notebooks()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", notebooks(), ids=lambda p: p.stem)
-def test_notebooks_run_from_a_clean_kernel(path, tmp_path):
-    import nbformat
-    from nbclient import NotebookClient
-
-    notebook = nbformat.read(path, as_version=4)
-    assert all(not c.get("outputs") for c in notebook.cells), "notebooks are kept without output"
-    client = NotebookClient(
-        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
-    )
-    client.execute()

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Run the notebooks, each from a clean kernel in an empty folder, and keep what they show.
+
+``scripts/notebooks.py`` writes all of them anew, ``scripts/notebooks.py 5-export-and-prove`` one.
+What is written depends on the cells and on what they compute alone: no times, no names of folders,
+cells numbered from the first. A cell with the tag ``varies`` shows what differs from run to run
+(measured times, versions of compilers); its text is shown and never compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from itertools import zip_longest
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
+SECONDS = 600  # that a cell may take
+VARIES = "varies"
+_TEXTS = ("text/plain", "text/html", "text/markdown")
+_LIBRARIES = ("numpy", "scikit-learn", "torch")
+_PATH = re.compile(r"(?:/[\w.+-]+)*/(?:tmp|T|pytest)[\w.+-]*(?:/[\w.+-]+)*")
+_ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
+
+
+def execute(path: Path, folder: Path) -> NotebookNode:
+    """Run a notebook from a clean kernel.
+
+    Args:
+        path: the notebook.
+        folder: an empty folder, where its cells write.
+
+    Returns:
+        It with what its cells show now.
+
+    Raises:
+        CellExecutionError: a cell fails.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook,
+        timeout=SECONDS,
+        kernel_name="python3",
+        record_timing=False,
+        coalesce_streams=True,
+        resources={"metadata": {"path": str(folder)}},
+        extra_arguments=["--log-level=ERROR"],
+    )
+    # One thread, as the tests have: sums in another order are other sums.
+    client.execute(env=os.environ | {"OMP_NUM_THREADS": "1"})
+    return tidy(notebook)
+
+
+def tidy(notebook: NotebookNode) -> NotebookNode:
+    """The notebook without what tells one run from another, changed in place."""
+    notebook.metadata = NotebookNode(
+        computed_on=computed_on(),
+        kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
+        language_info={"name": "python"},
+    )
+    count = 0
+    for i, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{i:02}"
+        tags = cell.metadata.get("tags")
+        cell.metadata = NotebookNode(tags=tags) if tags else NotebookNode()
+        if cell.cell_type != "code":
+            continue
+        count += 1
+        cell.execution_count = count
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output.execution_count = count
+            if "metadata" in output:
+                output.metadata = NotebookNode()
+    return notebook
+
+
+def computed_on() -> dict[str, str]:
+    """What floating-point results depend on: the processor's instructions and the libraries."""
+    import torch
+
+    vendor = platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        found = re.search(r"^vendor_id\s*:\s*(\S+)", cpuinfo.read_text(), re.MULTILINE)
+        vendor = found[1] if found else vendor
+    processor = (platform.machine(), vendor, torch.backends.cpu.get_cpu_capability())
+    return {"processor": " ".join(processor)} | {name: version(name) for name in _LIBRARIES}
+
+
+def differences(kept: NotebookNode, found: NotebookNode, *, texts: bool = True) -> list[str]:
+    """What a notebook shows now and did not show before, a line a cell; empty where nothing.
+
+    Args:
+        kept: as it was written.
+        found: as it ran.
+        texts: compare texts, too; without, how many outputs there are, of which types.
+    """
+    out = []
+    for before, now in zip_longest(kept.cells, found.cells):
+        old, new = (list(_outputs(cell, texts)) if cell else None for cell in (before, now))
+        if old != new:
+            name = (before or now).id
+            out.append(f"{name}:\n--- kept\n{_lines(old)}\n--- now\n{_lines(new)}")
+    return out
+
+
+def _outputs(cell: NotebookNode, texts: bool) -> Iterator[tuple[str, str]]:
+    """Type and text of what a cell shows; of pictures, no text."""
+    compared = texts and VARIES not in cell.metadata.get("tags", ())
+    for output in cell.get("outputs", ()):
+        if output.output_type == "stream":
+            yield output.name, _stable(output.text) if compared else ""
+        elif output.output_type == "error":
+            yield "error", output.ename
+        else:
+            for kind, data in sorted(output.data.items()):
+                yield kind, _stable(data) if compared and kind in _TEXTS else ""
+
+
+def _stable(text: str) -> str:
+    return _ADDRESS.sub("ADDRESS", _PATH.sub("PATH", text)).strip()
+
+
+def _lines(outputs: Sequence[tuple[str, str]] | None) -> str:
+    return "\n".join(f"{kind}: {text}" for kind, text in outputs or ())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the notebooks that are named, or all."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    known = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
+    names = parser.parse_args(arguments).names or known
+    if unknown := sorted(set(names) - set(known)):
+        parser.error(f"no notebook {', '.join(unknown)}; there are {', '.join(known)}")
+    for name in names:
+        path = FOLDER / f"{name}.ipynb"
+        with tempfile.TemporaryDirectory(prefix="n3ic-notebook-") as folder:
+            notebook = execute(path, Path(folder))
+        nbformat.write(notebook, path)
+        print(f"{path.name}: {path.stat().st_size:,} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

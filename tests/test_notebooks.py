@@ -1,0 +1,105 @@
+"""The notebooks run from a clean kernel, and what they show is what is kept of them."""
+
+import importlib.util
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+MOST_BYTES = 300_000
+TOOLS = {
+    "5-export-and-prove": ("gcc", "clang", "iverilog", "verilator"),
+    "6-from-a-capture-to-verdicts": ("gcc", "make"),
+}
+
+_spec = importlib.util.spec_from_file_location("notebooks", ROOT / "scripts" / "notebooks.py")
+assert _spec
+assert _spec.loader
+notebooks = importlib.util.module_from_spec(_spec)
+sys.modules["notebooks"] = notebooks
+_spec.loader.exec_module(notebooks)
+
+every = pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def code(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+@every
+def test_one_line_switches_to_your_data(path):
+    cells = code(read(path))
+    found = [re.findall(r"^DATA\b.*= None", c.source, re.MULTILINE) for c in cells]
+    assert len(found[0]) == 1
+    assert not any(found[1:])
+
+
+@every
+def test_it_is_small_and_shows_something(path):
+    notebook = read(path)
+    assert path.stat().st_size < MOST_BYTES
+    nbformat.validate(notebook)
+    kinds = {k for c in code(notebook) for k, _ in notebooks._outputs(c, True)}
+    assert {"image/png", "text/html"} <= kinds
+    assert kinds.isdisjoint({"error", "stderr"})
+
+
+@every
+def test_what_is_kept_tells_nothing_of_the_run(path):
+    text = path.read_text()
+    assert "iopub" not in text
+    assert not re.search(r"/tmp/|/home/|/root/|/Users/", text)
+    notebook = read(path)
+    assert [c.id for c in notebook.cells] == [f"cell-{i:02}" for i in range(len(notebook.cells))]
+    assert [c.execution_count for c in code(notebook)] == [
+        i for i, _ in enumerate(code(notebook), 1)
+    ]
+
+
+def test_a_change_is_seen():
+    path = PATHS[0]
+    kept, found = read(path), read(path)
+    assert notebooks.differences(kept, found) == []
+    cell = next(c for c in code(found) if any("data" in o for o in c.outputs))
+    output = next(o for o in cell.outputs if "data" in o)
+    output.data["text/plain"] = "another figure"
+    assert [d.partition(":")[0] for d in notebooks.differences(kept, found)] == [cell.id]
+    assert notebooks.differences(kept, found, texts=False) == []
+    cell.metadata["tags"] = [notebooks.VARIES]
+    kept.cells[found.cells.index(cell)].metadata["tags"] = [notebooks.VARIES]
+    assert notebooks.differences(kept, found) == []
+    cell.outputs = []
+    assert notebooks.differences(kept, found, texts=False)
+
+
+@pytest.fixture(scope="module", params=PATHS, ids=lambda p: p.stem)
+def executed(request, tmp_path_factory):
+    """A notebook as it is kept, and as it runs."""
+    path = request.param
+    lacking = [t for t in TOOLS.get(path.stem, ()) if not shutil.which(t)]
+    if lacking:
+        pytest.skip(f"{path.name} needs {', '.join(lacking)}")
+    return read(path), notebooks.execute(path, tmp_path_factory.mktemp("notebook"))
+
+
+@pytest.mark.slow
+def test_it_runs_from_a_clean_kernel(executed):
+    kept, found = executed
+    assert notebooks.differences(kept, found, texts=False) == []
+
+
+@pytest.mark.slow
+def test_what_is_kept_is_current(executed):
+    kept, found = executed
+    if kept.metadata.computed_on != found.metadata.computed_on:
+        pytest.skip(f"kept outputs are of {dict(kept.metadata.computed_on)}")
+    assert notebooks.differences(kept, found) == []
