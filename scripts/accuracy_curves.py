@@ -28,7 +28,6 @@ from n3ic.model.network import binary_network
 from n3ic.model.passes import simplify
 from n3ic.options import parse_options
 from n3ic.runs.experiment import train_prepared
-from n3ic.runs.plots import save
 from n3ic.runs.preparation import Experiment, Prepared, prepare
 from n3ic.runs.progress import TrainingProgress
 from n3ic.training.baselines import best_first_tree, float_mlp
@@ -37,6 +36,7 @@ from n3ic.training.recipes import TABLES
 from n3ic.usecases.base import UseCase, use_case
 from n3ic.usecases.request import TrainRequest
 from n3ic.util.markdown import table
+from n3ic.util.pictures import save
 
 BITS = (4, 8, 16, 32, 64, 128, 256)
 BYTES = (16, 32, 64, 128, 256, 512, 1092, 4096)

@@ -151,7 +151,7 @@ def heat_map(
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    from n3ic.runs.plots import new_figure
+    from n3ic.util.pictures import new_figure
 
     states = shown.congested.astype(np.int64)
     names = ["free", "congested"]

@@ -143,7 +143,7 @@ def _points(value: float) -> str:
 
 def box_figure(figures: Sequence[QueueFigures]) -> Figure:
     """Box plot of the accuracies over the queues per shape, as the paper's figures 16 and 34."""
-    from n3ic.runs.plots import new_figure
+    from n3ic.util.pictures import new_figure
 
     shapes = list(dict.fromkeys(f.shape for f in figures))
     figure, axes = new_figure(2.4 + 1.6 * len(shapes), 4.5)
@@ -216,7 +216,7 @@ def finish(
 ) -> dict[str, Any]:
     """Add to a run what tomography alone knows; see :meth:`n3ic.usecases.base.UseCase.finish`."""
     from n3ic.datasets.ns3_tomography.replay import congested_in_truth, heat_map, replay
-    from n3ic.runs.plots import save
+    from n3ic.util.pictures import save
 
     figures = sorted(
         (figures_of(queue, r) for of in (results, *compared.values()) for queue, r in of.items()),

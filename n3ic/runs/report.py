@@ -10,6 +10,7 @@ import numpy as np
 from n3ic import __version__
 from n3ic.data.split import duplicate_share
 from n3ic.data.table import FlowTable
+from n3ic.evaluation.importance import FeatureImportance
 from n3ic.model.classifier import Classifier, family_text
 from n3ic.model.network import BinaryModel
 from n3ic.runs.experiment import Result
@@ -59,6 +60,7 @@ def metrics_of(
     seed: int,
     every: Mapping[str, Mapping[str, Result]],
     repeated: Sequence[Mapping[str, Result]],
+    importance: Mapping[str, Sequence[FeatureImportance]],
 ) -> dict[str, Any]:
     """What ``metrics.json`` holds, but for what the use case adds.
 
@@ -69,6 +71,7 @@ def metrics_of(
         seed: the first seed.
         every: results by protocol and task; the networks of the first protocol are kept.
         repeated: results of each further seed, by task.
+        importance: what the accuracy of each network rests on, by task.
     """
     main, results = next(iter(every.items()))
     first = next(iter(results.values()))
@@ -98,6 +101,7 @@ def metrics_of(
         out["model"] = _identity(first.model)
         out["memory"] = memory_of(first.model)
         out["feature_scores"] = dict(first.feature_scores)
+        out["importance"] = [f.to_dict() for f in importance[""]]
         out["protocols"] = {p: _one(r[""]) for p, r in every.items()}
         values = [r[""].test for r in (results, *repeated)]
         if repeated:
@@ -114,6 +118,7 @@ def metrics_of(
         | {
             "model": _identity(r.model),
             "memory": memory_of(r.model),
+            "importance": [f.to_dict() for f in importance[task]],
         }
         for task, r in results.items()
     }

@@ -24,7 +24,6 @@ from n3ic.meter.labels import Labels
 from n3ic.meter.table import LABEL, load_flows
 from n3ic.model.metering import MeterSpec
 from n3ic.runs.experiment import Result, train
-from n3ic.runs.plots import new_figure, save
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
 from n3ic.training.recipe import Recipe
@@ -32,9 +31,11 @@ from n3ic.util.files import new_directory, write_atomic
 from n3ic.util.json_text import json_text
 from n3ic.util.markdown import percent
 from n3ic.util.markdown import table as markdown_table
+from n3ic.util.pictures import PALE, legend, look, new_figure, plain, save, styled
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from matplotlib.figure import Figure
 
 FORMAT, VERSION = "n3ic-decision", 1
 FIGURES, REPORT, PLOT = "decision.json", "decision.md", "decision"
@@ -332,11 +333,13 @@ def _write(found: Decisions, request: DecisionRequest, directory: Path) -> None:
         f"![accuracy]({PLOT}.png)",
     ]
     write_atomic(directory / REPORT, "\n".join(lines) + "\n")
-    _draw(found, directory)
+    save(decision_figure(found), directory, PLOT)
 
 
-def _draw(found: Decisions, directory: Path) -> None:
-    figure, axes = new_figure(7.0, 4.5)
+@styled
+def decision_figure(found: Decisions) -> Figure:
+    """Accuracy on the test flows over the packet at which a flow is decided."""
+    figure, axes = new_figure(7.0, 5.4)
     places = np.arange(len(found.points))
     named: list[tuple[str, Callable[[DecisionPoint], Sequence[Evaluation]]]] = [
         ("binary network", lambda point: point.test),
@@ -346,16 +349,18 @@ def _draw(found: Decisions, directory: Path) -> None:
         accuracy = [np.array([e.accuracy for e in of(point)]) for point in found.points]
         if not all(len(a) for a in accuracy):
             continue
-        mean, deviation = ([float(f(a)) for a in accuracy] for f in (np.mean, np.std))
-        style = {"linewidth": 2.2, "marker": "o"} if not i else {"linestyle": "--", "marker": "."}
-        axes.errorbar(places, mean, deviation, label=name, capsize=3, **style)
+        mean, deviation = ([100 * float(f(a)) for a in accuracy] for f in (np.mean, np.std))
+        width = 1.5 if i else 2.8
+        axes.errorbar(
+            places, mean, deviation, label=name, capsize=3, linewidth=width, **look(i).curve
+        )
     axes.set_xticks(places, [point.name for point in found.points])
     axes.set_xlabel("packet at which a flow is decided")
-    axes.set_ylabel("accuracy on test flows")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    axes.set_title(found.title)
-    save(figure, directory, PLOT)
+    axes.set_ylabel("accuracy on test flows, %")
+    axes.grid(color=PALE)
+    axes.set_title(plain(found.title, 60))
+    legend(figure)
+    return figure
 
 
 def _spread(values: Sequence[float]) -> str:

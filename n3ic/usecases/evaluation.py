@@ -16,7 +16,8 @@ from n3ic import plugins
 from n3ic.data.dataset import data_set
 from n3ic.data.own import OWN, OwnTable
 from n3ic.data.table import FlowTable
-from n3ic.errors import DataError, N3icWarning, UsageError
+from n3ic.errors import N3icWarning, UsageError
+from n3ic.evaluation.held_out import labels_of
 from n3ic.evaluation.metrics import Evaluation, evaluate
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier
@@ -154,12 +155,6 @@ def _recorded(source: Path) -> dict[str, Any]:
 
 
 def _labels(network: Classifier, table: FlowTable) -> NDArray[np.int64]:
-    unknown = [c for c in table.classes if c not in network.classes]
-    if unknown:
-        raise DataError(
-            f"{table.name}: class {unknown[0]!r} is none of the network's: "
-            f"{', '.join(network.classes)}"
-        )
     meter = table.meter
     if meter and network.meter and not network.meter.agrees(meter, network.input.features):
         warnings.warn(
@@ -168,8 +163,7 @@ def _labels(network: Classifier, table: FlowTable) -> NDArray[np.int64]:
             N3icWarning,
             stacklevel=3,
         )
-    index = np.array([network.classes.index(c) for c in table.classes], dtype=np.int64)
-    return index[table.label]
+    return labels_of(network, table)
 
 
 def _evaluate(flows: LabelledFlows) -> Evaluation:

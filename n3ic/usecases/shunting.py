@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.data.split import Split, SplitProtocol, protocols_of, split, twins
-from n3ic.data.table import FlowTable
+from n3ic.data.split import Split, SplitProtocol, split, twins
 from n3ic.errors import UsageError
+from n3ic.evaluation.held_out import known_split
 from n3ic.evaluation.metrics import Evaluation
 from n3ic.evaluation.shunting import (
     ShuntPoint,
@@ -229,26 +229,6 @@ def _with_threshold(model: Classifier, threshold: int, aim: Aim, rows: int) -> C
         where = "" if aim.margin is not None else f", of {rows:,} validation rows"
         known["shunting"] = f"{aim}{where}"
     return model.changed(shunt=threshold, provenance=known)
-
-
-def known_split(model: Classifier, table: FlowTable) -> tuple[SplitProtocol, int, bool]:
-    """Protocol and seed of the split, and whether the network was trained with it.
-
-    Raises:
-        UsageError: it was trained on these rows, and does not say on which of them.
-    """
-    known = model.provenance
-    allowed = protocols_of(table)
-    protocol = next((p for p in allowed if p == known.get("protocol")), None)
-    if known.get("data_sha256") != table.sha256:
-        return protocol or "random", 0, False
-    seed = known.get("seed", "")
-    if protocol is None or not seed.isdecimal():
-        raise UsageError(
-            f"{model.name} was trained on these rows, and does not say on which of them: no row is "
-            "known to be unseen; take other flows with --data"
-        )
-    return protocol, int(seed), True
 
 
 def _chosen(points: tuple[ShuntPoint, ...], aim: Aim, task: str) -> int | None:

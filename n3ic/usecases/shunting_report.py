@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -17,8 +16,6 @@ from n3ic.util.markdown import percent
 from n3ic.util.names import path_component
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from n3ic.usecases.shunting import ShuntStudy
 
 _COLUMNS = [f.name for f in fields(ShuntPoint)]
@@ -110,61 +107,23 @@ def _thinned(
     ]
 
 
-def points_figure(study: ShuntStudy, title: str) -> Figure:
-    """Accuracy over the share that the card decides, on the test rows.
+def write_figure(study: ShuntStudy, title: str, path: str | Path) -> None:
+    """Write the picture of a study's test rows as a PNG file, whole or not at all.
 
     Args:
         study: of one network.
-        title: of the figure.
-    """
-    from n3ic.runs.plots import new_figure
-
-    figure, axes = new_figure()
-    shown = (
-        ("accuracy", "decided on the card", "black", "-"),
-        ("accuracy_unseen", "the same without twins", "black", ":"),
-        ("shunted_accuracy", "shunted, by boosted trees", "tab:blue", "-"),
-        ("end_to_end", "end to end", "tab:green", "-"),
-        ("end_to_end_unseen", "the same without twins", "tab:green", ":"),
-    )
-    for name, label, colour, style in shown:
-        found = [(p.share, getattr(p, name)) for p in study.test if getattr(p, name) is not None]
-        axes.plot(
-            [100 * share for share, _ in found],
-            [100 * value for _, value in found],
-            style,
-            color=colour,
-            label=label,
-            marker="." if style == "-" else None,
-        )
-    chosen = next((p for p in study.test if p.threshold == study.chosen), None)
-    if chosen is not None:
-        axes.axvline(100 * chosen.share, color="gray", linewidth=1)
-        axes.annotate(
-            f" threshold {chosen.threshold}",
-            (100 * chosen.share, 0.02),
-            xycoords=("data", "axes fraction"),
-        )
-    axes.set_xlabel("test rows that the card decides, %")
-    axes.set_ylabel("accuracy, %")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
-    plain = title.replace("$", r"\$")  # a dollar sign would begin a formula
-    axes.set_title(f"Shunting\n{plain}")
-    return figure
-
-
-def write_figure(study: ShuntStudy, title: str, path: str | Path) -> None:
-    """Write :func:`points_figure` as a PNG file, whole or not at all.
+        title: what was studied.
+        path: the file.
 
     Raises:
         N3icError: the file cannot be written.
+        MissingDependencyError: matplotlib is not installed.
     """
-    from n3ic.runs.plots import DPI
+    from n3ic.runs.pictures import shunting_figure
+    from n3ic.util.pictures import png
 
-    picture = io.BytesIO()
-    points_figure(study, title).savefig(picture, format="png", dpi=DPI, metadata={"Software": None})
-    write_atomic(path, picture.getvalue())
+    rows = f"{title}, {study.rows['test']:,} test rows"
+    write_atomic(path, png(shunting_figure(study.test, rows, study.chosen)))
 
 
 def check_place(path: str | Path, count: int, *, replace: bool) -> None:

@@ -9,10 +9,11 @@ from n3ic import __version__
 from n3ic.data.split import SplitProtocol, protocols_of
 from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
+from n3ic.evaluation.held_out import held_out
 from n3ic.options import parse_options
 from n3ic.runs.experiment import Result
 from n3ic.runs.folder import METRICS, MODEL, OPTIONS, Run, load_metrics
-from n3ic.runs.plots import write_plots
+from n3ic.runs.pictures.writing import write_pictures
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
 from n3ic.runs.report import metrics_of, summary_markdown
@@ -80,7 +81,13 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
             shape: {task: found[task, main, seed][shape] for task in tasks} for shape in others
         }
         repeated = [{task: found[task, main, s][own] for task in tasks} for s in more_seeds]
-        metrics = metrics_of(case.name, case.group, table, seed, every, repeated)
+        progress.stage("asking what the networks rest on")
+        held = {
+            task: held_out(r.model, experiments[task].table, positive=r.positive)
+            for task, r in results.items()
+        }
+        importance = {task: of.importance() for task, of in held.items()}
+        metrics = metrics_of(case.name, case.group, table, seed, every, repeated, importance)
         models = _write_models(directory, results)
         if request.config is not None:
             write_atomic(directory / request.config.name, request.config.content)
@@ -102,8 +109,8 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         progress.begin("drawing", len(results))
         metrics |= case.finish(directory, table, results, options, compared)
         for task, result in results.items():
-            pictures = directory / "plots"
-            write_plots(pictures / path_component(task) if task else pictures, result, table)
+            pictures = directory / "plots" / (path_component(task) if task else "")
+            write_pictures(pictures, result, held[task], importance[task])
             progress.task(task)
         page = summary_markdown(metrics, case.group) + _links(directory)
         write_atomic(directory / "report.md", page)

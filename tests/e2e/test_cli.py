@@ -64,7 +64,10 @@ def test_a_run_holds_what_is_promised(place):
     assert len(metrics["data"]["sha256"]) == 64
     assert metrics["seed"] == 0
     assert metrics["recipe"] == "default"
-    for picture in ("confusion", "roc", "training", "features"):
+    importance = metrics["importance"]
+    read = BinaryModel.load(run / "model.n3ic").input.features
+    assert {f["feature"] for f in importance} == set(read)
+    for picture in ("confusion", "roc", "training", "features", "margins", "calibration"):
         data = (run / "plots" / f"{picture}.png").read_bytes()
         assert data.startswith(b"\x89PNG")
     options = json.loads((run / "options.json").read_text())

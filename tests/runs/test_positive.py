@@ -10,7 +10,8 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.datasets.ns3_tomography.table import queue_tables
 from n3ic.errors import DataError
-from n3ic.runs import plots
+from n3ic.evaluation.metrics import against_rest
+from n3ic.runs.pictures import writing
 from n3ic.training.recipe import Recipe, Training
 from n3ic.usecases import training
 from n3ic.usecases.base import UseCase
@@ -33,7 +34,7 @@ def run(table, detected, monkeypatch, out):
 
     results = []
     monkeypatch.setattr(training, "use_case", lambda name: Detector())
-    monkeypatch.setattr(training, "write_plots", lambda path, result, table: results.append(result))
+    monkeypatch.setattr(training, "write_pictures", lambda path, result, *_: results.append(result))
     made = training.train_use_case(TrainRequest("detector", table=table, out=out))
     return made, results[0]
 
@@ -52,11 +53,11 @@ def test_figures_and_roc_are_those_of_the_named_class(queue, index, monkeypatch,
         confusion = np.array(figures["confusion"])
         expected = confusion[1 - index, index] / confusion[1 - index].sum()
         assert figures["fpr"] == pytest.approx(expected)
-    figure = plots.roc_figure(result, result.positive, "t")
-    (line,) = [x for x in figure.axes[0].get_lines() if x.get_label() == "binary network"]
+    curve = writing.roc_curves(result)["binary network"]
     scores = result.test_scores["model"]
-    fpr, tpr, _ = roc_curve(truth, scores[:, index] - scores[:, 1 - index])
-    assert np.allclose(line.get_xdata()[:-1], fpr) and np.allclose(line.get_ydata()[:-1], tpr)
+    fpr, tpr, _ = roc_curve(truth, against_rest(scores, index), drop_intermediate=False)
+    assert np.allclose(curve.fpr, fpr) and np.allclose(curve.tpr, tpr)
+    assert curve.area == pytest.approx(made.metrics["test"]["roc_auc"])
 
 
 def test_without_a_name_it_is_the_second_class(queue, monkeypatch, tmp_path):

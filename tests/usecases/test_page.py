@@ -12,13 +12,14 @@ from pages import Page
 
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import UsageError
+from n3ic.evaluation.held_out import held_out
 from n3ic.evaluation.shunting import ShuntPoint
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.targets.overview import Known, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows
 from n3ic.usecases.page import page
-from n3ic.usecases.page.flows import decisions, margins, roc, seen
+from n3ic.usecases.page.flows import decisions, margins, roc
 from n3ic.usecases.page.page import bits_table, report_page
 from n3ic.usecases.shunting import Aim, ShuntStudy
 
@@ -199,7 +200,8 @@ def test_a_study_of_shunting_is_shown_where_there_is_one(run):
 
 
 def test_the_flows_are_those_that_they_are_said_to_be():
-    of = seen(make_flows(make_model()))
+    flows = make_flows(make_model())
+    of = held_out(flows.model, flows.table, positive=flows.positive)
     right, margin = of.found.classes == of.label, of.found.margins
     shown = decisions(of, 10)
     assert len(shown) == 4

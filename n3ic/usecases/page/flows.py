@@ -8,40 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.data.split import split
-from n3ic.evaluation.metrics import against_rest, counted_class
+from n3ic.evaluation.held_out import HeldOut
 from n3ic.evaluation.sensitivity import FeatureChange, Flips, feature_changes, flips
-from n3ic.kernel.prediction import predict
-from n3ic.model.classifier import Classifier, Inference
+from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
-from n3ic.usecases.evaluation import LabelledFlows
-from n3ic.usecases.shunting import known_split
 from n3ic.util.display import Table
 from n3ic.util.markdown import percent
 
-_ROC_POINTS = 400
 _MARGINS = 12  # thresholds in a table
 _BITS = 12  # of a flow
 _FEATURES = 8
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """A network's answers to flows that it was not trained on.
-
-    Attributes:
-        flows: the network, and all its labelled flows.
-        rows: index of each flow among them, int64 array of shape ``(rows,)``.
-        label: true class of each.
-        found: what the network says.
-        origin: which rows these are, in words.
-    """
-
-    flows: LabelledFlows
-    rows: NDArray[np.int64]
-    label: NDArray[np.int64]
-    found: Inference
-    origin: str
 
 
 @dataclass(frozen=True)
@@ -62,47 +38,26 @@ class Decision:
     bits: Table
 
 
-def seen(flows: LabelledFlows) -> Seen:
-    """The test rows of the network's training; all rows of other flows.
-
-    Raises:
-        UsageError: nobody knows which rows it was trained on.
-    """
-    protocol, seed, trained = known_split(flows.model, flows.table)
-    every = np.arange(len(flows.table), dtype=np.int64)
-    rows = split(flows.table, protocol, seed).test if trained else every
-    columns = {name: column[rows] for name, column in flows.table.features.items()}
-    found = predict(flows.model, flows.model.encode(columns))
-    origin = f"the {len(rows):,} test rows" if trained else f"{len(rows):,} rows of other flows"
-    return Seen(flows, rows, flows.label[rows], found, f"{origin} of {flows.table.name}")
-
-
-def roc(of: Seen) -> Roc | None:
+def roc(of: HeldOut) -> Roc | None:
     """The ROC of the class that is to be found; None where no class is, or it is absent."""
-    from sklearn.metrics import roc_auc_score, roc_curve
-
-    positive = counted_class(len(of.flows.model.classes), of.flows.positive)
-    if positive is None or len(np.unique(of.label == positive)) < 2:
+    curve = of.roc
+    if curve is None or of.positive is None:
         return None
-    score = against_rest(of.found.scores.astype(np.float64), positive)
-    fpr, tpr, _ = roc_curve(of.label == positive, score)
-    step = max(1, len(fpr) // _ROC_POINTS)
-    pairs = [*zip(fpr[::step], tpr[::step], strict=True), (1.0, 1.0)]
-    area = roc_auc_score(of.label == positive, score)
-    name, others = of.flows.model.classes[positive], int((of.label != positive).sum())
-    caught = tpr[np.searchsorted(fpr, 0.01, side="right") - 1]
+    pairs = zip(*curve.steps(), strict=True)
+    name = of.model.classes[of.positive]
     return Roc(
         " ".join(f"{12 + 100 * x:.2f},{104 - 100 * y:.2f}" for x, y in pairs),
-        f"ROC of class {name} on {of.origin}: area {area:.4f}; {percent(float(caught))} of it is "
-        f"found where at most 1 % of the {others:,} others are taken for it.",
+        f"ROC of class {name} on {of.origin}: area {curve.area:.4f}; "
+        f"{percent(curve.found_at(0.01))} of it is found where at most 1 % of the "
+        f"{curve.negatives:,} others are taken for it.",
     )
 
 
-def margins(of: Seen) -> Table | None:
+def margins(of: HeldOut) -> Table | None:
     """What deciding only flows of a margin or more would give; None of no flows."""
     if not len(of.rows):
         return None
-    right = of.found.classes == of.label
+    right = of.right
     values = np.unique(of.found.margins)
     chosen = values[np.unique(np.linspace(0, len(values) - 1, _MARGINS).astype(int))]
     rows = []
@@ -114,14 +69,14 @@ def margins(of: Seen) -> Table | None:
     return Table(f"How sure it is, on {of.origin}", head, tuple(rows))
 
 
-def decisions(of: Seen, most: int) -> tuple[Decision, ...]:
+def decisions(of: HeldOut, most: int) -> tuple[Decision, ...]:
     """Some flows and what decides them: the surest of each class, the least sure, the worst error.
 
     Args:
         of: the network's answers.
         most: how many flows.
     """
-    right = of.found.classes == of.label
+    right = of.right
     margin = of.found.margins
     wanted: dict[int, str] = {}
 
@@ -132,13 +87,13 @@ def decisions(of: Seen, most: int) -> tuple[Decision, ...]:
 
     pick(~right, 1, "the surest error")
     pick(right, -1, "the least sure that is right")
-    for c, name in enumerate(of.flows.model.classes):
+    for c, name in enumerate(of.model.classes):
         pick(right & (of.label == c), 1, f"the surest {name}")
     return tuple(_decision(of, at, why) for at, why in list(wanted.items())[:most])
 
 
-def _decision(of: Seen, at: int, why: str) -> Decision:
-    model, table = of.flows.model, of.flows.table
+def _decision(of: HeldOut, at: int, why: str) -> Decision:
+    model, table = of.model, of.table
     row = int(of.rows[at])
     values = {name: table.features[name][row : row + 1] for name in model.input.features}
     found = flips(model, model.encode(values)[0])

@@ -10,13 +10,14 @@ from typing import Any
 
 from n3ic import __version__
 from n3ic.errors import N3icError
+from n3ic.evaluation.held_out import HeldOut, held_out
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import RATE_UNIT, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import FIGURES, Run, figure_cells, models_of
 from n3ic.targets.overview import HEAD, LEGEND, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
-from n3ic.usecases.page.flows import Decision, Roc, Seen, decisions, margins, roc, seen
+from n3ic.usecases.page.flows import Decision, Roc, decisions, margins, roc
 from n3ic.usecases.shunting import ShuntStudy
 from n3ic.util.display import HTML, Table, visible
 from n3ic.util.templates import render_html
@@ -146,10 +147,10 @@ def _network(
     why: str,
     study: ShuntStudy | None,
 ) -> NetworkPart:
-    found: Seen | None = None
+    found: HeldOut | None = None
     if flows is not None:
         try:
-            found = seen(flows)
+            found = held_out(flows.model, flows.table, label=flows.label, positive=flows.positive)
         except N3icError as error:
             why = f"No flows to look at: {error}"
     view = model.view()

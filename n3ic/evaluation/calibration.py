@@ -1,0 +1,79 @@
+"""Calibration of the margin: how often a network is right, by how sure it says it is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.evaluation.interval import LEVEL, share_interval
+
+
+@dataclass(frozen=True)
+class MarginGroup:
+    """Rows of neighbouring margins.
+
+    Attributes:
+        least: their smallest margin.
+        most: their largest.
+        rows: how many there are.
+        right: how many of them are right.
+        low: lower end of the interval of the share that is right.
+        high: its upper end.
+    """
+
+    least: int
+    most: int
+    rows: int
+    right: int
+    low: float
+    high: float
+
+    @property
+    def accuracy(self) -> float:
+        """The share that is right."""
+        return self.right / self.rows
+
+    @property
+    def name(self) -> str:
+        """The margins in words."""
+        return f"{self.least}" if self.least == self.most else f"{self.least}-{self.most}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self) | {"accuracy": self.accuracy}
+
+
+def calibration(
+    right: NDArray[np.bool_],
+    margins: NDArray[np.int32],
+    groups: int = 10,
+    level: float = LEVEL,
+) -> tuple[MarginGroup, ...]:
+    """Observed accuracy by margin, in groups of about as many rows; rows of one margin stay one.
+
+    Args:
+        right: which held-out rows the network gets right, bool array of shape ``(rows,)``.
+        margins: its margins on them, int array of shape ``(rows,)``.
+        groups: how many at most.
+        level: of the intervals, see :func:`~n3ic.evaluation.interval.share_interval`.
+
+    Returns:
+        The groups, the smallest margins first; none of no rows.
+    """
+    if not len(margins):
+        return ()
+    values, index, counts = np.unique(margins, return_inverse=True, return_counts=True)
+    middle = counts.cumsum() - counts / 2
+    group = np.minimum((middle * groups / len(margins)).astype(np.int64), groups - 1)
+    out = []
+    for g in np.unique(group):
+        mine = group == g
+        rows = int(counts[mine].sum())
+        hits = int(right[mine[index]].sum())
+        low, high = share_interval(hits, rows, level)
+        least, most = values[mine][[0, -1]].tolist()
+        out.append(MarginGroup(least, most, rows, hits, float(low), float(high)))
+    return tuple(out)

@@ -1,0 +1,145 @@
+"""What a model says of labelled rows that it was not trained on.
+
+Accuracy, margins, calibration and ROC say something of other traffic on such rows alone. What
+draws or counts them takes a :class:`HeldOut`, and :func:`held_out` finds its rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.split import SplitProtocol, protocols_of, split
+from n3ic.data.table import FlowTable
+from n3ic.errors import DataError, UsageError
+from n3ic.evaluation.calibration import MarginGroup, calibration
+from n3ic.evaluation.importance import REPEATS, FeatureImportance, permutation_importance
+from n3ic.evaluation.metrics import against_rest, counted_class
+from n3ic.evaluation.roc import RocCurve, roc_curve
+from n3ic.kernel.prediction import predict
+from n3ic.model.classifier import Classifier, Inference
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """A model's answers to labelled rows that it was not trained on; see :func:`held_out`.
+
+    Attributes:
+        model: the model.
+        table: all the flows.
+        rows: index of each held-out flow among them, int64 array of shape ``(rows,)``.
+        label: true class of each, by the model's classes.
+        found: what the model says of each.
+        positive: index of the class that is to be found; None for none of more than two.
+        origin: which rows these are, in words, such as ``the 8,234 test rows of unsw-nb15``.
+    """
+
+    model: Classifier
+    table: FlowTable
+    rows: NDArray[np.int64]
+    label: NDArray[np.int64]
+    found: Inference
+    positive: int | None
+    origin: str
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Which of the rows the model gets right."""
+        return np.asarray(self.found.classes == self.label)
+
+    @property
+    def roc(self) -> RocCurve | None:
+        """The ROC of the class that is to be found; None where no class is, or it is absent."""
+        if self.positive is None or len(np.unique(self.label == self.positive)) < 2:
+            return None
+        score = against_rest(self.found.scores.astype(np.float64), self.positive)
+        return roc_curve(self.label == self.positive, score)
+
+    def calibration(self, groups: int = 10) -> tuple[MarginGroup, ...]:
+        """Observed accuracy by margin; see :func:`~n3ic.evaluation.calibration.calibration`."""
+        return calibration(self.right, self.found.margins, groups)
+
+    def importance(self, repeats: int = REPEATS, seed: int = 0) -> tuple[FeatureImportance, ...]:
+        """What the accuracy rests on.
+
+        See :func:`~n3ic.evaluation.importance.permutation_importance`.
+        """
+        columns = {name: self.table.features[name][self.rows] for name in self.model.input.features}
+        return permutation_importance(self.model, columns, self.label, repeats=repeats, seed=seed)
+
+
+def held_out(
+    model: Classifier,
+    table: FlowTable,
+    *,
+    label: NDArray[np.int64] | None = None,
+    positive: int | None = None,
+) -> HeldOut:
+    """The test rows of a model's training; of flows that it was not trained on, all rows.
+
+    Args:
+        model: a trained model; its provenance says what it was trained on, and how that was split.
+        table: labelled flows, whole: a part of the table of its training is split otherwise.
+        label: the model's class index of each flow, int64 array of shape ``(rows,)``; found by the
+            names of the table's classes where None.
+        positive: index of the class that is to be found; of two classes the second where None.
+
+    Raises:
+        UsageError: it was trained on these flows, and does not say on which of them.
+        DataError: a class of the table is none of the model's.
+        ModelError: a feature that the model reads is missing.
+    """
+    protocol, seed, trained = known_split(model, table)
+    every = np.arange(len(table), dtype=np.int64)
+    rows = split(table, protocol, seed).test if trained else every
+    columns = {n: table.features[n][rows] for n in model.input.features if n in table.features}
+    found = predict(model, model.encode(columns))
+    label = labels_of(model, table) if label is None else label
+    which = f"the {len(rows):,} test rows" if trained else f"{len(rows):,} rows of other flows"
+    return HeldOut(
+        model=model,
+        table=table,
+        rows=rows,
+        label=label[rows],
+        found=found,
+        positive=counted_class(len(model.classes), positive),
+        origin=f"{which} of {table.name}",
+    )
+
+
+def known_split(model: Classifier, table: FlowTable) -> tuple[SplitProtocol, int, bool]:
+    """Protocol and seed of the split, and whether the model was trained with it.
+
+    Raises:
+        UsageError: it was trained on these rows, and does not say on which of them.
+    """
+    known = model.provenance
+    allowed = protocols_of(table)
+    protocol = next((p for p in allowed if p == known.get("protocol")), None)
+    if known.get("data_sha256") != table.sha256:
+        return protocol or "random", 0, False
+    seed = known.get("seed", "")
+    if protocol is None or not seed.isdecimal():
+        raise UsageError(
+            f"{model.name} was trained on these rows, and does not say on which of them: no row is "
+            "known to be unseen; take other flows with --data"
+        )
+    return protocol, int(seed), True
+
+
+def labels_of(model: Classifier, table: FlowTable) -> NDArray[np.int64]:
+    """The model's class index of each flow, int64 array of shape ``(rows,)``.
+
+    Raises:
+        DataError: a class of the table is none of the model's.
+    """
+    unknown = [c for c in table.classes if c not in model.classes]
+    if unknown:
+        raise DataError(
+            f"{table.name}: class {unknown[0]!r} is none of the network's: "
+            f"{', '.join(model.classes)}"
+        )
+    index = np.array([model.classes.index(c) for c in table.classes], dtype=np.int64)
+    return index[table.label]

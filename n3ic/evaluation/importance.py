@@ -1,0 +1,134 @@
+"""What a network's accuracy rests on, feature by feature, whatever unit a feature has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.kernel.prediction import scores
+from n3ic.model.bits import Bits, pack, unpack
+from n3ic.model.classifier import Classifier, classes_of
+
+REPEATS = 5
+
+
+@dataclass(frozen=True)
+class FeatureImportance:
+    """What a network loses where one feature says nothing any more.
+
+    Attributes:
+        feature: its name.
+        bits: how many input bits it has.
+        accuracy: mean fall of the accuracy over the permutations; below 0 it rose.
+        accuracy_std: standard deviation of that fall.
+        macro_f1: mean fall of the macro F1.
+        macro_f1_std: standard deviation of that fall.
+        chi2: Pearson's chi-squared statistic of that of its bits which tells most of the class.
+        phi2: the same over the number of rows: 0 where the bit tells nothing, 1 where it tells all.
+        bit: number of that bit among all input bits.
+    """
+
+    feature: str
+    bits: int
+    accuracy: float
+    accuracy_std: float
+    macro_f1: float
+    macro_f1_std: float
+    chi2: float
+    phi2: float
+    bit: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def permutation_importance(
+    model: Classifier,
+    columns: Mapping[str, NDArray[np.int64]],
+    label: NDArray[np.int64],
+    *,
+    repeats: int = REPEATS,
+    seed: int = 0,
+) -> tuple[FeatureImportance, ...]:
+    """Fall of accuracy and macro F1 where the values of one feature are permuted among the rows.
+
+    That is the permutation importance of Breiman (Random Forests, 2001, section 10), of the
+    network itself: a feature that it does not read has none, and a feature's unit does not
+    matter. Features that say the same cover for each other, and each seems to matter little.
+    Beside it stands what the bits alone tell of the class, :func:`bits_chi2`.
+
+    Args:
+        model: a model.
+        columns: int64 array of shape ``(rows,)`` per feature, of held-out rows.
+        label: class index of each of these rows, shape ``(rows,)``.
+        repeats: permutations of each feature.
+        seed: of the permutations; a feature's depend on its place in the model's input alone.
+
+    Returns:
+        One of each feature that the model reads, the largest fall of the accuracy first.
+
+    Raises:
+        ModelError: a feature that the model reads is missing.
+    """
+    spec = model.input
+    bits = unpack(model.encode({name: columns[name] for name in spec.features}), spec.n_bits)
+    chi2 = bits_chi2(bits, label)
+    n_classes, rows = len(model.classes), max(len(label), 1)
+    feature_of = [spec.feature_of(i) for i in range(spec.n_bits)]
+
+    def figures(of: Bits) -> tuple[float, float]:
+        predicted = classes_of(scores(model, pack(of)))
+        counts = np.bincount(label * n_classes + predicted, minlength=n_classes**2)
+        return _figures(counts.reshape(n_classes, n_classes))
+
+    before = np.array(figures(bits))
+    out = []
+    for number, feature in enumerate(spec.features):
+        places = np.flatnonzero([of == feature for of in feature_of])
+        rng = np.random.default_rng((seed, number))
+        falls = []
+        for _ in range(repeats):
+            permuted = bits.copy()
+            permuted[:, places] = bits[rng.permutation(len(bits))[:, None], places]
+            falls.append(before - figures(permuted))
+        mean, deviation = np.mean(falls, axis=0).tolist(), np.std(falls, axis=0).tolist()
+        best = int(places[np.argmax(chi2[places])])
+        most = float(chi2[best])
+        figures_of = (mean[0], deviation[0], mean[1], deviation[1], most, most / rows)
+        out.append(FeatureImportance(feature, len(places), *figures_of, best))
+    return tuple(sorted(out, key=lambda one: -one.accuracy))
+
+
+def bits_chi2(bits: Bits, label: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Pearson's chi-squared statistic of each bit against the class, from its table of counts.
+
+    It does not depend on a feature's unit, since a bit has none, nor on which of its values is 1.
+
+    Args:
+        bits: bool array of shape ``(rows, n_bits)``.
+        label: class index of each row, shape ``(rows,)``.
+
+    Returns:
+        float64 array of shape ``(n_bits,)``; 0 where all rows have one value.
+    """
+    sizes = np.bincount(label, minlength=1)
+    ones = np.stack([bits[label == c].sum(axis=0) for c in range(len(sizes))]).astype(np.float64)
+    share = bits.mean(axis=0) if len(bits) else np.zeros(bits.shape[1])
+    expected = sizes[:, None] * share
+    spread = expected * (1 - share)
+    # Of a bit's two cells in a class, both differ by as much: d^2/e1 + d^2/e0 = d^2 n / (e1 e0).
+    terms = np.divide((ones - expected) ** 2, spread, where=spread > 0, out=np.zeros_like(ones))
+    return np.asarray(terms.sum(axis=0), dtype=np.float64)
+
+
+def _figures(confusion: NDArray[np.int64]) -> tuple[float, float]:
+    """Accuracy, and macro F1 over the classes that there are; rows are true classes."""
+    true, called, right = confusion.sum(axis=1), confusion.sum(axis=0), np.diag(confusion)
+    there = true > 0
+    f1 = 2 * right[there] / (true + called)[there]
+    return float(right.sum() / max(confusion.sum(), 1)), float(f1.mean()) if len(f1) else 0.0

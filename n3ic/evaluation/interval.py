@@ -1,0 +1,32 @@
+"""How sure a share is that was counted on some rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+LEVEL = 0.95
+
+
+def share_interval(
+    hits: ArrayLike, rows: ArrayLike, level: float = LEVEL
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The interval of Clopper and Pearson (Biometrika 26, 1934) of a share, from the binomial.
+
+    It covers the true share in ``level`` of the cases at least, however few the rows are.
+
+    Args:
+        hits: how many rows have the property, integers of any shape.
+        rows: of how many, integers of the same shape, or one for all.
+        level: the probability, between 0 and 1.
+
+    Returns:
+        Its lower and its upper ends, float64 arrays of that shape; 0 and 1 of no rows.
+    """
+    from scipy.stats import beta
+
+    k, n = np.broadcast_arrays(np.asarray(hits, np.float64), np.asarray(rows, np.float64))
+    tail = (1 - level) / 2
+    low = np.where(k > 0, beta.ppf(tail, np.maximum(k, 1), n - k + 1), 0.0)
+    high = np.where(k < n, beta.ppf(1 - tail, k + 1, np.maximum(n - k, 1)), 1.0)
+    return low.astype(np.float64), high.astype(np.float64)

@@ -1,0 +1,117 @@
+"""ROC curves no finer than the rows allow, with a confidence band."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import DataError
+from n3ic.evaluation.interval import LEVEL, share_interval
+
+
+@dataclass(frozen=True, eq=False)
+class RocCurve:
+    """What each threshold of a score finds, and what it takes for it by mistake.
+
+    Of N negatives, a false positive rate is a multiple of 1/N: no point lies between 0 and 1/N,
+    and a rate of 0 on these rows may well be 3/N on others.
+
+    Attributes:
+        fpr: false positive rates of the thresholds, rising, float64 of shape ``(points,)``; the
+            first is 0 (no row is called positive), the last 1.
+        tpr: true positive rates, of the same shape.
+        positives: number of rows to be found.
+        negatives: number of the others.
+        area: under the curve, straight between its points.
+    """
+
+    fpr: NDArray[np.float64]
+    tpr: NDArray[np.float64]
+    positives: int
+    negatives: int
+    area: float
+
+    @property
+    def least(self) -> float:
+        """The smallest false positive rate above 0 that these rows can show: 1/negatives."""
+        return 1 / self.negatives
+
+    def found_at(self, fpr: float) -> float:
+        """The largest true positive rate of a threshold of at most that false positive rate."""
+        return float(self.tpr[np.searchsorted(self.fpr, fpr, side="right") - 1])
+
+    def steps(self, points: int = 400) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The curve from a false positive rate of 1/negatives on, for drawing in steps.
+
+        Args:
+            points: how many at most; those that are left out lie closest together on a
+                logarithmic axis.
+
+        Returns:
+            False positive rates from 1/negatives to 1, and the largest true positive rate of a
+            threshold of at most that rate.
+        """
+        grid = np.geomspace(self.least, 1.0, max(points, 2))
+        at = np.unique(np.searchsorted(self.fpr, grid * (1 + 1e-12), side="right") - 1)
+        rates = np.maximum(self.fpr[at], self.least)
+        if rates[-1] < 1:
+            rates, at = np.append(rates, 1.0), np.append(at, len(self.fpr) - 1)
+        return rates, self.tpr[at]
+
+    def band(
+        self, level: float = LEVEL, points: int = 400
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """A confidence band of what is found at a false positive rate.
+
+        False and true positives are counted on different rows, so that the intervals of both
+        rates at ``sqrt(level)`` make a rectangle that holds a threshold's true point with
+        ``level`` at least (Pepe, The Statistical Evaluation of Medical Tests for Classification
+        and Prediction, 2003, section 2.2; the intervals are Clopper and Pearson's). At a rate x,
+        at least so much is found as by the thresholds whose rectangles end left of x, and at most
+        as by those whose rectangles begin right of it. That holds for each threshold by itself,
+        not for all at once.
+
+        Args:
+            level: the probability, between 0 and 1.
+            points: how many at most.
+
+        Returns:
+            False positive rates from 1/negatives to 1, rising, and the lowest and highest true
+            positive rate at each.
+        """
+        each = float(np.sqrt(level))
+        left, right = share_interval(np.rint(self.fpr * self.negatives), self.negatives, each)
+        low, high = share_interval(np.rint(self.tpr * self.positives), self.positives, each)
+        for ends in (left, right, low, high):  # to call no row positive, or all, is no estimate
+            ends[0], ends[-1] = 0.0, 1.0
+        grid = np.geomspace(self.least, 1.0, max(points, 2))
+        under = np.searchsorted(right, grid, side="right") - 1
+        over = np.minimum(np.searchsorted(left, grid, side="left"), len(left) - 1)
+        return grid, low[under], high[over]
+
+
+def roc_curve(positive: NDArray[np.bool_], score: NDArray[np.floating]) -> RocCurve:
+    """The ROC of a score; one point a threshold that tells rows apart.
+
+    Args:
+        positive: which held-out rows are to be found, bool array of shape ``(rows,)``.
+        score: of each row, the higher the more positive, shape ``(rows,)``.
+
+    Raises:
+        DataError: all rows are positive, or none is.
+    """
+    positives = int(np.count_nonzero(positive))
+    negatives = len(positive) - positives
+    if not positives or not negatives:
+        raise DataError(
+            f"a ROC needs rows of both kinds; {positives} are to be found, {negatives} are not"
+        )
+    values, index = np.unique(score, return_inverse=True)
+    found = np.bincount(index[positive], minlength=len(values))[::-1].cumsum()
+    every = np.bincount(index, minlength=len(values))[::-1].cumsum()
+    tpr = np.concatenate([[0.0], found / positives])
+    fpr = np.concatenate([[0.0], (every - found) / negatives])
+    area = float((np.diff(fpr) * (tpr[1:] + tpr[:-1])).sum() / 2)
+    return RocCurve(fpr, tpr, positives, negatives, area)

@@ -1,0 +1,33 @@
+"""Pictures of a run and of what its network says of held-out rows.
+
+Each function takes figures and returns a matplotlib figure, which a notebook shows and
+:func:`n3ic.util.pictures.save` writes. What a network says of flows is drawn of held-out rows
+alone, which :func:`n3ic.evaluation.held_out.held_out` finds::
+
+    held = held_out(model, table)  # the test rows of its training
+    margins_figure(held)
+    calibration_figure(held.calibration(), held.origin)
+    importance_figure(held.importance(), held.origin)
+    roc_figure({"binary network": held.roc}, held.origin)
+"""
+
+from n3ic.runs.pictures.accuracy import SizePoint, accuracy_against, draw_accuracy
+from n3ic.runs.pictures.confusion import confusion_figure
+from n3ic.runs.pictures.importance import importance_figure
+from n3ic.runs.pictures.margins import calibration_figure, margins_figure
+from n3ic.runs.pictures.roc import roc_figure
+from n3ic.runs.pictures.shunting import shunting_figure
+from n3ic.runs.pictures.training import training_figure
+
+__all__ = [
+    "SizePoint",
+    "accuracy_against",
+    "calibration_figure",
+    "confusion_figure",
+    "draw_accuracy",
+    "importance_figure",
+    "margins_figure",
+    "roc_figure",
+    "shunting_figure",
+    "training_figure",
+]

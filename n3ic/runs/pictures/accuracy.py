@@ -1,0 +1,148 @@
+"""Accuracy against what a network costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from n3ic.util.pictures import INK, PALE, legend, look, new_figure, plain, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_AXES = {
+    "bytes": "bytes of weights and cuts",
+    "bits": "input bits",
+    "sites": "LUT sites, unrolled (estimated)",
+    "latency_ns": "latency, ns (estimated)",
+}
+
+
+@dataclass(frozen=True)
+class SizePoint:
+    """A network, or several that differ by their seed alone.
+
+    Attributes:
+        size: what it costs, by axis: ``bytes``, ``bits``, ``sites``, ``latency_ns`` or others.
+        accuracies: share of its held-out rows that each seed's network gets right.
+        series: points of one name are one curve, such as a recipe or a kind of network.
+        label: what stands beside the point; nothing where empty.
+    """
+
+    size: Mapping[str, float]
+    accuracies: tuple[float, ...]
+    series: str = ""
+    label: str = ""
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds."""
+        return float(np.mean(self.accuracies))
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation over the seeds (one less in the denominator); 0 of a single one."""
+        return float(np.std(self.accuracies, ddof=1)) if len(self.accuracies) > 1 else 0.0
+
+
+@styled
+def accuracy_against(
+    points: Sequence[SizePoint],
+    x: str = "bytes",
+    *,
+    title: str = "",
+    xlabel: str = "",
+    front: bool = False,
+    levels: Mapping[str, float] | None = None,
+) -> Figure:
+    """Accuracy against a size, on a logarithmic axis; means and deviations over the seeds.
+
+    Args:
+        points: networks; those without that size are left out.
+        x: which size.
+        title: of the picture, such as which held-out rows the accuracies are of.
+        xlabel: of the axis; known sizes have one.
+        front: draw the Pareto front, the largest mean accuracy of at most that size, in steps.
+            A network on it that was picked among many by these very rows looks better than it is.
+        levels: accuracies, 0 to 1, of what has no size here, by name: lines across.
+
+    Raises:
+        ValueError: no point has that size.
+    """
+    figure, axes = new_figure(7.0, 5.4)
+    draw_accuracy(axes, points, x, front=front, levels=levels)
+    axes.set_xlabel(xlabel or _AXES.get(x, plain(x)))
+    axes.set_ylabel("accuracy on held-out rows, %")
+    if title:
+        axes.set_title(plain(title, 70))
+    legend(figure)
+    return figure
+
+
+def draw_accuracy(
+    axes: Axes,
+    points: Sequence[SizePoint],
+    x: str,
+    *,
+    front: bool = False,
+    levels: Mapping[str, float] | None = None,
+    order: Sequence[str] = (),
+) -> None:
+    """Draw :func:`accuracy_against` into axes, without titles and without a legend.
+
+    Args:
+        axes: whereto, in :func:`~n3ic.util.pictures.style`.
+        points: networks; those without that size are left out.
+        x: which size.
+        front: draw the Pareto front.
+        levels: accuracies of what has no size here, by name.
+        order: names of all series, whose places give their looks; those of the points where empty.
+
+    Raises:
+        ValueError: no point has that size.
+    """
+    there = [p for p in points if x in p.size]
+    if not there:
+        raise ValueError(f"no point has a size {x!r}")
+    names = [*(order or dict.fromkeys(p.series for p in there)), *(levels or {})]
+    for name in dict.fromkeys(p.series for p in there):
+        mine = sorted((p for p in there if p.series == name), key=lambda p: p.size[x])
+        axes.errorbar(
+            [p.size[x] for p in mine], [100 * p.mean for p in mine],
+            [100 * p.deviation for p in mine], capsize=3, label=plain(name) or None,
+            **look(names.index(name)).curve,
+        )  # fmt: skip
+        for p in mine:
+            if p.label:
+                axes.annotate(
+                    plain(p.label, 24), (p.size[x], 100 * p.mean), (5, -11),
+                    textcoords="offset points", fontsize="small", annotation_clip=True,
+                )  # fmt: skip
+    if front:
+        best = pareto_front(there, x)
+        axes.step(
+            [p.size[x] for p in best], [100 * p.mean for p in best], where="post", color=INK,
+            linewidth=1.2, linestyle=(0, (1, 1)), label="Pareto front",
+        )  # fmt: skip
+    for name, value in (levels or {}).items():
+        axes.axhline(100 * value, **look(names.index(name)).line, label=plain(name))
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda v, _: f"{v:,.0f}")
+    axes.grid(color=PALE)
+
+
+def pareto_front(points: Sequence[SizePoint], x: str) -> list[SizePoint]:
+    """Points that no other beats: none is as accurate and smaller, or as small and more accurate.
+
+    Returns:
+        From the smallest to the largest; of equal ones the first.
+    """
+    out: list[SizePoint] = []
+    for p in sorted(points, key=lambda p: (p.size[x], -p.mean)):
+        if not out or p.mean > out[-1].mean:
+            out.append(p)
+    return out

@@ -1,0 +1,62 @@
+"""The pictures of a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from n3ic.evaluation.held_out import HeldOut
+from n3ic.evaluation.importance import FeatureImportance
+from n3ic.evaluation.metrics import against_rest
+from n3ic.evaluation.roc import RocCurve, roc_curve
+from n3ic.model.classifier import family_text
+from n3ic.runs.experiment import Result
+from n3ic.runs.pictures.confusion import confusion_figure
+from n3ic.runs.pictures.importance import importance_figure
+from n3ic.runs.pictures.margins import calibration_figure, margins_figure
+from n3ic.runs.pictures.roc import roc_figure
+from n3ic.runs.pictures.training import training_figure
+from n3ic.util.pictures import save
+
+
+def write_pictures(
+    directory: Path, result: Result, held: HeldOut, importance: Sequence[FeatureImportance]
+) -> None:
+    """Draw a result's pictures as PNG files into a folder.
+
+    Args:
+        directory: the folder, made where it is missing.
+        result: a trained network and its figures.
+        held: what it says of its test rows.
+        importance: what its accuracy rests on, of the same rows.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    save(confusion_figure(result.test.confusion, result.model.classes, held.origin), directory,
+         "confusion")  # fmt: skip
+    if curves := roc_curves(result):
+        found = "" if result.positive is None else result.model.classes[result.positive]
+        save(roc_figure(curves, held.origin, found), directory, "roc")
+    if result.history:  # prototypes have none
+        save(training_figure(result.history, held.table.name), directory, "training")
+    save(margins_figure(held), directory, "margins")
+    save(calibration_figure(held.calibration(), held.origin), directory, "calibration")
+    save(importance_figure(importance, held.origin), directory, "features")
+
+
+def roc_curves(result: Result) -> dict[str, RocCurve]:
+    """ROC on the test rows of the network, then of its baselines that have scores, by name.
+
+    Empty where no class is to be found, or the test rows do not have it and others.
+    """
+    if result.positive is None:
+        return {}
+    found = result.test_label == result.positive
+    if found.all() or not found.any():
+        return {}
+    ours = family_text(result.model.family)
+    return {
+        ours if name == "model" else name.replace("_", " "): roc_curve(
+            found, against_rest(scores, result.positive)
+        )
+        for name, scores in result.test_scores.items()
+    }

@@ -1,0 +1,215 @@
+"""The look of every matplotlib picture, and how its file is written.
+
+Series differ in colour, mark and dashes, so that they are told apart in grey and by colour-blind
+readers; the colours are those of Okabe and Ito, "Color Universal Design" (2008), without the yellow
+that white paper swallows. A picture has a white ground of its own, and reads on dark pages, too.
+Legends stand outside the axes and inside the page. The type is large enough for half the size.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+
+from n3ic.errors import MissingDependencyError
+from n3ic.util.display import visible
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure, SubFigure
+
+DPI = 120
+INK, SOFT, PALE = "#000000", "#666666", "#d9d9d9"
+_POINTS = 12.0  # size of the type
+_KEY = 6.0  # width of a legend's line and gaps, in sizes of its type
+_STYLE: dict[str, Any] = {
+    "font.size": _POINTS,
+    "axes.titlesize": _POINTS,
+    "figure.titlesize": _POINTS,
+    "legend.fontsize": _POINTS - 1,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "axes.facecolor": "white",
+    "axes.grid": False,
+    "grid.color": "#cccccc",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.linewidth": 2.0,
+    "lines.markersize": 6.0,
+    "legend.frameon": False,
+    "legend.handlelength": 3.2,
+    "hatch.linewidth": 0.8,
+    "svg.hashsalt": "n3ic",
+}
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one series looks.
+
+    Attributes:
+        colour: as ``#rrggbb``.
+        marker: matplotlib's mark of a point.
+        dashes: matplotlib's style of a line.
+        hatch: of an area.
+    """
+
+    colour: str
+    marker: str
+    dashes: str | tuple[float, tuple[float, ...]]
+    hatch: str
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Keywords of a line without marks."""
+        return {"color": self.colour, "linestyle": self.dashes}
+
+    @property
+    def curve(self) -> dict[str, Any]:
+        """Keywords of a line with a mark at each point."""
+        return self.line | {"marker": self.marker}
+
+    @property
+    def area(self) -> dict[str, Any]:
+        """Keywords of a bar or a box."""
+        return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": "white"}
+
+
+LOOKS = (
+    Look("#0072B2", "o", "-", ""),
+    Look("#D55E00", "s", (0, (5, 1.5)), "//"),
+    Look("#009E73", "^", (0, (5, 1.5, 1, 1.5)), ".."),
+    Look("#E69F00", "D", (0, (1, 1)), "xx"),
+    Look("#CC79A7", "v", (0, (8, 2)), "\\\\"),
+    Look("#56B4E9", "P", (0, (5, 1, 1, 1, 1, 1)), "++"),
+    Look("#000000", "X", (0, (3, 3)), "--"),
+)
+
+
+def look(number: int) -> Look:
+    """The look of a series by its number from 0; those of the first 49 differ."""
+    n = len(LOOKS)
+    own, other = LOOKS[number % n], LOOKS[(number + number // n) % n]
+    return Look(own.colour, other.marker, other.dashes, other.hatch)
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Matplotlib with the look of n3ic, whatever the user's own settings.
+
+    Raises:
+        MissingDependencyError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.style import context
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"pictures need matplotlib; install it with: pip install 'n3ic[train]' ({error})"
+        ) from error
+    with context(["default", _STYLE]):
+        yield
+
+
+def styled(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that draws, run in :func:`style`."""
+
+    @wraps(function)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
+        with style():
+            return function(*args, **kwargs)
+
+    return drawn
+
+
+def new_page(width: float, height: float) -> Figure:
+    """A figure without axes, in inches, that is laid out so that nothing overlaps."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def new_figure(width: float = 6.4, height: float = 4.8) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes, without any global state."""
+    figure = new_page(width, height)
+    return figure, figure.subplots()
+
+
+def plain(text: object, most: int = 40) -> str:
+    """Text that a file or a user gave, for a picture: no formula, no control character, not long.
+
+    Args:
+        text: what to write.
+        most: characters; of longer text the end is cut.
+    """
+    shown = " ".join(visible(str(text)).split())
+    cut = shown if len(shown) <= most else f"{shown[: most - 1]}…"
+    return cut.replace("$", r"\$")  # a dollar sign would begin a formula
+
+
+def legend(figure: Figure | SubFigure, *axes: Axes, columns: int = 3, title: str = "") -> None:
+    """A legend below the axes, inside the page; a name stands once.
+
+    Args:
+        figure: what it belongs to.
+        axes: whose series it names; all of the figure's where none are given.
+        columns: at most; fewer where the names are long.
+        title: what stands above it.
+    """
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    found: dict[str, Any] = {}
+    for one in axes or figure.axes:
+        for handle, name in zip(*one.get_legend_handles_labels(), strict=True):
+            found.setdefault(name, handle)
+    if not found:
+        return
+    names = list(found)
+    size = _STYLE["legend.fontsize"]
+    own = FontProperties(size=size)
+    widest = max(text_to_path.get_text_width_height_descent(n, own, False)[0] for n in names)
+    room = 72 * figure.bbox.width / figure.dpi
+    fit = max(1, min(columns, len(names), int(room / (widest + _KEY * size))))
+    figure.legend(found.values(), names, loc="outside lower center", ncols=fit, title=title or None)
+
+
+def whole_numbers(axis: Axis) -> None:
+    """Ticks at integers alone, such as epochs."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
+
+
+def write(figure: Figure, stream: IO[bytes], kind: Literal["png", "svg"] = "png") -> None:
+    """Write a picture whose bytes depend on the picture alone.
+
+    Args:
+        figure: the picture.
+        stream: what is written to.
+        kind: the format.
+    """
+    what = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+    with style():
+        figure.savefig(stream, dpi=DPI, format=kind, metadata=what)
+
+
+def png(figure: Figure) -> bytes:
+    """A picture as the bytes of a PNG file."""
+    stream = io.BytesIO()
+    write(figure, stream)
+    return stream.getvalue()
+
+
+def save(figure: Figure, directory: Path, name: str) -> None:
+    """Write a picture as ``NAME.png`` into a folder."""
+    (directory / f"{name}.png").write_bytes(png(figure))

@@ -1,0 +1,36 @@
+"""Groups of margins hold every row once, and their intervals are those of their counts."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from n3ic.evaluation.calibration import calibration
+from n3ic.evaluation.interval import share_interval
+
+
+@pytest.mark.parametrize("groups", [1, 3, 10, 1000])
+def test_every_row_is_in_one_group_and_rows_of_a_margin_stay_together(groups):
+    rng = np.random.default_rng(0)
+    margins = rng.geometric(0.2, 5000).astype(np.int32) * 2
+    right = rng.random(5000) < 0.5 + margins / 100
+    found = calibration(right, margins, groups)
+    assert len(found) <= groups and sum(g.rows for g in found) == 5000
+    assert all(a.most < b.least for a, b in pairwise(found))
+    for g in found:
+        mine = (margins >= g.least) & (margins <= g.most)
+        assert (g.rows, g.right) == (mine.sum(), right[mine].sum())
+        assert g.accuracy == right[mine].mean()
+        assert (g.low, g.high) == tuple(map(float, share_interval(g.right, g.rows)))
+        assert g.low <= g.accuracy <= g.high
+
+
+def test_few_rows_have_a_wide_interval():
+    margins = np.array([0] * 1000 + [9] * 4, dtype=np.int32)
+    many, few = calibration(np.ones(1004, dtype=bool), margins)
+    assert few.accuracy == many.accuracy == 1 and few.low < 0.5 < 0.99 < many.low
+    assert (many.name, few.name) == ("0", "9") and few.to_dict()["accuracy"] == 1
+
+
+def test_no_rows_have_no_groups():
+    assert calibration(np.zeros(0, dtype=bool), np.zeros(0, dtype=np.int32)) == ()

@@ -1,0 +1,80 @@
+"""Which rows are held out, and that they alone are asked."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from n3ic.data.split import split
+from n3ic.data.table import Feature, FlowTable
+from n3ic.errors import DataError, UsageError
+from n3ic.evaluation.held_out import held_out
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.random_models import random_model
+
+
+def made(rows=300, classes=("a", "b")):
+    rng = np.random.default_rng(0)
+    spec = InputSpec((Field.thermometer("x", range(1, 21)),))
+    model = random_model((20, 8, len(classes)), rng).changed(input=spec, classes=classes)
+    table = FlowTable(
+        "flows", {"x": rng.integers(0, 30, rows)}, (Feature("x", "", "", "", 1.0, 32, True, ""),),
+        rng.integers(0, len(classes), rows), classes, False, "sha",
+    )  # fmt: skip
+    known = {"data_sha256": "sha", "protocol": "random", "seed": "3"}
+    return model.changed(provenance=known), table
+
+
+def test_of_the_data_of_its_training_the_test_rows():
+    model, table = made()
+    held = held_out(model, table)
+    parts = split(table, "random", 3)
+    assert held.rows.tolist() == parts.test.tolist()
+    assert not set(held.rows) & {*parts.train, *parts.validation}
+    assert held.origin == "the 30 test rows of flows"
+    found = model.infer(model.encode({"x": table.features["x"][parts.test]}))
+    assert np.array_equal(held.found.scores, found.scores)
+    assert np.array_equal(held.label, table.label[parts.test])
+    assert sum(g.rows for g in held.calibration()) == len(held.right) == 30
+
+
+def test_labels_of_training_rows_change_nothing():
+    model, table = made()
+    held = held_out(model, table)
+    values = table.features["x"].copy()
+    others = np.setdiff1d(np.arange(300), held.rows)
+    values[others] = 29
+    again = held_out(model, replace(table, features={"x": values}))
+    assert again.importance() == held.importance()
+    assert again.calibration() == held.calibration() and again.roc.area == held.roc.area
+
+
+def test_of_other_flows_all_rows():
+    model, table = made()
+    held = held_out(model, replace(table, sha256="other"))
+    assert len(held.rows) == 300 and held.origin == "300 rows of other flows of flows"
+
+
+def test_a_model_that_does_not_say_its_split_is_refused():
+    model, table = made()
+    with pytest.raises(UsageError, match="does not say on which of them"):
+        held_out(model.changed(provenance={"data_sha256": "sha"}), table)
+
+
+def test_classes_are_told_by_name():
+    model, table = made()
+    swapped = replace(table, classes=("b", "a"), sha256="other")
+    assert np.array_equal(held_out(model, swapped).label, 1 - table.label)
+    with pytest.raises(DataError, match="class 'c' is none of the network's: a, b"):
+        held_out(model, replace(table, classes=("a", "c")))
+
+
+@pytest.mark.parametrize(("classes", "positive", "there"), [
+    (("a", "b"), None, True), (("a", "b"), 0, True), (("a", "b", "c"), None, False),
+    (("a", "b", "c"), 2, True),
+])  # fmt: skip
+def test_a_roc_where_a_class_is_to_be_found(classes, positive, there):
+    held = held_out(*made(classes=classes), positive=positive)
+    assert (held.roc is not None) == there
+    if there:
+        assert held.roc.positives == (held.label == held.positive).sum()
