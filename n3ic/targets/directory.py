@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Report
 from n3ic.targets.manifest import MANIFEST, VERIFICATION, read_manifest
+from n3ic.targets.record import state_of, write_record
 from n3ic.targets.report import accuracy_of
 from n3ic.targets.verification import Verification, verify_artefacts
 from n3ic.util.display import Displayed, Table, View
@@ -83,8 +85,9 @@ def export(
         options: the target's options, by name.
         force: write a model that does not fit; the manifest says so.
         replace: replace ``out`` if it is an export directory already, and holds nothing else.
-        verify: run a few hundred vectors before the directory appears. A target whose tool is
-            missing is written all the same, and the result says what is missing.
+        verify: run a few hundred vectors before the directory appears; the outcome goes into its
+            ``verification.json``. A target whose tool is missing is written all the same, and the
+            result says what is missing.
         metrics: the run's metrics, for the report.
         simplify: leave out neurons and input bits that make no difference to the scores; see
             :mod:`n3ic.model.passes`. False keeps the trained shape, so that weights of another
@@ -115,9 +118,13 @@ def export(
         describe(directory, tool, network, parsed, fit, report, accuracy, simplify=simplify)
         result = None
         if verify:
+            state = state_of(directory, tool)
             result = verify_artefacts(directory, tool, network, parsed, tool.quick_vectors)
             if result.failures:
                 raise VerifyError(str(result))
+            # What is measured differs from run to run; the same model gives the same bytes.
+            lasting = tuple(f for f in result.figures if f.kind != "measured")
+            write_record(directory, dataclasses.replace(result, figures=lasting), state)
     return Exported(Path(out), target, network, fit, report, result)
 
 

@@ -10,10 +10,12 @@ from typing import Any
 from n3ic.errors import ExportError, N3icError
 from n3ic.model.classifier import Classifier
 from n3ic.targets.artefacts import TOOL
+from n3ic.targets.base import exporter
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.directory import Exported
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.manifest import MANIFEST, VERIFICATION, exported_network, read_manifest
+from n3ic.targets.record import ARTEFACTS, state_of
 from n3ic.targets.report import REPORT
 from n3ic.targets.verification import Verification
 from n3ic.util.files import sha256_file
@@ -21,6 +23,7 @@ from n3ic.util.plain import from_plain
 
 _MAX_BYTES = 16 << 20
 _DEPTH = 3  # exports/MODEL/TARGET/TASK
+_STALE = "{path} is not verified: verification.json is of other files; next: n3ic verify {path}"
 
 
 def find_export(root: Path, target: str, model: Classifier) -> tuple[Exported | None, str]:
@@ -30,15 +33,19 @@ def find_export(root: Path, target: str, model: Classifier) -> tuple[Exported | 
     manifest says. Of several, one with the target's default options, then the one written last.
 
     Returns:
-        The export and nothing, or None and why one that is there was not taken.
+        The export and nothing, or the export and why its verification does not count, or None and
+        why one that is there was not taken.
     """
     found = sorted(_candidates(root, target, model.digest), key=lambda f: (bool(f[1]), -f[2]))
     why = ""
     for path, _, _ in found:
         try:
-            return read_export(path), ""
+            export = read_export(path)
         except N3icError as error:
             why = f"{path} is not taken: {error}"
+            continue
+        stale = export.verification is None and (path / VERIFICATION).exists()
+        return export, _STALE.format(path=path) if stale else ""
     return None, why
 
 
@@ -57,12 +64,20 @@ def read_export(path: Path) -> Exported:
     try:
         fit = Fit(_all(Placement, data, "placements"), _all(Problem, data, "problems"))
         report = Report(_all(Figure, data, "figures"), tuple(map(str, data.get("notes", ()))))
-        checked = None
-        if (path / VERIFICATION).is_file():
-            checked = from_plain(Verification, _object(path / VERIFICATION))
+        checked = _recorded(path, manifest["target"], network.source.family)
     except ValueError as error:
         raise ExportError(f"{path} is damaged: {error}") from error
     return Exported(path, manifest["target"], network, fit, report, checked)
+
+
+def _recorded(path: Path, target: str, family: str) -> Verification | None:
+    """The outcome of the last verification, if it is of the files that are there now."""
+    if not (path / VERIFICATION).is_file():
+        return None
+    data = _object(path / VERIFICATION)
+    found = from_plain(Verification, data)
+    same = data.get(ARTEFACTS) == state_of(path, exporter(target).for_family(family))
+    return found if same else None
 
 
 def _candidates(root: Path, target: str, digest: str) -> Iterator[tuple[Path, dict[str, Any], int]]:

@@ -53,7 +53,7 @@ class TargetRow:
         shown: how it is known that the artefacts compute the model's scores: ``checked`` (every
             weight read back and compared), ``tested`` (run on vectors), ``not verified``, ``not
             run`` (a tool is missing), ``FAILED``.
-        remarks: why it was refused or does not fit, in sentences.
+        remarks: why it was refused or does not fit, and what it was tested with, in sentences.
     """
 
     target: str
@@ -123,6 +123,10 @@ def _row(outcomes: Sequence[ExportOutcome], sharing: Mapping[str, object] | None
         memory = _bytes(done[0])
         latency, throughput = _latency(done[0]), _throughput(done[0])
         resources = _resources(done[0])
+    checks = [each.verification for each in done]
+    shown = _shown(checks)
+    if "tested" in shown:
+        remarks.append(_tested([c for c in checks if c is not None]))
     return TargetRow(
         target,
         len(outcomes),
@@ -132,7 +136,7 @@ def _row(outcomes: Sequence[ExportOutcome], sharing: Mapping[str, object] | None
         latency,
         throughput,
         resources,
-        _shown([each.verification for each in done]),
+        shown,
         tuple(dict.fromkeys(remarks)),
     )
 
@@ -194,6 +198,15 @@ def _shown(checks: Sequence[Verification | None]) -> tuple[str, ...]:
     if any(c.missing for c in known):
         return ("not run",)
     return ("checked", "tested") if all(c.decoded for c in known) else ("tested",)
+
+
+def _tested(checks: Sequence[Verification]) -> str:
+    """On how many inputs each of a target's exports was run, and what ran it."""
+    least = min(checks, key=lambda c: c.vectors + c.rows)
+    rows = f" and {least.rows:,} rows" if least.rows else ""
+    each = " each" if len(checks) > 1 else ""
+    executors = "; ".join(dict.fromkeys(c.executor for c in checks))
+    return f"tested: {least.vectors:,} vectors{rows}{each}, {executors}"
 
 
 def duration(nanoseconds: float) -> str:

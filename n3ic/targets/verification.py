@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,11 @@ from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.custody import write_again
 from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.manifest import VERIFICATION, exported_network, read_manifest
+from n3ic.targets.manifest import exported_network, read_manifest
 from n3ic.targets.metering import check_metering
+from n3ic.targets.record import state_of, write_record
 from n3ic.targets.vectors import decided_by, inputs_to_run
 from n3ic.util.display import Displayed, View, facts
-from n3ic.util.files import write_atomic
-from n3ic.util.json_text import json_text
 
 
 @dataclass(frozen=True, repr=False)
@@ -202,6 +201,7 @@ def verify_directory(
     network = exported_network(path, manifest)
     tool = exporter(manifest["target"]).for_family(network.source.family)
     parsed = tool.parse_options(manifest["options"] | dict(options or {}), verify=True)
+    state = state_of(path, tool)
     with tempfile.TemporaryDirectory(prefix="n3ic-verify-") as name:
         fresh = Path(name)
         try:
@@ -230,7 +230,7 @@ def verify_directory(
     )
     if record:
         try:
-            write_atomic(path / VERIFICATION, json_text(asdict(result) | {"ok": result.ok}))
+            write_record(path, result, state)
         except N3icError as error:
             text = f"the outcome is not recorded (--no-record): {error}"
             warnings.warn(text, N3icWarning, stacklevel=2)

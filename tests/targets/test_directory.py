@@ -32,7 +32,7 @@ def test_an_export_describes_itself(tmp_path, toy, model):
     assert verify_directory(done.path, vectors=300, record=False).ok
     files = {p.relative_to(done.path).as_posix() for p in done.path.rglob("*") if p.is_file()}
     manifest = json.loads((done.path / "manifest.json").read_text())
-    assert set(manifest["files"]) == files - {"manifest.json"}
+    assert set(manifest["files"]) == files - {"manifest.json", "verification.json"}
     assert manifest["model"]["sha256"] == model.digest
     assert manifest["options"] == {"limit": 10_000, "mode": "good"}
     report = json.loads((done.path / "report.json").read_text())

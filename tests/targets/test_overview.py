@@ -41,12 +41,73 @@ def test_an_export_that_is_there_is_not_made_again(tmp_path, only_toy, model, mo
     assert outcome.exported.report == done.report
     assert outcome.exported.fit == done.fit
     (row,) = overview([outcome])
-    assert row.shown == ("not verified",)
+    assert outcome.exported.verification == done.verification
+    assert row.shown == ("tested",)
+    assert row.remarks == (f"tested: {done.verification.vectors:,} vectors, toy executor",)
     checked = verify_directory(done.path, vectors=300)
     (outcome,) = report_all({"": model}, None, tmp_path / "exports")
     assert outcome.exported.verification == checked
     assert overview([outcome])[0].shown == ("tested",)
     assert outcome.details()["verification"]["ok"] and outcome.details()["fits"]
+
+
+@pytest.mark.parametrize("how", ["changed", "added", "missing", "link", "of an older n3ic"])
+def test_a_verification_of_other_files_does_not_count(tmp_path, only_toy, model, how):
+    done = export(model, "toy", tmp_path / "exports" / "m-toy")
+    artefact, record = done.path / "artefact.bin", done.path / "verification.json"
+    if how == "changed":
+        artefact.write_bytes(artefact.read_bytes() + b"\n")
+    elif how == "added":
+        (done.path / "beside.txt").touch()
+    elif how == "missing":
+        artefact.unlink()
+    elif how == "link":
+        artefact.rename(tmp_path / "elsewhere")
+        artefact.symlink_to(tmp_path / "elsewhere")
+    else:
+        told = json.loads(record.read_text())
+        del told["artefacts"]
+        record.write_text(json.dumps(told))
+    said = []
+    (outcome,) = report_all({"": model}, None, tmp_path / "exports", note=said.append)
+    (row,) = overview([outcome])
+    assert (row.shown, row.remarks) == (("not verified",), ())
+    assert said == [
+        f"{done.path} is not verified: verification.json is of other files; "
+        f"next: n3ic verify {done.path}"
+    ]
+
+
+def test_an_export_that_was_not_tested_says_so(tmp_path, only_toy, model):
+    path = export(model, "toy", tmp_path / "exports" / "m-toy", verify=False).path
+    assert not (path / "verification.json").exists()
+    (row,) = overview(report_all({"": model}, None, tmp_path / "exports"))
+    assert row.shown == ("not verified",)
+
+
+def test_what_was_built_in_an_export_leaves_its_verification(tmp_path, only_toy, model):
+    only_toy.is_product = lambda name: name == "built.o"
+    done = export(model, "toy", tmp_path / "o")
+    (done.path / "built.o").touch()
+    assert read_export(done.path).verification == done.verification
+
+
+def test_the_record_of_an_export_holds_nothing_that_differs_from_run_to_run(
+    tmp_path, only_toy, model
+):
+    run, times = only_toy.run, iter((3.0, 5.0))
+    lasting = Figure("clocks", 7, "clock", "simulated", "a")
+
+    def timed(*arguments):
+        figures = (lasting, Figure("latency", next(times), "ns", "measured", "a"))
+        return replace(run(*arguments), figures=figures)
+
+    only_toy.run = timed
+    one, two = (export(model, "toy", tmp_path / name) for name in "ab")
+    assert one.verification != two.verification
+    texts = [(done.path / "verification.json").read_bytes() for done in (one, two)]
+    assert texts[0] == texts[1]
+    assert read_export(one.path).verification.figures == (lasting,)
 
 
 def test_an_export_of_another_model_tool_or_report_is_not_taken(tmp_path, only_toy, model):
