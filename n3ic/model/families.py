@@ -20,11 +20,23 @@ def load_model(path: str | Path) -> Classifier:
         ModelError: the file is missing, damaged, foreign, of a newer version, or of a family that
             this n3ic does not know.
     """
-    data = read_file(path)
-    header, tensors = unpack_file(data, str(path))
+    return parse_model(read_file(path), str(path))
+
+
+def parse_model(data: bytes, source: str) -> Classifier:
+    """Read the bytes of a model file of any family.
+
+    Args:
+        data: the bytes.
+        source: what to call them in errors.
+
+    Raises:
+        ModelError: as :func:`load_model`.
+    """
+    header, tensors = unpack_file(data, source)
     for family in FAMILIES:
         if header.get("family") == family.family:
-            return family.from_parts(header, tensors, data, str(path))
+            return family.from_parts(header, tensors, data, source)
     known = ", ".join(family.family for family in FAMILIES)
     said = repr(header.get("family"))[:100]
-    raise ModelError(f"{path}: a model of family {said}, this n3ic reads {known}")
+    raise ModelError(f"{source}: a model of family {said}, this n3ic reads {known}")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from n3ic.data.split import SplitProtocol
 from n3ic.errors import N3icError
 from n3ic.runs.experiment import Result, train_shapes
+from n3ic.runs.parts import Parts
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -33,6 +30,11 @@ class Job:
     seed: int
     shapes: tuple[tuple[int, ...], ...]
     with_baselines: bool
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What its results are found by."""
+        return self.task, self.protocol, self.seed
 
 
 def schedule(
@@ -71,6 +73,7 @@ def train_jobs(
     *,
     jobs: int | None,
     dask: str | None,
+    parts: Parts | None = None,
 ) -> Found:
     """Train all units.
 
@@ -81,6 +84,8 @@ def train_jobs(
         progress: what is told meanwhile.
         jobs: units that are trained at once; all cores if None.
         dask: address of a Dask scheduler whose workers train instead.
+        parts: trainings that are done, which are not done again; each other one goes there as
+            soon as it is, where there are several.
 
     Returns:
         Results by task, protocol and seed, then by hidden layers.
@@ -88,33 +93,59 @@ def train_jobs(
     Raises:
         N3icError: a unit cannot be trained; its task is named where there are several.
     """
+    calls = [(_experiment(tasks[unit.task], unit), unit) for unit in plan]
     out: Found = {}
-    if len(tasks) == 1 and dask is None:
-        for unit in plan:
-            out[unit.task, unit.protocol, unit.seed] = _train_job(tasks[unit.task], unit, progress)
-        return out
+    for own, unit in calls:
+        if parts and (found := parts.find(own, unit.shapes)):
+            out[unit.key] = found
+    if out:
+        progress.note(f"{len(out)} of {len(plan)} parts were trained before; going on")
+    left = [(own, unit) for own, unit in calls if unit.key not in out]
+    for own, unit, results in _trained(left, progress, len(tasks) == 1, jobs, dask):
+        out[unit.key] = results
+        if parts and len(plan) > 1:
+            parts.keep(own, unit.shapes, results)
+    return out
+
+
+def _trained(
+    calls: Sequence[tuple[Experiment, Job]],
+    progress: TrainingProgress,
+    here: bool,
+    jobs: int | None,
+    dask: str | None,
+) -> Iterator[tuple[Experiment, Job, dict[tuple[int, ...], Result]]]:
+    """Train what is left, in this process or side by side."""
+    if here and dask is None:
+        for own, unit in calls:
+            yield own, unit, _train_job(own, unit, progress)
+        return
+    if not calls:
+        return
     from n3ic.util.parallel import each
 
-    networks = sum(len(unit.shapes) for unit in plan)
-    protocols = " and ".join(dict.fromkeys(unit.protocol for unit in plan))
+    networks = sum(len(unit.shapes) for _, unit in calls)
+    protocols = " and ".join(dict.fromkeys(unit.protocol for _, unit in calls))
     progress.begin(f"training {networks} networks ({protocols} split)", networks)
-    calls = ((tasks[unit.task], unit) for unit in plan)
     for i, results in each(_train_job, calls, jobs=jobs, dask=dask):
-        unit = plan[i]
-        out[unit.task, unit.protocol, unit.seed] = results
+        own, unit = calls[i]
+        yield own, unit, results
         for _ in results:
             progress.task(unit.task)
-    return out
+
+
+def _experiment(experiment: Experiment, unit: Job) -> Experiment:
+    return replace(
+        experiment, protocol=unit.protocol, seed=unit.seed, with_baselines=unit.with_baselines
+    )
 
 
 def _train_job(
     experiment: Experiment, unit: Job, progress: TrainingProgress | None = None
 ) -> dict[tuple[int, ...], Result]:
-    own = replace(
-        experiment, protocol=unit.protocol, seed=unit.seed, with_baselines=unit.with_baselines
-    )
     try:
-        return dict(zip(unit.shapes, train_shapes(own, unit.shapes, progress), strict=True))
+        results = train_shapes(experiment, unit.shapes, progress)
+        return dict(zip(unit.shapes, results, strict=True))
     except N3icError as error:
         if not unit.task:
             raise

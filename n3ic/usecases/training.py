@@ -13,6 +13,7 @@ from n3ic.evaluation.held_out import held_out
 from n3ic.options import parse_options
 from n3ic.runs.experiment import Result
 from n3ic.runs.folder import METRICS, MODEL, OPTIONS, Run, load_metrics
+from n3ic.runs.parts import kept_parts
 from n3ic.runs.pictures.writing import write_pictures
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
@@ -27,6 +28,9 @@ from n3ic.util.names import path_component
 
 def train_use_case(request: TrainRequest, progress: TrainingProgress | None = None) -> Run:
     """Train a use case and write its run folder, whole or not at all.
+
+    What is trained of a run of several networks, seeds or protocols is kept beside its place until
+    the run is written: the same request goes on where an interrupted one was.
 
     Args:
         request: what to train, how, on what and whereto.
@@ -70,8 +74,13 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         for task, rows in tasks.items()
     }
     written = _written(target) if target.exists() else []
-    with new_directory(target, replace=request.replace, written=written) as directory:
-        found = train_jobs(plan, experiments, progress, jobs=request.jobs, dask=request.dask)
+    with (
+        new_directory(target, replace=request.replace, written=written) as directory,
+        kept_parts(target, progress.note) as parts,
+    ):
+        found = train_jobs(
+            plan, experiments, progress, jobs=request.jobs, dask=request.dask, parts=parts
+        )
         every: dict[str, dict[str, Result]] = {
             which: {task: found[task, which, seed][own] for task in tasks}
             for which in (main, *further)

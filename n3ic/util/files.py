@@ -119,10 +119,29 @@ def new_directory(
 
 @contextmanager
 def work_folder(path: str | Path, own: re.Pattern[str]) -> Iterator[Path]:
-    """A folder of work that goes on where it was interrupted; one process at a time has it.
+    """A folder of work that goes on where it was interrupted; see :func:`reserved_folder`.
 
-    What is in it stays when the block fails, except for temporary files of :func:`new_file`, and
-    goes when it ends well.
+    What is in it stays when the block fails, and goes when it ends well.
+
+    Args:
+        path: the folder; made where it does not exist.
+        own: what names of its files begin with, behind a dot for the temporary ones.
+
+    Raises:
+        UsageError: it holds other files, or another process has it.
+        N3icError: it cannot be made.
+    """
+    with reserved_folder(path, own) as folder:
+        yield folder
+        check()
+        _remove(folder.iterdir())
+
+
+@contextmanager
+def reserved_folder(path: str | Path, own: re.Pattern[str]) -> Iterator[Path]:
+    """A folder that one process at a time writes, file by file.
+
+    Temporary files of :func:`new_file` go when the block ends, and the folder where it is empty.
 
     Args:
         path: the folder; made where it does not exist.
@@ -142,14 +161,11 @@ def work_folder(path: str | Path, own: re.Pattern[str]) -> Iterator[Path]:
         _reserve(target, handle, own)
         try:
             yield target
-            check()
-            _remove(target.iterdir())
         finally:
             with held(), suppress(OSError):
                 _remove(target.glob(".*"))
+                target.rmdir()  # where nothing is kept
     finally:
-        with held(), suppress(OSError):
-            target.rmdir()  # where nothing is kept
         os.close(handle)
 
 

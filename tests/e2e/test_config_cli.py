@@ -30,7 +30,10 @@ def flows(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_from_a_file_and_from_its_options_is_the_same(flows):
-    text = 'data = "flows.csv"\nlabel = "app"\nbits = 8\nhidden = [4]\npolish = 1\nseed = 1\n'
+    text = (
+        'data = "flows.csv"\nlabel = "app"\nencoding = "quantile"\nbits = 8\nhidden = [4]\n'
+        "polish = 0\nepochs = 5\nseed = 1\n"
+    )
     (flows / "run.toml").write_text(text)
     n3ic("train", "--config", "run.toml", "--seed", 3, "--out", "one", cwd=flows)
     options = json.loads((flows / "one" / "options.json").read_text())

@@ -1,0 +1,185 @@
+"""Trainings of a run that are done, kept beside its place until the run is written.
+
+A run of several seeds, networks or protocols that is interrupted goes on where it was: what was
+trained is read, the rest is trained. A part is found by a digest of all that decides it (rows,
+recipe, seed, ...), so that one of other data or of another recipe is never taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from n3ic import __version__
+from n3ic.data.table import FlowTable
+from n3ic.errors import ModelError
+from n3ic.evaluation.metrics import Evaluation
+from n3ic.model.families import parse_model
+from n3ic.model.file import Tensors, pack_file, read_file, unpack_file
+from n3ic.runs.experiment import Result
+from n3ic.runs.preparation import Experiment
+from n3ic.util.files import work_folder, write_atomic
+from n3ic.util.signals import held
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Shape = tuple[int, ...]
+FAMILY = "training-part"
+_OWN = re.compile(r"[0-9a-f]{64}\.part")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A folder of trainings that are done."""
+
+    folder: Path
+
+    def find(self, experiment: Experiment, shapes: tuple[Shape, ...]) -> dict[Shape, Result] | None:
+        """The results of an experiment, by hidden layers; None where they are not there.
+
+        Args:
+            experiment: what decides them, but for the hidden layers.
+            shapes: hidden layers of its networks, which are trained together.
+        """
+        path = self._path(experiment, shapes)
+        if not path.exists():
+            return None
+        try:
+            header, tensors = unpack_file(read_file(path), str(path))
+            if header["family"] != FAMILY:
+                return None
+            return {
+                shape: _result(experiment, shape, said, tensors, f"{i}.")
+                for i, (shape, said) in enumerate(zip(shapes, header["results"], strict=True))
+            }
+        except (ModelError, LookupError, TypeError, ValueError):
+            return None  # damaged, so it is trained again
+
+    def keep(
+        self, experiment: Experiment, shapes: tuple[Shape, ...], results: Mapping[Shape, Result]
+    ) -> None:
+        """Write the results of an experiment, whole or not at all."""
+        said = []
+        tensors: dict[str, NDArray[Any]] = {}
+        for i, shape in enumerate(shapes):
+            plain, arrays = _plain(results[shape])
+            said.append(plain)
+            tensors |= {f"{i}.{name}": array for name, array in arrays.items()}
+        write_atomic(self._path(experiment, shapes), pack_file(FAMILY, {"results": said}, tensors))
+
+    def _path(self, experiment: Experiment, shapes: tuple[Shape, ...]) -> Path:
+        said = [
+            __version__,
+            _table_digest(experiment.table),
+            experiment.recipe.to_dict(),
+            [experiment.protocol, experiment.seed, experiment.name, experiment.positive],
+            [experiment.with_baselines, shapes],
+        ]
+        digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+        return self.folder / f"{digest}.part"
+
+
+@contextmanager
+def kept_parts(run: Path, note: Callable[[str], object]) -> Iterator[Parts]:
+    """The trainings of a run that is being written; they go when the block ends well.
+
+    Args:
+        run: the run's folder, beside which they lie.
+        note: is told where they are kept when the block fails.
+
+    Raises:
+        UsageError: another process has the folder, or it holds files of others.
+    """
+    folder = run.with_name(f".{run.name}.n3ic-parts")
+    with work_folder(folder, _OWN) as place:
+        try:
+            yield Parts(place)
+        except BaseException:
+            with held(), suppress(OSError):  # after SIGHUP, there may be no terminal
+                if count := len(list(place.glob("*.part"))):
+                    said = "a trained part is" if count == 1 else f"{count} trained parts are"
+                    note(f"{said} kept in {folder}; the same command goes on from there")
+            raise
+
+
+def _table_digest(table: FlowTable) -> str:
+    """Digest of all that training reads of a table."""
+    said = [
+        [table.name, table.sha256, table.synthetic, table.time_order, table.classes],
+        [asdict(f) for f in table.catalogue],
+        None if table.meter is None else table.meter.digest,
+        None if table.rules is None else table.rules.to_dict(),
+        [*table.features],
+    ]
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for column in (table.label, table.partition, table.conversation, *table.features.values()):
+        if column is not None:
+            digest.update(f"{column.dtype.str} {column.shape} ".encode())
+            digest.update(column.tobytes())
+    return digest.hexdigest()
+
+
+def _plain(result: Result) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """A result as plain data for JSON, and its arrays by name; pairs keep their order."""
+    said = {
+        "positive": result.positive,
+        "test": result.test.to_dict(),
+        "validation": result.validation.to_dict(),
+        "train_accuracy": result.train_accuracy,
+        "twin_share": result.twin_share,
+        "baselines": [(name, e.to_dict()) for name, e in result.baselines.items()],
+        "history": [list(asdict(epoch).values()) for epoch in result.history],
+        "feature_scores": list(result.feature_scores.items()),
+        "scores": [(n, s.dtype.str, s.shape) for n, s in result.test_scores.items()],
+        "rows": list(result.rows.items()),
+        "model_bytes": len(result.model.to_bytes()),
+    }
+    arrays: dict[str, NDArray[Any]] = {
+        "model": np.frombuffer(result.model.to_bytes(), np.uint8),
+        "label": result.test_label,
+        **{f"scores.{name}": array for name, array in result.test_scores.items()},
+    }
+    return said, arrays
+
+
+def _result(
+    experiment: Experiment, shape: Shape, said: Mapping[str, Any], tensors: Tensors, prefix: str
+) -> Result:
+    """The result that :func:`_plain` made data of."""
+    from n3ic.training.loop import Epoch
+
+    rows = dict(said["rows"])
+    model = tensors.take(f"{prefix}model", np.uint8, (said["model_bytes"],))
+    return Result(
+        model=parse_model(model.tobytes(), "a trained part"),
+        protocol=experiment.protocol,
+        recipe=experiment.recipe.with_options({"hidden": shape}),
+        positive=said["positive"],
+        test=_evaluation(said["test"]),
+        validation=_evaluation(said["validation"]),
+        train_accuracy=said["train_accuracy"],
+        twin_share=said["twin_share"],
+        baselines={name: _evaluation(figures) for name, figures in said["baselines"]},
+        history=tuple(Epoch(*values) for values in said["history"]),
+        feature_scores=dict(said["feature_scores"]),
+        test_label=tensors.take(f"{prefix}label", np.int64, (rows["test"],)),
+        test_scores={
+            name: tensors.take(f"{prefix}scores.{name}", np.dtype(kind).type, tuple(size))
+            for name, kind, size in said["scores"]
+        },
+        rows=rows,
+    )
+
+
+def _evaluation(said: Mapping[str, Any]) -> Evaluation:
+    confusion = tuple(tuple(row) for row in said["confusion"])
+    return replace(Evaluation(**said), confusion=confusion)

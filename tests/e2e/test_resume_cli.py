@@ -1,0 +1,93 @@
+"""Runs that are interrupted and asked for again, as a person does."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from importlib.resources import as_file, files
+
+import numpy as np
+import pytest
+
+from n3ic.datasets import ns3_tomography
+from n3ic.datasets.ns3_tomography.trace import Trace, read
+
+pytestmark = pytest.mark.slow  # trains networks and calls the command line
+
+N3IC = [sys.executable, "-m", "n3ic"]
+
+
+def n3ic(words, cwd):
+    done = subprocess.run([*N3IC, *words.split()], cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stderr
+
+
+def interrupted(words, cwd, done):
+    """Start a command, interrupt it once some file is there, and give what it said."""
+    process = subprocess.Popen(
+        [*N3IC, *words.split()],
+        cwd=cwd,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        for _ in range(6000):
+            if list(cwd.glob(done)) or process.poll() is not None:
+                break
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert err.splitlines()[-1] == "n3ic: error: interrupted; nothing was left half-written"
+    return err
+
+
+def content(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def same_in_the_end(words, cwd, parts):
+    """Interrupt a run after its first part, go on, and compare with one that ran through."""
+    err = interrupted(words, cwd, ".run.n3ic-parts/*.part")
+    assert "kept in .run.n3ic-parts; the same command goes on from there" in err
+    assert not (cwd / "run").exists()
+    kept = sorted(p.name for p in (cwd / ".run.n3ic-parts").iterdir())
+    assert 1 <= len(kept) < parts
+    assert f"{len(kept)} of {parts} parts were trained before" in n3ic(words, cwd)
+    found = content(cwd / "run")
+    assert not (cwd / ".run.n3ic-parts").exists()
+    shutil.rmtree(cwd / "run")
+    n3ic(words, cwd)
+    assert content(cwd / "run") == found
+
+
+def test_several_seeds_go_on(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 1000, (300, 3))
+    names = np.where(rows[:, 0] + rng.integers(0, 200, 300) > 550, "web", "mail")
+    lines = [f"{a},{b},{c},{app}" for (a, b, c), app in zip(rows, names, strict=True)]
+    (tmp_path / "flows.csv").write_text("\n".join(["a,b,c,app", *lines, ""]))
+    words = (
+        "train --data flows.csv --label app --encoding quantile --bits 8 --hidden 4 --polish 0 "
+        "--epochs 30 --seeds 2 --out run"
+    )
+    same_in_the_end(words, tmp_path, 2)
+
+
+def test_the_queues_of_tomography_go_on(tmp_path):
+    with as_file(files(ns3_tomography).joinpath(ns3_tomography.BUNDLED)) as path:
+        whole = read(path).trace
+    run = whole.header["runs"][0] | {"rows": 1500}
+    part = Trace(whole.header | {"runs": [run]}, whole.delays[:1500], whole.occupancy[:1500])
+    part.save(tmp_path / "short.tomo.xz")
+    words = (
+        "train tomography --data short.tomo.xz --queue 0,5 --encoding quantile --distill 0 "
+        "--epochs 5 --hidden 8 --shapes own --jobs 1 --out run"
+    )
+    same_in_the_end(words, tmp_path, 4)
