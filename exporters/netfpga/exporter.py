@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from n3ic.card.changes import CardChange
 from n3ic.card.exporting import CardCheck, CardExporter
 from n3ic.card.plan import Plan
 from n3ic.errors import MissingDependencyError, N3icError
-from n3ic.exporters.netfpga import sequential, unrolled
+from n3ic.exporters.netfpga import around, sequential, unrolled
 from n3ic.exporters.netfpga.card.bounds import ADDED, added_latency
 from n3ic.exporters.netfpga.card.changes import change_text, operations_of
 from n3ic.exporters.netfpga.card.control import RECONFIGURATION_SECONDS
@@ -23,9 +23,7 @@ from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.frontend import form as front
 from n3ic.exporters.netfpga.frontend.tap import ADDRESS, has_front
 from n3ic.exporters.netfpga.frontend.tap import serve as serve_front
-from n3ic.exporters.netfpga.frontend.verify import check_front
 from n3ic.exporters.netfpga.packet import wrapper
-from n3ic.exporters.netfpga.packet.card import MOST_ASKS, check_card
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.sequential import size as sequential_size
@@ -33,7 +31,6 @@ from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.exporters.netfpga.unrolled import size as unrolled_size
 from n3ic.model.bits import Words
 from n3ic.model.boundary import verification_vectors
-from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.base import Execution, Exporter
@@ -41,14 +38,11 @@ from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, s
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.identifiers import comment
 from n3ic.util.files import free_path, write_atomic
-from n3ic.util.templates import render
 
 _PAPER_SHAPE = (256, 32, 16, 2)
 _REPORT_VECTORS = 24
 _REPORT_ROUNDS = 6  # of all modules
-_VECTORS_OF_A_PACKET = 50  # vectors of the core that a packet through the card stands beside
 _SEQUENTIAL = (("style", ("sequential",)),)
 _UNROLLED = (("style", ("unrolled",)),)
 
@@ -132,7 +126,7 @@ class NetfpgaExporter(Exporter, CardExporter):
         ),
         *wrapper.OPTIONS,
         *front.OPTIONS,
-        Option("synth", "synthesise with Yosys for the report", False),
+        around.SYNTH,
     )
     simulate_options = (
         Option("tap", "name of the card's network device", "n3ic0"),
@@ -145,14 +139,7 @@ class NetfpgaExporter(Exporter, CardExporter):
         ),
         Option("address", "IPv4 address of a card with a front end", ADDRESS),
     )
-    verify_options: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "simulator",
-            "what runs the Verilog; auto: the quicker one of those found",
-            "auto",
-            choices=("auto", "verilator", "icarus"),
-        ),
-    )
+    verify_options: ClassVar[tuple[Option, ...]] = around.VERIFY_OPTIONS
     shunts: ClassVar[bool] = True
     other_families: ClassVar[Mapping[str, str]] = {
         "sum-product-network": "n3ic.exporters.netfpga.spn.exporter:EXPORTER"
@@ -225,7 +212,6 @@ class NetfpgaExporter(Exporter, CardExporter):
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
         """Write Verilog, memory files and README."""
         layout = sequential.plan_with(model, options)
-        behind_front = options["front-end"] != "none"
         if options["style"] == "sequential":
             ports = sequential.write(model, layout, out)
         else:
@@ -240,42 +226,24 @@ class NetfpgaExporter(Exporter, CardExporter):
             sources=tuple(sources),
             **ports,
         )
-        core.save(out)
-        (front if behind_front else wrapper).write(model, options, core, out)
-        values = {
-            "shape": model.shape_text,
-            "name": comment(model.name),
-            "core": core,
-            "front": front.front_form(model, options) if behind_front else None,
-            "form": None if behind_front else wrapper.packet_format(model, options),
-            "side": options["input"] == "side" and not behind_front,
-            "features": [comment(f) for f in model.input.features]
-            if options["input-stage"] == "features"
-            else [],
-            "addr": layout.address_map if core.write_port else None,
-            "masked": all(p.masked for p in layout.layers),
-            "threshold": model.shunt,
-            "classes": [comment(c) for c in model.classes],
-        }
-        (out / "README.md").write_text(render(self.folder, "README.md.j2", values))
+        around.write_around(
+            model,
+            options,
+            core,
+            out,
+            addresses=layout.address_map if core.write_port else None,
+            masked=all(p.masked for p in layout.layers),
+        )
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Simulate the core on packed inputs, then the whole card in traffic.
 
         Latency and rate are seen, not computed.
         """
-        wanted = cast(simulate.Simulator, options.get("simulator", "auto"))
-        seen = simulate.run_core(directory, model, words, wanted)
+        seen = simulate.run_core(directory, model, words, around.simulator_of(options))
         done = simulate.as_run(seen, self.device.clock_mhz, self._paper(model))
-        if first_difference(model, seen.inference, words) is not None:
-            return done  # which names neuron and vector better than a packet would
-        if options["front-end"] != "none":
-            seen_front = check_front(directory, model, options, words)
-            return replace(done, executor=f"{done.executor}; {seen_front}")
         layout = sequential.plan_with(model, options) if options["style"] == "sequential" else None
-        asks = min(MOST_ASKS, len(words) // _VECTORS_OF_A_PACKET)
-        card = check_card(directory, model, options, layout, wanted, asks)
-        return replace(done, executor=f"{done.executor}; {card}")
+        return around.run_around(directory, model, options, words, seen, done, layout)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
         """Read weights, the shunting threshold and the input stage back; see the base class."""
@@ -306,9 +274,8 @@ class NetfpgaExporter(Exporter, CardExporter):
         figures += self._resources(model, resources)
         if options["synth"]:
             figures += self._resources(model, synth.synthesise(directory), prefix="yosys.")
-            clock = synth.fmax_ecp5(directory)
-            figures.append(Figure("fmax.ecp5", clock.mhz, "MHz", "measured", clock.source))
-            notes.append("fmax.ecp5 is a Lattice ECP5's; the Virtex-7 has no open place and route.")
+            figures.append(around.fmax_ecp5(directory))
+            notes.append(around.ECP5)
         return Report(tuple(figures), tuple(notes))
 
     def encode(
@@ -319,10 +286,7 @@ class NetfpgaExporter(Exporter, CardExporter):
         features: Mapping[str, Any],
     ) -> Words | None:
         """Simulate the input stage on integer features; None where packets hold bits."""
-        if options["input-stage"] != "features":
-            return None
-        wanted = cast(simulate.Simulator, options.get("simulator", "auto"))
-        return simulate.run_features(directory, model, features, wanted)
+        return around.run_input_stage(directory, model, options, features)
 
     def simulate(
         self,

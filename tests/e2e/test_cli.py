@@ -274,6 +274,7 @@ def test_export_all_then_verify_then_report(place, flows):
         "Confusion on the test rows",
         "What single decisions rest on",
         "the 300 test rows",
+        "and 3,000 rows, cc",  # what host was tested with
     ):
         assert said in page
     n3ic("report", "runs/anomaly", "--exports", "all", "--html", "page.html", cwd=place, expect=2)

@@ -10,15 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from n3ic.errors import MissingDependencyError, VerifyError
-from n3ic.exporters.netfpga import core as netfpga_core
+from n3ic.exporters.netfpga import around
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.frontend import form as front
-from n3ic.exporters.netfpga.frontend.verify import check_front
 from n3ic.exporters.netfpga.packet import wrapper
-from n3ic.exporters.netfpga.packet.card import MOST_ASKS, check_card
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.spn import size
@@ -26,22 +24,17 @@ from n3ic.exporters.netfpga.spn.pipeline import Pipeline, pipeline
 from n3ic.exporters.netfpga.spn.verilog import class_width, core_text, latency, table_text
 from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.model.bits import Words
-from n3ic.model.difference import first_difference
 from n3ic.model.spn import LogArithmetic, SpnModel
 from n3ic.model.spn.vectors import spn_vectors
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.device import Device, Fit, Problem
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.identifiers import comment
-from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
-TARGET = Path(netfpga_core.__file__).resolve().parent
 _LOG_BLOCKS = ("n3ic_ones.v", "n3ic_log_max.v", "n3ic_best.v")
 _LINEAR_BLOCKS = ("n3ic_ones.v", "n3ic_times.v", "n3ic_scale.v", "n3ic_round.v", "n3ic_best.v")
 _REPORT_VECTORS = 64
-_VECTORS_OF_A_PACKET = 50  # vectors of the core that a packet through the card stands beside
 
 
 class NetfpgaSpnExporter(Exporter[SpnModel]):
@@ -57,16 +50,9 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
             replace(o, only_with=tuple(pair for pair in o.only_with if pair[0] != "style"))
             for o in front.OPTIONS
         ),
-        Option("synth", "synthesise with Yosys for the report", False),
+        around.SYNTH,
     )
-    verify_options: ClassVar[tuple[Option, ...]] = (
-        Option(
-            "simulator",
-            "what runs the Verilog; auto: the quicker one of those found",
-            "auto",
-            choices=("auto", "verilator", "icarus"),
-        ),
-    )
+    verify_options: ClassVar[tuple[Option, ...]] = around.VERIFY_OPTIONS
     shunts: ClassVar[bool] = True
     vectors: ClassVar[int] = 5_000
     quick_vectors: ClassVar[int] = 500
@@ -74,7 +60,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
     @cached_property
     def device(self) -> Device:
         """The same card as that of binary networks."""
-        return Device.from_toml(TARGET / "device.toml")
+        return Device.from_toml(around.FOLDER / "device.toml")
 
     def check(self, model: SpnModel, options: Options) -> Fit:
         """Whether logic, registers and multipliers fit the device, beside the reference NIC."""
@@ -117,25 +103,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
             sources=tuple(sorted(f"rtl/{name}" for name in texts)),
             shunts=model.shunt > 0,
         )
-        made.save(out)
-        behind_front = options["front-end"] != "none"
-        (front if behind_front else wrapper).write(model, options, made, out)
-        values = {
-            "shape": model.shape_text,
-            "name": comment(model.name),
-            "core": made,
-            "front": front.front_form(model, options) if behind_front else None,
-            "form": None if behind_front else wrapper.packet_format(model, options),
-            "side": options["input"] == "side" and not behind_front,
-            "features": [comment(f) for f in model.input.features]
-            if options["input-stage"] == "features"
-            else [],
-            "addr": None,
-            "masked": False,
-            "threshold": model.shunt,
-            "classes": [comment(c) for c in model.classes],
-        }
-        (out / "README.md").write_text(render(TARGET, "README.md.j2", values))
+        around.write_around(model, options, made, out)
 
     def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
         """Simulate the core on packed inputs, then what is around it in traffic.
@@ -144,32 +112,22 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
             MissingDependencyError: no simulator is installed.
             VerifyError: the Verilog does not build or run, or takes longer than it should.
         """
-        wanted = cast(simulate.Simulator, options.get("simulator", "auto"))
-        seen = simulate.run_core(directory, model, words, wanted)
+        seen = simulate.run_core(directory, model, words, around.simulator_of(options))
         if seen.latency != latency(_plan(model)) or seen.interval not in (None, 1.0):
             raise VerifyError(
                 f"n3ic_core: {seen.latency} clocks and an input every {seen.interval} clocks, "
                 f"{latency(_plan(model))} and every clock are expected"
             )
         done = simulate.as_run(seen, self.device.clock_mhz, {})
-        if first_difference(model, seen.inference, words) is not None:
-            return done  # which names the vector better than a packet would
-        if options["front-end"] != "none":
-            around: object = check_front(directory, model, options, words)
-        else:
-            asks = min(MOST_ASKS, len(words) // _VECTORS_OF_A_PACKET)
-            around = check_card(directory, model, options, None, wanted, asks)
-        return replace(done, executor=f"{done.executor}; {around}")
+        return around.run_around(directory, model, options, words, seen, done)
 
     def encode(
         self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]
     ) -> Words | None:
         """Simulate the input stage on integer features; None where packets hold bits."""
-        if options["input-stage"] != "features":
-            return None
-        decode_cuts(directory, model)
-        wanted = cast(simulate.Simulator, options.get("simulator", "auto"))
-        return simulate.run_features(directory, model, features, wanted)
+        if options["input-stage"] == "features":
+            decode_cuts(directory, model)
+        return around.run_input_stage(directory, model, options, features)
 
     def report(self, model: SpnModel, options: Options, directory: Path) -> Report:
         """Clocks from a short simulation, logic counted or synthesised, and the rate of inputs."""
@@ -194,9 +152,8 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
         figures += self._resources(size.estimate(plan))
         if options["synth"]:
             figures += self._resources(synth.synthesise(directory), prefix="yosys.")
-            clock = synth.fmax_ecp5(directory)
-            figures.append(Figure("fmax.ecp5", clock.mhz, "MHz", "measured", clock.source))
-            notes.append("fmax.ecp5 is a Lattice ECP5's; the Virtex-7 has no open place and route.")
+            figures.append(around.fmax_ecp5(directory))
+            notes.append(around.ECP5)
         return Report(tuple(figures), tuple(notes))
 
     def _resources(self, used: Resources, prefix: str = "") -> list[Figure]:
