@@ -20,7 +20,13 @@ from n3ic.exporters.host.card.write import write_card
 from n3ic.exporters.host.decode import decode_directory
 from n3ic.exporters.host.estimate import estimate, flow_cache_bytes, memory_of
 from n3ic.exporters.host.flows import run_flow_exec
-from n3ic.exporters.host.sources import copy_sources, kernel_source, readme, weights_section
+from n3ic.exporters.host.sources import (
+    TEMPLATES,
+    copy_sources,
+    kernel_source,
+    readme,
+    weights_section,
+)
 from n3ic.kernel import blob
 from n3ic.kernel.library import KernelError, KernelNetwork
 from n3ic.model.bits import Words
@@ -102,7 +108,7 @@ class HostExporter(Exporter, CardExporter):
             (out / "weights.bin").write_bytes(weights)
             (out / "bnn.c").write_text(kernel_source() + weights_section(model, weights), "utf-8")
             copy_sources(model, out)
-            (out / "README.md").write_text(readme(model, weights), "utf-8")
+            (out / "README.md").write_text(readme(TEMPLATES, model, size=len(weights)), "utf-8")
         except OSError as error:
             raise ExportError(f"cannot write {out}: {error.strerror or error}") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from n3ic.kernel import build
 from n3ic.meter.source import meter_source
@@ -62,18 +63,23 @@ def flow_sources(spec: MeterSpec) -> dict[str, str]:
     }
 
 
-def readme(model: BinaryModel, weights: bytes) -> str:
-    """The README of an export directory."""
-    values = {
+def readme(templates: Path, model: Classifier, **values: Any) -> str:
+    """The README of an export directory, from a template that names what all models have.
+
+    Args:
+        templates: folder of the template.
+        model: the model.
+        values: more of what it names.
+    """
+    names = {
         "shape": model.shape_text,
-        "size": len(weights),
         "features": [code(name) for name in model.input.features],
         "classes": [code(name) for name in model.classes],
         "n_words": model.input.n_words,
         "shunt": model.shunt,
         "meter": str(model.meter) if model.meter else "",
     }
-    return render(TEMPLATES, "README.md.j2", values)
+    return render(templates, "README.md.j2", names | values)
 
 
 def code(name: str) -> str:

@@ -62,7 +62,13 @@ class OnnxExporter(Exporter):
         """Write the graph and its README."""
         built = build(model, features=options["input"] == "features")
         (out / FILE).write_bytes(graph.to_bytes(built))
-        write_readme(self.folder, out, model, {"features": options["input"] == "features"})
+        write_readme(
+            self.folder,
+            out,
+            model,
+            masked=model.has_masks,
+            option_features=options["input"] == "features",
+        )
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Run the graph in onnxruntime, with the hidden layers as further outputs."""
@@ -300,19 +306,17 @@ def session_run(
     return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
 
 
-def write_readme(folder: Path, out: Path, model: BinaryModel, values: dict[str, Any]) -> None:
-    """Write README.md from the target's template."""
-    values = {
+def write_readme(folder: Path, out: Path, model: Classifier, **values: bool) -> None:
+    """Write README.md from the template of a folder; ``values`` are more of what it names."""
+    names = {
         "shape": model.shape_text,
         "digest": model.digest,
         "n_bits": model.input.n_bits,
         "features": [comment(f).replace("`", "'") for f in model.input.features],
         "classes": [comment(c).replace("`", "'") for c in model.classes],
-        "masked": model.has_masks,
         "shunt": model.shunt,
-        **{f"option_{key}": value for key, value in values.items()},
     }
-    text = render(folder / "templates", "README.md.j2", values)
+    text = render(folder / "templates", "README.md.j2", names | values)
     (out / "README.md").write_text(text, encoding="ascii")
 
 

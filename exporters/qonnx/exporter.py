@@ -79,7 +79,7 @@ class QonnxExporter(Exporter):
         bipolar = options["form"] == "bipolar"
         built = build_bipolar(model) if bipolar else build(model)
         (out / FILE).write_bytes(graph.to_bytes(built))
-        write_readme(self.folder, out, model, {"bipolar": bipolar})
+        write_readme(self.folder, out, model, masked=model.has_masks, option_bipolar=bipolar)
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Run the graph in qonnx's executor and keep every layer's output."""

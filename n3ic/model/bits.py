@@ -23,6 +23,11 @@ def word_count(bits: int) -> int:
     return -(-bits // WORD_BITS)
 
 
+def bytes_for(largest: int) -> int:
+    """Bytes of an unsigned integer that holds values up to ``largest``: 1, 2 or 4."""
+    return 1 if largest < 1 << 8 else 2 if largest < 1 << 16 else 4
+
+
 def pack(bits: ArrayLike, pad: Literal[0, 1] = 0) -> Words:
     """Pack bits into 32-bit words along the last axis.
 

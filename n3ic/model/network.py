@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
-from n3ic.model.bits import unpack
+from n3ic.model.bits import bytes_for, unpack
 from n3ic.model.classifier import (
     SHUNT,
     SHUNT_NAME,
@@ -260,11 +260,7 @@ def _threshold_bytes(layer: Connections) -> int:
     if isinstance(layer, HiddenLayer):
         if np.array_equal(layer.thresholds, (layer.fan_in + 1) // 2):
             return 0
-        return layer.n_outputs * _bytes_for(int(layer.thresholds.max()))
+        return layer.n_outputs * bytes_for(int(layer.thresholds.max()))
     if isinstance(layer, OutputLayer) and layer.bias.any():
-        return layer.n_outputs * _bytes_for(2 * int(np.abs(layer.bias).max()))
+        return layer.n_outputs * bytes_for(2 * int(np.abs(layer.bias).max()))
     return 0
-
-
-def _bytes_for(largest: int) -> int:
-    return 1 if largest < 1 << 8 else 2 if largest < 1 << 16 else 4

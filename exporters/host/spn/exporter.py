@@ -15,7 +15,7 @@ from n3ic.errors import ExportError, MissingDependencyError, VerifyError
 from n3ic.exporters.host import running
 from n3ic.exporters.host.estimate import flow_cache_bytes
 from n3ic.exporters.host.flows import run_flow_exec
-from n3ic.exporters.host.sources import code, copy_sources
+from n3ic.exporters.host.sources import copy_sources, readme
 from n3ic.exporters.host.spn.program import LEAST_ROWS, Program, program
 from n3ic.kernel.library import KernelError
 from n3ic.model.bits import Words
@@ -81,7 +81,8 @@ class HostSpnExporter(Exporter[SpnModel]):
         try:
             (out / "bnn.c").write_text(_source(model), "utf-8")
             copy_sources(model, out)
-            (out / "README.md").write_text(_readme(model), "utf-8")
+            log = isinstance(model.arithmetic, LogArithmetic)
+            (out / "README.md").write_text(readme(TEMPLATES, model, log=log), "utf-8")
         except OSError as error:
             raise ExportError(f"cannot write {out}: {error.strerror or error}") from error
 
@@ -220,16 +221,3 @@ def _lines(numbers: Sequence[Any]) -> str:
     """Numbers in lines."""
     rows = (numbers[i : i + _A_LINE] for i in range(0, len(numbers), _A_LINE))
     return "\n".join(f"    {', '.join(map(str, row))}," for row in rows)
-
-
-def _readme(model: SpnModel) -> str:
-    values = {
-        "shape": model.shape_text,
-        "log": isinstance(model.arithmetic, LogArithmetic),
-        "features": [code(name) for name in model.input.features],
-        "classes": [code(name) for name in model.classes],
-        "n_words": model.input.n_words,
-        "shunt": model.shunt,
-        "meter": str(model.meter) if model.meter else "",
-    }
-    return render(TEMPLATES, "README.md.j2", values)

@@ -22,10 +22,8 @@ from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.device import Device, Fit, Problem
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.identifiers import comment
-from n3ic.util.templates import render
 
-_TEMPLATES = Path(__file__).resolve().parent / "templates"
+_FOLDER = Path(__file__).resolve().parent
 
 
 class OnnxSpnExporter(Exporter[SpnModel]):
@@ -54,18 +52,8 @@ class OnnxSpnExporter(Exporter[SpnModel]):
         """Write the graph and its README."""
         features = options["input"] == "features"
         (out / FILE).write_bytes(graph.to_bytes(build(model, features=features)))
-        values = {
-            "shape": model.shape_text,
-            "digest": model.digest,
-            "n_bits": model.input.n_bits,
-            "features": [comment(f).replace("`", "'") for f in model.input.features],
-            "classes": [comment(c).replace("`", "'") for c in model.classes],
-            "shunt": model.shunt,
-            "log": isinstance(model.arithmetic, LogArithmetic),
-            "option_features": features,
-        }
-        text = render(_TEMPLATES, "README.md.j2", values)
-        (out / "README.md").write_text(text, encoding="ascii")
+        log = isinstance(model.arithmetic, LogArithmetic)
+        binary.write_readme(_FOLDER, out, model, log=log, option_features=features)
 
     def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
         """Run the graph in onnxruntime.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
-from n3ic.model.bits import checked_words, unpack
+from n3ic.model.bits import Bits, bytes_for, checked_words, unpack
 from n3ic.model.classifier import Classifier
 from n3ic.model.columns import TableRules
 from n3ic.model.file import Tensors
@@ -145,7 +145,7 @@ class SpnModel(Classifier):
         integers += [n.weights for n in self.nodes if isinstance(n, Sum)]
         if isinstance(self.arithmetic, LogArithmetic):
             integers.append(self.arithmetic.table)
-        return sum(len(a) * _bytes_for(int(np.abs(a).max())) for a in integers)
+        return sum(len(a) * bytes_for(int(np.abs(a).max())) for a in integers)
 
     # --- inference -------------------------------------------------------------------------
 
@@ -162,8 +162,7 @@ class SpnModel(Classifier):
             ModelError: the inputs are not packed inputs of this model.
         """
         checked = checked_words(words, self.input.n_bits, "packed inputs")
-        bits = unpack(checked, self.input.n_bits)
-        return np.add.reduceat(bits.astype(np.int64), np.array(self.input.offsets), axis=1)
+        return bins_of(self.input, unpack(checked, self.input.n_bits))
 
     def values(
         self, words: ArrayLike, absent: NDArray[np.bool_] | None = None
@@ -317,5 +316,14 @@ def _nodes(
     return tuple(out)
 
 
-def _bytes_for(largest: int) -> int:
-    return 1 if largest < 1 << 8 else 2 if largest < 1 << 16 else 4
+def bins_of(spec: InputSpec, bits: Bits) -> NDArray[np.int64]:
+    """The bin of each feature: how many bits of its field are set.
+
+    Args:
+        spec: the input stage.
+        bits: bool array of shape ``(rows, n_bits)``.
+
+    Returns:
+        int64 array of shape ``(rows, fields)``.
+    """
+    return np.add.reduceat(bits.astype(np.int64), np.array(spec.offsets), axis=1)

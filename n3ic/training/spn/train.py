@@ -12,6 +12,7 @@ from n3ic.errors import UsageError
 from n3ic.model.bits import Bits, pack
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.spn import SpnModel
+from n3ic.model.spn.network import bins_of
 from n3ic.training.recipe import SpnTraining
 from n3ic.training.spn.fold import fold_spn
 from n3ic.training.spn.learn import learn_spn
@@ -50,11 +51,6 @@ def _cuts(column: NDArray[np.int64], most: int) -> list[int]:
         cuts = np.unique(np.quantile(column, places, method="higher"))
         cuts = cuts[cuts > values[0]]
     return [int(c) for c in cuts if c > 0] + ([beyond] if beyond <= UINT32_MAX else [])
-
-
-def bins_of(spec: InputSpec, bits: Bits) -> NDArray[np.int64]:
-    """The bin of each feature: bool ``(rows, n_bits)`` to int64 ``(rows, fields)``."""
-    return np.add.reduceat(bits.astype(np.int64), np.array(spec.offsets), axis=1)
 
 
 def train_spn(
