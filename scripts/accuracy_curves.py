@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from n3ic.model.network import binary_network
 from n3ic.model.passes import simplify
 from n3ic.options import parse_options
 from n3ic.runs.experiment import train_prepared
+from n3ic.runs.pictures import SizePoint, draw_accuracy
 from n3ic.runs.preparation import Experiment, Prepared, prepare
 from n3ic.runs.progress import TrainingProgress
 from n3ic.training.baselines import best_first_tree, float_mlp
@@ -36,19 +37,18 @@ from n3ic.training.recipes import TABLES
 from n3ic.usecases.base import UseCase, use_case
 from n3ic.usecases.request import TrainRequest
 from n3ic.util.markdown import table
-from n3ic.util.pictures import save
+from n3ic.util.pictures import legend, new_page, plain, save, styled
 
 BITS = (4, 8, 16, 32, 64, 128, 256)
 BYTES = (16, 32, 64, 128, 256, 512, 1092, 4096)
 FORESTS = ("1x50", "1x200", "1x400", "3x400", "7x400")  # trees x leaves
 AXES = {"bits": "input bits", "bytes": "bytes asked for", "sites": "trees x leaves"}
-# Names, and colours (Okabe and Ito), marks and dashes that tell them apart in grey, too.
 SERIES = {
-    "binary": ("binary network", "#0072B2", "o", "-"),
-    "forest": ("trees in look-up tables", "#D55E00", "v", (0, (5, 1, 1, 1, 1, 1))),
-    "tree_same_cuts": ("tree of as many cuts", "#E69F00", "s", "--"),
-    "float_mlp": ("float network", "#009E73", "^", "-."),
-    "hist_gradient_boosting": ("boosted trees", "#CC79A7", "D", ":"),
+    "binary": "binary network",
+    "forest": "trees in look-up tables",
+    "tree_same_cuts": "tree of as many cuts",
+    "float_mlp": "float network",
+    "hist_gradient_boosting": "boosted trees",
 }
 FLOAT, CUT = 32, 4  # times the bytes of as many weights of one bit; bytes of a cut
 Point = dict[str, Any]
@@ -227,70 +227,58 @@ def summary(points: Sequence[Point], recipe: str, axis: str) -> list[str]:
             f"{np.mean([p[of] for p in group]):,.0f}" for of in ("weight_bytes", "cuts", "sites")
         ]
         lines.append([str(value), shape, *sizes, str(len(group)), *cells])
-    return [*table([*head, *(SERIES[n][0] for n in names)], lines), ""] if lines else []
+    return [*table([*head, *(SERIES[n] for n in names)], lines), ""] if lines else []
 
 
+@styled
 def figure(points: Sequence[Point], titles: Mapping[str, str]) -> Figure:
     """Accuracy on the test rows against bits, bytes and sites; a column of pictures a recipe."""
-    import matplotlib as mpl
-
-    with mpl.rc_context({"font.size": 13}):
-        drawn = Figure(figsize=(6 * len(titles), 13), layout="constrained")
-        grid = drawn.subplots(3, len(titles), squeeze=False, sharey="col")
-        for column, (recipe, title) in zip(grid.T, titles.items(), strict=True):
-            _column(column, [p for p in points if p["recipe"] == recipe])
-            column[0].set_title(title.replace("$", r"\$"))
-        for axes in grid[:, 0]:
-            axes.set_ylabel("accuracy on the test rows, %")
+    drawn = new_page(7.0 * len(titles), 14)
+    grid = drawn.subplots(3, len(titles), squeeze=False, sharey="col")
+    for column, (recipe, title) in zip(grid.T, titles.items(), strict=True):
+        _column(column, [p for p in points if p["recipe"] == recipe])
+        column[0].set_title(plain(title, 60))
+    for axes in grid[:, 0]:
+        axes.set_ylabel("accuracy on the test rows, %")
+    legend(drawn)
     return drawn
 
 
 def _column(pictures: Sequence[Axes], points: Sequence[Point]) -> None:
-    by_bits, by_bytes, by_sites = pictures
     bits, budgets, forests = ([p for p in points if p["axis"] == axis] for axis in AXES)
-    for name in SERIES:
-        _curve(by_bits, bits, name, lambda p: p["asked"])
-    _curve(by_bytes, budgets, "binary", lambda p: p["weight_bytes"] + CUT * p["cuts"])
-    _curve(by_bytes, bits, "tree_same_cuts", lambda p: p["tree_bytes"] + CUT * p["cuts"])
-    _curve(by_bytes, bits, "float_mlp", lambda p: FLOAT * p["weight_bytes"] + CUT * p["cuts"])
-    _curve(by_sites, budgets, "binary", lambda p: p["sites"])
-    _curve(by_sites, forests, "forest", lambda p: p["sites"])
-    for axes in (by_bytes, by_sites):
-        _level(axes, bits, "hist_gradient_boosting")
-    by_bits.set_xlabel("input bits (comparisons)")
-    by_bytes.set_xlabel("bytes of weights (a tree: of splits) and cuts")
-    by_sites.set_xlabel("LUT sites, unrolled (estimated)")
-    for axes in pictures:
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
-        axes.grid(alpha=0.3)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize="small", loc="lower right", ncols=2)
-    low, high = by_bits.get_ylim()  # which all three share
-    by_bits.set_ylim(low - 0.15 * (high - low), high)  # room for the legends
+    boosted = [p["test"]["hist_gradient_boosting"][0] for p in bits
+               if "hist_gradient_boosting" in p["test"]]  # fmt: skip
+    level = {SERIES["hist_gradient_boosting"]: float(np.mean(boosted))} if boosted else {}
+    by_bits = [s for name in SERIES for s in _sized(bits, name, lambda p: p["asked"])]
+    by_bytes = [
+        *_sized(budgets, "binary", lambda p: p["weight_bytes"] + CUT * p["cuts"]),
+        *_sized(bits, "tree_same_cuts", lambda p: p["tree_bytes"] + CUT * p["cuts"]),
+        *_sized(bits, "float_mlp", lambda p: FLOAT * p["weight_bytes"] + CUT * p["cuts"]),
+    ]
+    by_sites = [s for of, name in ((budgets, "binary"), (forests, "forest"))
+                for s in _sized(of, name, lambda p: p["sites"])]  # fmt: skip
+    places: tuple[tuple[list[SizePoint], dict[str, float], str], ...] = (
+        (by_bits, {}, "input bits (comparisons)"),
+        (by_bytes, level, "bytes of weights (a tree: of splits) and cuts"),
+        (by_sites, level, "LUT sites, unrolled (estimated)"),
+    )
+    order = tuple(SERIES.values())
+    for axes, (found, levels, name) in zip(pictures, places, strict=True):
+        if found:
+            draw_accuracy(axes, found, "size", levels=levels, order=order)
+        axes.set_xlabel(name)
 
 
-def _curve(axes: Axes, points: Sequence[Point], name: str, at: Any) -> None:
-    """Mean over the seeds, and a bar of one deviation either way."""
-    places = []
-    for group in {(p["axis"], p["asked"]) for p in points}:
-        mine = [p for p in points if (p["axis"], p["asked"]) == group and name in p["test"]]
-        spread = _spread(p["test"][name][0] for p in mine)
-        if spread is not None:
-            places.append((float(np.mean([at(p) for p in mine])), *spread))
-    if places:
-        x, y, deviation = zip(*sorted(places), strict=True)
-        label, colour, mark, dashes = SERIES[name]
-        style: dict[str, Any] = {"color": colour, "marker": mark, "linestyle": dashes}
-        axes.errorbar(x, y, yerr=deviation, label=label, capsize=3, markersize=6, lw=2, **style)
-
-
-def _level(axes: Axes, points: Sequence[Point], name: str) -> None:
-    """A line across for what has no size on this axis: its mean."""
-    spread = _spread(p["test"][name][0] for p in points if name in p["test"])
-    if spread is not None:
-        label, colour, _, dashes = SERIES[name]
-        axes.axhline(spread[0], color=colour, linestyle=dashes, lw=2, label=label)
+def _sized(points: Sequence[Point], name: str, at: Callable[[Point], float]) -> list[SizePoint]:
+    """The points of a kind of network, those of several seeds together, at their mean size."""
+    out = []
+    for asked in dict.fromkeys(p["asked"] for p in points):
+        mine = [p for p in points if p["asked"] == asked and name in p["test"]]
+        if mine:
+            size = float(np.mean([at(p) for p in mine]))
+            accuracies = tuple(p["test"][name][0] for p in mine)
+            out.append(SizePoint({"size": size}, accuracies, SERIES[name]))
+    return out
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from n3ic.exporters.netfpga import EXPORTER
 from n3ic.exporters.netfpga.frontend.bench import FrontBench
@@ -21,6 +22,7 @@ from n3ic.exporters.netfpga.frontend.form import front_form
 from n3ic.exporters.netfpga.frontend.rate import measure, tcp_latency
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.model.random_models import random_model
+from n3ic.util.pictures import PALE, legend, look, new_figure, save, styled
 
 ROWS = (1, 2, 4, 8, 16, 32, 45, 127, 250)
 MODEL = random_model((256, 8, 2), np.random.default_rng(1), extremes=False)
@@ -54,7 +56,7 @@ def main(out: Path, size: bool) -> None:
         (out / "front-end-rate.json").write_text(json.dumps(found, indent=2) + "\n")
         print(table(found))
     (out / "front-end-rate.md").write_text(table(found))
-    picture(found, out / "front-end-rate.png")
+    save(picture(found), out, "front-end-rate")
 
 
 def table(found: dict[str, Any]) -> str:
@@ -75,20 +77,27 @@ def table(found: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def picture(found: dict[str, Any], path: Path) -> None:
+@styled
+def picture(found: dict[str, Any]) -> Figure:
     """Goodput by payload beside the limit of the wire."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4))
-    for width, title in (("512", "512 bits, 250 MHz, 100 Gb/s"), ("64", "64 bits, 10 Gb/s")):
-        rates = found[f"{width}-bypass"]["rates"]
+    figure, axes = new_figure(7.0, 5.4)
+    shown = (("512", "512 bits, 250 MHz, 100 Gb/s"), ("64", "64 bits, 10 Gb/s"))
+    for number, (width, title) in enumerate(shown):
+        rates, own = found[f"{width}-bypass"]["rates"], look(number)
         sizes = [r["payload"] for r in rates]
-        axes.plot(sizes, [r["limit"] for r in rates], "--", label=f"{title}: the wire's limit")
-        axes.plot(sizes, [r["goodput"] for r in rates], "o", label=f"{title}: taken")
+        axes.plot(
+            sizes, [r["limit"] for r in rates], **own.line, label=f"{title}: the wire's limit"
+        )
+        axes.plot(
+            sizes, [r["goodput"] for r in rates], **own.curve | {"linestyle": ""},
+            label=f"{title}: taken",
+        )  # fmt: skip
     axes.set(xscale="log", xlabel="bytes of a datagram's payload", ylabel="goodput, Gb/s")
+    axes.xaxis.set_major_formatter(lambda v, _: f"{v:,.0f}")
     axes.set_ylim(bottom=0)
-    axes.legend()
-    figure.savefig(path, bbox_inches="tight", dpi=110, metadata={"Software": None})
+    axes.grid(color=PALE)
+    legend(figure, columns=2)
+    return figure
 
 
 if __name__ == "__main__":

@@ -46,20 +46,19 @@ def test_means_and_deviations_stand_in_the_table():
     assert cells[9] == "93.00 / 60.00 (of 1)"
 
 
-def test_curves_are_told_apart_without_colours():
-    looks = [(mark, dashes) for _, _, mark, dashes in curves.SERIES.values()]
-    assert len({*looks}) == len(looks) == len({dashes for _, dashes in looks})
-
-
 def test_a_picture_for_bits_bytes_and_sites_of_each_recipe():
     other = [{**p, "recipe": "published"} for p in POINTS]
     drawn = curves.figure(POINTS + other, {"default": "one tap", "published": "published"})
     pictures = drawn.axes
     assert len(pictures) == 6
-    legends = [[text.get_text() for text in a.get_legend().get_texts()] for a in pictures]
-    assert legends[0] == ["binary network", "tree of as many cuts", "float network"]
-    assert legends[2] == legends[0]  # below it: each at its own bytes
-    assert legends[4] == ["binary network", "trees in look-up tables"]
+    named = [list(a.get_legend_handles_labels()[1]) for a in pictures]
+    assert named[0] == ["binary network", "tree of as many cuts", "float network"]
+    assert named[2] == named[0]  # below it: each at its own bytes
+    assert named[4] == ["binary network", "trees in look-up tables"]
+    colours = [{c.get_label(): c.lines[0].get_color() for c in a.containers} for a in pictures]
+    assert colours[0] == colours[2] and colours[0]["binary network"] == colours[4]["binary network"]
+    (legend,) = drawn.legends
+    assert {t.get_text() for t in legend.get_texts()} == {*named[0], *named[4]}
 
     def places(axes):
         return {c.get_label(): list(c.lines[0].get_xdata()) for c in axes.containers}

@@ -17,6 +17,7 @@ from n3ic.datasets.ns3_tomography.trace import QUARTERS
 from n3ic.errors import UsageError
 from n3ic.model.network import BinaryModel
 from n3ic.util.files import write_atomic
+from n3ic.util.pictures import INK, SOFT, look, new_figure, plain, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -137,6 +138,7 @@ def congested_in_truth(
     return np.stack([table.occupancy[q] > threshold * QUARTERS for q in queues], axis=1)
 
 
+@styled
 def heat_map(
     shown: Replay, *, interval_ms: float = 10.0, truth: NDArray[np.bool_] | None = None
 ) -> Figure:
@@ -151,17 +153,16 @@ def heat_map(
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
-    from n3ic.util.pictures import new_figure
-
     states = shown.congested.astype(np.int64)
     names = ["free", "congested"]
-    colours = ["#f4f4f4", "#b2182b"]
+    free, found, alarm, missed = "#f4f4f4", look(0).colour, look(3).colour, INK
+    colours = [free, found]  # all four differ in grey, too
     if truth is not None:
         states = states + 2 * truth  # 1: false alarm, 2: missed, 3: found
         names = ["free", "false alarm", "missed", "congested, found"]
-        colours = ["#f4f4f4", "#fdae61", "#2166ac", "#b2182b"]
+        colours = [free, alarm, missed, found]
     rows, queues = states.shape
-    figure, axes = new_figure(10.0, 1.6 + 0.24 * queues)
+    figure, axes = new_figure(10.0, 2.0 + 0.3 * queues)
     axes.imshow(
         states.T,
         aspect="auto",
@@ -171,13 +172,14 @@ def heat_map(
         vmax=len(colours) - 0.5,
         extent=(0, rows * interval_ms / 1000, queues - 0.5, -0.5),
     )
-    axes.set_yticks(np.arange(queues), shown.queues, fontsize="small")
+    axes.set_yticks(np.arange(queues), [plain(q, 24) for q in shown.queues])
     axes.set_xlabel("seconds")
     axes.set_title("congested queues, one network a queue")
     figure.legend(
-        handles=[Patch(facecolor=c, label=n) for c, n in zip(colours, names, strict=True)],
+        handles=[
+            Patch(facecolor=c, edgecolor=SOFT, label=n) for c, n in zip(colours, names, strict=True)
+        ],
         loc="outside lower center",
         ncols=len(names),
-        fontsize="small",
     )
     return figure

@@ -13,6 +13,7 @@ from n3ic.datasets.ns3_tomography.table import TomographyTable
 from n3ic.model.network import BinaryModel, binary_network, shape_text
 from n3ic.util.files import write_atomic
 from n3ic.util.markdown import percent, table
+from n3ic.util.pictures import INK, SOFT, legend, look, new_figure, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -141,36 +142,36 @@ def _points(value: float) -> str:
     return f"{100 * value:+.1f}"
 
 
+@styled
 def box_figure(figures: Sequence[QueueFigures]) -> Figure:
     """Box plot of the accuracies over the queues per shape, as the paper's figures 16 and 34."""
-    from n3ic.util.pictures import new_figure
-
     shapes = list(dict.fromkeys(f.shape for f in figures))
-    figure, axes = new_figure(2.4 + 1.6 * len(shapes), 4.5)
+    figure, axes = new_figure(max(6.4, 2.4 + 1.6 * len(shapes)), 5.6)
     own = [[100 * f.accuracy for f in figures if f.shape == shape] for shape in shapes]
     places = range(1, len(shapes) + 1)
-    axes.boxplot(own, positions=list(places), widths=0.5)
+    lines = {"color": INK, "linewidth": 1.5}
+    axes.boxplot(own, positions=list(places), widths=0.5, medianprops=lines)
     medians = summary(figures)
     for place, m in zip(places, medians.values(), strict=True):
         axes.plot(
-            [place - 0.35, place + 0.35], [100 * m["median_majority"]] * 2, ":", color="grey",
+            [place - 0.35, place + 0.35], [100 * m["median_majority"]] * 2, ":", color=SOFT,
             label="majority class (median)",
         )  # fmt: skip
-        for key, marker, colour, label in (
-            ("median_float_mlp", "D", "tab:green", "float MLP (median)"),
-            ("paper_binary", "x", "tab:red", "binary in the paper (median)"),
+        for key, number, label in (
+            ("median_float_mlp", 2, "float MLP (median)"),
+            ("paper_binary", 1, "binary in the paper (median)"),
         ):
             if m[key] is not None:
-                axes.plot([place], [100 * m[key]], marker, color=colour, markersize=5, label=label)
+                drawn: dict[str, Any] = {
+                    "marker": look(number).marker,
+                    "color": look(number).colour,
+                }
+                axes.plot([place], [100 * m[key]], linestyle="", **drawn, label=label)
     axes.set_xticks(list(places), [_shape_name(shape) for shape in shapes])
     axes.set_xlabel("neurons")
     axes.set_ylabel("test accuracy of a queue, %")
     axes.set_title(f"{len(own[0])} queues simulated in ns-3")
-    handles, labels = axes.get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    figure.legend(
-        unique.values(), unique.keys(), loc="outside lower center", ncols=3, fontsize="small"
-    )
+    legend(figure)
     return figure
 
 
@@ -216,7 +217,6 @@ def finish(
 ) -> dict[str, Any]:
     """Add to a run what tomography alone knows; see :meth:`n3ic.usecases.base.UseCase.finish`."""
     from n3ic.datasets.ns3_tomography.replay import congested_in_truth, heat_map, replay
-    from n3ic.util.pictures import save
 
     figures = sorted(
         (figures_of(queue, r) for of in (results, *compared.values()) for queue, r in of.items()),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from n3ic.cli.console import note, print_json, reaching, say, show_table, table, working
-from n3ic.cli.outputs import check_picture, free_files, write_plan
+from n3ic.cli.outputs import check_picture, free_files, write_picture, write_plan
 from n3ic.errors import CardError, UsageError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def plan(
     replace: Annotated[bool, typer.Option("--replace", help="Replace existing files.")] = False,
 ) -> None:
     """Divide a card: chains into regions, space by DRF, time by DRFQ."""
-    from n3ic.card.picture import write_picture
+    from n3ic.card.picture import plan_figure
 
     free_files(out, picture, replace=replace)
     check_picture(picture, "--picture")
@@ -123,7 +123,7 @@ def plan(
         show(planned)
     if not best_effort:
         _check_guaranteed(card, planned, "plan with")
-    write_plan(planned, out, picture, partial(write_picture, planned), quiet=json)
+    write_plan(planned, out, picture, partial(plan_figure, planned), quiet=json)
 
 
 def simulate(
@@ -239,9 +239,9 @@ def _experiment(name: str, seed: int, json: bool, plot: Path | None) -> None:
 def _plot(path: Path | None, found: Sequence[PolicyFigures], seconds: float, json: bool) -> None:
     if path is None:
         return
-    from n3ic.card.simulation.picture import comparison, write
+    from n3ic.card.simulation.picture import comparison
 
-    write(comparison(found, seconds), path)
+    write_picture(path, partial(comparison, found, seconds))
     if not json:
         say(f"{path} written")
 

@@ -73,7 +73,7 @@ def plan(
     replace: Replace = False,
 ) -> None:
     """Place the layers of a model on nodes: whole, by neurons or by inputs."""
-    from n3ic.cluster.picture import write_picture
+    from n3ic.cluster.picture import plan_figure
     from n3ic.cluster.planner import plan_cluster
 
     free_files(out, picture, replace=replace)
@@ -91,7 +91,7 @@ def plan(
         print_json(found.to_dict())
     else:
         show(found)
-    write_plan(found, out, picture, partial(write_picture, found), quiet=json)
+    write_plan(found, out, picture, partial(plan_figure, found), quiet=json)
 
 
 def run(

@@ -163,9 +163,9 @@ def kernels(
         _show_points(points, weak)
         _show_ranks(ranks)
     if plot is not None:
-        from n3ic.cluster.simulation.picture import write_scaling
+        from n3ic.cluster.simulation.picture import scaling_figure
 
-        write_picture(plot, partial(write_scaling, points, weak))
+        write_picture(plot, partial(scaling_figure, points, weak))
         if not json:
             say(f"{plot} written")
 

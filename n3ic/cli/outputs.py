@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from n3ic.cli.console import say
 from n3ic.errors import UsageError
 
-Kind = Literal["png", "svg"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Written(Protocol):
@@ -42,19 +43,20 @@ def check_picture(path: Path | None, option: str) -> None:
         raise UsageError(f"{option}: expected a name that ends in .png or .svg, got {path}")
 
 
-def write_picture(path: Path, draw: Callable[[IO[bytes], Kind], None]) -> None:
+def write_picture(path: Path, draw: Callable[[], Figure]) -> None:
     """Write a picture of the kind that its name says; whole or not at all."""
     from n3ic.util.files import new_file
+    from n3ic.util.pictures import write
 
     with new_file(path) as stream:
-        draw(stream, "svg" if path.suffix == ".svg" else "png")
+        write(draw(), stream, "svg" if path.suffix == ".svg" else "png")
 
 
 def write_plan(
     plan: Written,
     out: Path | None,
     picture: Path | None,
-    draw: Callable[[IO[bytes], Kind], None],
+    draw: Callable[[], Figure],
     *,
     quiet: bool,
 ) -> None:

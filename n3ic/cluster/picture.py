@@ -3,44 +3,29 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import IO, TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from n3ic.cluster.costs import weight_bytes
 from n3ic.cluster.plan import Plan
 from n3ic.model.network import shape_text
+from n3ic.util.pictures import INK, PALE, legend, look, new_page, plain, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DPI = 120
 _MOST_LABELS = 24  # nodes whose names are written out
 
 
-def write_picture(plan: Plan, stream: IO[bytes], kind: Literal["png", "svg"]) -> None:
-    """Draw a plan; the bytes depend on the plan alone.
-
-    Args:
-        plan: the plan.
-        stream: what is written to.
-        kind: the format.
-    """
-    from matplotlib import rc_context
-
-    with rc_context({"svg.hashsalt": "n3ic"}):
-        what = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
-        plan_figure(plan).savefig(stream, dpi=_DPI, format=kind, metadata=what)
-
-
+@styled
 def plan_figure(plan: Plan) -> Figure:
     """Memory of the nodes, a colour a layer, and rates and latencies of plain placements."""
-    from matplotlib.figure import Figure
-
-    height = max(3.6, 0.3 * min(len(plan.cluster.nodes), 60))
-    figure = Figure(figsize=(11, height), layout="constrained")
+    height = max(4.4, 0.34 * min(len(plan.cluster.nodes), 60) + 1.5)
+    figure = new_page(12, height)
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     _draw_memory(left, plan)
     _draw_alternatives(right, plan)
+    legend(figure, left, columns=2)
     figure.suptitle(
         f"{shape_text(plan.placement.shape)} on {len(plan.cluster.nodes)} nodes, estimated"
     )
@@ -58,29 +43,28 @@ def _draw_memory(axes: Axes, plan: Plan) -> None:
             range(len(nodes)),
             widths,
             left=begun,
-            color=f"C{number}",
+            **look(number).area,
             label=f"layer {number}: {inputs}-{neurons}, {layer.split.value}",
         )
         begun = [a + b for a, b in zip(begun, widths, strict=True)]
     for i, node in enumerate(nodes):
-        axes.plot([node.bytes / 1e6] * 2, [i - 0.45, i + 0.45], color="black", linewidth=1.5)
+        axes.plot([node.bytes / 1e6] * 2, [i - 0.45, i + 0.45], color=INK, linewidth=2.5)
     if len(nodes) <= _MOST_LABELS:
-        axes.set_yticks(range(len(nodes)), [f"{n.name} ({n.target})" for n in nodes])
+        axes.set_yticks(range(len(nodes)), [plain(f"{n.name} ({n.target})", 24) for n in nodes])
     axes.invert_yaxis()
     axes.set_xlabel("MB of weights (line: what the memory holds)")
-    axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.2))
 
 
 def _draw_alternatives(axes: Axes, plan: Plan) -> None:
     found = [("this plan", plan.expected)]
     found += [(a.name, a.expected) for a in plan.alternatives if a.expected is not None]
     missing = [a.name for a in plan.alternatives if a.expected is None]
-    axes.barh(range(len(found)), [e.rows_per_s for _, e in found], color="#c8c8c8")
+    axes.barh(range(len(found)), [e.rows_per_s for _, e in found], color=PALE)
     for i, (_, one) in enumerate(found):
         text = f" {one.latency_s * 1e6:,.0f} us, {one.packets:,.0f} packets"
-        axes.text(0, i, text, va="center", fontsize="small")
-    axes.set_yticks(range(len(found)), [name for name, _ in found])
+        axes.text(0, i, text, va="center")
+    axes.set_yticks(range(len(found)), [plain(name, 24) for name, _ in found])
     axes.invert_yaxis()
     axes.set_xlabel("rows/s; text: a row alone")
     if missing:
-        axes.set_title(f"does not fit: {', '.join(missing)}", fontsize="small")
+        axes.set_title(plain(f"does not fit: {', '.join(missing)}", 60))

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 DPI = 120
 INK, SOFT, PALE = "#000000", "#666666", "#d9d9d9"
 _POINTS = 12.0  # size of the type
+_CHARACTER = 0.6  # mean width of a character, in sizes
 _KEY = 6.0  # width of a legend's line and gaps, in sizes of its type
 _STYLE: dict[str, Any] = {
     "font.size": _POINTS,
     "axes.titlesize": _POINTS,
     "figure.titlesize": _POINTS,
+    "figure.labelsize": _POINTS,
     "legend.fontsize": _POINTS - 1,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
@@ -149,11 +151,23 @@ def plain(text: object, most: int = 40) -> str:
 
     Args:
         text: what to write.
-        most: characters; of longer text the end is cut.
+        most: room, in characters of mean width; of longer text the end is cut.
     """
     shown = " ".join(visible(str(text)).split())
-    cut = shown if len(shown) <= most else f"{shown[: most - 1]}…"
+    room, cut = most * _CHARACTER * _POINTS, shown[: 4 * most]
+    while len(cut) > 1 and _width(cut) > room:
+        cut = cut[: max(1, min(len(cut) - 1, int(len(cut) * room / _width(cut))))]
+    cut = cut if cut == shown else f"{cut[:-1]}…"
     return cut.replace("$", r"\$")  # a dollar sign would begin a formula
+
+
+def _width(text: str, size: float = _POINTS) -> float:
+    """Width of a line of text, in points."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    found = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), False)
+    return float(found[0])
 
 
 def legend(figure: Figure | SubFigure, *axes: Axes, columns: int = 3, title: str = "") -> None:
@@ -165,9 +179,6 @@ def legend(figure: Figure | SubFigure, *axes: Axes, columns: int = 3, title: str
         columns: at most; fewer where the names are long.
         title: what stands above it.
     """
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
-
     found: dict[str, Any] = {}
     for one in axes or figure.axes:
         for handle, name in zip(*one.get_legend_handles_labels(), strict=True):
@@ -176,8 +187,7 @@ def legend(figure: Figure | SubFigure, *axes: Axes, columns: int = 3, title: str
         return
     names = list(found)
     size = _STYLE["legend.fontsize"]
-    own = FontProperties(size=size)
-    widest = max(text_to_path.get_text_width_height_descent(n, own, False)[0] for n in names)
+    widest = max(_width(name, size) for name in names)
     room = 72 * figure.bbox.width / figure.dpi
     fit = max(1, min(columns, len(names), int(room / (widest + _KEY * size))))
     figure.legend(found.values(), names, loc="outside lower center", ncols=fit, title=title or None)

@@ -7,12 +7,16 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pictured import overhang
 
 from n3ic.cluster.costs import expected, memory_used
 from n3ic.cluster.nodes import equal_nodes, read_nodes
+from n3ic.cluster.picture import plan_figure
 from n3ic.cluster.placement import Split
 from n3ic.cluster.plan import read_placement, read_plan
 from n3ic.cluster.planner import Way, place, plan_cluster
+from n3ic.cluster.simulation.experiments import Point
+from n3ic.cluster.simulation.picture import scaling_figure
 from n3ic.errors import ClusterError, UsageError
 from n3ic.util.json_text import json_text
 
@@ -246,3 +250,31 @@ def test_targets_without_a_memory_are_refused():
 def test_a_shape_that_cannot_be_is_refused(shape):
     with pytest.raises(ClusterError, match=r"at most|expected input bits"):
         plan_cluster(shape, ring(1))
+
+
+@pytest.mark.parametrize(("count", "name"), [(2, "a"), (40, "$n_$" + "W" * 200)])
+def test_the_picture_shows_every_layer_and_stays_on_the_page(count, name):
+    pytest.importorskip("matplotlib")
+    nodes = ring(count, 10**7)
+    nodes = replace(
+        nodes,
+        nodes=tuple(replace(n, name=f"{i}{name}") for i, n in enumerate(nodes.nodes)),
+    )
+    figure = plan_figure(plan_cluster(SHAPE, nodes))
+    (legend,) = figure.legends
+    assert [t.get_text()[:7] for t in legend.get_texts()] == ["layer 0", "layer 1"]
+    assert overhang(figure) < 0.02 and len({b.get_hatch() for b in figure.axes[0].patches}) > 1
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_scaling_curves_are_told_apart(weak):
+    pytest.importorskip("matplotlib")
+    points = [
+        Point(kernel, n, 1 / n, 2 / n, 1.0, 1, 1.0, 0.5, 1)
+        for kernel in ("gemm", "spmv", "bnn", "conv", "spgemm")
+        for n in (1, 2, 64)
+    ]
+    figure = scaling_figure(points, weak)
+    assert overhang(figure) < 0.02 and len(figure.legends[0].get_texts()) == 3
+    lines = figure.axes[0].get_lines()
+    assert len({(x.get_marker(), x.get_linestyle(), x.get_color()) for x in lines}) == 3

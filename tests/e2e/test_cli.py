@@ -67,7 +67,7 @@ def test_a_run_holds_what_is_promised(place):
     importance = metrics["importance"]
     read = BinaryModel.load(run / "model.n3ic").input.features
     assert {f["feature"] for f in importance} == set(read)
-    for picture in ("confusion", "roc", "training", "features", "margins", "calibration"):
+    for picture in ("confusion", "roc", "training", "features", "calibration"):
         data = (run / "plots" / f"{picture}.png").read_bytes()
         assert data.startswith(b"\x89PNG")
     options = json.loads((run / "options.json").read_text())

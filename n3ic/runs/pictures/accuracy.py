@@ -100,7 +100,7 @@ def draw_accuracy(
         x: which size.
         front: draw the Pareto front.
         levels: accuracies of what has no size here, by name.
-        order: names of all series, whose places give their looks; those of the points where empty.
+        order: names of series, whose places give their looks in several pictures alike.
 
     Raises:
         ValueError: no point has that size.
@@ -108,7 +108,7 @@ def draw_accuracy(
     there = [p for p in points if x in p.size]
     if not there:
         raise ValueError(f"no point has a size {x!r}")
-    names = [*(order or dict.fromkeys(p.series for p in there)), *(levels or {})]
+    names = list(dict.fromkeys([*order, *(p.series for p in there), *(levels or {})]))
     for name in dict.fromkeys(p.series for p in there):
         mine = sorted((p for p in there if p.series == name), key=lambda p: p.size[x])
         axes.errorbar(
@@ -120,7 +120,7 @@ def draw_accuracy(
             if p.label:
                 axes.annotate(
                     plain(p.label, 24), (p.size[x], 100 * p.mean), (5, -11),
-                    textcoords="offset points", fontsize="small", annotation_clip=True,
+                    textcoords="offset points", fontsize=10, annotation_clip=True,
                 )  # fmt: skip
     if front:
         best = pareto_front(there, x)

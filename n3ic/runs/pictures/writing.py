@@ -13,7 +13,7 @@ from n3ic.model.classifier import family_text
 from n3ic.runs.experiment import Result
 from n3ic.runs.pictures.confusion import confusion_figure
 from n3ic.runs.pictures.importance import importance_figure
-from n3ic.runs.pictures.margins import calibration_figure, margins_figure
+from n3ic.runs.pictures.margins import calibration_figure
 from n3ic.runs.pictures.roc import roc_figure
 from n3ic.runs.pictures.training import training_figure
 from n3ic.util.pictures import save
@@ -38,7 +38,6 @@ def write_pictures(
         save(roc_figure(curves, held.origin, found), directory, "roc")
     if result.history:  # prototypes have none
         save(training_figure(result.history, held.table.name), directory, "training")
-    save(margins_figure(held), directory, "margins")
     save(calibration_figure(held.calibration(), held.origin), directory, "calibration")
     save(importance_figure(importance, held.origin), directory, "features")
 
