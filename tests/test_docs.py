@@ -3,11 +3,14 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+NUMBER = re.compile(r" *[\d,.]+")
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -47,6 +50,27 @@ def test_a_page_works_as_written(repository, tmp_path, name, commands):
     assert ran >= commands
     for block in blocks(page, "python"):
         subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, timeout=900)
+
+
+@pytest.mark.slow
+def test_the_terminal_of_the_readme_is_real(repository, tmp_path):
+    if shutil.which("verilator") is None:
+        pytest.skip("needs verilator")
+    (shown,) = blocks(repository / "README.md", "console")
+    for command in shown.removeprefix("$ ").split("\n$ "):
+        typed, *lines = command.splitlines()
+        done = subprocess.run(
+            [sys.executable, "-m", *shlex.split(typed)],
+            cwd=tmp_path,
+            env=os.environ | {"NO_COLOR": "1", "COLUMNS": "90", "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+        assert done.returncode == 0, done.stderr
+        # figures differ from processor to processor, versions from machine to machine
+        said = {NUMBER.sub("N", line.strip()) for line in done.stdout.splitlines()}
+        assert {NUMBER.sub("N", line) for line in lines} <= said, typed
 
 
 def test_links_between_pages_lead_somewhere(repository):
