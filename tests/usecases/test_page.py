@@ -19,7 +19,8 @@ from n3ic.model.random_models import random_model
 from n3ic.targets.overview import Known, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows
 from n3ic.usecases.page import page
-from n3ic.usecases.page.flows import decisions, margins, roc
+from n3ic.usecases.page.charts import LEFT
+from n3ic.usecases.page.flows import decisions, margins, sureness
 from n3ic.usecases.page.page import bits_table, report_page
 from n3ic.usecases.shunting import Aim, ShuntStudy
 
@@ -104,10 +105,11 @@ def test_it_says_what_it_should(written):
     for said in (
         "75.0 %", "70 (70.0%)", "80 (80.0%)", "No better than always saying", "generator made",
         "host", "21.9 ns e", "refused: ", "tested", "bytes (in steps of 1)", "speaks",
-        "ROC of class", "margin at least", "count it", "the surest error", "least lead",
+        "ROC of class", "margin at least", "Calibration of the margin", "95% interval",
+        "points of accuracy lost", "count it", "the surest error", "least lead",
     ):  # fmt: skip
         assert said in text, said
-    assert len(Page(written).all("svg")) == 1
+    assert len(Page(written).all("svg")) == 3
 
 
 def test_it_is_read_without_a_mouse_and_without_seeing(written):
@@ -144,6 +146,9 @@ def test_its_colours_have_the_contrast_of_wcag(written):
         ):  # fmt: skip
             pair = sorted((luminance(colours[ink]), luminance(colours[paper])), reverse=True)
             assert (pair[0] + 0.05) / (pair[1] + 0.05) >= 4.5, (ink, paper)
+        for ink in ("one", "two"):  # 1.4.11, of graphics: 3 to 1
+            pair = sorted((luminance(colours[ink]), luminance(colours["paper"])), reverse=True)
+            assert (pair[0] + 0.05) / (pair[1] + 0.05) >= 3, ink
     assert luminance(schemes[0]["paper"]) > 0.9 and luminance(schemes[1]["paper"]) < 0.02
 
 
@@ -184,7 +189,7 @@ def test_a_set_has_a_part_for_each_network(run, monkeypatch):
     monkeypatch.setattr(page, "labelled_flows", lambda *_: flows)
     found = Page(report_page(folder, models, metrics | {"queue": per_task}, ROWS))
     assert found.wrong == [] and "50.0 %" in found.text and "62.5 %" in found.text
-    assert len(found.all("svg")) == 2 and "script" not in {tag for tag, _ in found.tags}
+    assert len(found.all("svg")) == 6 and "script" not in {tag for tag, _ in found.tags}
 
 
 def test_a_study_of_shunting_is_shown_where_there_is_one(run):
@@ -210,7 +215,30 @@ def test_the_flows_are_those_that_they_are_said_to_be():
     assert len(decisions(of, 1)) == 1
     table = margins(of)
     assert table.rows[0][1] == "200" and table.rows[0][3] == f"{100 * right.mean():.1f} %"
-    assert "area 0." in roc(of).words
+    charts, (importance, calibration, _) = sureness(of)
+    assert [c.title for c in charts] == [
+        "ROC", "Calibration of the margin", "What the accuracy rests on"
+    ]  # fmt: skip
+    assert "area 0." in charts[0].words and f"1 of {(of.label == 0).sum()} " in charts[0].words
+    assert {row[0] for row in importance.rows} == {EVIL, "bytes"}
+    assert sum(int(row[1]) for row in calibration.rows) == 200
+
+
+def test_charts_keep_to_their_canvas_and_to_what_the_rows_show():
+    charts, _ = sureness(held_out(*flows_of(make_flows(make_model(), 60))))
+    for chart in charts:
+        for shape in chart.shapes:
+            places = [tuple(map(float, p.split(","))) for p in shape.points.split()]
+            assert all(0 <= x <= chart.width and 0 <= y <= chart.height for x, y in places)
+        assert all(0 <= s.x <= chart.width and 0 <= s.y <= chart.height for s in chart.labels)
+    (band,) = [s for s in charts[0].shapes if s.look == "band"]
+    assert min(float(p.split(",")[0]) for p in band.points.split()) == LEFT
+    widths = [s.text for s in charts[2].labels]
+    assert any(text.endswith("…") for text in widths) and "bytes" in widths
+
+
+def flows_of(flows):
+    return flows.model, flows.table
 
 
 def test_the_bits_in_words_have_their_rates():

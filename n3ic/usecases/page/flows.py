@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.evaluation.calibration import MarginGroup
 from n3ic.evaluation.held_out import HeldOut
+from n3ic.evaluation.importance import FeatureImportance
+from n3ic.evaluation.interval import LEVEL
 from n3ic.evaluation.sensitivity import FeatureChange, Flips, feature_changes, flips
 from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
+from n3ic.usecases.page.charts import Chart, calibration_chart, importance_chart, roc_chart
 from n3ic.util.display import Table
 from n3ic.util.markdown import percent
 
 _MARGINS = 12  # thresholds in a table
 _BITS = 12  # of a flow
 _FEATURES = 8
-
-
-@dataclass(frozen=True)
-class Roc:
-    """A ROC curve: SVG points in a square of 100 by 100 at (12, 4), and the same in words."""
-
-    points: str
-    words: str
 
 
 @dataclass(frozen=True)
@@ -38,25 +34,86 @@ class Decision:
     bits: Table
 
 
-def roc(of: HeldOut) -> Roc | None:
-    """The ROC of the class that is to be found; None where no class is, or it is absent."""
+def sureness(of: HeldOut) -> tuple[tuple[Chart, ...], tuple[Table, ...]]:
+    """How sure a network is, and what its accuracy rests on, as charts and as tables.
+
+    Args:
+        of: its answers to one row at least.
+    """
+    importance, groups = of.importance(), of.calibration()
+    tables = importance_table(of, importance), calibration_table(of, groups), margins(of)
+    return _charts(of, importance, groups), tables
+
+
+def _charts(
+    of: HeldOut, importance: Sequence[FeatureImportance], groups: Sequence[MarginGroup]
+) -> tuple[Chart, ...]:
+    """ROC, where a class is to be found, calibration and importance."""
+    found: list[Chart] = []
     curve = of.roc
-    if curve is None or of.positive is None:
-        return None
-    pairs = zip(*curve.steps(), strict=True)
-    name = of.model.classes[of.positive]
-    return Roc(
-        " ".join(f"{12 + 100 * x:.2f},{104 - 100 * y:.2f}" for x, y in pairs),
-        f"ROC of class {name} on {of.origin}: area {curve.area:.4f}; "
-        f"{percent(curve.found_at(0.01))} of it is found where at most 1 % of the "
-        f"{curve.negatives:,} others are taken for it.",
+    if curve is not None and of.positive is not None:
+        name = of.model.classes[of.positive]
+        said = (
+            f"ROC of class {name} on {of.origin}: area {curve.area:.4f}; "
+            f"{percent(curve.found_at(0.01))} of it is found where at most 1 % of the "
+            f"{curve.negatives:,} others are taken for it. The band holds what each threshold "
+            f"truly gives with {LEVEL:.0%}; rates below 1 of {curve.negatives:,} cannot be seen."
+        )
+        found.append(roc_chart(curve, said))
+    first, last = groups[0], groups[-1]
+    said = (
+        f"On {of.origin}: of the {first.rows:,} with margins of {first.name}, "
+        f"{percent(first.accuracy)} are right, of the {last.rows:,} with {last.name} "
+        f"{percent(last.accuracy)}. Upright lines are {LEVEL:.0%} intervals."
     )
+    found.append(calibration_chart(groups, said))
+    best = importance[0]
+    said = (
+        f"Where the values of {best.feature} are permuted among {of.origin}, "
+        f"{100 * best.accuracy:.1f} points of accuracy are lost. Beside it, what the best bit of "
+        "each feature tells by itself: chi-squared over the rows, 1 where it tells the class."
+    )
+    found.append(importance_chart(importance, said))
+    return tuple(found)
 
 
-def margins(of: HeldOut) -> Table | None:
-    """What deciding only flows of a margin or more would give; None of no flows."""
-    if not len(of.rows):
-        return None
+def calibration_table(of: HeldOut, groups: Sequence[MarginGroup]) -> Table:
+    """How often it is right, by margin."""
+    rows = tuple(
+        (
+            g.name,
+            f"{g.rows:,}",
+            percent(g.accuracy),
+            f"{100 * g.low:.1f} to {100 * g.high:.1f} %",
+        )
+        for g in groups
+    )
+    head = ("margin", "rows", "right of them", f"{LEVEL:.0%} interval")
+    return Table(f"How often it is right by margin, on {of.origin}", head, rows)
+
+
+def importance_table(of: HeldOut, importance: Sequence[FeatureImportance]) -> Table:
+    """What is lost where a feature says nothing any more, and what its best bit says alone."""
+    rows = tuple(
+        (
+            f.feature,
+            of.model.input.explain(f.bit).split(": ", 1)[-1],
+            str(f.bits),
+            f"{100 * f.accuracy:.2f} ± {100 * f.accuracy_std:.2f}",
+            f"{100 * f.macro_f1:.2f} ± {100 * f.macro_f1_std:.2f}",
+            f"{f.phi2:.3f}",
+        )
+        for f in importance
+    )
+    head = (
+        *("feature", "its best bit", "bits", "points of accuracy lost", "of macro F1"),
+        "best bit's chi-squared / rows",
+    )
+    return Table(f"Features permuted one by one, on {of.origin}", head, rows, left=2)
+
+
+def margins(of: HeldOut) -> Table:
+    """What deciding only flows of a margin or more would give."""
     right = of.right
     values = np.unique(of.found.margins)
     chosen = values[np.unique(np.linspace(0, len(values) - 1, _MARGINS).astype(int))]

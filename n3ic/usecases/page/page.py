@@ -17,7 +17,8 @@ from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import FIGURES, Run, figure_cells, models_of
 from n3ic.targets.overview import HEAD, LEGEND, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
-from n3ic.usecases.page.flows import Decision, Roc, decisions, margins, roc
+from n3ic.usecases.page.charts import Chart
+from n3ic.usecases.page.flows import Decision, decisions, sureness
 from n3ic.usecases.shunting import ShuntStudy
 from n3ic.util.display import HTML, Table, visible
 from n3ic.util.templates import render_html
@@ -46,9 +47,9 @@ class NetworkPart:
         layers: what each layer takes; None of other families.
         bits: the input bits in words.
         confusion: on the test rows; None where nobody knows.
-        roc: on the rows that it was not trained on.
-        picture: the run's picture of the ROC, as a URL that holds it; where there is no ``roc``.
-        margins: how sure it is, and its study of shunting.
+        charts: how sure it is and what that rests on, of the rows that it was not trained on.
+        picture: the run's picture of the ROC, as a URL that holds it; where there are no charts.
+        sureness: the same in tables, and its study of shunting.
         flows: decisions, and what they rest on.
         no_flows: why there are none.
     """
@@ -59,9 +60,9 @@ class NetworkPart:
     layers: Table | None
     bits: Table
     confusion: Confusion | None
-    roc: Roc | None
+    charts: tuple[Chart, ...]
     picture: str
-    margins: tuple[Table, ...]
+    sureness: tuple[Table, ...]
     flows: tuple[Decision, ...]
     no_flows: str
 
@@ -154,7 +155,7 @@ def _network(
         except N3icError as error:
             why = f"No flows to look at: {error}"
     view = model.view()
-    sure = margins(found) if found else None
+    charts, tables = sureness(found) if found and len(found.rows) else ((), ())
     return NetworkPart(
         task=task,
         line=view.line,
@@ -162,9 +163,9 @@ def _network(
         layers=model.memory_table if isinstance(model, BinaryModel) else None,
         bits=bits_table(model.input),
         confusion=_confusion(_test(metrics, task).get("confusion"), model.classes),
-        roc=roc(found) if found else None,
+        charts=charts,
         picture="" if task else _picture(source / "plots" / "roc.png"),
-        margins=(*((sure,) if sure else ()), *(study.tables if study else ())),
+        sureness=(*tables, *(study.tables if study else ())),
         flows=decisions(found, 1 if task else _FLOWS) if found else (),
         no_flows=why or "No flows to look at.",
     )
