@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 
@@ -13,23 +12,6 @@ from n3ic.model.random_models import random_model
 
 pytest.importorskip("scipy")
 pytestmark = pytest.mark.slow  # calls the command line many times
-
-
-@pytest.fixture(name="n3ic")
-def command(tmp_path):
-    def run(words, expect=0):
-        done = subprocess.run(
-            [sys.executable, "-m", "n3ic", *shlex.split(words)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
-        assert done.returncode == expect, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done
-
-    return run
 
 
 def save_models(folder, queues, shape=(152, 32, 16, 2)):

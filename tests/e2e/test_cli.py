@@ -9,22 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import N3IC, n3ic
 
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 
 pytestmark = pytest.mark.slow  # trains networks and calls the command line
-
-N3IC = [sys.executable, "-m", "n3ic"]
-
-
-def n3ic(*words, cwd, expect=0, **more):
-    done = subprocess.run(
-        [*N3IC, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=600, **more
-    )
-    assert done.returncode == expect, done.stderr + done.stdout
-    assert "Traceback" not in done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")

@@ -1,61 +1,52 @@
 """``n3ic cluster`` as typed."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from command_line import n3ic
 
 from n3ic.model.random_models import random_model
 
 
-def n3ic(*words, cwd, expect=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "n3ic", "cluster", *map(str, words)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == expect, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+def cluster(*words, **more):
+    done = n3ic("cluster", *words, **more)
     return done.stdout, done.stderr
 
 
 def test_plan_writes_json_and_a_picture(tmp_path):
     pytest.importorskip("matplotlib")
     words = ("plan", "--shape", "512-256-4", "-n", 3, "--out", "plan.json", "--picture", "p.png")
-    out, _ = n3ic(*words, cwd=tmp_path)
+    out, _ = cluster(*words, cwd=tmp_path)
     assert "this plan" in out
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert plan["placement"]["shape"] == [512, 256, 4]
     first = (tmp_path / "p.png").read_bytes()
-    assert "exists" in n3ic(*words, cwd=tmp_path, expect=2)[1]
-    n3ic(*words, "--replace", cwd=tmp_path)
+    assert "exists" in cluster(*words, cwd=tmp_path, expect=2)[1]
+    cluster(*words, "--replace", cwd=tmp_path)
     assert (tmp_path / "p.png").read_bytes() == first
 
 
 def test_a_plan_is_simulated(tmp_path):
     pytest.importorskip("simpy")
-    n3ic("plan", "--shape", "768-256-4", "-n", 3, "--out", "plan.json", cwd=tmp_path)
-    found = json.loads(n3ic("simulate", "plan.json", "--rows", 8, "--json", cwd=tmp_path)[0])
+    cluster("plan", "--shape", "768-256-4", "-n", 3, "--out", "plan.json", cwd=tmp_path)
+    found = json.loads(cluster("simulate", "plan.json", "--rows", 8, "--json", cwd=tmp_path)[0])
     assert (found["kind"], found["plan"]["kind"]) == ("simulated", "estimated")
     assert found["packets"] == found["plan"]["packets"]
-    assert "busy" in n3ic("simulate", "plan.json", "--rows", 8, cwd=tmp_path)[0]
+    assert "busy" in cluster("simulate", "plan.json", "--rows", 8, cwd=tmp_path)[0]
 
 
 def test_kernels_are_simulated_and_drawn(tmp_path):
     pytest.importorskip("simpy")
     pytest.importorskip("matplotlib")
     sizes = ("--size", 128, "-n", "1,2", "--kernel", "spmv", "--kernel", "conv2d")
-    out, _ = n3ic("simulate", *sizes, "--plot", "p.png", cwd=tmp_path)
+    out, _ = cluster("simulate", *sizes, "--plot", "p.png", cwd=tmp_path)
     assert "compute-centric" in out
     first = (tmp_path / "p.png").read_bytes()
-    n3ic("simulate", *sizes, "--plot", "p.png", "--replace", cwd=tmp_path)
+    cluster("simulate", *sizes, "--plot", "p.png", "--replace", cwd=tmp_path)
     assert (tmp_path / "p.png").read_bytes() == first
     slow = ("--weak", "--straggler", 4, "--figures", "fcsn", "--json")
-    points = json.loads(n3ic("simulate", *sizes, *slow, cwd=tmp_path)[0])["points"]
+    points = json.loads(cluster("simulate", *sizes, *slow, cwd=tmp_path)[0])["points"]
     assert [(p["kernel"], p["nodes"]) for p in points] == [
         (k, n) for k in ("spmv", "conv2d") for n in (1, 2)
     ]
@@ -72,9 +63,9 @@ def test_figures_of_a_node_are_read(tmp_path):
         ('memory = "m"\nbytes = 3', "describes no node"),
     ):
         path.write_text(text)
-        assert said in n3ic(*words, cwd=tmp_path, expect=1)[1]
+        assert said in cluster(*words, cwd=tmp_path, expect=1)[1]
     path.unlink()
-    assert "cannot be read" in n3ic(*words, cwd=tmp_path, expect=1)[1]
+    assert "cannot be read" in cluster(*words, cwd=tmp_path, expect=1)[1]
 
 
 def test_a_mistake_is_one_line(tmp_path):
@@ -90,8 +81,8 @@ def test_a_mistake_is_one_line(tmp_path):
         (("plan", "--shape", "64-4", "--split", "input,input"), "expected one or 1"),
         (("plan", "--shape", "64-4", "--picture", "p.pdf"), ".png or .svg"),
     ):
-        assert said in n3ic(*words, cwd=tmp_path, expect=2)[1]
-    refused = n3ic("plan", "--shape", "4096-60000-10", "-n", 1, cwd=tmp_path, expect=1)[1]
+        assert said in cluster(*words, cwd=tmp_path, expect=2)[1]
+    refused = cluster("plan", "--shape", "4096-60000-10", "-n", 1, cwd=tmp_path, expect=1)[1]
     assert "bytes are missing" in refused
     assert len(refused.strip().splitlines()) == 1
 
@@ -106,5 +97,5 @@ def test_a_simulated_card_that_cannot_be_is_one_line(tmp_path):
         (("1=netfpga", "2=netfpga", "3=netfpga", "4=netfpga"), "needs a process", 1),
     ):
         options = [word for given in simulate for word in ("--simulate", given)]
-        error = n3ic("run", "model.n3ic", *options, cwd=tmp_path, expect=code)[1]
+        error = cluster("run", "model.n3ic", *options, cwd=tmp_path, expect=code)[1]
         assert said in error.replace("\n", " ")

@@ -1,9 +1,6 @@
 """``n3ic cluster run`` as a person types it."""
 
 import json
-import shlex
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,23 +10,6 @@ from n3ic.model.random_models import random_model
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow  # starts rings of processes
-
-
-@pytest.fixture(name="n3ic")
-def command(tmp_path):
-    def run(words, expect=0):
-        done = subprocess.run(
-            [sys.executable, "-m", "n3ic", *shlex.split(words)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == expect, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done
-
-    return run
 
 
 def plan_text(placement):

@@ -1,20 +1,10 @@
 """A training that is started from a file, as a person types it."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-
-N3IC = [sys.executable, "-m", "n3ic"]
-
-
-def n3ic(*words, cwd, expect=0):
-    done = subprocess.run([*N3IC, *map(str, words)], cwd=cwd, capture_output=True, text=True)
-    assert done.returncode == expect, done.stderr + done.stdout
-    assert "Traceback" not in done.stderr
-    return done
+from command_line import n3ic
 
 
 @pytest.fixture

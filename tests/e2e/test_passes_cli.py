@@ -1,11 +1,10 @@
 """What the passes find is said by ``inspect``, and ``export`` does it unless told not to."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from command_line import n3ic
 
 from n3ic.model.layers import HiddenLayer
 from n3ic.model.network import BinaryModel
@@ -23,18 +22,12 @@ def path(tmp_path):
     return tmp_path / "spare.n3ic"
 
 
-def n3ic(*arguments, cwd):
-    done = subprocess.run(
-        [sys.executable, "-m", "n3ic", *map(str, arguments)],
-        cwd=cwd, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_inspect_tells_what_makes_no_difference(path):
-    assert "passes: layer 0: 1 constant neuron removed" in n3ic("inspect", path, cwd=path.parent)
-    (found,) = json.loads(n3ic("inspect", path, "--json", cwd=path.parent)).values()
+    assert (
+        "passes: layer 0: 1 constant neuron removed"
+        in n3ic("inspect", path, cwd=path.parent).stdout
+    )
+    (found,) = json.loads(n3ic("inspect", path, "--json", cwd=path.parent).stdout).values()
     assert found["passes"]["neurons"] == [
         {"layer": 0, "neuron": 3, "cause": "constant", "other": 1}
     ]

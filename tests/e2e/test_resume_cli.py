@@ -3,25 +3,17 @@
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from importlib.resources import as_file, files
 
 import numpy as np
 import pytest
+from command_line import N3IC, typed
 
 from n3ic.datasets import ns3_tomography
 from n3ic.datasets.ns3_tomography.trace import Trace, read
 
 pytestmark = pytest.mark.slow  # trains networks and calls the command line
-
-N3IC = [sys.executable, "-m", "n3ic"]
-
-
-def n3ic(words, cwd):
-    done = subprocess.run([*N3IC, *words.split()], cwd=cwd, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stderr
 
 
 def interrupted(words, cwd, done):
@@ -59,11 +51,11 @@ def same_in_the_end(words, cwd, parts):
     assert not (cwd / "run").exists()
     kept = sorted(p.name for p in (cwd / ".run.n3ic-parts").iterdir())
     assert 1 <= len(kept) < parts
-    assert f"{len(kept)} of {parts} parts were trained before" in n3ic(words, cwd)
+    assert f"{len(kept)} of {parts} parts were trained before" in typed(words, cwd).stderr
     found = content(cwd / "run")
     assert not (cwd / ".run.n3ic-parts").exists()
     shutil.rmtree(cwd / "run")
-    n3ic(words, cwd)
+    typed(words, cwd)
     assert content(cwd / "run") == found
 
 

@@ -2,13 +2,11 @@
 
 import csv
 import json
-import shlex
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from command_line import typed as n3ic
 
 from n3ic.data.dataset import data_set
 from n3ic.model.inputs import Field, InputSpec
@@ -39,19 +37,6 @@ def place(tmp_path_factory):
     model = replace(base, input=spec, classes=table.classes, provenance={"data": DATA})
     model.save(folder / "model.n3ic")
     return folder
-
-
-def n3ic(words, cwd, expect=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "n3ic", *shlex.split(words)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == expect, done.stderr + done.stdout
-    assert "Traceback" not in done.stderr
-    return done
 
 
 def test_from_the_curve_to_a_verified_export(place):

@@ -3,17 +3,16 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import N3IC
 
 from n3ic.model.random_models import random_model
 
-N3IC = [sys.executable, "-m", "n3ic"]
 ANOMALY = ["train", "anomaly", "--epochs", "100000"]
 TOMOGRAPHY = ["train", "tomography", "--epochs", "100000", "--jobs", "2"]
 

@@ -2,29 +2,15 @@
 
 import json
 import shlex
-import subprocess
-import sys
 
 import pytest
+from command_line import typed
 
 import n3ic
 from n3ic.model.spn import SpnModel
 
 pytest.importorskip("sklearn")
 pytestmark = pytest.mark.slow  # calls the command line many times
-
-
-def typed(words, cwd, expect=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "n3ic", *shlex.split(words)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == expect, done.stderr + done.stdout
-    assert "Traceback" not in done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,10 @@
 """Tomography as a person types it: train, replay, export together."""
 
 import json
-import subprocess
-import sys
 from importlib.resources import as_file, files
 
 import pytest
+from command_line import n3ic
 
 from n3ic.datasets import ns3_tomography
 from n3ic.datasets.ns3_tomography.trace import Trace, read
@@ -13,16 +12,6 @@ from n3ic.datasets.ns3_tomography.trace import Trace, read
 pytestmark = pytest.mark.slow  # trains networks and calls the command line
 
 ROWS = 3000
-N3IC = [sys.executable, "-m", "n3ic"]
-
-
-def n3ic(*words, cwd, expect=0):
-    done = subprocess.run(
-        [*N3IC, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=900
-    )
-    assert done.returncode == expect, done.stderr + done.stdout
-    assert "Traceback" not in done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
