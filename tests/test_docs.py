@@ -22,6 +22,7 @@ def blocks(page: Path, language: str) -> list[str]:
     ("name", "commands"),
     [
         ("tutorial/first-network.md", 10),
+        ("explanation/mathematics.md", 0),
         ("how-to/your-own-flows.md", 7),
         ("how-to/shunting.md", 8),
         ("how-to/card.md", 5),
