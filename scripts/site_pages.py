@@ -186,6 +186,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Lead links to files of the repository to the pages that are made of them."""
     sources = {made.uri: made.source for made in made_pages() if made.source}
     uris = {source: uri for uri, source in sources.items()}
+    for source, uri in list(uris.items()):
+        uris.setdefault(posixpath.dirname(source), uri)  # a folder: the first page of it
     here = page.file.src_uri
     folder = posixpath.dirname(sources.get(here, f"docs/{here}"))
 

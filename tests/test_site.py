@@ -108,6 +108,7 @@ def test_every_data_set_and_every_target_has_its_pages(site, repository):
 def test_links_into_the_repository_lead_to_what_is_made_of_the_file(site):
     page = (site / "reference/meter.html").read_text("utf-8")
     assert 'href="data-cards/unsw-nb15.html#from-packets"' in page
+    assert 'href="notebooks/' in (site / "index.html").read_text("utf-8")
     assert "../../" not in page.replace('"../..', "")
 
 
