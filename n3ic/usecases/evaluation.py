@@ -46,7 +46,8 @@ def evaluate_flows(
         ModelError: a model is damaged, or a feature is missing.
 
     Warns:
-        N3icWarning: the flows were metered otherwise than those that a network was trained on.
+        N3icWarning: a network was trained on some of these flows, or on flows that were metered
+            otherwise.
     """
     return {task: _evaluate(found) for task, found in labelled_flows(model, data, dataset).items()}
 
@@ -168,6 +169,13 @@ def _labels(network: Classifier, table: FlowTable) -> NDArray[np.int64]:
 
 def _evaluate(flows: LabelledFlows) -> Evaluation:
     network = flows.model
+    if network.provenance.get("data_sha256") == flows.table.sha256:
+        warnings.warn(
+            f"{network.name} was trained on some of these flows and flatters itself on them; the "
+            "figures of its test rows are those of its run, and n3ic report RUN --html shows them",
+            N3icWarning,
+            stacklevel=4,
+        )
     found = predict(network, network.encode(flows.table.features))
     return evaluate(
         flows.label,

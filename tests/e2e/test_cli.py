@@ -372,7 +372,9 @@ def test_evaluate_gives_the_figures_of_the_network(place, flows):
     assert figures["accuracy"] == pytest.approx((classes == table.label).mean())
     assert figures["confusion"][1][1] == int((classes[table.label == 1] == 1).sum())
     assert found["baselines_on_the_runs_test_rows"]["float_mlp"]["accuracy"] > 0.5
-    shown = n3ic("evaluate", flows, *run, cwd=place).stdout
+    done = n3ic("evaluate", flows, *run, cwd=place)
+    assert "was trained on some of these flows" in done.stderr
+    shown = done.stdout
     assert "confusion" in shown
     assert "on the run's test rows" in shown
     refused = n3ic("evaluate", flows, *run, "--dataset", "ns3-tomography", cwd=place, expect=1)
