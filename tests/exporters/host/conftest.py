@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -46,15 +45,8 @@ def bnn_exec(
     compiler: build.CCompiler, export_directory: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """``bnn-exec`` of that network, with the address and undefined-behaviour sanitizers."""
+    from flow_programs import compiled
+
     out = tmp_path_factory.mktemp("exec") / "bnn-exec"
-    sources = [str(export_directory / name) for name in ("bnn.c", "bnn_exec.c")]
-    done = subprocess.run(
-        [*compiler.command, *SANITIZE, *sources, "-o", str(out)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    if done.returncode and "cannot find" in done.stderr:
-        pytest.skip("needs the compiler's sanitizer libraries (libasan, libubsan)")
-    assert done.returncode == 0, done.stderr
-    return out
+    sources = [export_directory / name for name in ("bnn.c", "bnn_exec.c")]
+    return compiled(compiler, out, sources, *SANITIZE)

@@ -1,4 +1,4 @@
-"""``flow-exec`` of networks that carry a meter."""
+"""C programs for tests: any, and ``flow-exec`` of networks that carry a meter."""
 
 import subprocess
 
@@ -15,11 +15,10 @@ def exported(model, out):
     return out
 
 
-def compiled_flows(compiler, model, out, *flags):
-    """An export's ``flow-exec``; skips where the sanitizers are missing."""
+def compiled(compiler, out, sources, *flags):
+    """A program of C files; skips where the sanitizers are missing."""
     done = subprocess.run(
-        [*compiler.command, *flags, *C, "-o", "flow-exec"],
-        cwd=exported(model, out),
+        [*compiler.command, *flags, *sources, "-o", out],
         capture_output=True,
         text=True,
         timeout=300,
@@ -27,4 +26,10 @@ def compiled_flows(compiler, model, out, *flags):
     if done.returncode and "cannot find" in done.stderr:
         pytest.skip("needs the compiler's sanitizer libraries (libasan, libubsan)")
     assert done.returncode == 0, done.stderr
-    return out / "flow-exec"
+    return out
+
+
+def compiled_flows(compiler, model, out, *flags):
+    """An export's ``flow-exec``."""
+    sources = [exported(model, out) / name for name in C]
+    return compiled(compiler, out / "flow-exec", sources, *flags)

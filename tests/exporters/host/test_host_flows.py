@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from damaged_captures import damaged_capture
-from flow_programs import compiled_flows, exported
+from flow_programs import compiled, compiled_flows, exported
 from metered_models import metered_network
 
 import n3ic
@@ -205,16 +205,7 @@ def dump(
     """A program that lists the packets of captures by the reader of flow-exec."""
     out = tmp_path_factory.mktemp("dump") / "dump"
     sources = [Path(__file__).with_name("dump_capture.c"), TEMPLATES / "flow" / "capture.c"]
-    done = subprocess.run(
-        [*compiler.command, *sanitize, f"-I{TEMPLATES / 'flow'}", *sources, "-o", out],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    if done.returncode and "cannot find" in done.stderr:
-        pytest.skip("needs the compiler's sanitizer libraries (libasan, libubsan)")
-    assert done.returncode == 0, done.stderr
-    return out
+    return compiled(compiler, out, sources, *sanitize, f"-I{TEMPLATES / 'flow'}")
 
 
 def listed(capture: Path) -> list[str]:

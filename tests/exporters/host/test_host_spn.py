@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flow_programs import compiled
 
 from n3ic.errors import MissingDependencyError, N3icWarning
 from n3ic.exporters.host import running
@@ -155,18 +156,8 @@ def built(
     model = shunting(random_spn(np.random.default_rng(8), features=4, classes=3))
     model = replace(model, classes=('"q",\n', "\\0%s", "z"))
     EXPORTER.write(model, OPTIONS, directory)
-    program_path = directory / "bnn-exec"
-    sources = [str(directory / name) for name in ("bnn.c", "bnn_exec.c")]
-    done = subprocess.run(
-        [*compiler.command, *sanitize, *sources, "-o", str(program_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    if done.returncode and "cannot find" in done.stderr:
-        pytest.skip("needs the compiler's sanitizer libraries (libasan, libubsan)")
-    assert done.returncode == 0, done.stderr
-    return model, program_path
+    sources = [directory / name for name in ("bnn.c", "bnn_exec.c")]
+    return model, compiled(compiler, directory / "bnn-exec", sources, *sanitize)
 
 
 def answers(path: Path, *arguments: str) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 import socket
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -82,6 +83,20 @@ def test_a_wrong_weight_is_found(image, program, tmp_path):
         verify_card(image, tmp_path, 20)
 
 
+def check_frames(card, asked, send, model, action):
+    """Send the frames of all graphs; those of b/g have a model's results, or another action."""
+    for each in asked:
+        graph, seen = card.graphs[each.graph], send(each.frame)
+        if graph.name != "b/g":
+            check_frame(card, each, seen)
+            continue
+        assert seen.result == action
+        if action == TX:
+            field = each.frame[card.offset :][: graph.input_bytes]
+            (_, result), *_ = results_of(model, words_of(model, [field], features=False))
+            assert seen.data[card.result_at :][:10] == joined(graph.join, [result])[0].text
+
+
 def test_a_tenant_comes_and_goes_while_others_frames_are_answered(image, program):
     card = image.card
     asked = traffic(card, 6)
@@ -90,16 +105,7 @@ def test_a_tenant_comes_and_goes_while_others_frames_are_answered(image, program
         program.set_tenant(index, tenant_value(1 << 40, 1 << 40))
 
     def check(model, action=TX):
-        for each in asked:
-            graph, seen = card.graphs[each.graph], program.send(each.frame)
-            if graph.name != "b/g":
-                check_frame(card, each, seen)
-                continue
-            assert seen.result == action
-            if action == TX:
-                field = each.frame[card.offset :][: graph.input_bytes]
-                (_, result), *_ = results_of(model, words_of(model, [field], features=False))
-                assert seen.data[card.result_at :][:10] == joined(graph.join, [result])[0].text
+        check_frames(card, asked, program.send, model, action)
 
     check(card.networks["b/net"])
     program.set_network(image.slots["b/net"], value_bytes(image.structure, new))
@@ -134,16 +140,8 @@ def test_a_program_on_an_interface_is_changed_by_command(folder, tmp_path, veth)
     with program_by_id(query(socket.if_nametoindex(veth[0])).program_id) as program:
 
         def check(model, action=TX):
-            for each in asked:
-                graph, seen = card.graphs[each.graph], program.test_run(each.frame, output=True)
-                if graph.name != "b/g":
-                    check_frame(card, each, seen)
-                    continue
-                assert seen.result == action
-                if action == TX:
-                    field = each.frame[card.offset :][: graph.input_bytes]
-                    (_, result), *_ = results_of(model, words_of(model, [field], features=False))
-                    assert seen.data[card.result_at :][:10] == joined(graph.join, [result])[0].text
+            send = partial(program.test_run, output=True)
+            check_frames(card, asked, send, model, action)
 
         check(card.networks["b/net"])
         assert change("replace", "b", tmp_path / "new.n3ic").startswith(f"{veth[0]}: 1 networks")

@@ -33,18 +33,24 @@ needs_verilator = pytest.mark.skipif(
 )
 
 
+def check_scores(model, placed, folder, **faults):
+    """A ring with the card gives the model's scores; returns what the card counted."""
+    ring = MixedRing(model, placed, CARD, folder, **faults)
+    try:
+        ring.start()
+        words = verification_vectors(model, 40)
+        words = words[:: max(1, len(words) // 24)]
+        assert np.array_equal(ring.run(words), model.scores(words))
+    finally:
+        seen = ring.rig.stop()
+    return seen
+
+
 @pytest.mark.slow
 @needs_verilator
 @pytest.mark.parametrize("name", PLACED)
 def test_a_card_in_a_ring_gives_the_models_scores(name, tmp_path):
-    ring = MixedRing(MODEL, placement(*PLACED[name]), CARD, tmp_path)
-    try:
-        ring.start()
-        words = verification_vectors(MODEL, 40)
-        words = words[:: max(1, len(words) // 24)]
-        assert np.array_equal(ring.run(words), MODEL.scores(words))
-    finally:
-        seen = ring.rig.stop()
+    seen = check_scores(MODEL, placement(*PLACED[name]), tmp_path)
     assert seen.bad_frames == seen.bad_datagrams == seen.strays == seen.bad_packets == 0
     assert (seen.stored > 0) == (name != "nothing")
 
@@ -55,14 +61,7 @@ def test_a_card_in_a_ring_gives_the_models_scores(name, tmp_path):
 def test_a_card_counts_masked_connections(name, tmp_path):
     model = random_model(MODEL.shape, np.random.default_rng(4), density=0.4)
     placed = replace(placement(*PLACED[name]), model=model.digest)
-    ring = MixedRing(model, placed, CARD, tmp_path)
-    try:
-        ring.start()
-        words = verification_vectors(model, 40)
-        words = words[:: max(1, len(words) // 24)]
-        assert np.array_equal(ring.run(words), model.scores(words))
-    finally:
-        ring.rig.stop()
+    check_scores(model, placed, tmp_path)
 
 
 @pytest.mark.slow
@@ -71,14 +70,7 @@ def test_a_card_counts_masked_connections(name, tmp_path):
 def test_faults_change_no_score(name, tmp_path):
     """One datagram in twenty is lost, as many come twice or are damaged."""
     faults = {"seed": 5, "loss": 0.05, "repeat": 0.05, "damage": 0.05}
-    ring = MixedRing(MODEL, placement(*PLACED[name]), CARD, tmp_path, **faults)
-    try:
-        ring.start()
-        words = verification_vectors(MODEL, 40)
-        words = words[:: max(1, len(words) // 24)]
-        assert np.array_equal(ring.run(words), MODEL.scores(words))
-    finally:
-        seen = ring.rig.stop()
+    seen = check_scores(MODEL, placement(*PLACED[name]), tmp_path, **faults)
     assert seen.bad_datagrams > 0
     assert seen.again > 0
     assert seen.resent > 0
