@@ -31,5 +31,6 @@ def compiled(compiler, out, sources, *flags):
 
 def compiled_flows(compiler, model, out, *flags):
     """An export's ``flow-exec``."""
-    sources = [exported(model, out) / name for name in C]
+    folder = exported(model, out)
+    sources = [folder / name for name in C]
     return compiled(compiler, out / "flow-exec", sources, *flags)
