@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.evaluation.interval import LEVEL, share_interval
+from n3ic.util.display import Table
+from n3ic.util.markdown import percent
 
 
 @dataclass(frozen=True)
@@ -77,3 +80,18 @@ def calibration(
         least, most = values[mine][[0, -1]].tolist()
         out.append(MarginGroup(least, most, rows, hits, float(low), float(high)))
     return tuple(out)
+
+
+def calibration_table(groups: Sequence[MarginGroup], rows: str) -> Table:
+    """How often a network is right by its margin, as a table.
+
+    Args:
+        groups: of held-out rows.
+        rows: which rows these are, in words.
+    """
+    cells = tuple(
+        (g.name, f"{g.rows:,}", percent(g.accuracy), f"{100 * g.low:.1f} to {100 * g.high:.1f} %")
+        for g in groups
+    )
+    head = ("margin", "rows", "right of them", f"{LEVEL:.0%} interval")
+    return Table(f"How often it is right by margin, on {rows}", head, cells)

@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 from n3ic.data.split import SplitProtocol, protocols_of, split
 from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
-from n3ic.evaluation.calibration import MarginGroup, calibration
+from n3ic.evaluation.calibration import MarginGroup, calibration, calibration_table
 from n3ic.evaluation.importance import REPEATS, FeatureImportance, permutation_importance
 from n3ic.evaluation.metrics import against_rest, counted_class
 from n3ic.evaluation.roc import RocCurve, roc_curve
 from n3ic.kernel.prediction import predict
 from n3ic.model.classifier import Classifier, Inference
+from n3ic.util.display import Displayed, View
+from n3ic.util.markdown import percent
 
 
-@dataclass(frozen=True, eq=False)
-class HeldOut:
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldOut(Displayed):
     """A model's answers to labelled rows that it was not trained on; see :func:`held_out`.
 
     Attributes:
@@ -43,6 +45,12 @@ class HeldOut:
     found: Inference
     positive: int | None
     origin: str
+
+    def view(self) -> View:
+        """What it shows of itself."""
+        said = f"{percent(float(self.right.mean()))} right" if len(self.rows) else "no rows"
+        tables = (calibration_table(self.calibration(), self.origin),)
+        return View(f"{self.model.name} on {self.origin}: {said}", tables)
 
     @property
     def right(self) -> NDArray[np.bool_]:

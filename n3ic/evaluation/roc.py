@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,8 @@ class RocCurve:
         area: under the curve, straight between its points.
     """
 
-    fpr: NDArray[np.float64]
-    tpr: NDArray[np.float64]
+    fpr: NDArray[np.float64] = field(repr=False)
+    tpr: NDArray[np.float64] = field(repr=False)
     positives: int
     negatives: int
     area: float

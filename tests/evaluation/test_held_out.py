@@ -78,3 +78,12 @@ def test_a_roc_where_a_class_is_to_be_found(classes, positive, there):
     assert (held.roc is not None) == there
     if there:
         assert held.roc.positives == (held.label == held.positive).sum()
+
+
+def test_it_shows_a_line_and_how_often_it_is_right():
+    held = held_out(*made())
+    said = f"{100 * held.right.mean():.1f} % right"
+    assert repr(held) == f"<HeldOut random on the 30 test rows of flows: {said}>"
+    (table,) = held.view().tables
+    assert sum(int(row[1]) for row in table.rows) == 30 and "<table" in held._repr_html_()
+    assert len(repr(held.roc)) < 100

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.evaluation.calibration import MarginGroup
+from n3ic.evaluation.calibration import MarginGroup, calibration_table
 from n3ic.evaluation.held_out import HeldOut
 from n3ic.evaluation.importance import FeatureImportance
 from n3ic.evaluation.interval import LEVEL
@@ -41,7 +41,7 @@ def sureness(of: HeldOut) -> tuple[tuple[Chart, ...], tuple[Table, ...]]:
         of: its answers to one row at least.
     """
     importance, groups = of.importance(), of.calibration()
-    tables = importance_table(of, importance), calibration_table(of, groups), margins(of)
+    tables = importance_table(of, importance), calibration_table(groups, of.origin), margins(of)
     return _charts(of, importance, groups), tables
 
 
@@ -75,21 +75,6 @@ def _charts(
     )
     found.append(importance_chart(importance, said))
     return tuple(found)
-
-
-def calibration_table(of: HeldOut, groups: Sequence[MarginGroup]) -> Table:
-    """How often it is right, by margin."""
-    rows = tuple(
-        (
-            g.name,
-            f"{g.rows:,}",
-            percent(g.accuracy),
-            f"{100 * g.low:.1f} to {100 * g.high:.1f} %",
-        )
-        for g in groups
-    )
-    head = ("margin", "rows", "right of them", f"{LEVEL:.0%} interval")
-    return Table(f"How often it is right by margin, on {of.origin}", head, rows)
 
 
 def importance_table(of: HeldOut, importance: Sequence[FeatureImportance]) -> Table:
