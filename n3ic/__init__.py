@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from n3ic.api import bench, evaluate, export, load, predict, shunt, train, verify
+    from n3ic.api import bench, evaluate, export, load, predict, shunt, sweep, train, verify
     from n3ic.data.dataset import DataSet
     from n3ic.data.table import Feature, FlowTable
     from n3ic.model.inputs import Field, InputSpec
@@ -46,13 +46,24 @@ __all__ = [
     "load",
     "predict",
     "shunt",
+    "sweep",
     "train",
     "verify",
 ]
 
 # Names are imported when first used: `n3ic --help` must not wait for numpy or PyTorch.
 _ROOMS = {
-    "n3ic.api": ("bench", "evaluate", "export", "load", "predict", "shunt", "train", "verify"),
+    "n3ic.api": (
+        "bench",
+        "evaluate",
+        "export",
+        "load",
+        "predict",
+        "shunt",
+        "sweep",
+        "train",
+        "verify",
+    ),
     "n3ic.data.dataset": ("DataSet",),
     "n3ic.data.table": ("Feature", "FlowTable"),
     "n3ic.model.inputs": ("Field", "InputSpec"),

@@ -25,7 +25,7 @@ from n3ic.exporters.netfpga.frontend.tap import ADDRESS, has_front
 from n3ic.exporters.netfpga.frontend.tap import serve as serve_front
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
-from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.resources import Resources, estimated_latency
 from n3ic.exporters.netfpga.sequential import size as sequential_size
 from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.exporters.netfpga.unrolled import size as unrolled_size
@@ -277,6 +277,15 @@ class NetfpgaExporter(Exporter, CardExporter):
             figures.append(around.fmax_ecp5(directory))
             notes.append(around.ECP5)
         return Report(tuple(figures), tuple(notes))
+
+    def estimate(self, model: BinaryModel, options: Options) -> tuple[Figure, ...]:
+        """Logic and block RAM; the latency of an unrolled core, whose stages are counted."""
+        figures = self._resources(model, _estimate(model, options))
+        if options["style"] == "unrolled":
+            levels, outputs = int(options["pipeline"]), str(options["outputs"])
+            clocks = unrolled.latency(model, pipeline=levels, outputs=outputs)
+            figures += estimated_latency(clocks, self.device.clock_mhz)
+        return tuple(figures)
 
     def encode(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from n3ic.targets.figures import FigureKind
+from n3ic.targets.figures import Figure, FigureKind
 
 
 @dataclass(frozen=True)
@@ -34,3 +34,13 @@ class Resources:
     source: str
     kind: FigureKind = "measured"
     dsps: int = 0
+
+
+def estimated_latency(clocks: int, clock_mhz: float) -> list[Figure]:
+    """The latency of a core whose generator counts its own stages."""
+    source = "stages of the generator"
+    at = f"{source}, at {clock_mhz:g} MHz"
+    return [
+        Figure("latency.clocks", clocks, "clock", "estimated", source),
+        Figure("latency", clocks * 1000 / clock_mhz, "ns", "estimated", at),
+    ]

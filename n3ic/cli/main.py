@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import typer
 
-from n3ic.cli import ask, card, cluster, data, decide, deploy, model, report, shunt, train
+from n3ic.cli import ask, card, cluster, data, decide, deploy, model, report, shunt, sweep, train
 from n3ic.cli.console import fail, note
 from n3ic.errors import MissingDependencyError, N3icError, N3icWarning
 from n3ic.util.signals import ending_signals
@@ -54,6 +54,7 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     )
     app.callback()(options)
     train.register(app, "train" in words)
+    sweep.register(app, "sweep" in words)
     decide.register(app, "decide" in words)
     model.register(app)
     shunt.register(app)

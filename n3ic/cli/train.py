@@ -25,7 +25,7 @@ def register(app: typer.Typer, plugin_options: bool) -> None:
         app: the command line.
         plugin_options: whether the options of recipes and use cases are needed, too.
     """
-    app.command("train")(with_options(train, _owners() if plugin_options else ()))
+    app.command("train")(with_options(train, option_owners() if plugin_options else ()))
 
 
 def _own(name: str) -> tuple[Option, ...]:
@@ -34,7 +34,8 @@ def _own(name: str) -> tuple[Option, ...]:
     return use_case(name).options
 
 
-def _owners() -> list[Owned]:
+def option_owners() -> list[Owned]:
+    """Options of the recipe and of the use cases, by whose they are."""
     from n3ic import plugins
 
     recipe: Owned = ("the recipe", recipe_options())

@@ -77,15 +77,7 @@ class Parts:
         write_atomic(self._path(experiment, shapes), pack_file(FAMILY, {"results": said}, tensors))
 
     def _path(self, experiment: Experiment, shapes: tuple[Shape, ...]) -> Path:
-        said = [
-            __version__,
-            _table_digest(experiment.table),
-            experiment.recipe.to_dict(),
-            [experiment.protocol, experiment.seed, experiment.name, experiment.positive],
-            [experiment.with_baselines, shapes],
-        ]
-        digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-        return self.folder / f"{digest}.part"
+        return self.folder / f"{experiment_digest(experiment, shapes)}.part"
 
 
 @contextmanager
@@ -111,8 +103,28 @@ def kept_parts(run: Path, note: Callable[[str], object]) -> Iterator[Parts]:
             raise
 
 
-def _table_digest(table: FlowTable) -> str:
-    """Digest of all that training reads of a table."""
+def experiment_digest(
+    experiment: Experiment, shapes: tuple[Shape, ...] = (), rows: str = ""
+) -> str:
+    """SHA-256 of all that decides an experiment's results: rows, recipe, split, seed, ...
+
+    Args:
+        experiment: the experiment.
+        shapes: hidden layers of its networks, where they are not its recipe's.
+        rows: digest of its table, where that is known already.
+    """
+    said = [
+        __version__,
+        rows or table_digest(experiment.table),
+        experiment.recipe.to_dict(),
+        [experiment.protocol, experiment.seed, experiment.name, experiment.positive],
+        [experiment.with_baselines, shapes],
+    ]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def table_digest(table: FlowTable) -> str:
+    """SHA-256 of all that training reads of a table."""
     said = [
         [table.name, table.sha256, table.synthetic, table.time_order, table.classes],
         [asdict(f) for f in table.catalogue],

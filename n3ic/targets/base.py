@@ -189,6 +189,13 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     def report(self, model: ModelT, options: Options, directory: Path) -> Report:
         """Memory, resources, latency and throughput of the artefacts in ``directory``."""
 
+    def estimate(self, model: ModelT, options: Options) -> tuple[Figure, ...]:
+        """What is known of size and speed before anything is written, named as in the report.
+
+        Called of many models, so it runs no tool; empty where nothing can be told.
+        """
+        return ()
+
     def decode(self, directory: Path, model: ModelT, options: Options) -> tuple[Decoded, ...]:
         """Read weights, masks, thresholds, biases and cuts back from the artefacts.
 

@@ -6,20 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from n3ic import __version__
-from n3ic.data.split import SplitProtocol, protocols_of
-from n3ic.data.table import FlowTable
-from n3ic.errors import DataError, UsageError
+from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import held_out
-from n3ic.options import parse_options
 from n3ic.runs.experiment import Result
 from n3ic.runs.folder import METRICS, MODEL, OPTIONS, Run, load_metrics
 from n3ic.runs.parts import kept_parts
 from n3ic.runs.pictures.writing import write_pictures
-from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
 from n3ic.runs.report import metrics_of, summary_markdown
 from n3ic.runs.schedule import schedule, train_jobs
-from n3ic.usecases.base import UseCase, use_case
+from n3ic.usecases.material import material
 from n3ic.usecases.request import TrainRequest, command_words
 from n3ic.util.files import being_written, new_directory, write_atomic
 from n3ic.util.json_text import json_text
@@ -41,38 +37,18 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         DataError: the data cannot be read or split.
         MissingDependencyError: ``request.dask`` is given and distributed is not installed.
     """
-    case = use_case(request.use_case)
-    options = parse_options(case.options, request.options, case.name)
-    recipe = request.chosen_recipe(case)
-    target = _target(request.out, case.name, request.replace)
+    target = _target(request.out, request.use_case, request.replace)
     progress = progress or TrainingProgress()
-    progress.stage("loading data")
-    table = request.table
-    if table is None:
-        table = case.load(request.data, request.dataset, options, progress.note)
-    tasks = case.tasks(table, options)
-    if not tasks:
-        raise UsageError(f"{case.name}: the options leave no network to train")
-    if set(tasks) != {""} and not case.group:
-        raise UsageError(
-            f"the use case {case.name} has several networks and no word for one (group)"
-        )
-    n_classes = max(len(rows.classes) for rows in tasks.values())
+    given = material(request, progress)
+    case, options, table, tasks = given.case, given.options, given.table, given.tasks
+    n_classes = given.n_classes
     recipe = request.chosen_recipe(case, n_classes)
-    main, *further = _protocols(case, table, request.protocol)
+    main, *further = given.protocols
     own = recipe.training.hidden
     others = tuple(shape for shape in case.shapes(options) if shape != own)
     seed, *more_seeds = range(request.seed, request.seed + request.seeds)
     plan = schedule(tasks, [main, *further], [seed, *more_seeds], own, others)
-    experiments = {
-        task: Experiment(
-            rows,
-            recipe,
-            name=f"{case.name}-{task}" if task else case.name,
-            positive=_positive(case, rows),
-        )
-        for task, rows in tasks.items()
-    }
+    experiments = given.experiments(recipe)
     written = _written(target) if target.exists() else []
     with (
         new_directory(target, replace=request.replace, written=written) as directory,
@@ -127,39 +103,6 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         metrics["files"] = sorted([METRICS, *(p.relative_to(directory).as_posix() for p in files)])
         write_atomic(directory / METRICS, json_text(metrics))
     return Run(target, metrics, {task: target / path for task, path in models.items()})
-
-
-def _protocols(
-    case: UseCase, table: FlowTable, wanted: SplitProtocol | None
-) -> list[SplitProtocol]:
-    """The protocols that the table allows, the one whose networks are kept first.
-
-    Raises:
-        DataError: the table does not allow the one that is wanted.
-    """
-    allowed = protocols_of(table)
-    main = wanted or (case.protocol if case.protocol in allowed else "random")
-    if main not in allowed:
-        raise DataError(
-            f"protocol {main!r} is not possible with {table.name}; it allows {', '.join(allowed)}"
-        )
-    return [main, *(p for p in allowed if p != main)]
-
-
-def _positive(case: UseCase, table: FlowTable) -> int | None:
-    """Index of the class whose detection is counted, where the use case names one.
-
-    Raises:
-        DataError: the table has no such class.
-    """
-    if not case.positive:
-        return None
-    if case.positive not in table.classes:
-        raise DataError(
-            f"{case.name} detects the class {case.positive!r}, which {table.name} does not have; "
-            f"its classes are {', '.join(table.classes)}"
-        )
-    return table.classes.index(case.positive)
 
 
 def _target(out: str | Path | None, name: str, replace: bool) -> Path:

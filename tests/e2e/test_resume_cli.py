@@ -1,43 +1,16 @@
 """Runs that are interrupted and asked for again, as a person does."""
 
 import shutil
-import signal
-import subprocess
-import time
 from importlib.resources import as_file, files
 
 import numpy as np
 import pytest
-from command_line import N3IC, typed
+from command_line import interrupted, typed
 
 from n3ic.datasets import ns3_tomography
 from n3ic.datasets.ns3_tomography.trace import Trace, read
 
 pytestmark = pytest.mark.slow  # trains networks and calls the command line
-
-
-def interrupted(words, cwd, done):
-    """Start a command, interrupt it once some file is there, and give what it said."""
-    process = subprocess.Popen(
-        [*N3IC, *words.split()],
-        cwd=cwd,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
-        for _ in range(6000):
-            if list(cwd.glob(done)) or process.poll() is not None:
-                break
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert process.returncode == 130, err
-    assert err.splitlines()[-1] == "n3ic: error: interrupted; nothing was left half-written"
-    return err
 
 
 def content(folder):
@@ -46,7 +19,7 @@ def content(folder):
 
 def same_in_the_end(words, cwd, parts):
     """Interrupt a run after its first part, go on, and compare with one that ran through."""
-    err = interrupted(words, cwd, ".run.n3ic-parts/*.part")
+    err = interrupted(*words.split(), cwd=cwd, once=".run.n3ic-parts/*.part")
     assert "kept in .run.n3ic-parts; the same command goes on from there" in err
     assert not (cwd / "run").exists()
     kept = sorted(p.name for p in (cwd / ".run.n3ic-parts").iterdir())

@@ -12,6 +12,7 @@ from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
 from n3ic.runs.schedule import Job, schedule, train_jobs
 from n3ic.training.recipe import Recipe, Training
+from n3ic.usecases import material
 from n3ic.usecases import training as usecase_training
 from n3ic.usecases.base import UseCase
 from n3ic.usecases.request import TrainRequest
@@ -71,7 +72,7 @@ def test_several_networks_want_a_word_for_one(monkeypatch, tmp_path):
             return {"a": table, "b": table}
 
     case = Wordless()
-    monkeypatch.setattr(usecase_training, "use_case", lambda name: case)
+    monkeypatch.setattr(material, "use_case", lambda name: case)
     with pytest.raises(UsageError, match="no word for one"):
         usecase_training.train_use_case(
             TrainRequest("w", table=DATASET.load(), out=tmp_path / "run")

@@ -18,7 +18,7 @@ from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.frontend import form as front
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
-from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.resources import Resources, estimated_latency
 from n3ic.exporters.netfpga.spn import size
 from n3ic.exporters.netfpga.spn.pipeline import Pipeline, pipeline
 from n3ic.exporters.netfpga.spn.verilog import class_width, core_text, latency, table_text
@@ -155,6 +155,12 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
             figures.append(around.fmax_ecp5(directory))
             notes.append(around.ECP5)
         return Report(tuple(figures), tuple(notes))
+
+    def estimate(self, model: SpnModel, options: Options) -> tuple[Figure, ...]:
+        """Logic of one core, and its latency."""
+        plan = _plan(model)
+        clocks = estimated_latency(latency(plan), self.device.clock_mhz)
+        return (*self._resources(size.estimate(plan)), *clocks)
 
     def _resources(self, used: Resources, prefix: str = "") -> list[Figure]:
         """Figures of what a core takes, with its share of the device."""

@@ -1,0 +1,202 @@
+"""``n3ic sweep``."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
+
+import typer
+
+from n3ic.cli.console import note, print_json, say, watching
+from n3ic.cli.plugin_options import with_options
+from n3ic.cli.recipe_options import recipe_options
+from n3ic.cli.train import MAX_SEED, option_owners
+from n3ic.errors import UsageError
+from n3ic.options import OptionValue
+
+if TYPE_CHECKING:
+    from n3ic.usecases.sweep.result import Sweep
+
+_WIDE = 80
+
+
+def register(app: typer.Typer, plugin_options: bool) -> None:
+    """Add the command.
+
+    Args:
+        app: the command line.
+        plugin_options: whether the options of recipes and use cases are needed, too.
+    """
+    app.command("sweep")(with_options(sweep, option_owners() if plugin_options else ()))
+
+
+def sweep(
+    use_case: Annotated[str, typer.Argument(help="anomaly, ...; flows with --data alone.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Files or a folder; the embedded default without it.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Another data set than the use case's own.")
+    ] = None,
+    recipe: Annotated[str, typer.Option(help="Recipes of the use case.")] = "default",
+    budget_bytes: Annotated[
+        str | None,
+        typer.Option(
+            help="Bytes of weights: choose bits and hidden layers. Where nothing is named, 128 to "
+            "4096."
+        ),
+    ] = None,
+    protocol: Annotated[
+        Literal["random", "partition", "time", "conversation"] | None,
+        typer.Option(help="How rows are split."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The first seed.", min=0, max=MAX_SEED)] = 0,
+    seeds: Annotated[
+        int, typer.Option(help="Mean and deviation of each network over so many seeds.", min=1)
+    ] = 1,
+    target: Annotated[
+        str, typer.Option(help="Whose estimates, as NAME or NAME:OPTION=VALUE,...")
+    ] = "netfpga:style=unrolled",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the sweep; sweeps/USE_CASE by default.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Throw another sweep in that folder away.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(help="Networks trained at once; all cores by default.", min=1)
+    ] = None,
+    dask: Annotated[
+        str | None, typer.Option(help="Train on the workers of this Dask scheduler.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the points as JSON.")] = False,
+    given: Mapping[str, OptionValue] | None = None,
+) -> None:
+    """Train networks of many sizes, and find which are worth their bytes, sites and latency.
+
+    Values parted by commas are all tried with one another: --density 0.25,1 --hidden 32,64-16.
+    The same command goes on where an interrupted one was.
+    """
+    from n3ic.usecases.request import TrainRequest
+    from n3ic.usecases.sweep.request import SweepRequest
+    from n3ic.usecases.sweep.training import sweep_use_case
+
+    typed = given or {}
+    of_recipe = {option.name for option in recipe_options()}
+    axes, fixed = swept(typed)
+    if budget_bytes is not None:
+        axes = {"budget_bytes": _whole_numbers("budget-bytes", budget_bytes), **axes}
+    recipes = _parts(recipe)
+    if len(recipes) > 1:
+        axes = {"recipe": recipes, **axes}
+    name, _, told = target.partition(":")
+    base = TrainRequest(
+        use_case,
+        data=data,
+        dataset=dataset,
+        recipe=recipe if len(recipes) < 2 else recipes[0],
+        overrides=fixed,
+        options={k: v for k, v in typed.items() if k not in of_recipe},
+        protocol=protocol,
+        seed=seed,
+        seeds=seeds,
+        jobs=jobs,
+        dask=dask,
+    )
+    request = SweepRequest(base, axes, name, _options(told), out, replace)
+    with watching(quiet=json) as progress:
+        found = sweep_use_case(request, progress)
+    if json:
+        print_json({**found.to_dict(), "path": str(found.path)})
+        return
+    for line in sweep_text(found):
+        say(line)
+    note(f"{found.path}: report.md, points.csv, front.png")
+
+
+def swept(typed: Mapping[str, OptionValue]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
+    """Values of a recipe that are swept, and those that are not, by attribute.
+
+    Args:
+        typed: what was typed, by option; values parted by commas. Layers of a shape are parted by
+            dashes. Columns, and what is on or off, stay the same for all.
+
+    Raises:
+        UsageError: a text is no value of its attribute.
+    """
+    from n3ic.training.recipe import recipe_values
+
+    axes: dict[str, tuple[Any, ...]] = {}
+    fixed: dict[str, Any] = {}
+    for value in recipe_values().values():
+        text = typed.get(value.typed_name)
+        if text is None:
+            continue
+        if value.kind is bool or value.kind == tuple[str, ...]:
+            fixed[value.name] = value.parse(text)
+            continue
+        if not (parts := _parts(str(text))):
+            raise UsageError(f"--{value.typed_name}: no value to try")
+        axes[value.name] = tuple(dict.fromkeys(value.parse(part) for part in parts))
+        if get_origin(value.kind) is tuple and () in axes[value.name]:
+            raise UsageError(f"--{value.typed_name}: shapes such as 32,64-16 expected")
+    return axes, fixed
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _whole_numbers(name: str, text: str) -> tuple[int, ...]:
+    parts = _parts(text)
+    if not parts or not all(re.fullmatch("0*[1-9][0-9]{0,9}", part) for part in parts):
+        raise UsageError(f"--{name}: numbers such as 256,512 expected, got {text!r:.60}")
+    return tuple(map(int, parts))
+
+
+def _options(text: str) -> dict[str, OptionValue]:
+    """Options of a target from ``NAME=VALUE,...``."""
+    out: dict[str, OptionValue] = {}
+    for part in _parts(text):
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise UsageError(f"--target: NAME:OPTION=VALUE,... expected, got {part!r:.60}")
+        out[name] = value
+    return out
+
+
+def sweep_text(found: Sweep, width: int = 0) -> list[str]:
+    """A sweep as lines of at most 80 characters, or of the terminal where that is narrower.
+
+    Args:
+        found: the sweep.
+        width: of the lines; the terminal's, 80 at most, where 0. Commands stay on one line.
+    """
+    from n3ic.usecases.sweep.result import command_text
+
+    wide = width or min(_WIDE, shutil.get_terminal_size((_WIDE, 24)).columns)
+    shown = found.table
+    every = [shown.head, *shown.rows]
+    widths = [max(len(row[i]) for row in every) for i in range(len(shown.head))]
+    widths[1] = max(8, wide - sum(w for i, w in enumerate(widths) if i != 1) - 2 * len(widths) + 2)
+    lines = textwrap.wrap(shown.title, wide)
+    for row in every:
+        lines += _lines(row, widths)
+    lines += textwrap.wrap(found.legend, wide)
+    commands = [f"{i}: {command_text(p)}" for i, p in enumerate(found.points, 1) if p.command]
+    return [*lines, *commands]
+
+
+def _lines(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """A row, its second cell over as many lines as it needs."""
+    wrapped = textwrap.wrap(cells[1], widths[1]) or [""]
+    out = []
+    for i, text in enumerate(wrapped):
+        row = (cells[0], text, *cells[2:]) if i == 0 else ("", text, *[""] * (len(cells) - 2))
+        columns = zip(row, widths, ">" + "<" + ">" * (len(cells) - 2), strict=True)
+        out.append("  ".join(f"{cell:{side}{width}}" for cell, width, side in columns).rstrip())
+    return out

@@ -1,0 +1,1 @@
+"""Networks of many sizes: trained side by side, and which of them are worth their cost."""

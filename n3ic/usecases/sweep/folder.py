@@ -1,0 +1,140 @@
+"""A sweep's folder: what was asked for, and each training as soon as it is done."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import UsageError
+from n3ic.usecases.sweep.result import Figures
+from n3ic.util.files import reserved_folder, write_atomic
+from n3ic.util.json_text import json_text
+from n3ic.util.signals import held
+
+SWEEP, POINTS, PAGE, PICTURE = "sweep.json", "points.csv", "report.md", "front"
+FORMAT, VERSION = "n3ic-sweep", 1
+_MAX_BYTES = 1 << 20
+_OWN = re.compile(r"point-[0-9a-f]{64}\.json|sweep\.json|points\.csv|report\.md|front\.png")
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "sha256": (str,),
+    "sites": (int, float, type(None)),
+    "latency_ns": (int, float, type(None)),
+    "validation": (int, float),
+    "test": (int, float),
+}
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """A sweep's folder.
+
+    Attributes:
+        path: the folder.
+        asked: what decides the sweep, as plain data.
+    """
+
+    path: Path
+    asked: Mapping[str, Any]
+
+    def find(self, digest: str) -> Figures | None:
+        """What a training came to; None where it is not done, or its file is damaged.
+
+        Args:
+            digest: of all that decides it.
+        """
+        said = _read(self._point(digest))
+        if not isinstance(said, dict) or said.pop("digest", None) != digest:
+            return None
+        try:
+            found = Figures(**{**said, "shape": tuple(said["shape"])})
+        except (TypeError, KeyError):
+            return None
+        numbers = (*found.shape, *found.memory.values()) if _is_sizes(found.memory) else (None,)
+        right = all(isinstance(getattr(found, n), kinds) for n, kinds in _KINDS.items())
+        return found if right and all(type(n) is int for n in numbers) else None
+
+    def keep(self, digest: str, found: Figures) -> None:
+        """Write what a training came to, whole or not at all."""
+        if not (self.path / SWEEP).exists():
+            write_atomic(self.path / SWEEP, json_text(dict(self.asked)))
+        write_atomic(self._point(digest), json_text({"digest": digest, **asdict(found)}))
+
+    def _point(self, digest: str) -> Path:
+        return self.path / f"point-{digest}.json"
+
+
+@contextmanager
+def sweep_folder(
+    path: Path, asked: Mapping[str, Any], replace: bool, note: Callable[[str], object]
+) -> Iterator[SweepFolder]:
+    """The folder of a sweep, which one process at a time has.
+
+    It stays as it is when the block fails, so that the same sweep goes on; where nothing was
+    done it goes.
+
+    Args:
+        path: the folder; made where it does not exist.
+        asked: what decides the sweep, as plain data.
+        replace: whether the results of another sweep there may go.
+        note: is told how to go on where the block fails.
+
+    Raises:
+        UsageError: it holds another sweep or other files, or another process has it.
+    """
+    full = {"format": FORMAT, "version": VERSION, **json.loads(json.dumps(asked))}
+    absent = [p for p in path.absolute().parents if not p.exists()]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with reserved_folder(path, _OWN) as place:
+            if (place / SWEEP).exists() and (said := _difference(place / SWEEP, full)):
+                if not replace:
+                    raise UsageError(f"{path} {said}: name another folder, or add --replace")
+                for old in list(place.iterdir()):
+                    old.unlink()
+            try:
+                yield SweepFolder(place, full)
+            except BaseException:
+                with held(), suppress(OSError):  # after SIGHUP, there may be no terminal
+                    if count := len(list(place.glob("point-*"))):
+                        done = "network is" if count == 1 else "networks are"
+                        note(f"{count} {done} kept in {path}; the same command goes on from there")
+                raise
+    finally:
+        for parent in absent:
+            with held(), suppress(OSError):
+                parent.rmdir()  # one that was made above and holds nothing
+
+
+def _difference(path: Path, asked: Mapping[str, Any]) -> str:
+    """How the sweep of a folder differs from what is asked for; empty where it does not."""
+    said = _read(path)
+    if not isinstance(said, dict) or said.get("format") != FORMAT:
+        return f"holds a damaged {SWEEP}"
+    names = [*asked, *sorted(set(said) - set(asked))]
+    differ = [n for n in names if said.get(n) != asked.get(n)]
+    shown = (f"{n} {_short(said.get(n))} there, {_short(asked.get(n))} asked for" for n in differ)
+    return f"holds another sweep ({'; '.join(shown)})" if differ else ""
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."
+
+
+def _read(path: Path) -> Any:
+    """What a JSON file says; None where it cannot be read."""
+    try:
+        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+            return None
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _is_sizes(said: object) -> bool:
+    return isinstance(said, dict) and all(isinstance(name, str) for name in said)

@@ -1,0 +1,40 @@
+"""The picture of a sweep: accuracy against each cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from n3ic.runs.pictures.accuracy import draw_accuracy
+from n3ic.util.pictures import legend, new_page, plain, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from n3ic.usecases.sweep.result import Sweep
+
+_AXES = {
+    "bytes": "bytes of weights, masks and cuts",
+    "sites": "LUT sites (estimated)",
+    "latency_ns": "latency, ns (estimated)",
+}
+
+
+@styled
+def front_figure(sweep: Sweep) -> Figure:
+    """Accuracy on validation rows against each cost that is known, with its Pareto front.
+
+    Args:
+        sweep: what is drawn.
+    """
+    costs = [cost for cost, front in sweep.fronts.items() if front]
+    figure = new_page(4.6 * len(costs) + 0.6, 4.8)
+    grid = figure.subplots(1, len(costs), squeeze=False, sharey=True)
+    for axes, cost in zip(grid[0], costs, strict=True):
+        draw_accuracy(axes, sweep.sizes(), cost, front=True)
+        axes.set_xlabel(_AXES[cost])
+    low, high = grid[0][0].get_ylim()
+    grid[0][0].set_ylim(low, min(high, 100 + 0.02 * (100 - low)))
+    grid[0][0].set_ylabel("accuracy on validation rows, %")
+    figure.suptitle(plain(sweep.title, 90))
+    legend(figure)
+    return figure

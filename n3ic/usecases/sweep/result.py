@@ -1,0 +1,260 @@
+"""What came of a sweep: a point a network, and the fronts that are worth their cost."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from n3ic.runs.pictures.accuracy import SizePoint, pareto_front
+from n3ic.usecases.sweep.request import SIZES, Asked, places_text
+from n3ic.util.display import Displayed, Table, View
+
+COSTS: Mapping[str, str] = {"bytes": "bytes", "sites": "sites e", "latency_ns": "latency e"}
+"""What a point costs, and the heads of its columns; ``e`` is for estimated."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one training came to: one network, one seed.
+
+    Attributes:
+        shape: neurons of its layers, input bits first.
+        sha256: of the model file.
+        memory: bytes by kind: ``weight_bytes``, ``input_bytes`` (its cuts), ...
+        sites: LUT sites, estimated; None where nobody can tell.
+        latency_ns: nanoseconds until it has answered, estimated; None where nobody can tell.
+        validation: share of the validation rows that it gets right.
+        test: share of the test rows, on which nothing is chosen.
+    """
+
+    shape: tuple[int, ...]
+    sha256: str
+    memory: Mapping[str, int]
+    sites: float | None
+    latency_ns: float | None
+    validation: float
+    test: float
+
+    @property
+    def bytes(self) -> int:
+        """Of weights, of masks where connections are left out, and of the cuts of the input."""
+        kinds = ("weight_bytes", "mask_bytes", "input_bytes")
+        return sum(self.memory.get(kind, 0) for kind in kinds)
+
+
+@dataclass(frozen=True, eq=False)
+class SweepPoint:
+    """A network over several seeds.
+
+    Attributes:
+        values: its places on the axes.
+        varied: those of them that differ among the points, in a line.
+        series: those of these that are no sizes, in a line: points of one curve.
+        command: the words of the command that trains it; None where there is none.
+        runs: figures by task (one unnamed of a single network), a seed each.
+    """
+
+    values: Mapping[str, Any]
+    varied: str
+    series: str
+    command: tuple[str, ...] | None
+    runs: Mapping[str, tuple[Figures, ...]] = field(repr=False)
+
+    @property
+    def shapes(self) -> tuple[str, ...]:
+        """Shapes of its networks, each once."""
+        every = (f.shape for figures in self.runs.values() for f in figures)
+        return tuple(dict.fromkeys("-".join(map(str, shape)) for shape in every))
+
+    @property
+    def validation(self) -> tuple[float, ...]:
+        """Accuracy on validation rows by seed; the median over the networks of several."""
+        return self._by_seed("validation", np.median)
+
+    @property
+    def test(self) -> tuple[float, ...]:
+        """Accuracy on test rows by seed; the median over the networks of several."""
+        return self._by_seed("test", np.median)
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Means over the seeds, of those of ``COSTS`` that are known.
+
+        Bytes and sites of several networks are added up; the slowest of them gives the latency.
+        """
+        every = [f for figures in self.runs.values() for f in figures]
+        of = {"bytes": np.sum, "sites": np.sum, "latency_ns": np.max}
+        return {
+            name: float(np.mean(self._by_seed(name, of[name])))
+            for name in COSTS
+            if all(getattr(f, name) is not None for f in every)
+        }
+
+    def _by_seed(self, name: str, of: Any) -> tuple[float, ...]:
+        seeds = zip(*self.runs.values(), strict=True)
+        return tuple(float(of([getattr(f, name) for f in networks])) for networks in seeds)
+
+
+@dataclass(frozen=True, repr=False)
+class Sweep(Displayed):
+    """What came of a sweep.
+
+    Attributes:
+        path: its folder.
+        title: what was trained on what.
+        points: from the smallest to the largest.
+        source: whose estimates those are, in words.
+        left_out: a line about each network that was asked for and cannot be.
+    """
+
+    path: Path
+    title: str
+    points: tuple[SweepPoint, ...]
+    source: str
+    left_out: tuple[str, ...] = ()
+
+    def sizes(self) -> list[SizePoint]:
+        """The points as pictures take them: costs, accuracies on validation rows, numbers."""
+        return [
+            SizePoint(p.costs, p.validation, p.series, str(i)) for i, p in enumerate(self.points, 1)
+        ]
+
+    @cached_property
+    def fronts(self) -> Mapping[str, tuple[SweepPoint, ...]]:
+        """The Pareto front against each cost that is known, by mean accuracy on validation rows.
+
+        No other point is as accurate at less cost, or more accurate at the same.
+        """
+        out = {}
+        for cost in COSTS:
+            known = [size for size in self.sizes() if cost in size.size]
+            out[cost] = tuple(self.points[int(p.label) - 1] for p in pareto_front(known, cost))
+        return out
+
+    @cached_property
+    def chosen(self) -> tuple[SweepPoint, ...]:
+        """Points on some front, whose figures on test rows are told."""
+        return tuple(p for p in self.points if any(p in front for front in self.fronts.values()))
+
+    def cells(self, point: SweepPoint) -> tuple[str, ...]:
+        """A point as text: its costs, with a star on their front; validation, test."""
+        costs = []
+        for cost in COSTS:
+            value = point.costs.get(cost)
+            star = "*" * (point in self.fronts[cost])
+            costs.append("-" if value is None else f"{value:,.0f}{star or ' '}")
+        test = spread_text(point.test) if point in self.chosen else "-"
+        return (*costs, spread_text(point.validation), test)
+
+    @property
+    def table(self) -> Table:
+        """A row a point."""
+        rows = [(str(i), p.varied, *self.cells(p)) for i, p in enumerate(self.points, 1)]
+        head = ("", "network", *COSTS.values(), "validation %", "test %")
+        return Table(self.title, head, tuple(rows), left=2)
+
+    @property
+    def legend(self) -> str:
+        """What the table's signs mean."""
+        return (
+            "* on the Pareto front of the accuracy on validation rows against this cost; test "
+            "rows, on which nothing is chosen, of these alone. Bytes of weights, masks and cuts. "
+            f"LUT sites and ns of latency. e estimated: {self.source}."
+        )
+
+    def view(self) -> View:
+        """What it shows of itself."""
+        commands = tuple((str(i), command_text(p)) for i, p in enumerate(self.points, 1))
+        return View(
+            f"{self.path}: {self.title}, {len(self.points)} networks, {len(self.chosen)} on fronts",
+            (self.table, Table("commands", ("", "command"), commands, left=2)),
+            (self.legend, *self.left_out),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; figures on test rows of the points on fronts alone."""
+        return {
+            "title": self.title,
+            "estimates": self.source,
+            "left_out": list(self.left_out),
+            "points": [self._plain(p) for p in self.points],
+        }
+
+    def _plain(self, point: SweepPoint) -> dict[str, Any]:
+        chosen = point in self.chosen
+        return {
+            "values": dict(point.values),
+            "command": point.command and list(point.command),
+            "shapes": list(point.shapes),
+            **{cost: point.costs.get(cost) for cost in COSTS},
+            "validation": _spread(point.validation),
+            "test": _spread(point.test) if chosen else None,
+            "front": [cost for cost, front in self.fronts.items() if point in front],
+            "models": {task: [f.sha256 for f in runs] for task, runs in point.runs.items()},
+        }
+
+    def to_csv(self) -> str:
+        """A line a point, for a spreadsheet."""
+        text = io.StringIO()
+        out = csv.writer(text, lineterminator="\n")
+        out.writerow(
+            (
+                *("network", "shapes", *COSTS, "front", "seeds"),
+                *(f"{rows}_{what}" for rows in ("validation", "test") for what in ("mean", "std")),
+                "command",
+            )
+        )
+        for point in self.points:
+            plain = self._plain(point)
+            figures = [plain[rows] or {} for rows in ("validation", "test")]
+            out.writerow(
+                (
+                    *(point.varied, " ".join(point.shapes), *(plain[c] for c in COSTS)),
+                    *(" ".join(plain["front"]), len(point.validation)),
+                    *(f.get(what) for f in figures for what in ("mean", "std")),
+                    command_text(point),
+                )
+            )
+        return text.getvalue()
+
+
+def command_text(point: SweepPoint) -> str:
+    """The command that trains a point, as it is typed."""
+    return shlex.join(point.command) if point.command else ""
+
+
+def spread_text(shares: Sequence[float]) -> str:
+    """Mean and deviation in per cent, the latter of several seeds."""
+    found = _spread(shares)
+    return f"{100 * found['mean']:.2f}" + f" +- {100 * found['std']:.2f}" * (len(shares) > 1)
+
+
+def _spread(shares: Sequence[float]) -> dict[str, Any]:
+    deviation = float(np.std(shares, ddof=1)) if len(shares) > 1 else 0.0
+    return {"mean": float(np.mean(shares)), "std": deviation, "values": list(shares)}
+
+
+def points_of(
+    done: Sequence[tuple[Asked, Mapping[str, tuple[Figures, ...]]]],
+) -> tuple[SweepPoint, ...]:
+    """Points in the order of their bytes.
+
+    Args:
+        done: networks, and what their trainings came to by task.
+    """
+    first = done[0][0].values
+    differ = [n for n in first if any(asked.values[n] != first[n] for asked, _ in done)]
+    found = []
+    for asked, runs in done:
+        varied = places_text({n: asked.values[n] for n in differ or first}) or "as asked"
+        series = places_text({n: asked.values[n] for n in differ if n not in SIZES})
+        found.append(SweepPoint(asked.values, varied, series, asked.command, runs))
+    return tuple(sorted(found, key=lambda p: p.costs["bytes"]))

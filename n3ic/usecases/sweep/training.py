@@ -1,0 +1,207 @@
+"""Training the networks of a sweep, side by side, from where an earlier call was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from n3ic import __version__
+from n3ic.errors import ExportError, UsageError
+from n3ic.model.classifier import Classifier
+from n3ic.model.passes import simplify
+from n3ic.options import Options
+from n3ic.runs.experiment import train
+from n3ic.runs.parts import experiment_digest, table_digest
+from n3ic.runs.preparation import Experiment
+from n3ic.runs.progress import TrainingProgress
+from n3ic.runs.report import memory_of
+from n3ic.targets.base import Exporter, exporter
+from n3ic.targets.figures import NANOSECONDS, Figure
+from n3ic.training.recipe import Recipe
+from n3ic.usecases.material import Material, material
+from n3ic.usecases.sweep.folder import PAGE, PICTURE, POINTS, SweepFolder, sweep_folder
+from n3ic.usecases.sweep.picture import front_figure
+from n3ic.usecases.sweep.request import Asked, SweepRequest, asked_networks, places_text
+from n3ic.usecases.sweep.result import Figures, Sweep, command_text, points_of
+from n3ic.util.display import visible
+from n3ic.util.files import write_atomic
+from n3ic.util.markdown import escaped, table
+from n3ic.util.names import path_component
+from n3ic.util.parallel import each
+from n3ic.util.pictures import png
+
+
+def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = None) -> Sweep:
+    """Train networks of many sizes and find those that are worth their cost.
+
+    Each training is written into the sweep's folder as soon as it is done: the same request goes
+    on where an interrupted one was. Accuracy on validation rows chooses; test rows are told of
+    the networks on the fronts alone.
+
+    Args:
+        request: which networks, on what, and whereto.
+        progress: what is told while it goes on.
+
+    Raises:
+        UsageError: an unknown name or option, no network can be, or the folder is another sweep's.
+        DataError: the data cannot be read or split.
+        MissingDependencyError: a Dask scheduler is given and distributed is not installed.
+    """
+    progress = progress or TrainingProgress()
+    base, tool = request.base, exporter(request.target)
+    options = tool.parse_options(request.target_options)
+    if type(tool).estimate is Exporter.estimate:
+        raise UsageError(f"target {tool.name} estimates nothing before it is exported")
+    given = material(base, progress)
+    asked, left_out = asked_networks(request, given)
+    out = Path(request.out or Path("sweeps") / path_component(given.case.name))
+    identity = _identity(request, given, options)
+    seeds = range(base.seed, base.seed + base.seeds)
+    with sweep_folder(out, identity, request.replace, progress.note) as folder:
+        trainings = {
+            (i, task, seed): replace(one, seed=seed, with_baselines=False)
+            for i, network in enumerate(asked)
+            for task, one in given.experiments(network.recipe).items()
+            for seed in seeds
+        }
+        digests = {
+            key: experiment_digest(one, rows=identity["data"][key[1]])
+            for key, one in trainings.items()
+        }
+        told = request.target_options
+        calls = {digests[key]: (one, tool.name, told) for key, one in trainings.items()}
+        found = _measured(calls, folder, progress, base.jobs, base.dask)
+        done: list[tuple[Asked, Mapping[str, tuple[Figures, ...]]]] = []
+        for i, network in enumerate(asked):
+            every = {task: [found[digests[i, task, s]] for s in seeds] for task in given.tasks}
+            why = [f for runs in every.values() for f in runs if isinstance(f, str)]
+            if why:
+                left_out.append(f"left out {places_text(network.values)}: {why[0]}")
+                continue
+            runs = {t: tuple(f for f in e if isinstance(f, Figures)) for t, e in every.items()}
+            done.append((network, runs))
+        for line in left_out:
+            progress.note(line)
+        if not done:
+            raise UsageError(f"none of these networks can be trained; {left_out[-1]}")
+        title = (
+            f"{given.case.name}, {given.protocols[0]} split of {len(given.table):,} rows "
+            f"({given.table.name}), {base.seeds} seed{'s' if base.seeds > 1 else ''}"
+        )
+        by = (f"target {tool.name}", places_text(request.target_options), tool.device.name)
+        source = ", ".join(filter(None, by))
+        sweep = Sweep(out, title, points_of(done), source, tuple(left_out))
+        progress.stage("drawing")
+        write_atomic(out / POINTS, sweep.to_csv())
+        write_atomic(out / f"{PICTURE}.png", png(front_figure(sweep)))
+        write_atomic(out / PAGE, page_text(sweep))
+    return sweep
+
+
+def _identity(request: SweepRequest, given: Material, options: Options) -> dict[str, Any]:
+    """What decides a sweep, as plain data; paths do not."""
+    base = request.base
+    recipe = base.recipe.to_dict() if isinstance(base.recipe, Recipe) else base.recipe
+    return {
+        "tool": f"n3ic {__version__}",
+        "use case": given.case.name,
+        "data": {task: table_digest(rows) for task, rows in given.tasks.items()},
+        "recipe": recipe,
+        "protocol": given.protocols[0],
+        "seed": base.seed,
+        "seeds": base.seeds,
+        "options": dict(given.options),
+        "budget": base.budget_bytes,
+        "fixed": dict(base.overrides),
+        "swept": {name: list(values) for name, values in request.grid.items()},
+        "target": request.target,
+        "target options": dict(options),
+    }
+
+
+def _measured(
+    calls: Mapping[str, tuple[Experiment, str, Options]],
+    folder: SweepFolder,
+    progress: TrainingProgress,
+    jobs: int | None,
+    dask: str | None,
+) -> dict[str, Figures | str]:
+    """What all trainings came to: read where they are done, else trained and written.
+
+    Args:
+        calls: arguments of :func:`measure` by a digest of all that decides a training.
+        folder: where they lie.
+        progress: what is told meanwhile.
+        jobs: trainings at once; all cores if None.
+        dask: address of a Dask scheduler whose workers train instead.
+
+    Returns:
+        Figures by digest, or why there are none.
+    """
+    before = {digest: folder.find(digest) for digest in calls}
+    found: dict[str, Figures | str] = {digest: f for digest, f in before.items() if f is not None}
+    if found:
+        progress.note(f"{len(found)} of {len(calls)} networks were trained before; going on")
+    left = [digest for digest in calls if digest not in found]
+    if left:
+        progress.begin(f"training {len(left)} networks", len(left))
+    for i, figures in each(measure, [calls[d] for d in left], jobs=jobs, dask=dask) if left else ():
+        found[left[i]] = figures
+        if isinstance(figures, Figures):
+            folder.keep(left[i], figures)
+        one = calls[left[i]][0]
+        progress.task(f"{one.name}, seed {one.seed}")
+    return found
+
+
+def measure(experiment: Experiment, target: str, options: Options) -> Figures | str:
+    """Train a network and say what it costs.
+
+    Args:
+        experiment: what decides it.
+        target: whose estimates of its size and latency are taken.
+        options: those of the target's options that are not its defaults.
+
+    Returns:
+        Its figures, or why its recipe does not fit the table.
+    """
+    try:
+        result = train(experiment)
+    except UsageError as error:
+        return str(error)
+    model = result.model
+    figures = {f.name: f for f in _estimates(model, target, options)}
+    latency, sites = figures.get("latency"), figures.get("lut_sites")
+    return Figures(
+        shape=model.shape,
+        sha256=model.digest,
+        memory=memory_of(model),
+        sites=None if sites is None else float(sites.value),
+        latency_ns=None if latency is None else latency.value * NANOSECONDS[latency.unit],
+        validation=result.validation.accuracy,
+        test=result.test.accuracy,
+    )
+
+
+def _estimates(model: Classifier, target: str, options: Options) -> tuple[Figure, ...]:
+    """A target's estimates of what it would write; none of a model that it does not take."""
+    try:
+        tool = exporter(target).for_family(model.family)
+        names = {option.name for option in tool.options}
+        own = tool.parse_options({n: v for n, v in options.items() if n in names})
+        return tool.estimate(simplify(model).model, own)
+    except ExportError:
+        return ()
+
+
+def page_text(sweep: Sweep) -> str:
+    """A sweep as a Markdown page."""
+    shown = sweep.table
+    lines = [f"# Sweep: {escaped(shown.title)}", "", *table(shown.head, shown.rows, "rlr")]
+    lines += ["", escaped(sweep.legend), "", f"![accuracy against cost]({PICTURE}.png)", ""]
+    commands = [f"{command_text(p)}  # {i}" for i, p in enumerate(sweep.points, 1) if p.command]
+    lines += ["```sh", *map(visible, commands), "```", ""] if commands else []
+    lines += [f"- {escaped(said)}" for said in sweep.left_out]
+    return "\n".join(lines).rstrip() + "\n"

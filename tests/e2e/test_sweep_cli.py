@@ -1,0 +1,58 @@
+"""A sweep as a person types it: interrupted, gone on with, and one of its networks trained."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from command_line import interrupted, n3ic
+
+
+@pytest.mark.slow
+def test_a_sweep_is_interrupted_goes_on_and_its_commands_train_its_networks(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 1000, (300, 3))
+    names = np.where(rows[:, 0] + rng.integers(0, 200, 300) > 550, "web", "mail")
+    lines = [f"{a},{b},{c},{app}" for (a, b, c), app in zip(rows, names, strict=True)]
+    (tmp_path / "my flows.csv").write_text("\n".join(["a,b,c,app", *lines, ""]))
+    words = [
+        *("sweep", "flows", "--data", "my flows.csv", "--label", "app", "--encoding", "quantile"),
+        *("--bits", "8", "--hidden", "4,8-4", "--epochs", "30", "--polish", "0", "--seeds", "2"),
+        *("--seed", "3", "--jobs", "1", "--out", "new/sweep"),
+    ]
+    folder = tmp_path / "new" / "sweep"
+    err = interrupted(*words, cwd=tmp_path, once="new/sweep/point-*")
+    assert "kept in new/sweep; the same command goes on from there" in err
+    kept = {p.name: p.stat().st_mtime_ns for p in folder.glob("point-*")}
+    assert 1 <= len(kept) < 4
+    assert {p.name for p in folder.iterdir()} == {*kept, "sweep.json"}
+    done = n3ic(*words, cwd=tmp_path)
+    assert f"{len(kept)} of 4 networks were trained before; going on" in done.stderr
+    assert {n: (folder / n).stat().st_mtime_ns for n in kept} == kept
+    assert (folder / "front.png").read_bytes().startswith(b"\x89PNG")
+    found = json.loads(n3ic(*words, "--json", cwd=tmp_path).stdout)
+    assert [p["shapes"] for p in found["points"]] == [["8-4-2"], ["8-8-4-2"]]
+    command = found["points"][0]["command"]
+    assert " ".join(command[:3]) == "n3ic train flows"
+    n3ic(*command[1:], "--seeds", "1", "--out", "run", cwd=tmp_path)
+    model = (tmp_path / "run" / "model.n3ic").read_bytes()
+    assert hashlib.sha256(model).hexdigest() == found["points"][0]["models"][""][0]
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["validation"]["accuracy"] == found["points"][0]["validation"]["values"][0]
+    done = n3ic(*words, "--density", "0.5", cwd=tmp_path, expect=2)
+    assert "new/sweep holds another sweep (swept {" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--budget-bytes", "9" * 5000], "--budget-bytes: numbers such as 256,512 expected"),
+        (["--target", "netfpga:style=x"], "'x' is none of sequential, unrolled"),
+        (["--hidden", "4,x"], "numbers such as 32,16 expected, got 'x'"),
+    ],
+)
+def test_mistakes_get_one_line(tmp_path, words, message):
+    done = n3ic("sweep", "anomaly", *words, cwd=tmp_path, expect=2)
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,37 @@
+"""What a target says before anything is written is what its report says."""
+
+import numpy as np
+
+from n3ic.model.random_models import random_model
+from n3ic.targets.base import exporter
+
+
+def figures(model, **given):
+    tool = exporter("netfpga").for_family(model.family)
+    return {f.name: f for f in tool.estimate(model, tool.parse_options(given))}
+
+
+def test_an_unrolled_core_has_sites_and_a_latency():
+    from n3ic.exporters.netfpga import unrolled
+    from n3ic.exporters.netfpga.unrolled.size import estimate
+
+    model = random_model((24, 6, 3), np.random.default_rng(0))
+    found = figures(model, style="unrolled")
+    assert found["lut_sites"].value == estimate(model, outputs="scores").lut_sites
+    clocks = unrolled.latency(model, outputs="scores")
+    assert found["latency.clocks"].value == clocks
+    assert found["latency"].value == 5 * clocks  # ns at 200 MHz
+    assert {f.kind for f in found.values()} == {"estimated"}
+    assert figures(model, style="unrolled", pipeline=4)["latency"].value < found["latency"].value
+
+
+def test_a_sequential_core_has_memory_and_no_latency_before_it_is_simulated():
+    found = figures(random_model((24, 6, 3), np.random.default_rng(0)))
+    assert found["bram36"].value >= 0
+    assert "latency" not in found
+
+
+def test_targets_without_an_estimate_say_nothing():
+    model = random_model((24, 6, 3), np.random.default_rng(0))
+    tool = exporter("host")
+    assert tool.estimate(model, tool.parse_options({})) == ()
