@@ -185,7 +185,7 @@ def content(folder):
 
 def test_a_sweep_goes_on_where_it_was_and_ends_the_same(table, tmp_path, monkeypatch):
     measure = training.measure
-    calls = []
+    calls: list[object] = []
 
     def once(*arguments):
         calls.append(arguments)
