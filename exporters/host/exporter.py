@@ -119,34 +119,18 @@ class HostExporter(Exporter, CardExporter):
             MissingDependencyError: there is no C compiler.
             VerifyError: the C does not compile, the weights do not load, or two kernels differ.
         """
-        wanted = str(options.get("kernel", "all"))
         library, compiler = running.compiled(directory)
         baked = running.load(library, None, directory)
-        if wanted != "all" and wanted not in library.kernels:
-            known = ", ".join(library.kernels)
-            raise VerifyError(f"kernel {wanted!r} does not run here; these do: {known}")
-        first: Inference | None = None
-        ran: list[str] = []
-        figures = []
-        source = running.measured_by(compiler, len(words))
-        for kernel in library.kernels if wanted == "all" else (wanted,):
-            try:
-                baked.use_kernel(kernel)
-            except KernelError:
-                continue  # a kernel for other shapes
-            trace = _trace(baked, words, model, f"bnn.c, kernel {kernel}")
-            if first is None:
-                first = trace
-            else:
-                running.same(first, trace, ran[0], kernel)
-            ran.append(kernel)
-            value = running.nanoseconds(baked, words)
-            figures.append(Figure(f"time.{kernel}", value, "ns", "measured", source))
-        if first is None:
-            raise VerifyError(f"kernel {wanted} cannot run this network")
+
+        def compute(kernel: str) -> Inference:
+            return _trace(baked, words, model, f"bnn.c, kernel {kernel}")
+
+        wanted = str(options.get("kernel", "all"))
+        done = running.run_kernels(library, compiler, baked, wanted, words, compute)
         loaded = running.load(library, directory / "weights.bin", directory)
-        running.same(first, _trace(loaded, words, model, "weights.bin"), "bnn.c", "weights.bin")
-        return Execution(first, f"{compiler}; kernels {', '.join(ran)}", tuple(figures))
+        trace = _trace(loaded, words, model, "weights.bin")
+        running.same(done.inference, trace, "bnn.c", "weights.bin")
+        return done
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
         """What ``weights.bin`` and ``bnn.c`` hold; see the base class."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from n3ic.kernel import build
 from n3ic.kernel.library import KernelError, KernelNetwork, Library
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier, Inference
+from n3ic.targets.base import Execution
+from n3ic.targets.figures import Figure
 
 REPEATS = 5  # timed passes over the vectors, the fastest counts
 
@@ -81,6 +83,55 @@ def encode(directory: Path, model: Classifier, features: Mapping[str, Any]) -> W
     return words
 
 
+def run_kernels(
+    library: Library,
+    compiler: str,
+    net: KernelNetwork,
+    wanted: str,
+    words: Words,
+    compute: Callable[[str], Inference],
+) -> Execution:
+    """Run and time every kernel of this CPU, or one.
+
+    Args:
+        library: the compiled C.
+        compiler: name of its compiler.
+        net: the network, whose kernel is chosen.
+        wanted: a kernel, or ``all``.
+        words: packed inputs that are timed.
+        compute: gives the results of the chosen kernel, whose name it gets.
+
+    Returns:
+        The results, which are the same from each kernel, and the times.
+
+    Raises:
+        VerifyError: the kernel does not run here, or two kernels differ.
+    """
+    if wanted != "all" and wanted not in library.kernels:
+        known = ", ".join(library.kernels)
+        raise VerifyError(f"kernel {wanted!r} does not run here; these do: {known}")
+    first: Inference | None = None
+    ran: list[str] = []
+    figures = []
+    source = f"{cpu_name()}, {compiler}, best of {REPEATS} passes over {len(words):,} vectors"
+    for kernel in library.kernels if wanted == "all" else (wanted,):
+        try:
+            net.use_kernel(kernel)
+        except KernelError:
+            continue  # a kernel for other shapes
+        found = compute(kernel)
+        if first is None:
+            first = found
+        else:
+            same(first, found, ran[0], kernel)
+        ran.append(kernel)
+        value = nanoseconds(net, words)
+        figures.append(Figure(f"time.{kernel}", value, "ns", "measured", source))
+    if first is None:
+        raise VerifyError(f"kernel {wanted} cannot run this network")
+    return Execution(first, f"{compiler}; kernels {', '.join(ran)}", tuple(figures))
+
+
 def same(a: Inference, b: Inference, a_name: str, b_name: str) -> None:
     """Refuse two results that differ; names the first layer, neuron and vector.
 
@@ -113,8 +164,3 @@ def nanoseconds(net: KernelNetwork, words: Words) -> float:
         net.classify(words)
         best = min(best, time.perf_counter_ns() - start)
     return best / max(1, len(words))
-
-
-def measured_by(compiler: str, vectors: int) -> str:
-    """The source of what :func:`nanoseconds` gives."""
-    return f"{cpu_name()}, {compiler}, best of {REPEATS} passes over {vectors:,} vectors"

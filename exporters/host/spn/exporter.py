@@ -7,6 +7,7 @@ own are the same with either.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +18,6 @@ from n3ic.exporters.host.estimate import flow_cache_bytes
 from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.exporters.host.sources import copy_sources, readme
 from n3ic.exporters.host.spn.program import LEAST_ROWS, Program, program
-from n3ic.kernel.library import KernelError
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Inference
 from n3ic.model.spn import LogArithmetic, SpnModel
@@ -91,38 +91,25 @@ class HostSpnExporter(Exporter[SpnModel]):
             MissingDependencyError: there is no C compiler.
             VerifyError: the C does not compile, or two kernels differ.
         """
-        wanted = str(options.get("kernel", "all"))
         library, compiler = running.compiled(directory)
         net = running.load(library, None, directory)
         if (net.n_words, net.n_classes) != (model.input.n_words, len(model.classes)):
             raise VerifyError(f"bnn.c: another shape than {model.shape_text}")
-        kernels = library.kernels if wanted == "all" else (wanted,)
-        first: Inference | None = None
-        figures = []
-        for kernel in kernels:
-            try:
-                net.use_kernel(kernel)
-            except KernelError as error:
-                known = ", ".join(library.kernels)
-                text = f"kernel {kernel!r} does not run here; these do: {known}"
-                raise VerifyError(text) from error
+
+        def compute(kernel: str) -> Inference:
             found = net.classify(words)
-            if first is None:
-                first = found
-            else:
-                running.same(first, found, kernels[0], kernel)
             for row in range(min(len(words), LEAST_ROWS)):
-                alone = net.classify(words[row : row + 1])
                 part = slice(row, row + 1)
+                alone = net.classify(words[part])
                 running.same(_part(found, part), alone, f"a block of kernel {kernel}", "row alone")
-            value = running.nanoseconds(net, words)
-            source = running.measured_by(compiler, len(words))
-            figures.append(Figure(f"time.{kernel}", value, "ns", "measured", source))
-        assert first is not None  # noqa: S101 - portable code runs everywhere
-        fastest = min(figures, key=lambda figure: figure.value)
+            return found
+
+        wanted = str(options.get("kernel", "all"))
+        done = running.run_kernels(library, compiler, net, wanted, words, compute)
+        fastest = min(done.figures, key=lambda figure: figure.value)
         rate = 1e9 / fastest.value
-        figures.append(Figure("throughput", rate, "inference/s", "measured", fastest.source))
-        return Execution(first, f"{compiler}; kernels {', '.join(kernels)}", tuple(figures))
+        speed = Figure("throughput", rate, "inference/s", "measured", fastest.source)
+        return replace(done, figures=(*done.figures, speed))
 
     def encode(
         self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]
