@@ -70,7 +70,8 @@ def permutation_importance(
         seed: of the permutations; a feature's depend on its place in the model's input alone.
 
     Returns:
-        One of each feature that the model reads, the largest fall of the accuracy first.
+        One of each feature that the model reads, the largest change of the accuracy first. What
+        tells rows that are like none before may well be right more often without a feature.
 
     Raises:
         ModelError: a feature that the model reads is missing.
@@ -101,7 +102,7 @@ def permutation_importance(
         most = float(chi2[best])
         figures_of = (mean[0], deviation[0], mean[1], deviation[1], most, most / rows)
         out.append(FeatureImportance(feature, len(places), *figures_of, best))
-    return tuple(sorted(out, key=lambda one: -one.accuracy))
+    return tuple(sorted(out, key=lambda one: -abs(one.accuracy)))
 
 
 def bits_chi2(bits: Bits, label: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -85,6 +85,9 @@ def test_the_same_seed_gives_the_same_and_another_another():
     first, again = (permutation_importance(of, values, label) for _ in range(2))
     assert first == again != permutation_importance(of, values, label, seed=1)
     assert [f.accuracy for f in first] == sorted((f.accuracy for f in first), reverse=True)
+    turned = permutation_importance(of, values, 1 - label)  # always wrong: less wrong without
+    assert [f.feature for f in turned] == [f.feature for f in first]
+    assert turned[0].accuracy < turned[1].accuracy < turned[2].accuracy == 0
 
 
 @pytest.mark.parametrize("classes", [2, 4])

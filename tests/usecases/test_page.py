@@ -13,13 +13,14 @@ from pages import Page
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import held_out
+from n3ic.evaluation.importance import FeatureImportance
 from n3ic.evaluation.shunting import ShuntPoint
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.targets.overview import Known, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows
 from n3ic.usecases.page import page
-from n3ic.usecases.page.charts import LEFT
+from n3ic.usecases.page.charts import LEFT, importance_chart
 from n3ic.usecases.page.flows import decisions, margins, sureness
 from n3ic.usecases.page.page import bits_table, report_page
 from n3ic.usecases.shunting import Aim, ShuntStudy
@@ -235,6 +236,21 @@ def test_charts_keep_to_their_canvas_and_to_what_the_rows_show():
     assert min(float(p.split(",")[0]) for p in band.points.split()) == LEFT
     widths = [s.text for s in charts[2].labels]
     assert any(text.endswith("…") for text in widths) and "bytes" in widths
+
+
+@pytest.mark.parametrize("sign", [1, -1, 0])
+def test_bars_go_the_way_of_their_figures(sign):
+    found = [
+        FeatureImportance(str(i), 1, sign * (0.3 - 0.1 * i), 0, 0, 0, 9.0, 0.9, i) for i in range(3)
+    ]
+    chart = importance_chart(found, "words")
+    bars = [
+        [float(p.split(",")[0]) for p in s.points.split()] for s in chart.shapes if s.look == "bar"
+    ]
+    lengths = [bar[1] - bar[0] for bar in bars]
+    assert lengths == pytest.approx([sign * 38 * share for share in (1, 2 / 3, 1 / 3)], abs=0.02)
+    texts = [s.text for s in chart.labels]
+    assert (f"{30 * sign}" in texts) and "0" in texts
 
 
 def flows_of(flows):

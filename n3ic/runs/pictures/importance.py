@@ -19,7 +19,7 @@ def importance_figure(importance: Sequence[FeatureImportance], rows: str) -> Fig
     """Permutation importance of the network beside the chi-squared of its bits.
 
     Args:
-        importance: of the network's features, the largest first, as
+        importance: of the network's features, the largest change first, as
             :func:`~n3ic.evaluation.importance.permutation_importance` gives them; the first 24
             are drawn.
         rows: which held-out rows these are, in words.

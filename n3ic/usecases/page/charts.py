@@ -153,15 +153,17 @@ def importance_chart(found: Sequence[FeatureImportance], words: str) -> Chart:
         for i, f in enumerate(shown)
     ]
     for x, width, look, values, name in panels:
-        most = max([*values, 1e-9])
+        least, most = min([*values, 0.0]), max([*values, 0.0])
+        scale = width / ((most - least) or 1.0)
+        zero = x - scale * least
         shapes += _frame(x, TOP, width, height)
+        shapes.append(_line("axis", [(zero, TOP), (zero, TOP + height)]))
         for i, value in enumerate(values):
-            end = x + width * max(value, 0.0) / most
-            y = TOP + _ROW * i + 1.2
-            corners = [(x, y), (end, y), (end, y + _ROW - 2.4), (x, y + _ROW - 2.4)]
+            end, y = zero + scale * value, TOP + _ROW * i + 1.2
+            corners = [(zero, y), (end, y), (end, y + _ROW - 2.4), (zero, y + _ROW - 2.4)]
             shapes.append(Shape(look, _points(corners), closed=True))
         labels += [
-            Label(x, TOP + height + 6, "0"),
+            Label(x, TOP + height + 6, f"{least:.2g}"),
             Label(x + width, TOP + height + 6, f"{most:.2g}"),
             Label(x + width / 2, TOP + height + 12, name),
         ]

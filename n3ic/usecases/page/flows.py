@@ -70,7 +70,8 @@ def _charts(
     best = importance[0]
     said = (
         f"Where the values of {best.feature} are permuted among {of.origin}, "
-        f"{100 * best.accuracy:.1f} points of accuracy are lost. Beside it, what the best bit of "
+        f"{abs(100 * best.accuracy):.1f} points of accuracy are "
+        f"{'lost' if best.accuracy >= 0 else 'won'}. Beside it, what the best bit of "
         "each feature tells by itself: chi-squared over the rows, 1 where it tells the class."
     )
     found.append(importance_chart(importance, said))
