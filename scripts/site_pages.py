@@ -132,6 +132,8 @@ def notebook_pages() -> Iterator[Made]:
                 elif "text/html" in data:
                     lines = "".join(data["text/html"]).splitlines()
                     parts.append("\n".join(line for line in lines if line.strip()))
+                elif "text/markdown" in data:
+                    parts.append("".join(data["text/markdown"]))
                 else:
                     parts.append(_fenced("text", "".join(data["text/plain"])))
         yield Made(

@@ -105,6 +105,16 @@ def test_every_data_set_and_every_target_has_its_pages(site, repository):
 
 
 @pytest.mark.slow
+def test_notebooks_are_pages_with_their_outputs(site, repository):
+    for path in (repository / "notebooks").glob("*.ipynb"):
+        page = (site / f"notebooks/{path.stem}.html").read_text("utf-8")
+        assert "IPython.core.display" not in page
+        if '"image/png"' in path.read_text("utf-8"):
+            assert f'src="{path.stem}-1.png"' in page
+            assert (site / f"notebooks/{path.stem}-1.png").read_bytes()[1:4] == b"PNG"
+
+
+@pytest.mark.slow
 def test_links_into_the_repository_lead_to_what_is_made_of_the_file(site):
     page = (site / "reference/meter.html").read_text("utf-8")
     assert 'href="data-cards/unsw-nb15.html#from-packets"' in page
