@@ -35,6 +35,10 @@ def code(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
+def test_there_are_six():
+    assert [p.stem[0] for p in PATHS] == list("123456")
+
+
 @every
 def test_one_line_switches_to_your_data(path):
     cells = code(read(path))
