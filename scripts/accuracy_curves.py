@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -169,11 +170,11 @@ def _point(prepared: Prepared, with_others: bool, with_float: bool) -> Point:
         unseen = right[prepared.unseen]
         return [float(right.mean()), float(unseen.mean()) if len(unseen) else None]
 
-    found = {"forest" if forest else "binary": accuracies(result.test_scores["binary"].argmax(1))}
+    found = {"forest" if forest else "binary": accuracies(result.test_scores["model"].argmax(1))}
     simple = simplify(model).model  # without the cuts that no tree splits at
     point: Point = {
         "shape": list(model.shape),
-        "weight_bytes": model.weight_bytes,
+        "weight_bytes": model.weight_bytes + model.mask_bytes,
         "cuts": (simple if forest else model).input.n_cuts,
         "sites": estimate(simple).lut_sites,
         "validation": result.validation.accuracy,
@@ -182,9 +183,10 @@ def _point(prepared: Prepared, with_others: bool, with_float: bool) -> Point:
     if not with_others:
         return point
     train, hidden = prepared.train, prepared.experiment.recipe.training.hidden
-    tree = best_first_tree(train.columns, train.label, model.input.n_cuts, seed)
+    cuts = prepared.spec.n_cuts  # a tree that was kept as the network may need fewer
+    tree = best_first_tree(train.columns, train.label, cuts, seed)
     found["tree_same_cuts"] = accuracies(tree.predict(test.columns))
-    point["tree_bytes"] = tree_bytes(model.input.n_cuts, int(tree.get_n_leaves()))
+    point["tree_bytes"] = tree_bytes(cuts, int(tree.get_n_leaves()))
     if with_float:
         parts = train, prepared.validation, test
         mlp = float_mlp(*parts, len(prepared.experiment.table.classes), hidden, seed)
@@ -211,7 +213,7 @@ def summary(points: Sequence[Point], recipe: str, axis: str) -> list[str]:
     """A Markdown table: mean and deviation over the seeds, all test rows and those unseen."""
     mine = [p for p in points if p["axis"] == axis]
     names = [name for name in SERIES if any(name in p["test"] for p in mine)]
-    head = [f"{recipe}: {AXES[axis]}", "shape", "weights B", "cuts", "sites", "seeds"]
+    head = [f"{recipe}: {AXES[axis]}", "shape", "weights, masks B", "cuts", "sites", "seeds"]
     lines = []
     for value in sorted({p["asked"] for p in mine}, key=lambda v: [*map(int, str(v).split("x"))]):
         group = [p for p in mine if p["asked"] == value]
@@ -222,7 +224,8 @@ def summary(points: Sequence[Point], recipe: str, axis: str) -> list[str]:
             deviates = len(found) > 1
             cell = " / ".join(f"{s[0]:.2f}" + f" +- {s[1]:.2f}" * deviates for s in both if s)
             cells.append(cell + f" (of {len(found)})" * (0 < len(found) < len(group)))
-        shape = "-".join(map(str, group[0]["shape"])) if axis != "sites" else ""
+        shapes = Counter("-".join(map(str, p["shape"])) for p in group)
+        shape = shapes.most_common(1)[0][0] if axis != "sites" else ""
         sizes = [
             f"{np.mean([p[of] for p in group]):,.0f}" for of in ("weight_bytes", "cuts", "sites")
         ]

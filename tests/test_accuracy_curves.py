@@ -5,7 +5,12 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from n3ic.datasets.ns3_tomography import DATASET
+from n3ic.datasets.ns3_tomography.table import queue_tables
+from n3ic.runs.preparation import Experiment, prepare
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "accuracy_curves.py"
 _spec = importlib.util.spec_from_file_location("accuracy_curves", SCRIPT)
@@ -102,3 +107,14 @@ def test_what_is_there_is_not_trained_again(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["accuracy_curves.py", *words, "--seeds", "1", "3"])
     with pytest.raises(AssertionError, match="nothing is missing"):
         curves.main()
+
+
+def test_a_point_has_the_sizes_and_accuracies_of_a_network_and_of_its_tree():
+    (table,) = queue_tables(DATASET.load().rows(np.arange(2000)), "0").values()
+    recipe = curves.chosen(curves.use_case("tomography"), "default", "bits", 4, 2)
+    this = Experiment(table, recipe, "time", 7, with_baselines=False)
+    point = curves._point(prepare(this, lambda _: None), with_others=True, with_float=False)
+    assert point["test"]["binary"][0] >= point["test"]["tree_same_cuts"][0] - 0.05
+    assert {"hist_gradient_boosting"} < set(point["test"])
+    assert point["cuts"] <= 4 and point["tree_bytes"] == 3
+    assert point["validation"] > 0.5 and point["sites"] > 0
