@@ -21,10 +21,11 @@ from n3ic.runs.preparation import (
     Prepared,
     anomaly_of,
     baseline_figures,
+    on_bits,
     prepare,
 )
 from n3ic.runs.progress import TrainingProgress
-from n3ic.training.recipe import GCE_Q, Recipe
+from n3ic.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from n3ic.training.baselines import Prediction
@@ -104,7 +105,8 @@ def train_shapes(
 
     Rows, input bits and the baselines that have no shape are shared, so that this takes less
     than :func:`train` for each; the results are the same. ``weighted`` bits are chosen for a
-    shape: with them, the rows and the boosted trees alone are shared.
+    shape: with them, the rows and the boosted trees alone are shared. Of several shapes, none
+    gives way to a tree.
 
     Args:
         experiment: everything else that decides the networks.
@@ -119,6 +121,8 @@ def train_shapes(
     prepared: Prepared | None = None
     for hidden in shapes:
         own = experiment.recipe.with_options({"hidden": tuple(hidden)})
+        if len(shapes) > 1:
+            own = replace(own, tree_bytes=0)
         this = replace(experiment, recipe=own)
         if prepared is None or own.encoding == "weighted":  # weighted bits are for a shape
             prepared = prepare(this, progress.stage, prepared.trees if prepared else None)
@@ -146,6 +150,12 @@ def train_prepared(prepared: Prepared, progress: TrainingProgress) -> Result:
         model = _polished(_prototypes(prepared, progress), prepared, progress)
     else:
         model, history = _gradient(prepared, progress)
+    if this.recipe.tree_bytes and isinstance(model, BinaryModel):
+        tree = _better_tree(model, prepared, progress)
+        if tree is not None:
+            model, history = tree, ()
+            prepared = on_bits(prepared, tree.input, progress.stage)
+            rows = prepared.train
     if table.meter is not None and set(model.input.features) <= set(table.meter.feature_names):
         model = model.changed(meter=table.meter)
     if table.rules is not None:
@@ -197,6 +207,38 @@ def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
         name=this.name,
         provenance=_provenance(this),
     )
+
+
+def _better_tree(
+    model: BinaryModel, prepared: Prepared, progress: TrainingProgress
+) -> BinaryModel | None:
+    """The tree of as many cuts as a network, where it is right on more validation rows and fits."""
+    from n3ic.training.baselines import best_first_tree
+    from n3ic.training.forest import tree_network
+    from n3ic.training.input_choice import candidates
+
+    this, rows, held = prepared.experiment, prepared.train, prepared.validation
+    progress.stage("growing a tree of as many cuts")
+    grown = best_first_tree(rows.columns, rows.label, prepared.spec.n_cuts, this.seed)
+    tree = tree_network(
+        grown,
+        candidates(this.table, this.recipe),
+        this.table.classes,
+        catalogue={f.name: f for f in this.table.catalogue},
+        name=this.name,
+        provenance=_provenance(this) | {"weights": "a decision tree's"},
+    )
+    if tree is None or tree.weight_bytes + tree.mask_bytes > this.recipe.tree_bytes:
+        return None
+    bits, parts = tree.input.encode(this.table.features), prepared.parts
+    mine, trees = (
+        int((m.scores(pack(x[parts.validation])).argmax(axis=1) == held.label).sum())
+        for m, x in ((model, prepared.bits), (tree, bits))
+    )
+    if trees <= mine:
+        return None
+    progress.stage(f"keeping the tree: right on {trees} validation rows, the network on {mine}")
+    return tree.changed(input=tree.input.with_rates(bits[parts.train]))
 
 
 def _gradient(
@@ -262,7 +304,7 @@ def _polished(model: BinaryModel, prepared: Prepared, progress: TrainingProgress
         pack(rows.bits),
         rows.label,
         rounds=training.polish,
-        q=GCE_Q if training.loss == "generalized_cross_entropy" else 0.0,
+        q=training.bounded_by,
         seed=prepared.experiment.seed,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -102,11 +102,10 @@ def prepare(
         DataError: the table cannot be split that way.
         UsageError: the recipe does not fit the table, or its training rows have a single class.
     """
-    from n3ic.training.baselines import Rows, class_probabilities, shapeless_baselines
+    from n3ic.training.baselines import Rows, class_probabilities
     from n3ic.training.input_bits import boosted_trees, chi2_scores
     from n3ic.training.input_choice import candidates, choose_input
     from n3ic.training.spn.train import bin_fields
-    from n3ic.training.unsupervised import unsupervised_baselines
 
     table, recipe, seed = experiment.table, experiment.recipe, experiment.seed
     parts = split(table, experiment.protocol, seed)
@@ -143,23 +142,7 @@ def prepare(
     if trees is not None and recipe.training.distill and not unlabelled:
         teacher = class_probabilities(trees.predict_proba(train_rows.columns), trees, n_classes)
     unseen = ~twins(table, parts.train, parts.test)
-    figures: dict[str, Evaluation] = {}
-    scores_of: dict[str, NDArray[np.float64]] = {}
-    if experiment.with_baselines:
-        others: list[Iterator[Prediction]] = []
-        if anomaly is not None:
-            share, held = recipe.spn.false_positives, rows(parts.validation)
-            others.append(unsupervised_baselines(train_rows, held, test, anomaly, share, seed))
-        if trees is not None:
-            others.append(
-                shapeless_baselines(train_rows, test, n_classes, seed, trees, spec.n_cuts)
-            )
-        for other in chain(*others):
-            stage(f"baseline: {other.name}")
-            figures[other.name] = baseline_figures(experiment, other, test.label, unseen)
-            if other.scores is not None:
-                scores_of[other.name] = other.scores
-    return Prepared(
+    prepared = Prepared(
         experiment=experiment,
         parts=parts,
         trees=trees,
@@ -171,9 +154,54 @@ def prepare(
         test=test,
         unseen=unseen,
         teacher=teacher,
-        baselines=figures,
-        baseline_scores=scores_of,
+        baselines={},
+        baseline_scores={},
     )
+    return _with_baselines(prepared, stage) if experiment.with_baselines else prepared
+
+
+def on_bits(prepared: Prepared, spec: InputSpec, stage: StageCallback) -> Prepared:
+    """The same rows on other input bits, with the baselines of those.
+
+    Args:
+        prepared: rows that are split.
+        spec: the input bits.
+        stage: called with a line about each step.
+    """
+    bits, parts = spec.encode(prepared.experiment.table.features), prepared.parts
+    other = replace(
+        prepared,
+        spec=spec,
+        bits=bits,
+        train=replace(prepared.train, bits=bits[parts.train]),
+        validation=replace(prepared.validation, bits=bits[parts.validation]),
+        test=replace(prepared.test, bits=bits[parts.test]),
+    )
+    return _with_baselines(other, stage) if prepared.experiment.with_baselines else other
+
+
+def _with_baselines(prepared: Prepared, stage: StageCallback) -> Prepared:
+    """With the figures and scores of the baselines that have no shape."""
+    from n3ic.training.baselines import shapeless_baselines
+    from n3ic.training.unsupervised import unsupervised_baselines
+
+    this, train, test = prepared.experiment, prepared.train, prepared.test
+    n_classes, anomaly = len(this.table.classes), anomaly_of(this)
+    figures: dict[str, Evaluation] = {}
+    scores: dict[str, NDArray[np.float64]] = {}
+    others: list[Iterator[Prediction]] = []
+    if anomaly is not None:
+        share, held = this.recipe.spn.false_positives, prepared.validation
+        others.append(unsupervised_baselines(train, held, test, anomaly, share, this.seed))
+    if prepared.trees is not None:
+        boosted, cuts = prepared.trees, prepared.spec.n_cuts
+        others.append(shapeless_baselines(train, test, n_classes, this.seed, boosted, cuts))
+    for other in chain(*others):
+        stage(f"baseline: {other.name}")
+        figures[other.name] = baseline_figures(this, other, test.label, prepared.unseen)
+        if other.scores is not None:
+            scores[other.name] = other.scores
+    return replace(prepared, baselines=figures, baseline_scores=scores)
 
 
 def anomaly_of(experiment: Experiment) -> int | None:

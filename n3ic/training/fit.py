@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from n3ic.training.loop import (
     run_epochs,
     signs,
 )
-from n3ic.training.recipe import GCE_Q, Training
+from n3ic.training.recipe import Training
 
 _PRUNE_FROM, _PRUNE_TO = 0.1, 0.6  # share of the epochs over which connections are removed
 
@@ -96,8 +97,8 @@ def fit_network(
             validation=None
             if validation is None
             else (signs(validation[0]), class_indices(validation[1])),
-            validation_loss=generalized_cross_entropy
-            if config.loss == "generalized_cross_entropy"
+            validation_loss=partial(generalized_cross_entropy, q=config.bounded_by)
+            if config.bounded_by
             else nn.functional.cross_entropy,
             before_epoch=lambda epoch: _prune(network, config, epoch),
             after_step=network.clip_weights,
@@ -128,7 +129,9 @@ def _row_weights(
     return weight
 
 
-def generalized_cross_entropy(logits: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
+def generalized_cross_entropy(
+    logits: Tensor, y: Tensor, q: float, reduction: str = "mean"
+) -> Tensor:
     """``(1 - p^q) / q`` of the probability p of the own class; at most 1/q.
 
     The gradient is that of the cross-entropy times p^q: rows that the network is sure to be
@@ -138,10 +141,11 @@ def generalized_cross_entropy(logits: Tensor, y: Tensor, reduction: str = "mean"
     Args:
         logits: shape ``(rows, classes)``.
         y: class indices, shape ``(rows,)``.
+        q: in (0, 1].
         reduction: ``mean``, or ``none`` for the loss of each row.
     """
     rows = nn.functional.cross_entropy(logits, y, reduction="none")
-    rows = -torch.expm1(-GCE_Q * rows) / GCE_Q
+    rows = -torch.expm1(-q * rows) / q
     return rows.mean() if reduction == "mean" else rows
 
 
@@ -151,8 +155,8 @@ def _loss(
     if config.loss == "squared_hinge":
         signs = 2.0 * nn.functional.one_hot(y, logits.shape[1]) - 1.0
         rows = (1 - signs * logits).clamp(min=0).square().mean(dim=1)
-    elif config.loss == "generalized_cross_entropy":
-        rows = generalized_cross_entropy(logits, y, reduction="none")
+    elif config.bounded_by:
+        rows = generalized_cross_entropy(logits, y, config.bounded_by, reduction="none")
     else:
         rows = nn.functional.cross_entropy(
             logits, y, reduction="none", label_smoothing=config.label_smoothing

@@ -8,19 +8,25 @@ look-up tables a split is a selection, and a tree of 400 leaves takes some 170 t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from n3ic.data.table import Feature
 from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.model.bits import Bits, pack
-from n3ic.model.inputs import InputSpec
+from n3ic.model.inputs import UINT32_MAX, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
+from n3ic.training.input_bits.columns import Cut, thermometer_fields
 from n3ic.training.recipe import Training
+
+if TYPE_CHECKING:
+    from sklearn.tree import DecisionTreeClassifier
 
 _EVEN = 0.5  # share of the second of two classes above which a leaf answers with it
 _CANDIDATES = 0.5  # share of the bits that a split chooses from, so that trees differ
@@ -106,21 +112,85 @@ def train_forest(
         mean if len(classes) > 2 else mean[:, 1],
         sample_weight=counts,
     )
-    grown = [_leaves(_node(tree.tree_, 0)) for tree in forest.estimators_]
+    grown = [_grown(tree.tree_) for tree in forest.estimators_]
     return _network(grown, spec, classes, name, dict(provenance or {}))
 
 
-def _node(tree: Any, index: int) -> _Node:
-    """A node of scikit-learn's tree; splits whose sides answer the same are gone."""
-    share = tree.value[index, :, 0]  # of each class, or of the second of two
-    answer = int(share.argmax()) if len(share) > 1 else int(share[0] > _EVEN)
+def tree_network(
+    tree: DecisionTreeClassifier,
+    names: Sequence[str],
+    classes: tuple[str, ...],
+    *,
+    catalogue: Mapping[str, Feature] | None = None,
+    name: str = "model",
+    provenance: Mapping[str, str] | None = None,
+) -> BinaryModel | None:
+    """A decision tree on integer columns as the network that gives every row the same class.
+
+    Args:
+        tree: fitted to integers in ``0..2^32-1``, and to class indices.
+        names: feature of each column.
+        classes: names of the classes.
+        catalogue: what the features mean, for their units.
+        name: the model's name.
+        provenance: where it comes from.
+
+    Returns:
+        A network of the shape inputs, leaves, answers, classes, as of :func:`train_forest`; its
+        inputs are the cuts that tell classes apart. None where the tree gives all rows one class.
+    """
+    grown = tree.tree_
+    answers = tree.classes_[grown.value[:, 0].argmax(axis=1)]
+    leaves = _leaves(_node(grown, 0, lambda node: int(answers[node]), lambda node: node))
+    if len(leaves) == 1:
+        return None
+    cut_at = {node: _cut(grown, node, names) for _, way in leaves for node, _ in way}
+    fields = thermometer_fields([*cut_at.values()], names, catalogue=catalogue)
+    order = [(field.feature, cut) for field in fields for cut in field.cuts]
+    bit_of = {cut: bit for bit, cut in enumerate(order)}
+    on_bits = [
+        (answer, tuple((bit_of[cut_at[node]], value) for node, value in way))
+        for answer, way in leaves
+    ]
+    return _network([on_bits], InputSpec(fields), classes, name, dict(provenance or {}))
+
+
+def _cut(tree: Any, node: int, names: Sequence[str]) -> Cut:
+    """The least integer that scikit-learn sends to the right: it compares values as float32."""
+    threshold = float(tree.threshold[node])
+    values = range(UINT32_MAX + 1)
+    cut = bisect_left(values, True, key=lambda value: float(np.float32(value)) > threshold)
+    return names[int(tree.feature[node])], cut
+
+
+def _grown(tree: Any) -> list[_Leaf]:
+    """Leaves of one regression tree on bits."""
+
+    def likeliest(node: int) -> int:
+        share = tree.value[node, :, 0]  # of each class, or of the second of two
+        return int(share.argmax()) if len(share) > 1 else int(share[0] > _EVEN)
+
+    return _leaves(_node(tree, 0, likeliest, lambda node: int(tree.feature[node])))
+
+
+def _node(
+    tree: Any, index: int, answer: Callable[[int], int], tells: Callable[[int], int]
+) -> _Node:
+    """A node of scikit-learn's tree; splits whose sides answer the same are gone.
+
+    Args:
+        tree: scikit-learn's arrays of nodes.
+        index: of the node.
+        answer: from the index of a node to the class that it gives.
+        tells: from the index of a split to what it looks at.
+    """
     below = (int(tree.children_left[index]), int(tree.children_right[index]))
     if below[0] < 0:
-        return _Node(answer)
-    children = tuple(_node(tree, child) for child in below)
+        return _Node(answer(index))
+    children = tuple(_node(tree, child, answer, tells) for child in below)
     if not any(child.children for child in children) and len({c.answer for c in children}) == 1:
         return children[0]
-    return _Node(answer, int(tree.feature[index]), children)
+    return _Node(answer(index), tells(index), children)
 
 
 def _leaves(node: _Node, way: tuple[tuple[int, bool], ...] = ()) -> list[_Leaf]:

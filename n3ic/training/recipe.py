@@ -15,8 +15,6 @@ ENCODINGS: tuple[str, ...] = get_args(Encoding)
 Ste = Literal["identity", "clip", "approx"]
 Loss = Literal["squared_hinge", "cross_entropy", "generalized_cross_entropy"]
 LOSSES: tuple[str, ...] = get_args(Loss)
-GCE_Q = 0.7
-"""The q of the generalized cross-entropy ``(1 - p^q) / q``, as its authors take it."""
 Optimizer = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine"]
 Method = Literal["gradient", "prototypes", "trees"]
@@ -41,6 +39,8 @@ class Training:
         loss: ``squared_hinge`` (paper), ``cross_entropy`` or ``generalized_cross_entropy``, which
             is bounded, so that rows whose label contradicts all others cost little (Zhang and
             Sabuncu, NeurIPS 2018). Polishing lowers it, too, else the cross-entropy.
+        gce_q: the q of the generalized cross-entropy ``(1 - p^q) / q``. Its authors take 0.7; the
+            less, the nearer it is to the cross-entropy, and the more margins say.
         dropout: share of the hidden activations that are dropped while training.
         optimizer: ``adam``, ``adamw`` or ``sgd``.
         learning_rate: the step at the start.
@@ -64,6 +64,7 @@ class Training:
     batch_norm: bool = True
     output_bias: bool = True
     loss: Loss = "cross_entropy"
+    gce_q: float = 0.7
     dropout: float = 0.0
     optimizer: Optimizer = "adam"
     learning_rate: float = 5e-3
@@ -79,6 +80,11 @@ class Training:
     trees: int = 3
     leaves: int = 400
 
+    @property
+    def bounded_by(self) -> float:
+        """The q of the loss where it is the generalized cross-entropy, else 0."""
+        return self.gce_q if self.loss == "generalized_cross_entropy" else 0.0
+
     def __post_init__(self) -> None:
         def require(ok: bool, name: str, rule: str) -> None:
             if not ok:
@@ -92,6 +98,7 @@ class Training:
             require(self.distill == 0, "distill", "0 for prototypes")
         require(self.ste in ("identity", "clip", "approx"), "ste", "identity, clip or approx")
         require(self.loss in LOSSES, "loss", " or ".join(LOSSES))
+        require(0 < self.gce_q <= 1, "gce_q", "in (0, 1]")
         require(self.optimizer in ("adam", "adamw", "sgd"), "optimizer", "adam, adamw or sgd")
         require(self.schedule in ("constant", "cosine"), "schedule", "constant or cosine")
         require(self.class_weight in ("none", "balanced"), "class_weight", "none or balanced")
@@ -178,6 +185,8 @@ class Recipe:
         field_bits: bits of one ``binary`` field.
         columns: the features to choose from, or patterns such as ``owd_*``; empty for all that
             a NIC can compute and that do not leak the capture set-up.
+        tree_bytes: most bytes of weights and masks of a decision tree that has as many cuts as the
+            network and is kept instead where it is right on more validation rows; 0 for none.
         family: ``binary`` networks, or ``spn``: sum-product networks.
         training: how a binary network is trained.
         spn: how a sum-product network is learned.
@@ -190,6 +199,7 @@ class Recipe:
     features: int = 0
     field_bits: int = 16
     columns: tuple[str, ...] = ()
+    tree_bytes: int = 0
     family: Literal["binary", "spn"] = "binary"
     training: Training = Training()
     spn: SpnTraining = SpnTraining()
@@ -201,6 +211,8 @@ class Recipe:
             raise UsageError(f"family must be binary or spn, got {self.family!r}")
         if self.bits < 1 or self.features < 0 or not 1 <= self.field_bits <= 32:
             raise UsageError("bits must be positive, features 0 or more, field_bits in 1..32")
+        if self.tree_bytes < 0:
+            raise UsageError(f"tree_bytes must be 0 or more, got {self.tree_bytes}")
 
     def with_options(self, given: Mapping[str, Any]) -> Recipe:
         """The recipe with some values replaced; those of its parts are reached by name, too.

@@ -19,6 +19,8 @@ FEWER_BITS = 128
 classes. Copies by weight pick bits that say the same, which fewer cannot bear: -1.5 points at 96
 bits and -4 at 64 on UNSW-NB15."""
 FEW_BITS_POLISH = 20
+TREE_BYTES = 2560
+"""Room for the weights and masks of a tree of FEWER_BITS cuts (UNSW-NB15: 1.7 KB)."""
 PROTOTYPES: Mapping[str, Any] = {
     "method": "prototypes",
     "loss": "cross_entropy",  # from prototypes, polishing by a bounded loss ends 0.7 points lower
@@ -34,8 +36,9 @@ def sized(recipe: Recipe, given: Collection[str], n_classes: int) -> Recipe:
     """A recipe whose number of bits was replaced, with all that should follow from it.
 
     A recipe is made for its own number of bits. Of another one this chooses the encoding, the
-    hidden layers, the rounds of polishing, and for few bits prototypes instead of gradients where
-    nothing that is about gradients is given; all but for what is given. Encodings that are not
+    hidden layers, the rounds of polishing, for few bits prototypes instead of gradients where
+    nothing that is about gradients is given, and a tree of as many cuts to fall back on where
+    nothing is given that a tree has not; all but for what is given. Encodings that are not
     learned from labels are left as they are.
 
     Args:
@@ -47,13 +50,15 @@ def sized(recipe: Recipe, given: Collection[str], n_classes: int) -> Recipe:
         return recipe
     few = recipe.bits <= FEW_BITS
     follows: dict[str, Any] = {}
+    gradient = {f.name for f in fields(Training)} - {"hidden", "polish"}
     if recipe.bits <= FEWER_BITS:
+        if {"encoding", "features", "hidden", "polish", *gradient}.isdisjoint(given):
+            follows["tree_bytes"] = TREE_BYTES
         jointly = recipe.bits <= (GREEDY_BITS_OF_TWO if n_classes == 2 else FEW_BITS)
         follows["encoding"] = "greedy" if jointly else "tree" if n_classes > 2 else "boosted"
         follows["hidden"] = hidden_for(recipe.bits, few or n_classes > 2)
     if few:
         follows["polish"] = max(recipe.training.polish, FEW_BITS_POLISH)
-        gradient = {f.name for f in fields(Training)} - {"hidden", "polish"}
         one_layer = "hidden" not in given or len(recipe.training.hidden) == 1
         if one_layer and recipe.training.method != "trees" and gradient.isdisjoint(given):
             follows |= PROTOTYPES
@@ -88,7 +93,8 @@ def within(recipe: Recipe, given: Collection[str], budget: int, n_classes: int) 
             f"{budget} bytes of weights hold no network of {recipe.bits} input bits and "
             f"{n_classes} classes; take more bytes" + (" or fewer bits" if "bits" in given else "")
         )
-    return recipe.with_options({"hidden": hidden})
+    tree = {} if "tree_bytes" in given else {"tree_bytes": min(budget, recipe.tree_bytes)}
+    return recipe.with_options({"hidden": hidden, **tree})
 
 
 def bits_for(budget: int, n_classes: int, most: int) -> int:

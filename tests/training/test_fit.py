@@ -70,10 +70,10 @@ def test_a_loss_that_is_bounded():
     logits = torch.tensor([[0.0, 0.0], [20.0, -20.0], [-20.0, 20.0], [1.0, 0.0]])
     y = torch.tensor([0, 0, 0, 1])
     logits.requires_grad_()
-    rows = generalized_cross_entropy(logits, y, reduction="none")
+    rows = generalized_cross_entropy(logits, y, 0.7, reduction="none")
     own = logits.detach().softmax(dim=1)[range(4), y]
     assert rows.tolist() == pytest.approx(((1 - own**0.7) / 0.7).tolist(), abs=1e-6)
-    assert generalized_cross_entropy(logits, y).item() == pytest.approx(rows.mean().item())
+    assert generalized_cross_entropy(logits, y, 0.7).item() == pytest.approx(rows.mean().item())
     rows.sum().backward()
     bounded = logits.grad.clone()
     logits.grad = None
@@ -89,7 +89,7 @@ def test_the_epoch_is_chosen_by_the_loss_that_is_trained(rows):
     kept = min(epoch.validation_loss for epoch in trained.history)
     with torch.no_grad():
         logits = trained.network(torch.from_numpy(2.0 * bits[:500] - 1).float())
-    again = generalized_cross_entropy(logits, torch.from_numpy(label[:500]))
+    again = generalized_cross_entropy(logits, torch.from_numpy(label[:500]), 0.7)
     assert again.item() == pytest.approx(kept, abs=1e-6)
 
 

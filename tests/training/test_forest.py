@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestRegressor
+from sklearn.tree import DecisionTreeClassifier
 
 from n3ic.errors import UsageError
 from n3ic.model.bits import pack
-from n3ic.model.inputs import InputSpec
-from n3ic.training.forest import train_forest
+from n3ic.model.inputs import UINT32_MAX, InputSpec
+from n3ic.training.forest import train_forest, tree_network
 from n3ic.training.recipe import Training
 
 
@@ -85,3 +86,24 @@ def test_a_teacher_moves_leaves():
     assert (model.scores(pack(bits)).argmax(axis=1) != label).mean() > 0.6
     with pytest.raises(UsageError, match="teacher"):
         train_forest(*arguments, seed=1)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+def test_a_tree_on_columns_is_a_network_of_the_same_classes(n_classes):
+    rng = np.random.default_rng(n_classes)
+    # Small numbers, and large ones of which float32 keeps only some.
+    columns = np.column_stack([rng.integers(0, 9, 900), UINT32_MAX - rng.integers(0, 3000, 900)])
+    label = (columns[:, 0] + columns[:, 1] // 700) % 3
+    tree = DecisionTreeClassifier(max_leaf_nodes=25, random_state=0).fit(columns, label)
+    model = tree_network(tree, ("small", "large"), tuple("abcd"[: max(3, n_classes)]))
+    near = [UINT32_MAX, *(c + d for f in model.input.fields for c in f.cuts for d in (-1, 0, 1))]
+    pairs = np.array(np.meshgrid(np.arange(-1, 12), near)).reshape(2, -1).clip(0, UINT32_MAX)
+    words = model.input.encode_words({"small": pairs[0], "large": pairs[1]})
+    assert (model.scores(words).argmax(axis=1) == tree.predict(pairs.T)).all()
+    assert model.input.n_cuts <= tree.get_n_leaves() - 1
+
+
+def test_a_tree_of_one_class_is_no_network():
+    columns, label = np.arange(40)[:, None], np.arange(40) % 4 == 0  # no side has a majority of 1
+    tree = DecisionTreeClassifier(max_leaf_nodes=4, random_state=0).fit(columns // 4, label * 1)
+    assert tree_network(tree, ("x",), ("a", "b")) is None

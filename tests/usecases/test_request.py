@@ -87,6 +87,36 @@ def test_few_bits_bring_their_encoding_and_shape_and_the_command_says_no_more():
     assert not {w.partition("=")[0] for w in words(few)} & {"--encoding", "--hidden", "--polish"}
 
 
+@pytest.mark.parametrize(
+    ("given", "tree"),
+    [
+        ({"bits": 8}, 2560),
+        ({"bits": 128}, 2560),
+        ({"bits": 8, "tree_bytes": 0}, 0),
+        ({"bits": 8, "hidden": (9,)}, 0),
+        ({"bits": 8, "loss": "squared_hinge"}, 0),
+        ({"bits": 8, "encoding": "tree"}, 0),
+        ({"bits": 256}, 0),
+        ({}, 0),
+    ],
+)
+def test_a_tree_to_fall_back_on_comes_with_few_bits_of_which_nothing_else_is_asked(given, tree):
+    case = use_case("anomaly")
+    request = TrainRequest("anomaly", overrides=given)
+    assert request.chosen_recipe(case).tree_bytes == tree
+    again = {w.partition("=")[0]: w.partition("=")[2] for w in words(request)[3:]}
+    said = again.get("--tree-bytes")
+    assert said == (str(tree) if given.get("bits", 256) <= 128 and tree == 0 else None)
+
+
+def test_a_budget_of_bytes_bounds_the_tree_too():
+    case = use_case("anomaly")
+    request = TrainRequest("anomaly", budget_bytes=64)
+    assert request.chosen_recipe(case).tree_bytes == 64
+    assert "--tree-bytes=64" in words(request)
+    assert TrainRequest("anomaly", budget_bytes=1092).chosen_recipe(case).tree_bytes == 0
+
+
 def test_what_is_given_beside_the_bits_is_kept_and_in_the_command():
     usual = use_case("anomaly").recipes["default"].training.hidden
     given = {"bits": 8, "hidden": usual, "encoding": "weighted", "polish": 3}
