@@ -26,6 +26,10 @@ DEFAULT = Recipe(
         epochs=20,
         batch_size=256,
         learning_rate=1e-2,
+        # A bounded loss is worth 0.3 points. From q = 0.5 on, margins say too little for shunting:
+        # no threshold gives 99 % on the card.
+        loss="generalized_cross_entropy",
+        gce_q=0.4,
         polish=3,
     ),
 )
@@ -35,9 +39,7 @@ PUBLISHED_COLUMNS = replace(
     name="published",
     summary="the same on the published columns, as in the literature; no NIC can compute them all",
     columns=PUBLISHED,
-    # A bounded loss is worth 0.2 points, and shunting pays for them, since margins say less: with
-    # it no threshold of the deployable network reaches 99 %.
-    training=replace(DEFAULT.training, loss="generalized_cross_entropy"),
+    training=replace(DEFAULT.training, gce_q=0.7),
 )
 
 PUBLISHED_TABLES = replace(
