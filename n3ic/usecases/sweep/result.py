@@ -167,7 +167,7 @@ class Sweep(Displayed):
         return (
             "* on the Pareto front of the accuracy on validation rows against this cost; test "
             "rows, on which nothing is chosen, of these alone. Bytes of weights, masks and cuts. "
-            f"LUT sites and ns of latency. e estimated: {self.source}."
+            f"Sites are those of LUTs, latency is in ns, both estimated (e): {self.source}."
         )
 
     def view(self) -> View:
