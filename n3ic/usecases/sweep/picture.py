@@ -18,6 +18,8 @@ _AXES = {
     "latency_ns": "latency, ns (estimated)",
 }
 
+_NARROW = 4  # times the least size that the largest is, for an axis that is not logarithmic
+
 
 @styled
 def front_figure(sweep: Sweep) -> Figure:
@@ -32,6 +34,11 @@ def front_figure(sweep: Sweep) -> Figure:
     for axes, cost in zip(grid[0], costs, strict=True):
         draw_accuracy(axes, sweep.sizes(), cost, front=True)
         axes.set_xlabel(_AXES[cost])
+        every = [p.size[cost] for p in sweep.sizes() if cost in p.size]
+        if max(every) < _NARROW * min(every):  # few powers of two lie between
+            axes.set_xscale("linear")
+            axes.xaxis.set_major_formatter(lambda v, _: f"{v:,.0f}")
+            axes.locator_params(axis="x", nbins=5, integer=True)
     low, high = grid[0][0].get_ylim()
     grid[0][0].set_ylim(low, min(high, 100 + 0.02 * (100 - low)))
     grid[0][0].set_ylabel("accuracy on validation rows, %")
