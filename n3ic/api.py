@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from n3ic.targets.directory import Exported
     from n3ic.targets.figures import Bench
     from n3ic.targets.verification import Verification
-    from n3ic.usecases.shunting import ShuntStudy
+    from n3ic.usecases.shunt_study import ShuntStudy
     from n3ic.usecases.sweep.result import Sweep
 
 ModelLike = Classifier | str | Path
@@ -220,7 +220,8 @@ def shunt(
         UsageError: no data set reads the flows, or no threshold gives what is wanted.
         DataError: the flows cannot be read, or their classes are not the network's.
     """
-    from n3ic.usecases.shunting import Aim, study_shunting
+    from n3ic.usecases.shunt_study import Aim
+    from n3ic.usecases.shunting import study_shunting
 
     aim = Aim(accuracy, host_load, margin)
     return study_shunting(model, flows, dataset=dataset, task=task, aim=aim)

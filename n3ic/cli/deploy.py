@@ -225,7 +225,7 @@ def verify(
             for f in results[-1].figures:
                 say(f"  {f.name}: {f.value:,.6g} {f.unit} ({f.kind}: {f.source})")
     if json:
-        print_json([asdict(r) | {"ok": r.ok} for r in results])
+        print_json([r.to_dict() for r in results])
     bad = [r for r in results if r.failures]
     if bad:
         raise VerifyError(f"{len(bad)} of {len(results)} exports differ from their model")

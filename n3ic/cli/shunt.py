@@ -15,7 +15,7 @@ from n3ic.util.files import free_path, write_atomic
 from n3ic.util.markdown import percent
 
 if TYPE_CHECKING:
-    from n3ic.usecases.shunting import ShuntStudy
+    from n3ic.usecases.shunt_study import ShuntStudy
 
 _BRIEF = (0, 1, 2, 3, 4, 6, 7)  # of these columns, for several networks
 
@@ -67,7 +67,8 @@ def shunt(
     It is chosen on validation rows, and reported on test rows.
     """
     from n3ic.runs.folder import models_of, newest_run
-    from n3ic.usecases.shunting import Aim, study_shunting
+    from n3ic.usecases.shunt_study import Aim
+    from n3ic.usecases.shunting import study_shunting
     from n3ic.usecases.shunting_report import check_place, points_csv, write_figure
 
     aim = Aim(accuracy, host_load, margin)
@@ -119,7 +120,7 @@ def show(studies: Mapping[str, ShuntStudy], where: str) -> None:
         for name, study in studies.items():
             _show(study, f"{where}{f' ({name})' if name else ''}")
         return
-    from n3ic.usecases.shunting_report import POINT_COLUMNS, point_cells
+    from n3ic.usecases.shunt_study import POINT_COLUMNS, point_cells
 
     rows = []
     for name, study in studies.items():

@@ -124,7 +124,7 @@ def export(
                 raise VerifyError(str(result))
             # What is measured differs from run to run; the same model gives the same bytes.
             lasting = tuple(f for f in result.figures if f.kind != "measured")
-            write_record(directory, dataclasses.replace(result, figures=lasting), state)
+            write_record(directory, dataclasses.replace(result, figures=lasting).to_dict(), state)
     return Exported(Path(out), target, network, fit, report, result)
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from n3ic.targets.artefacts import files_of
 from n3ic.targets.base import Exporter
 from n3ic.targets.manifest import VERIFICATION
 from n3ic.util.files import sha256_file, write_atomic
 from n3ic.util.json_text import json_text
-
-if TYPE_CHECKING:
-    from n3ic.targets.verification import Verification
 
 ARTEFACTS = "artefacts"
 
@@ -33,19 +30,18 @@ def state_of(directory: Path, tool: Exporter[Any]) -> str:
     return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
 
 
-def write_record(directory: Path, outcome: Verification, state: str) -> None:
+def write_record(directory: Path, outcome: Mapping[str, Any], state: str) -> None:
     """Write an outcome beside the files that it is of.
 
     Args:
         directory: the export directory.
-        outcome: of the verification.
+        outcome: of the verification, as plain data.
         state: of the directory when it was verified, from :func:`state_of`.
 
     Raises:
         N3icError: it cannot be written.
     """
-    data = asdict(outcome) | {"ok": outcome.ok, ARTEFACTS: state}
-    write_atomic(directory / VERIFICATION, json_text(data))
+    write_atomic(directory / VERIFICATION, json_text({**outcome, ARTEFACTS: state}))
 
 
 def _digest(path: Path) -> str:

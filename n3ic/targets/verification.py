@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,10 @@ class Verification(Displayed):
     def ok(self) -> bool:
         """Whether the artefacts ran and computed the model's scores everywhere."""
         return not self.failures and not self.missing
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self) | {"ok": self.ok}
 
     def view(self) -> View:
         """What it shows of itself."""
@@ -230,7 +234,7 @@ def verify_directory(
     )
     if record:
         try:
-            write_record(path, result, state)
+            write_record(path, result.to_dict(), state)
         except N3icError as error:
             text = f"the outcome is not recorded (--no-record): {error}"
             warnings.warn(text, N3icWarning, stacklevel=2)

@@ -6,7 +6,6 @@ import difflib
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from n3ic.options import Option
 from n3ic.training.recipe import recipe_values
 from n3ic.training.values import Value
 from n3ic.usecases.base import use_case
-from n3ic.usecases.request import TrainRequest
+from n3ic.usecases.request import ConfigFile, TrainRequest
 
 MAX_BYTES = 1 << 20
 _COMMAND = "command"  # key of options.json, which alone has it
@@ -35,29 +34,6 @@ _KINDS: Mapping[str, Any] = {
     "dask": str,
 }
 _REQUEST = {name: Value(name, kind, "", TrainRequest) for name, kind in _KINDS.items()}
-
-
-@dataclass(frozen=True)
-class ConfigFile:
-    """A file that a training is started from.
-
-    Attributes:
-        source: what to call it in errors.
-        content: its bytes, which go into the run.
-        values: what it says, by names with underscores.
-        typed: whether its values are texts as they are typed (``options.json`` of a run, which
-            holds a command line) rather than numbers, texts and lists.
-    """
-
-    source: str
-    content: bytes
-    values: Mapping[str, Any]
-    typed: bool = False
-
-    @property
-    def name(self) -> str:
-        """What it is called in a run folder."""
-        return f"config{Path(self.source).suffix.lower()}"
 
 
 def read_config(path: str | Path) -> ConfigFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from n3ic.data.split import PROTOCOLS, SplitProtocol
 from n3ic.data.table import FlowTable
@@ -15,10 +15,30 @@ from n3ic.training.recipe import Recipe, recipe_values
 from n3ic.training.sizing import sized, within
 from n3ic.usecases.base import UseCase
 
-if TYPE_CHECKING:
-    from n3ic.usecases.config import ConfigFile
-
 _SEEDS = 2**32  # scikit-learn takes seeds of 32 bits
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """A file that a training is started from.
+
+    Attributes:
+        source: what to call it in errors.
+        content: its bytes, which go into the run.
+        values: what it says, by names with underscores.
+        typed: whether its values are texts as they are typed (``options.json`` of a run, which
+            holds a command line) rather than numbers, texts and lists.
+    """
+
+    source: str
+    content: bytes
+    values: Mapping[str, Any]
+    typed: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called in a run folder."""
+        return f"config{Path(self.source).suffix.lower()}"
 
 
 @dataclass(frozen=True, eq=False)

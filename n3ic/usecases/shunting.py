@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.data.split import Split, SplitProtocol, split, twins
+from n3ic.data.split import Split, split, twins
 from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import known_split
 from n3ic.evaluation.metrics import Evaluation
@@ -28,107 +26,8 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.training.recipe import Recipe
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
-from n3ic.usecases.shunting_report import study_tables
-from n3ic.util.display import Displayed, Table, View
+from n3ic.usecases.shunt_study import Aim, ShuntStudy
 from n3ic.util.markdown import percent
-
-
-@dataclass(frozen=True)
-class Aim:
-    """What a threshold is chosen for; one of the three, or none.
-
-    Attributes:
-        accuracy: of the flows that the card decides, on validation rows.
-        host_load: share of the validation rows that the host may get.
-        margin: the threshold itself.
-
-    Raises:
-        UsageError: several are given, or a share is none.
-    """
-
-    accuracy: float | None = None
-    host_load: float | None = None
-    margin: int | None = None
-
-    def __post_init__(self) -> None:
-        given = [v for v in (self.accuracy, self.host_load, self.margin) if v is not None]
-        if len(given) > 1:
-            raise UsageError("an accuracy, a host load or a margin: only one of them")
-        for name, value in (("accuracy", self.accuracy), ("host load", self.host_load)):
-            if value is not None and not 0 <= value <= 1:
-                raise UsageError(f"the {name} is a share from 0 to 1, not {value}")
-
-    def __str__(self) -> str:
-        if self.accuracy is not None:
-            return f"an accuracy of {percent(self.accuracy)} at least on the card"
-        if self.host_load is not None:
-            return f"a host load of {percent(self.host_load)} at most"
-        return "" if self.margin is None else f"a margin of {self.margin}"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ShuntStudy(Displayed):
-    """What shunting makes of one network.
-
-    Attributes:
-        model: the network; with the chosen threshold where one was asked for.
-        aim: what the threshold was chosen for; the margin itself where the model had it.
-        protocol: how the rows were split.
-        seed: of the split and of the second stage.
-        trained_rows: whether the split is the one that the network was trained with. Where not,
-            the network has seen none of the rows, and the second stage its training rows.
-        host_features: what the second stage reads.
-        rows: number of training, validation and test rows.
-        validation: points on the validation rows, by threshold.
-        test: points on the test rows, of the same thresholds.
-        chosen: the chosen threshold; None where none was asked for and the model has none.
-        figures: figures of the stages on the test rows at that threshold; see
-            :func:`~n3ic.evaluation.shunting.stage_figures`.
-    """
-
-    model: Classifier
-    aim: Aim
-    protocol: SplitProtocol
-    seed: int
-    trained_rows: bool
-    host_features: tuple[str, ...]
-    rows: Mapping[str, int]
-    validation: tuple[ShuntPoint, ...]
-    test: tuple[ShuntPoint, ...]
-    chosen: int | None
-    figures: Mapping[str, Evaluation]
-
-    def view(self) -> View:
-        """What it shows of itself."""
-        point = next((p for p in self.test if p.threshold == self.chosen), None)
-        said = "no threshold chosen"
-        if point is not None:
-            said = (
-                f"threshold {point.threshold}: {percent(point.share)} of {self.rows['test']:,} "
-                f"test rows decided on the card, end to end {percent(point.end_to_end)} right"
-            )
-        return View(f"{self.model.name}: {said}", self.tables)
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The thresholds, and what the chosen one gives where there is one."""
-        return study_tables(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "model": {"name": self.model.name, "sha256": self.model.digest},
-            "aim": str(self.aim),
-            "protocol": self.protocol,
-            "seed": self.seed,
-            "trained_rows": self.trained_rows,
-            "host_features": list(self.host_features),
-            "rows": dict(self.rows),
-            "validation": [p.to_dict() for p in self.validation],
-            "test": [p.to_dict() for p in self.test],
-            "threshold": self.chosen,
-            "figures": {name: e.to_dict() for name, e in self.figures.items()},
-        }
 
 
 def study_shunting(

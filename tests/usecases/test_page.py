@@ -23,7 +23,7 @@ from n3ic.usecases.page import page
 from n3ic.usecases.page.charts import LEFT, importance_chart
 from n3ic.usecases.page.flows import decisions, margins, sureness
 from n3ic.usecases.page.page import bits_table, report_page
-from n3ic.usecases.shunting import Aim, ShuntStudy
+from n3ic.usecases.shunt_study import Aim, ShuntStudy
 
 pytest.importorskip("sklearn")
 MEASURE = """<!DOCTYPE html><iframe id="f" width="{width}" height="800" srcdoc="{page}"></iframe>

@@ -12,7 +12,8 @@ from n3ic.data.split import split
 from n3ic.errors import DataError, UsageError
 from n3ic.model.network import BinaryModel
 from n3ic.usecases import shunting
-from n3ic.usecases.shunting import Aim, study_shunting
+from n3ic.usecases.shunt_study import Aim
+from n3ic.usecases.shunting import study_shunting
 from n3ic.usecases.shunting_report import points_csv, write_figure, write_models
 
 pytest.importorskip("sklearn")

@@ -25,7 +25,7 @@ from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.directory import Exported
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.verification import Verification
-from n3ic.usecases.shunting import Aim, ShuntStudy
+from n3ic.usecases.shunt_study import Aim, ShuntStudy
 from n3ic.util.display import Displayed, Table, View, facts, listed
 
 EVIL = "<script>alert(1)</script>\x1b[2J\u202e\"'&"

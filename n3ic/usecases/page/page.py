@@ -19,7 +19,7 @@ from n3ic.targets.overview import HEAD, LEGEND, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
 from n3ic.usecases.page.charts import Chart
 from n3ic.usecases.page.flows import Decision, decisions, sureness
-from n3ic.usecases.shunting import ShuntStudy
+from n3ic.usecases.shunt_study import ShuntStudy
 from n3ic.util.display import HTML, Table, visible
 from n3ic.util.templates import render_html
 

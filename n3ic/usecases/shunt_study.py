@@ -1,0 +1,185 @@
+"""What shunting makes of one network, as a value that shows itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from n3ic.data.split import SplitProtocol
+from n3ic.errors import UsageError
+from n3ic.evaluation.metrics import Evaluation
+from n3ic.evaluation.shunting import ShuntPoint
+from n3ic.model.classifier import Classifier
+from n3ic.util.display import Displayed, Table, View
+from n3ic.util.markdown import percent
+
+_SHOWN = 24  # thresholds in a table; the CSV and the JSON have all
+POINT_COLUMNS = (
+    *("threshold", "validated: on card", "accuracy", "test: on card", "accuracy"),
+    *("without twins", "host, on the rest", "end to end", "without twins"),
+)
+_STAGES = {
+    "card": "card alone",
+    "host": "boosted trees alone",
+    "decided": "decided on the card",
+    "shunted_card": "shunted, had the card decided",
+    "shunted_host": "shunted, by boosted trees",
+    "end_to_end": "end to end",
+}
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a threshold is chosen for; one of the three, or none.
+
+    Attributes:
+        accuracy: of the flows that the card decides, on validation rows.
+        host_load: share of the validation rows that the host may get.
+        margin: the threshold itself.
+
+    Raises:
+        UsageError: several are given, or a share is none.
+    """
+
+    accuracy: float | None = None
+    host_load: float | None = None
+    margin: int | None = None
+
+    def __post_init__(self) -> None:
+        given = [v for v in (self.accuracy, self.host_load, self.margin) if v is not None]
+        if len(given) > 1:
+            raise UsageError("an accuracy, a host load or a margin: only one of them")
+        for name, value in (("accuracy", self.accuracy), ("host load", self.host_load)):
+            if value is not None and not 0 <= value <= 1:
+                raise UsageError(f"the {name} is a share from 0 to 1, not {value}")
+
+    def __str__(self) -> str:
+        if self.accuracy is not None:
+            return f"an accuracy of {percent(self.accuracy)} at least on the card"
+        if self.host_load is not None:
+            return f"a host load of {percent(self.host_load)} at most"
+        return "" if self.margin is None else f"a margin of {self.margin}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShuntStudy(Displayed):
+    """What shunting makes of one network.
+
+    Attributes:
+        model: the network; with the chosen threshold where one was asked for.
+        aim: what the threshold was chosen for; the margin itself where the model had it.
+        protocol: how the rows were split.
+        seed: of the split and of the second stage.
+        trained_rows: whether the split is the one that the network was trained with. Where not,
+            the network has seen none of the rows, and the second stage its training rows.
+        host_features: what the second stage reads.
+        rows: number of training, validation and test rows.
+        validation: points on the validation rows, by threshold.
+        test: points on the test rows, of the same thresholds.
+        chosen: the chosen threshold; None where none was asked for and the model has none.
+        figures: figures of the stages on the test rows at that threshold; see
+            :func:`~n3ic.evaluation.shunting.stage_figures`.
+    """
+
+    model: Classifier
+    aim: Aim
+    protocol: SplitProtocol
+    seed: int
+    trained_rows: bool
+    host_features: tuple[str, ...]
+    rows: Mapping[str, int]
+    validation: tuple[ShuntPoint, ...]
+    test: tuple[ShuntPoint, ...]
+    chosen: int | None
+    figures: Mapping[str, Evaluation]
+
+    def view(self) -> View:
+        """What it shows of itself."""
+        point = next((p for p in self.test if p.threshold == self.chosen), None)
+        said = "no threshold chosen"
+        if point is not None:
+            said = (
+                f"threshold {point.threshold}: {percent(point.share)} of {self.rows['test']:,} "
+                f"test rows decided on the card, end to end {percent(point.end_to_end)} right"
+            )
+        return View(f"{self.model.name}: {said}", self.tables)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The thresholds, and what the chosen one gives where there is one."""
+        return _tables(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "model": {"name": self.model.name, "sha256": self.model.digest},
+            "aim": str(self.aim),
+            "protocol": self.protocol,
+            "seed": self.seed,
+            "trained_rows": self.trained_rows,
+            "host_features": list(self.host_features),
+            "rows": dict(self.rows),
+            "validation": [p.to_dict() for p in self.validation],
+            "test": [p.to_dict() for p in self.test],
+            "threshold": self.chosen,
+            "figures": {name: e.to_dict() for name, e in self.figures.items()},
+        }
+
+
+def _tables(study: ShuntStudy) -> tuple[Table, ...]:
+    """The thresholds of a network, and what the chosen one gives where there is one."""
+    rows = study.rows
+    origin = "the split of its training" if study.trained_rows else "rows it was not trained on"
+    title = (
+        f"{study.protocol} split, {rows['validation']:,} validation rows and "
+        f"{rows['test']:,} test rows ({origin})"
+    )
+    pairs = list(zip(study.validation, study.test, strict=True))
+    cells = tuple(
+        point_cells(*pair, chosen=pair[0].threshold == study.chosen)
+        for pair in _thinned(pairs, study.chosen)
+    )
+    points = Table(title, POINT_COLUMNS, cells)
+    if study.chosen is None:
+        return (points,)
+    stages = tuple(
+        (
+            _STAGES[name],
+            f"{e.rows:,}",
+            percent(e.rows / rows["test"]),
+            percent(e.accuracy),
+            percent(e.accuracy_unseen),
+            percent(e.macro_f1),
+        )
+        for name, e in study.figures.items()
+    )
+    head = ("", "rows", "share", "accuracy", "without twins", "macro F1")
+    return points, Table(f"threshold {study.chosen}, for {study.aim}; test rows", head, stages)
+
+
+def point_cells(validation: ShuntPoint, test: ShuntPoint, *, chosen: bool) -> tuple[str, ...]:
+    """A row of :data:`POINT_COLUMNS`; the chosen threshold has a star."""
+    return (
+        f"{'* ' if chosen else ''}{test.threshold}",
+        percent(validation.share),
+        percent(validation.accuracy),
+        percent(test.share),
+        percent(test.accuracy),
+        percent(test.accuracy_unseen),
+        percent(test.shunted_accuracy),
+        percent(test.end_to_end),
+        percent(test.end_to_end_unseen),
+    )
+
+
+def _thinned(
+    pairs: Sequence[tuple[ShuntPoint, ShuntPoint]], chosen: int | None
+) -> list[tuple[ShuntPoint, ShuntPoint]]:
+    """As many points as a screen shows, the chosen one among them."""
+    step = -(-len(pairs) // _SHOWN)
+    return [
+        pair
+        for i, pair in enumerate(pairs)
+        if i % step == 0 or i == len(pairs) - 1 or pair[0].threshold == chosen
+    ]
