@@ -7,14 +7,22 @@ import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
 
 from n3ic.cli.console import note, print_json, say, watching
 from n3ic.cli.plugin_options import with_options
 from n3ic.cli.recipe_options import recipe_options
-from n3ic.cli.train import MAX_SEED, option_owners
+from n3ic.cli.train import (
+    MAX_SEED,
+    DaskOption,
+    DataOption,
+    DatasetOption,
+    JobsOption,
+    ProtocolOption,
+    option_owners,
+)
 from n3ic.errors import UsageError
 from n3ic.options import OptionValue
 
@@ -35,13 +43,9 @@ def register(app: typer.Typer, plugin_options: bool) -> None:
 
 
 def sweep(
-    use_case: Annotated[str, typer.Argument(help="anomaly, ...; flows with --data alone.")],
-    data: Annotated[
-        Path | None, typer.Option(help="Files or a folder; the embedded default without it.")
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="Another data set than the use case's own.")
-    ] = None,
+    use_case: Annotated[str, typer.Argument(help="anomaly, ...; flows for a table of your own.")],
+    data: DataOption = None,
+    dataset: DatasetOption = None,
     recipe: Annotated[str, typer.Option(help="Recipes of the use case.")] = "default",
     budget_bytes: Annotated[
         str | None,
@@ -50,10 +54,7 @@ def sweep(
             "4096."
         ),
     ] = None,
-    protocol: Annotated[
-        Literal["random", "partition", "time", "conversation"] | None,
-        typer.Option(help="How rows are split."),
-    ] = None,
+    protocol: ProtocolOption = None,
     seed: Annotated[int, typer.Option(help="The first seed.", min=0, max=MAX_SEED)] = 0,
     seeds: Annotated[
         int, typer.Option(help="Mean and deviation of each network over so many seeds.", min=1)
@@ -67,12 +68,8 @@ def sweep(
     replace: Annotated[
         bool, typer.Option("--replace", help="Throw another sweep in that folder away.")
     ] = False,
-    jobs: Annotated[
-        int | None, typer.Option(help="Networks trained at once; all cores by default.", min=1)
-    ] = None,
-    dask: Annotated[
-        str | None, typer.Option(help="Train on the workers of this Dask scheduler.")
-    ] = None,
+    jobs: JobsOption = None,
+    dask: DaskOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the points as JSON.")] = False,
     given: Mapping[str, OptionValue] | None = None,
 ) -> None:

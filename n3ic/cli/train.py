@@ -16,6 +16,22 @@ from n3ic.options import Option, OptionValue
 from n3ic.util.markdown import percent
 
 MAX_SEED = 2**32 - 1  # of numpy's and scikit-learn's generators
+DataOption = Annotated[
+    Path | None, typer.Option(help="Files or a folder; the embedded default without it.")
+]
+DatasetOption = Annotated[
+    str | None, typer.Option(help="Another data set than the use case's own.")
+]
+ProtocolOption = Annotated[
+    Literal["random", "partition", "time", "conversation"] | None,
+    typer.Option(help="How rows are split."),
+]
+JobsOption = Annotated[
+    int | None, typer.Option(help="Networks trained at once; all cores by default.", min=1)
+]
+DaskOption = Annotated[
+    str | None, typer.Option(help="Train on the workers of this Dask scheduler.")
+]
 
 
 def register(app: typer.Typer, plugin_options: bool) -> None:
@@ -50,12 +66,8 @@ def train(
             help="anomaly, ...; flows with --data alone; without both, they are listed."
         ),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Files or a folder; the embedded default without it.")
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="Another data set than the use case's own.")
-    ] = None,
+    data: DataOption = None,
+    dataset: DatasetOption = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -71,10 +83,7 @@ def train(
             help="Bytes of weights: chooses input bits and hidden layers. Cuts come on top.", min=1
         ),
     ] = None,
-    protocol: Annotated[
-        Literal["random", "partition", "time", "conversation"] | None,
-        typer.Option(help="How rows are split."),
-    ] = None,
+    protocol: ProtocolOption = None,
     seed: Annotated[
         int | None,
         typer.Option(help="Seed of everything random.", min=0, max=MAX_SEED, show_default="0"),
@@ -85,12 +94,8 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/USE_CASE by default.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing run.")] = False,
-    jobs: Annotated[
-        int | None, typer.Option(help="Networks trained at once; all cores by default.", min=1)
-    ] = None,
-    dask: Annotated[
-        str | None, typer.Option(help="Train on the workers of this Dask scheduler.")
-    ] = None,
+    jobs: JobsOption = None,
+    dask: DaskOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
     given: Mapping[str, OptionValue] | None = None,
 ) -> None:
