@@ -53,6 +53,7 @@ def execute(path: Path, folder: Path) -> NotebookNode:
     client = NotebookClient(
         notebook,
         timeout=SECONDS,
+        startup_timeout=SECONDS,  # of the kernel, on a machine that is busy
         kernel_name="python3",
         record_timing=False,
         coalesce_streams=True,
