@@ -73,7 +73,8 @@ def test_a_tree_of_as_many_cuts_is_kept_where_it_is_right_on_more_validation_row
         "r", "", "boosted", bits=3, columns=table.usable[:2], training=training, tree_bytes=64
     )
     experiment = Experiment(table, recipe, "random", seed=2, with_baselines=False)
-    result = train(experiment)
+    result = train(replace(experiment, with_baselines=True))
+    assert result.baselines["tree_depth_3"].accuracy == 1  # on the bits of the tree
     assert result.model.provenance["weights"] == "a decision tree's"
     assert result.test.accuracy == result.validation.accuracy == 1
     tree = binary_network(result.model)
