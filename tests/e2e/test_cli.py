@@ -241,14 +241,15 @@ def test_a_closed_pipe_ends_quietly(place, flows):
 
 
 def test_export_all_then_verify_then_report(place, flows):
-    done = n3ic("export", "--target", "all", "--out", "all", cwd=place)
+    words = ("export", "--model", "runs/anomaly", "--target", "all", "--out", "all")
+    done = n3ic(*words, cwd=place)
     for line in done.stdout.splitlines():
         assert "equal scores" in line or "not run" in line, line
     folders = {p.name for p in (place / "all").iterdir()}
     assert {"host", "nfp", "netfpga", "p4", "p4-netfpga", "onnx", "qonnx"} <= folders
     checked = n3ic("verify", "all/host", "--rows", flows, cwd=place)
     assert "3,000 rows, input stage included" in checked.stdout
-    again = n3ic("export", "--target", "all", "--out", "all", cwd=place, expect=2)
+    again = n3ic(*words, cwd=place, expect=2)
     assert "exists" in again.stdout + again.stderr
     table = n3ic("report", "runs/anomaly", cwd=place).stdout
     for name in folders:
