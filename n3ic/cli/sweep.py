@@ -13,7 +13,7 @@ import typer
 
 from n3ic.cli.console import note, print_json, say, watching
 from n3ic.cli.plugin_options import with_options
-from n3ic.cli.recipe_options import recipe_options
+from n3ic.cli.recipe_options import case_options
 from n3ic.cli.train import (
     MAX_SEED,
     DaskOption,
@@ -83,7 +83,6 @@ def sweep(
     from n3ic.usecases.sweep.training import sweep_use_case
 
     typed = given or {}
-    of_recipe = {option.name for option in recipe_options()}
     axes, fixed = swept(typed)
     if budget_bytes is not None:
         axes = {"budget_bytes": _whole_numbers("budget-bytes", budget_bytes), **axes}
@@ -97,7 +96,7 @@ def sweep(
         dataset=dataset,
         recipe=recipe if len(recipes) < 2 else recipes[0],
         overrides=fixed,
-        options={k: v for k, v in typed.items() if k not in of_recipe},
+        options=case_options(typed),
         protocol=protocol,
         seed=seed,
         seeds=seeds,

@@ -11,7 +11,7 @@ import typer
 
 from n3ic.cli.console import list_options, note, print_json, say, table, watching
 from n3ic.cli.plugin_options import Owned, options_of, with_options
-from n3ic.cli.recipe_options import recipe_options, recipe_overrides
+from n3ic.cli.recipe_options import case_options, recipe_options, recipe_overrides
 from n3ic.options import Option, OptionValue
 from n3ic.util.markdown import percent
 
@@ -109,7 +109,6 @@ def train(
         list_use_cases()
         return
     typed = given or {}
-    of_recipe = {option.name for option in recipe_options()}
     request = train_request(
         config,
         use_case=use_case,
@@ -118,7 +117,7 @@ def train(
         recipe=recipe,
         overrides=recipe_overrides(typed),
         budget_bytes=budget_bytes,
-        options={k: v for k, v in typed.items() if k not in of_recipe},
+        options=case_options(typed),
         protocol=protocol,
         seed=seed,
         seeds=seeds,
