@@ -103,7 +103,8 @@ def sweep(
         axes: values that are all tried with one another: ``{"budget_bytes": (256, 512), "density":
             (0.25, 1)}``, or any value of a recipe; budgets of bytes where None.
         target: whose estimates of size and latency stand beside each point.
-        target_options: the target's options; an unrolled core of ``netfpga`` where None.
+        target_options: the target's options; its defaults where None, and an unrolled core of
+            ``netfpga``.
         out: the sweep's folder; ``sweeps/USE_CASE`` where None.
         replace: throw the results of another sweep in that folder away.
         progress: what is told while it goes on.
@@ -120,8 +121,6 @@ def sweep(
 
     base = TrainRequest(use_case, **request)
     tried = {name: tuple(values) for name, values in (axes or {}).items()}
-    if target_options is None:
-        target_options = {"style": "unrolled"} if target == "netfpga" else {}
     asked = SweepRequest(base, tried, target, target_options, out, replace)
     return sweep_use_case(asked, progress)
 

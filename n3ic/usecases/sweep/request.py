@@ -16,6 +16,9 @@ from n3ic.usecases.request import TrainRequest, command_words
 
 BUDGETS = (128, 256, 512, 1024, 2048, 4096)
 """Bytes of weights that are tried where nothing is asked for."""
+TARGET = "netfpga"
+"""Whose estimates are taken where no target is named; with ``TARGET_OPTIONS``."""
+TARGET_OPTIONS: Mapping[str, OptionValue] = {"style": "unrolled"}
 MOST_POINTS = 10_000
 _REQUEST_AXES = ("recipe", "budget_bytes")
 SIZES = ("budget_bytes", "bits", "hidden", "trees", "leaves", "leaf_cuts")
@@ -32,7 +35,8 @@ class SweepRequest:
             any value of a recipe such as ``hidden``, ``bits``, ``density`` and ``encoding``.
             ``BUDGETS`` of bytes where nothing has several values and no size is named.
         target: whose estimates of size and latency stand beside each point.
-        target_options: the target's options.
+        target_options: the target's options; where None its defaults, ``TARGET_OPTIONS`` of
+            ``TARGET``.
         out: the sweep's folder; ``sweeps/USE_CASE`` where None. One of the same sweep is gone on
             with.
         replace: throw the results of another sweep in that folder away.
@@ -43,8 +47,8 @@ class SweepRequest:
 
     base: TrainRequest
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    target: str = "netfpga"
-    target_options: Mapping[str, OptionValue] = field(default_factory=lambda: {"style": "unrolled"})
+    target: str = TARGET
+    target_options: Mapping[str, OptionValue] | None = None
     out: str | Path | None = None
     replace: bool = False
 
@@ -59,6 +63,13 @@ class SweepRequest:
             count *= len(values)
         if count > MOST_POINTS:
             raise UsageError(f"{count:,} networks are asked for; {MOST_POINTS:,} at most")
+
+    @property
+    def told(self) -> Mapping[str, OptionValue]:
+        """The target's options that are not its defaults."""
+        if self.target_options is not None:
+            return self.target_options
+        return TARGET_OPTIONS if self.target == TARGET else {}
 
     @property
     def grid(self) -> Mapping[str, tuple[Any, ...]]:

@@ -51,7 +51,7 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
     """
     progress = progress or TrainingProgress()
     base, tool = request.base, exporter(request.target)
-    options = tool.parse_options(request.target_options)
+    options = tool.parse_options(request.told)
     if type(tool).estimate is Exporter.estimate:
         raise UsageError(f"target {tool.name} estimates nothing before it is exported")
     given = material(base, progress)
@@ -70,8 +70,7 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
             key: experiment_digest(one, rows=identity["data"][key[1]])
             for key, one in trainings.items()
         }
-        told = request.target_options
-        calls = {digests[key]: (one, tool.name, told) for key, one in trainings.items()}
+        calls = {digests[key]: (one, tool.name, request.told) for key, one in trainings.items()}
         found = _measured(calls, folder, progress, base.jobs, base.dask)
         done: list[tuple[Asked, Mapping[str, tuple[Figures, ...]]]] = []
         for i, network in enumerate(asked):
@@ -90,7 +89,7 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
             f"{given.case.name}, {given.protocols[0]} split of {len(given.table):,} rows "
             f"({given.table.name}), {base.seeds} seed{'s' if base.seeds > 1 else ''}"
         )
-        by = (f"target {tool.name}", places_text(request.target_options), tool.device.name)
+        by = (f"target {tool.name}", places_text(request.told), tool.device.name)
         source = ", ".join(filter(None, by))
         sweep = Sweep(out, title, points_of(done), source, tuple(left_out))
         progress.stage("drawing")
