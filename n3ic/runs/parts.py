@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,7 @@ from n3ic.model.families import parse_model
 from n3ic.model.file import Tensors, pack_file, read_file, unpack_file
 from n3ic.runs.experiment import Result
 from n3ic.runs.preparation import Experiment
-from n3ic.util.files import work_folder, write_atomic
-from n3ic.util.signals import held
+from n3ic.util.files import telling_what_is_kept, work_folder, write_atomic
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,15 +91,11 @@ def kept_parts(run: Path, note: Callable[[str], object]) -> Iterator[Parts]:
         UsageError: another process has the folder, or it holds files of others.
     """
     folder = run.with_name(f".{run.name}.n3ic-parts")
-    with work_folder(folder, _OWN) as place:
-        try:
-            yield Parts(place)
-        except BaseException:
-            with held(), suppress(OSError):  # after SIGHUP, there may be no terminal
-                if count := len(list(place.glob("*.part"))):
-                    said = "a trained part is" if count == 1 else f"{count} trained parts are"
-                    note(f"{said} kept in {folder}; the same command goes on from there")
-            raise
+    with (
+        work_folder(folder, _OWN) as place,
+        telling_what_is_kept(place, "*.part", "trained part", note),
+    ):
+        yield Parts(place)
 
 
 def experiment_digest(

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -97,24 +97,54 @@ def new_directory(
     target = Path(path)
     if not target.name:
         raise UsageError(f"{target} exists: name a folder to make")
-    absent = [p for p in target.absolute().parents if not p.exists()]
     temporary = target.with_name(f".{target.name}{_NEW}")
+    with parents_of(target):
+        try:
+            _check_free(target, replace, written)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with _reserved(temporary):
+                yield temporary
+                check()
+                with _alone(target.parent), held():
+                    _check_free(target, replace, written)  # what came meanwhile stays
+                    temporary.chmod(0o777 & ~_umask())
+                    _put(temporary, target)
+        except OSError as error:
+            raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+@contextmanager
+def parents_of(path: Path) -> Iterator[None]:
+    """Parents of a folder that the block makes go again where they are left with nothing."""
+    absent = [p for p in path.absolute().parents if not p.exists()]
     try:
-        _check_free(target, replace, written)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _reserved(temporary):
-            yield temporary
-            check()
-            with _alone(target.parent), held():
-                _check_free(target, replace, written)  # what came meanwhile stays
-                temporary.chmod(0o777 & ~_umask())
-                _put(temporary, target)
-    except OSError as error:
-        raise N3icError(f"cannot write {target}: {error.strerror or error}") from error
+        yield
     finally:
         for parent in absent:
             with held(), suppress(OSError):
-                parent.rmdir()  # one that was made above and holds nothing
+                parent.rmdir()
+
+
+@contextmanager
+def telling_what_is_kept(
+    folder: Path, pattern: str, what: str, note: Callable[[str], object]
+) -> Iterator[None]:
+    """Where the block fails, say how much is done in a folder that goes on.
+
+    Args:
+        folder: the folder.
+        pattern: of the files that are done.
+        what: one of them, in words; several have an s.
+        note: is told.
+    """
+    try:
+        yield
+    except BaseException:
+        with held(), suppress(OSError):  # after SIGHUP, there may be no terminal
+            if count := len(list(folder.glob(pattern))):
+                done = f"a {what} is" if count == 1 else f"{count} {what}s are"
+                note(f"{done} kept in {folder}; the same command goes on from there")
+        raise
 
 
 @contextmanager

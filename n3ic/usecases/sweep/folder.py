@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from n3ic.errors import UsageError
 from n3ic.usecases.sweep.result import Figures
-from n3ic.util.files import reserved_folder, write_atomic
+from n3ic.util.files import (
+    parents_of,
+    reserved_folder,
+    telling_what_is_kept,
+    write_atomic,
+)
 from n3ic.util.json_text import json_text
-from n3ic.util.signals import held
 
 SWEEP, POINTS, PAGE, PICTURE = "sweep.json", "points.csv", "report.md", "front"
 FORMAT, VERSION = "n3ic-sweep", 1
@@ -87,8 +91,7 @@ def sweep_folder(
         UsageError: it holds another sweep or other files, or another process has it.
     """
     full = {"format": FORMAT, "version": VERSION, **json.loads(json.dumps(asked))}
-    absent = [p for p in path.absolute().parents if not p.exists()]
-    try:
+    with parents_of(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with reserved_folder(path, _OWN) as place:
             if (place / SWEEP).exists() and (said := _difference(place / SWEEP, full)):
@@ -96,18 +99,8 @@ def sweep_folder(
                     raise UsageError(f"{path} {said}: name another folder, or add --replace")
                 for old in list(place.iterdir()):
                     old.unlink()
-            try:
+            with telling_what_is_kept(place, "point-*", "network", note):
                 yield SweepFolder(place, full)
-            except BaseException:
-                with held(), suppress(OSError):  # after SIGHUP, there may be no terminal
-                    if count := len(list(place.glob("point-*"))):
-                        done = "network is" if count == 1 else "networks are"
-                        note(f"{count} {done} kept in {path}; the same command goes on from there")
-                raise
-    finally:
-        for parent in absent:
-            with held(), suppress(OSError):
-                parent.rmdir()  # one that was made above and holds nothing
 
 
 def _difference(path: Path, asked: Mapping[str, Any]) -> str:
