@@ -7,18 +7,15 @@ import inspect
 from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from n3ic.errors import MissingDependencyError, UsageError
-
-Group = Literal["n3ic.datasets", "n3ic.usecases", "n3ic.exporters", "n3ic.commands", "n3ic.cards"]
 
 _NOUNS: dict[str, str] = {
     "n3ic.datasets": "data set",
     "n3ic.usecases": "use case",
     "n3ic.exporters": "target",
     "n3ic.commands": "command",
-    "n3ic.cards": "simulated card",
 }
 
 
@@ -45,17 +42,22 @@ class Plugin:
 
 
 @cache
-def _entry_points(group: Group) -> dict[str, EntryPoint]:
+def _entry_points(group: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in sorted(entry_points(group=group), key=lambda p: p.name)}
 
 
-def names(group: Group) -> tuple[str, ...]:
+def names(group: str) -> tuple[str, ...]:
     """Names of all installed plug-ins of a group, sorted."""
     return tuple(_entry_points(group))
 
 
+def _noun(group: str) -> str:
+    """What a plug-in of a group is called; a system's own group is called by its name."""
+    return _NOUNS.get(group, group.removeprefix("n3ic.").replace("_", " ").removesuffix("s"))
+
+
 @cache
-def load(group: Group, name: str) -> Any:
+def load(group: str, name: str) -> Any:
     """The plug-in of that name: the object that its entry point names.
 
     Raises:
@@ -67,19 +69,19 @@ def load(group: Group, name: str) -> Any:
         near = difflib.get_close_matches(name, points, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         known = ", ".join(points) or "none installed"
-        raise UsageError(f"unknown {_NOUNS[group]} {name!r}: {hint}known: {known}")
+        raise UsageError(f"unknown {_noun(group)} {name!r}: {hint}known: {known}")
     try:
         return points[name].load()
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            f"the {_NOUNS[group]} {name!r} needs {error.name}, which is not installed "
+            f"the {_noun(group)} {name!r} needs {error.name}, which is not installed "
             "(pip install 'n3ic[all]')"
         ) from error
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"the {_NOUNS[group]} {name!r} is broken: {error}") from error
+        raise UsageError(f"the {_noun(group)} {name!r} is broken: {error}") from error
 
 
-def find(group: Group, name: str, kind: type[Plugin]) -> Any:
+def find(group: str, name: str, kind: type[Plugin]) -> Any:
     """The plug-in of that name, checked to be of a kind.
 
     Raises:

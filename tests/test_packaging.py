@@ -48,7 +48,7 @@ def installed(built):
     return site
 
 
-def test_the_wheel_holds_the_three_roots_and_their_files(installed):
+def test_the_wheel_holds_the_four_roots_and_their_files(installed):
     for name in (
         "n3ic/py.typed",
         "n3ic/kernel/bnn.c",
@@ -65,8 +65,10 @@ def test_the_wheel_holds_the_three_roots_and_their_files(installed):
     ):
         assert (installed / name).is_file(), name
     assert list(installed.glob("n3ic/exporters/netfpga/*/rtl/*.v"))
+    assert list(installed.glob("n3ic/systems/*/netfpga/rtl/*.v"))
     assert not (installed / "datasets").exists()
     assert not (installed / "exporters").exists()
+    assert not (installed / "systems").exists()
     assert not list(installed.rglob("__pycache__"))
     size = sum(p.stat().st_size for p in installed.rglob("*") if p.is_file())
     assert size < 20 << 20

@@ -8,15 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from n3ic.card.changes import CardChange
-from n3ic.card.exporting import CardCheck, CardExporter
-from n3ic.card.lowering import software_card
-from n3ic.card.plan import Plan
 from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.host import running
-from n3ic.exporters.host.card.changes import change_running
-from n3ic.exporters.host.card.verify import verify_card
-from n3ic.exporters.host.card.write import write_card
 from n3ic.exporters.host.decode import decode_directory
 from n3ic.exporters.host.estimate import estimate, flow_cache_bytes, memory_of
 from n3ic.exporters.host.flows import run_flow_exec
@@ -39,20 +32,18 @@ from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Bench, Figure, Report
 
 
-class HostExporter(Exporter, CardExporter):
+class HostExporter(Exporter):
     """Self-contained C11 for a host CPU; the paper's ``bnn-exec``."""
 
     name: ClassVar[str] = "host"
     summary: ClassVar[str] = "C11 for a host CPU (AVX-512, AVX2, NEON, portable), with bnn-exec"
     shunts: ClassVar[bool] = True
-    card_fixed: ClassVar[str] = ""
     other_families: ClassVar[Mapping[str, str]] = {
         "sum-product-network": "n3ic.exporters.host.spn:EXPORTER"
     }
     products: ClassVar[tuple[str, ...]] = (
         *("bnn-exec", "flow-exec", "libbnn.a"),
         *(f"{stem}.o" for stem in ("bnn", "bnn_exec", "flow_exec", "capture", "live", "meter")),
-        *("card-exec", "libn3ic_card.a", "card_exec.o", "n3ic_card.o", "card_plan.o"),
     )
     verify_options: ClassVar[tuple[Option, ...]] = (
         Option("kernel", "kernel to run: all that the CPU supports, or one by name", "all"),
@@ -230,18 +221,6 @@ class HostExporter(Exporter, CardExporter):
                 rates = bench_packets(model, model.meter, Path(name), PACKETS)
             result = replace(result, packets=rates)
         return render(result)
-
-    def write_card(self, plan: Plan, out: Path) -> None:
-        """Write the C of a card, its networks' weights and the README; see the base class."""
-        write_card(software_card(plan, self.name), plan, out)
-
-    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
-        """Compile the card and send it frames of all graphs; see the base class."""
-        return verify_card(software_card(plan, self.name), directory, packets)
-
-    def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
-        """Change the ``card-exec`` that reads the FIFO ``to``; see the base class."""
-        return change_running(software_card(plan, self.name), change, Path(to))
 
 
 def _trace(net: KernelNetwork, words: Words, model: BinaryModel, where: str) -> Inference:

@@ -7,18 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from n3ic.card.changes import CardChange
-from n3ic.card.exporting import CardCheck, CardExporter
-from n3ic.card.plan import Plan
 from n3ic.errors import MissingDependencyError, N3icError
 from n3ic.exporters.netfpga import around, sequential, unrolled
-from n3ic.exporters.netfpga.card.bounds import ADDED, added_latency
-from n3ic.exporters.netfpga.card.changes import change_text, operations_of
-from n3ic.exporters.netfpga.card.control import RECONFIGURATION_SECONDS
-from n3ic.exporters.netfpga.card.image import CardImage
-from n3ic.exporters.netfpga.card.lower import image_of
-from n3ic.exporters.netfpga.card.verify import verify_card
-from n3ic.exporters.netfpga.card.write import write_card, write_readme
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.frontend import form as front
 from n3ic.exporters.netfpga.frontend.tap import ADDRESS, has_front
@@ -38,7 +28,6 @@ from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, s
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure, Report
-from n3ic.util.files import free_path, write_atomic
 
 _PAPER_SHAPE = (256, 32, 16, 2)
 _REPORT_VECTORS = 24
@@ -47,11 +36,10 @@ _SEQUENTIAL = (("style", ("sequential",)),)
 _UNROLLED = (("style", ("unrolled",)),)
 
 
-class NetfpgaExporter(Exporter, CardExporter):
+class NetfpgaExporter(Exporter):
     """Verilog for the NetFPGA-SUME (Virtex-7 690T): sequential or unrolled."""
 
     name: ClassVar[str] = "netfpga"
-    card_fixed: ClassVar[str] = ""
     summary: ClassVar[str] = "Verilog for the NetFPGA-SUME: weights in block RAM, or unrolled"
     options: ClassVar[tuple[Option, ...]] = (
         Option(
@@ -336,43 +324,6 @@ class NetfpgaExporter(Exporter, CardExporter):
             f"{chosen['peer']}: {counters.peer_in} in, {counters.peer_out} out; "
             f"{counters.dropped} dropped; {counters.clocks:,} clocks simulated"
         )
-
-    def card_image(self, plan: Plan) -> CardImage:
-        """The card of a plan, as it is written and as :mod:`.card.control` changes it.
-
-        Raises:
-            CardError: a task or a flow that this target does not have.
-        """
-        return image_of(plan, self.options, 1e6 * self.device.clock_mhz)
-
-    def write_card(self, plan: Plan, out: Path) -> None:
-        """Write Verilog, memory files and README of a card; see the base class."""
-        image = self.card_image(plan)
-        write_card(image, out)
-        write_readme(image, self.device.clock_mhz, out)
-
-    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
-        """Simulate a card with all its graphs' packets in random order; see the base class."""
-        image = self.card_image(plan)
-        seen = verify_card(directory, image, packets)
-        graphs = {g.name: n for g, n in zip(image.graphs, seen.asked, strict=True)}
-        figures = [
-            Figure(f"latency.{g.name}", most, "clock", "simulated", seen.simulator)
-            for g, (_, most) in zip(image.graphs, seen.latency, strict=True)
-        ]
-        figures += [
-            Figure(f"added.{g.name}", added_latency(image, g), "clock", "estimated", ADDED)
-            for g in image.graphs
-        ]
-        return CardCheck(seen.simulator, seen.packets, seen.inferences, graphs, tuple(figures))
-
-    def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
-        """Write what the control plane does into a new file ``to``; see the base class."""
-        image = self.card_image(plan)
-        clocks = round(RECONFIGURATION_SECONDS * 1e6 * self.device.clock_mhz)
-        operations = operations_of(image, change, clocks)
-        write_atomic(free_path(to, replace=False), change_text(image, change, operations))
-        return f"{to}: {len(operations):,} operations for cfg_* and wr_* of the card"
 
     def _paper(self, model: BinaryModel) -> Mapping[str, float]:
         """The paper's figures, where they are about this shape."""

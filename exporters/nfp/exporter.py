@@ -10,14 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from n3ic.card.exporting import CardCheck, CardExporter
-from n3ic.card.lowering import software_card
-from n3ic.card.plan import Plan
 from n3ic.errors import UsageError
 from n3ic.exporters.nfp import blob, placement, runner, sharing
-from n3ic.exporters.nfp.card.image import CardImage, image_of
-from n3ic.exporters.nfp.card.verify import verify_card
-from n3ic.exporters.nfp.card.write import write_card
 from n3ic.exporters.nfp.decode import decode_directory
 from n3ic.exporters.nfp.estimate import calibration, estimate, paper_key
 from n3ic.model.bits import Words, word_count
@@ -35,7 +29,7 @@ from n3ic.util.templates import render
 MODELLED = "modelled syntax, not compiled by the vendor's compiler"
 
 
-class NfpExporter(Exporter, CardExporter):
+class NfpExporter(Exporter):
     """Micro-C for the Netronome NFP4000, data-parallel or model-parallel."""
 
     name: ClassVar[str] = "nfp"
@@ -46,10 +40,6 @@ class NfpExporter(Exporter, CardExporter):
     }
     products: ClassVar[tuple[str, ...]] = ("build/*",)
     shunts: ClassVar[bool] = True
-    card_fixed: ClassVar[str] = (
-        "contexts read a firmware's networks with every question, and CLS has no second copy to "
-        "swap to"
-    )
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "memory",
@@ -231,17 +221,6 @@ class NfpExporter(Exporter, CardExporter):
                 "bytes), so that reads reach DRAM, whose access time the paper does not give."
             )
         return Report(tuple(figures), tuple(notes))
-
-    def write_card(self, plan: Plan, out: Path) -> None:
-        """Write the micro-C of a card and what runs it on a host; see the base class."""
-        write_card(self._card(plan), MODELLED, out)
-
-    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
-        """Run each island's micro-C on the host; see the base class."""
-        return verify_card(self._card(plan), directory, packets)
-
-    def _card(self, plan: Plan) -> CardImage:
-        return image_of(plan, software_card(plan, self.name), self.device)
 
     def _plan(self, model: BinaryModel, options: Options) -> placement.ThreadPlan:
         """The layout, where it can do what was asked for.

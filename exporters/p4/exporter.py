@@ -6,20 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from n3ic.card.changes import CardChange
-from n3ic.card.description import Card
-from n3ic.card.exporting import CardCheck, CardExporter
-from n3ic.card.lowering import SoftwareCard, software_card, unplanned_card
-from n3ic.card.plan import Plan
-from n3ic.card.resources import Amount
-from n3ic.errors import CardError
-from n3ic.exporters.p4.card.changes import entries_text
-from n3ic.exporters.p4.card.image import image_of
-from n3ic.exporters.p4.card.needs import joint_needs
-from n3ic.exporters.p4.card.verify import verify_card
-from n3ic.exporters.p4.card.write import COMMANDS as CARD_COMMANDS
-from n3ic.exporters.p4.card.write import PROGRAM as CARD_PROGRAM
-from n3ic.exporters.p4.card.write import write_card
 from n3ic.exporters.p4.decoding import (
     decode_entries,
     from_commands,
@@ -51,18 +37,15 @@ from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.nearest import Shape, nearest_shape
-from n3ic.util.files import free_path, write_atomic
 
 COMMANDS, P4RUNTIME, TUTORIAL = "commands.txt", "p4runtime.json", "runtime.json"
 
 
-class P4Exporter(P4Target, CardExporter):
+class P4Exporter(P4Target):
     """v1model: the program is the shape, the tables are the network."""
 
     name: ClassVar[str] = "p4"
     summary: ClassVar[str] = "P4_16 for bmv2 (v1model), weights in tables changed at run time"
-    card_inputs: ClassVar[bool] = False
-    card_fixed: ClassVar[str] = ""
     options: ClassVar[tuple[Option, ...]] = (
         *PACKET_OPTIONS,
         SHUNTING,
@@ -175,45 +158,6 @@ class P4Exporter(P4Target, CardExporter):
                 "as in the paper, the input is copied to as many fields as there are neurons.",
             ),
         )
-
-    def joint_needs(self, card: Card) -> Mapping[str, Mapping[str, Amount]]:
-        """Parts of the one program: a shape's stages are there once; see the base class."""
-        return joint_needs(image_of(unplanned_card(card, self.name)))
-
-    def write_card(self, plan: Plan, out: Path) -> None:
-        """Write the program of a card, its entries and the README; see the base class."""
-        card = software_card(plan, self.name)
-        self._check_card(card)
-        write_card(card, out)
-
-    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
-        """Send packets of all graphs through the program in the interpreter; see the base class."""
-        card = software_card(plan, self.name)
-        source, commands = (read_artefact(directory / n) for n in (CARD_PROGRAM, CARD_COMMANDS))
-        return verify_card(card, source, commands, packets)
-
-    def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
-        """Write commands for ``simple_switch_CLI`` into a new file ``to``; see the base class."""
-        text = entries_text(software_card(plan, self.name), change)
-        write_atomic(free_path(to, replace=False), text)
-        return f"{to}: {text.count(chr(10))} commands, next: simple_switch_CLI < {to}"
-
-    def _check_card(self, card: SoftwareCard) -> None:
-        """Refuse a card whose program p4c does not take.
-
-        Raises:
-            CardError: a layer is too wide, or the shapes together are too many.
-        """
-        models = [card.networks[g.tasks[0]] for g in image_of(card).groups]
-        problems = [str(p) for model in models for p in self.width_problems(model)]
-        needs = self.needs([m.shape for m in models]) if not problems else {}
-        problems += [
-            self.budget[what].format(need=need, limit=self.device.limits[what])
-            for what, need in needs.items()
-            if need > self.device.limits[what]
-        ]
-        if problems:
-            raise CardError(f"the card's {len(models)} shapes of networks: {'; '.join(problems)}")
 
 
 def memory_figures(commands: str) -> tuple[Figure, ...]:

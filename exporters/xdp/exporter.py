@@ -10,17 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from n3ic.card.changes import CardChange
-from n3ic.card.exporting import CardCheck, CardExporter
-from n3ic.card.lowering import software_card
-from n3ic.card.plan import Plan
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.p4.run.packets import PacketLayout
 from n3ic.exporters.xdp import source
 from n3ic.exporters.xdp.answers import AnswerProgram
-from n3ic.exporters.xdp.card.changes import change_attached
-from n3ic.exporters.xdp.card.image import image_of, write_card
-from n3ic.exporters.xdp.card.verify import verify_card
 from n3ic.exporters.xdp.clang import compile_bpf
 from n3ic.exporters.xdp.decode import decode_directory
 from n3ic.exporters.xdp.flows import flow_rows, replay_capture, room_for
@@ -53,7 +46,7 @@ _TAKEN = (0x0800, 0x86DD, 0x8100, 0x88A8, 0x9100)
 _BATCH = 1024
 
 
-class XdpExporter(Exporter, CardExporter):
+class XdpExporter(Exporter):
     """C for the kernel: a metering program, and one that answers inference packets."""
 
     name: ClassVar[str] = "xdp"
@@ -63,8 +56,6 @@ class XdpExporter(Exporter, CardExporter):
         "leaves; flow-exec of the host target takes the same packets in user space"
     }
     products: ClassVar[tuple[str, ...]] = ("*/*.o",)
-    card_inputs: ClassVar[bool] = False
-    card_fixed: ClassVar[str] = ""
     shunts: ClassVar[bool] = True
     links: ClassVar[tuple[int, ...]] = (LINK_ETHERNET,)
     evicts: ClassVar[bool] = False  # by the kernel's own choice, or a bucket's
@@ -271,18 +262,6 @@ class XdpExporter(Exporter, CardExporter):
 
         parse_options(self.bench_options, options, "the XDP benchmark")
         return render(bench_xdp(model))
-
-    def write_card(self, plan: Plan, out: Path) -> None:
-        """Write the program of a card, its networks and tables; see the base class."""
-        write_card(image_of(software_card(plan, self.name)), out)
-
-    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
-        """Run frames of all graphs through the program in the kernel; see the base class."""
-        return verify_card(image_of(software_card(plan, self.name)), directory, packets)
-
-    def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
-        """Change the tables of the program on the interface ``to``; see the base class."""
-        return change_attached(image_of(software_card(plan, self.name)), change, to)
 
 
 def table_of(options: Mapping[str, Any]) -> source.Table:

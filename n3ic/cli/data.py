@@ -12,13 +12,12 @@ import typer
 from n3ic.cli.console import list_options, note, print_json, reaching, say, table
 from n3ic.cli.plugin_options import Owned, options_of, with_options
 from n3ic.options import Option, OptionValue
-from n3ic.plugins import Group
 
 if TYPE_CHECKING:
     from n3ic.data.own import OwnTable
     from n3ic.data.survey import ColumnFacts
 
-_GROUP: Group = "n3ic.datasets"
+_GROUP = "n3ic.datasets"
 
 
 def register(app: typer.Typer, plugin_options: bool) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import typer
 
-from n3ic.cli import ask, card, cluster, data, decide, deploy, model, report, shunt, sweep, train
+from n3ic.cli import data, decide, deploy, model, report, shunt, sweep, train
 from n3ic.cli.console import fail, note
 from n3ic.errors import MissingDependencyError, N3icError, N3icWarning
 from n3ic.util.signals import ending_signals
@@ -60,19 +60,17 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     shunt.register(app)
     deploy.register(app, not {"export", "verify", "bench", "simulate"}.isdisjoint(words))
     report.register(app)
-    ask.register(app)
-    card.register(app)
-    cluster.register(app)
     data.register(app, {"data", "generate"} <= set(words))
-    _add_groups(app, words)
+    _add_commands(app, words)
     return app
 
 
-def _add_groups(app: typer.Typer, words: Sequence[str]) -> None:
-    """Add the groups of commands that plug-ins bring, such as those that run a target's device.
+def _add_commands(app: typer.Typer, words: Sequence[str]) -> None:
+    """Add the commands that plug-ins bring: a system's, or those that run a target's device.
 
-    An entry point of ``n3ic.commands`` names a :class:`typer.Typer`, in a module that is quickly
-    imported. One that cannot be loaded is left out of the help, and says why when it is called.
+    An entry point of ``n3ic.commands`` names a :class:`typer.Typer` or the function of a single
+    command, in a module that is quickly imported. One that cannot be loaded is left out of the
+    help, and says why when it is called.
     """
     from n3ic import plugins
 
@@ -81,12 +79,15 @@ def _add_groups(app: typer.Typer, words: Sequence[str]) -> None:
         if name != called and not called.startswith("-"):
             continue
         try:
-            group = plugins.load("n3ic.commands", name)
+            found = plugins.load("n3ic.commands", name)
         except N3icError:
             if name == called:
                 raise
             continue
-        app.add_typer(group, name=name)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
 
 
 def main() -> None:

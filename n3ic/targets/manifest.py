@@ -13,7 +13,7 @@ from n3ic.model.families import load_model
 from n3ic.model.passes import Simplified, simplify, unchanged
 
 FORMAT = "n3ic-export"
-CARD_FORMAT = "n3ic-card"  # of an export of several tenants' models, which n3ic.card writes
+CARD_FORMAT = "n3ic-card"  # of an export of several tenants' models, which n3ic.systems.card writes
 VERSION = 1
 MANIFEST = "manifest.json"
 MODEL = "model.n3ic"

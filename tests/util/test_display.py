@@ -7,10 +7,6 @@ import numpy as np
 import pytest
 from pages import Page
 
-from n3ic.card.planner import plan_card
-from n3ic.card.reading import parse_card
-from n3ic.cluster.nodes import equal_nodes
-from n3ic.cluster.planner import plan_cluster
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.evaluation.metrics import Evaluation
 from n3ic.evaluation.shunting import ShuntPoint
@@ -21,6 +17,10 @@ from n3ic.model.spn.arithmetic import LogArithmetic
 from n3ic.model.spn.network import SpnModel
 from n3ic.model.spn.nodes import Leaf
 from n3ic.runs.folder import Run
+from n3ic.systems.card.planner import plan_card
+from n3ic.systems.card.reading import parse_card
+from n3ic.systems.cluster.nodes import equal_nodes
+from n3ic.systems.cluster.planner import plan_cluster
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.directory import Exported
 from n3ic.targets.figures import Figure, Report

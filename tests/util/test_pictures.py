@@ -122,7 +122,7 @@ def test_every_picture_of_the_project_has_the_style(repository):
     own = re.compile(
         r"plt\.|figsize=|tab:|\"C\d\"|color=\"(?!none|white)|axes\.legend\(|cmap=\"(?:Set|tab|jet)"
     )
-    folders = ("n3ic", "datasets", "exporters", "scripts")
+    folders = ("n3ic", "datasets", "exporters", "systems", "scripts")
     found = [
         f"{path.relative_to(repository)}: {line.strip()}"
         for folder in folders

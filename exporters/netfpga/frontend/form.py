@@ -8,6 +8,7 @@ from pathlib import Path
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import SHARED_RTL, Core, copy_blocks
+from n3ic.exporters.netfpga.frontend.messages import HEADER, VERDICT_BYTES, result_bytes
 from n3ic.exporters.netfpga.packet.wrapper import features_text, input_width
 from n3ic.exporters.netfpga.spn.pipeline import pipeline
 from n3ic.exporters.netfpga.spn.verilog import latency
@@ -15,7 +16,6 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.model.spn import SpnModel
 from n3ic.options import Option, Options
-from n3ic.targets.messages import HEADER, VERDICT_BYTES, result_bytes
 from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent

@@ -10,9 +10,9 @@ import numpy as np
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.frontend import packets
 from n3ic.exporters.netfpga.frontend.bench import FrontBench, Offered
+from n3ic.exporters.netfpga.frontend.messages import bit_rows, read_message, request, results_body
 from n3ic.exporters.netfpga.frontend.verify import CARD, HOST
 from n3ic.model.classifier import Classifier
-from n3ic.targets.messages import bit_rows, read_message, request, results_body
 
 WIRE_BYTES = 24  # preamble, frame check sequence and gap, of each frame
 FRAMES = 200

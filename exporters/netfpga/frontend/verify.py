@@ -11,12 +11,7 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.frontend import packets
 from n3ic.exporters.netfpga.frontend.bench import MAC, PORT, FrontBench
 from n3ic.exporters.netfpga.frontend.form import front_form
-from n3ic.exporters.netfpga.tools.simulate import version
-from n3ic.model.bits import Words
-from n3ic.model.classifier import Classifier
-from n3ic.model.inputs import UINT32_MAX
-from n3ic.options import Options
-from n3ic.targets.messages import (
+from n3ic.exporters.netfpga.frontend.messages import (
     MessageError,
     bit_rows,
     feature_rows,
@@ -24,6 +19,11 @@ from n3ic.targets.messages import (
     request,
     results_body,
 )
+from n3ic.exporters.netfpga.tools.simulate import version
+from n3ic.model.bits import Words
+from n3ic.model.classifier import Classifier
+from n3ic.model.inputs import UINT32_MAX
+from n3ic.options import Options
 
 HOST = packets.End(bytes.fromhex("024e33000002"), bytes((10, 23, 23, 1)), 40_000)
 CARD = packets.End(MAC, bytes((10, 23, 23, 2)), PORT)

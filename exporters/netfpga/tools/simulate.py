@@ -168,6 +168,7 @@ def verilate(
         "-MAKEFLAGS", "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0",
         *(f"-D{define}" for define in defines),
         *(f"-G{key}={value}" for key, value in (parameters or {}).items()),
+        "-CFLAGS", f"-I{HARNESS.parent}",
         *(part for macro in macros for part in ("-CFLAGS", f"-D{macro}")),
         *(str(source) for source in sources),
     ]  # fmt: skip

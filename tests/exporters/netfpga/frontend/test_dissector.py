@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from n3ic.exporters.netfpga.frontend import messages as m
 from n3ic.exporters.netfpga.frontend import packets as p
 from n3ic.exporters.netfpga.frontend.form import DISSECTOR, FOLDER
-from n3ic.targets import messages as m
 
 SCRIPT = FOLDER / DISSECTOR
 HOST = p.End(b"\2\0\0\0\0\1", bytes((10, 23, 23, 1)), 40_000)

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from n3ic.errors import N3icError, UsageError
+from n3ic.exporters.netfpga.frontend import messages as m
 from n3ic.exporters.netfpga.frontend.tap import VirtualFront
 from n3ic.exporters.netfpga.tools import tap as wire
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
-from n3ic.targets import messages as m
 from n3ic.targets.directory import export
 
 pytestmark = pytest.mark.slow

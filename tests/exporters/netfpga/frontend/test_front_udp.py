@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from n3ic.exporters.netfpga import EXPORTER
+from n3ic.exporters.netfpga.frontend import messages as m
 from n3ic.exporters.netfpga.frontend import packets as p
 from n3ic.exporters.netfpga.frontend.bench import MAC, PORT, FrontBench, Offered
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
-from n3ic.targets import messages as m
 
 pytestmark = [
     pytest.mark.slow,

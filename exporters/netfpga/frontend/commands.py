@@ -1,0 +1,105 @@
+"""``n3ic ask``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from n3ic.cli.console import print_json, say, working
+from n3ic.errors import UsageError
+
+if TYPE_CHECKING:
+    from n3ic.model.classifier import Classifier
+
+
+def ask(
+    address: Annotated[str, typer.Argument(help="HOST or HOST:PORT of a card.")],
+    flows: Annotated[Path, typer.Argument(help="A table of flows.")],
+    model: Annotated[
+        Path, typer.Option(help="The card's export directory, or its model file or run.")
+    ],
+    tcp: Annotated[bool, typer.Option("--tcp", help="Over TCP instead of UDP.")] = False,
+    batch: Annotated[
+        int, typer.Option(help="Rows of a request; 0: as many as a datagram holds.", min=0)
+    ] = 0,
+    window: Annotated[int, typer.Option(help="Requests under way.", min=1, max=4096)] = 8,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds until a datagram is sent again.", min=0.001)
+    ] = 1.0,
+    tries: Annotated[int, typer.Option(help="Datagrams of a request, at most.", min=1)] = 5,
+    input_stage: Annotated[
+        Literal["bits", "features"], typer.Option(help="What the card's rows hold.")
+    ] = "bits",
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Ask a card over the network; a result that is not the model's is an error."""
+    import numpy as np
+
+    from n3ic.data.flows import read_features
+    from n3ic.exporters.netfpga.frontend.client import Manner, parse_address
+    from n3ic.exporters.netfpga.frontend.client import ask as ask_card
+
+    where = parse_address(address)
+    models = _candidates(model)
+    widest = max(models, key=lambda m: len(m.input.features))
+    features = read_features(flows, widest, None)
+    manner = Manner(tcp=tcp, batch=batch, window=window, timeout=timeout, tries=tries)
+    with working(f"asking {where[0]}"):
+        found = ask_card(where, models, features, manner, input_stage)
+    names, counts = np.unique(found.verdicts, return_counts=True)
+    verdicts = {
+        found.model.verdict_names[int(n)]: int(c) for n, c in zip(names, counts, strict=True)
+    }
+    rows = len(found.verdicts)
+    median, worst = (float(np.quantile(found.latencies, q)) for q in (0.5, 0.99))
+    if json:
+        print_json(
+            {
+                "rows": rows,
+                "requests": found.requests,
+                "resent": found.resent,
+                "seconds": found.seconds,
+                "rows_per_second": rows / found.seconds,
+                "latency_median_seconds": median,
+                "latency_p99_seconds": worst,
+                "compared": "scores" if found.full else "verdicts",
+                "model": found.model.digest,
+                "transport": "tcp" if tcp else "udp",
+                "verdicts": verdicts,
+            }
+        )
+        return
+    what = "verdict, class, margin and scores" if found.full else "verdict"
+    say(f"{rows:,} rows answered, each with the model's {what}")
+    say("verdicts: " + ", ".join(f"{name} {count:,}" for name, count in verdicts.items()))
+    say(
+        f"{found.requests:,} requests over {'TCP' if tcp else 'UDP'}, {found.resent} sent again; "
+        f"{rows / found.seconds:,.0f} rows/s; latency {1e3 * median:.3g} ms, "
+        f"99 % within {1e3 * worst:.3g} ms"
+    )
+
+
+def _candidates(path: Path) -> tuple[Classifier, ...]:
+    """The networks that a card may compute for a model.
+
+    An export directory has one. A model file or run is computed without what makes no difference
+    to its scores, or as it is.
+
+    Raises:
+        UsageError: a run of several networks.
+    """
+    from n3ic.model.families import load_model
+    from n3ic.model.passes import simplify
+    from n3ic.runs.folder import models_of
+    from n3ic.targets.manifest import MANIFEST, exported_network, read_manifest
+
+    if (path / MANIFEST).exists():
+        return (exported_network(path, read_manifest(path)).model,)
+    found = models_of(path)
+    if len(found) != 1:
+        raise UsageError(f"{path} holds {len(found)} networks: name one model file")
+    model = load_model(next(iter(found.values())))
+    small = simplify(model).model
+    return (small,) if small == model else (small, model)

@@ -1,0 +1,1 @@
+"""Several models or several machines: systems built from exported models."""

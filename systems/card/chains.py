@@ -1,0 +1,392 @@
+"""Which tasks stand in which region, and in which order.
+
+A mixed-integer programme, solved by HiGHS through :func:`scipy.optimize.milp`. Its variables are
+an instance of a task in a region (0 or 1), the tenant that a region belongs to (0 or 1), the share
+of a graph's packets that are served by a task's instance in a region, and the share that go on to
+the next task without leaving the region.
+"""
+
+from __future__ import annotations
+
+import graphlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import CardError
+from n3ic.systems.card.demand import Demand
+from n3ic.systems.card.drf import Floats
+
+SLACK = 1e-7  # of HiGHS, by which a share may be missed
+_NODES = 2_000  # of branch and bound: a bound that is the same on every machine
+_NODES_FOR_LATENCY = 50  # whose many equal placements are not worth telling apart
+_GAP = 1e-6
+_GAP_IN_LATENCY = 0.02
+_NOT_FOUND = "HiGHS found no placement: fewer tasks, graphs or regions are needed"
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Instances of tasks in regions.
+
+    Attributes:
+        instances: bool, shape ``(tasks, regions)``.
+        exclusive: whether each region is of one tenant.
+        served: share of each graph's wanted packets that they serve, shape ``(graphs,)``.
+    """
+
+    instances: NDArray[np.bool_]
+    exclusive: bool
+    served: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Flows:
+    """Shares of each graph's wanted packets, by task and region.
+
+    Attributes:
+        served: shape ``(graphs,)``.
+        at: share that a task's instance in a region serves, shape ``(graphs, tasks, regions)``.
+    """
+
+    served: Floats
+    at: Floats
+
+
+class Programme:
+    """The rows and columns of the programme of one card.
+
+    Args:
+        demand: the card's numbers.
+        scheduling_ns: one pass through the scheduler.
+        most: largest share of its wanted packets that a graph may be served, shape ``(graphs,)``.
+        instances: instances that stand already; chosen by the programme if None.
+        exclusive: whether each region is of one tenant.
+    """
+
+    def __init__(
+        self,
+        demand: Demand,
+        *,
+        scheduling_ns: float = 0.0,
+        most: Floats | None = None,
+        instances: NDArray[np.bool_] | None = None,
+        exclusive: bool = True,
+    ) -> None:
+        self.demand = demand
+        self.scheduling_ns = scheduling_ns
+        self.most = np.ones(len(demand.graphs)) if most is None else most
+        self._columns = 0
+        self._rows: list[tuple[dict[int, float], float, float]] = []
+        self._lower: list[float] = []
+        self._upper: list[float] = []
+        self._integer: list[int] = []
+        shape = (len(demand.tasks), demand.regions)
+        self.n = self._add(shape, 1, integer=instances is None)
+        if instances is not None:
+            self._fix(self.n, instances.astype(np.float64))
+        self.f = self._add((len(demand.graphs),), np.inf)
+        self._bound(self.f, self.most)
+        self.y = self._flows(shape)
+        self._capacities()
+        self.level = self._add((1,), np.inf)[0]
+        self.owned = np.zeros((len(demand.tenants), 0), dtype=np.int64)
+        if instances is None:
+            if exclusive:
+                self.owned = self._ownership(shape)
+            self._larger_regions_first()
+        self.passes, self.makespans = self._staying()
+
+    def solve(
+        self, objective: Mapping[int, float], nodes: int = _NODES, gap: float = _GAP
+    ) -> Floats | None:
+        """Columns that minimise an objective.
+
+        Args:
+            objective: weights of columns.
+            nodes: most nodes of branch and bound.
+            gap: relative distance to the best bound that is good enough.
+
+        Returns:
+            All columns; None where none satisfy the rows, or none were found.
+        """
+        from scipy.optimize import Bounds, LinearConstraint, milp
+        from scipy.sparse import csr_array
+
+        cost = np.zeros(self._columns)
+        for column, value in objective.items():
+            cost[column] += value
+        data: list[float] = []
+        at: list[int] = []
+        ends = [0]
+        for row, _, _ in self._rows:
+            at += row.keys()
+            data += row.values()
+            ends.append(len(at))
+        # HiGHS of SciPy before 1.15 reads indices of 32 bits alone
+        indices, starts = np.array(at, dtype=np.int32), np.array(ends, dtype=np.int32)
+        matrix = csr_array((data, indices, starts), shape=(len(self._rows), self._columns))
+        found = milp(
+            cost,
+            integrality=np.array(self._integer),
+            bounds=Bounds(np.array(self._lower), np.array(self._upper)),
+            constraints=LinearConstraint(
+                matrix, [low for _, low, _ in self._rows], [high for _, _, high in self._rows]
+            ),
+            options={"node_limit": nodes, "mip_rel_gap": gap},
+        )
+        return None if found.x is None else np.asarray(found.x)
+
+    def at_least(self, terms: Mapping[int, float], low: float) -> None:
+        """Demand that a weighted sum of columns is at least so much."""
+        self._rows.append((dict(terms), low, np.inf))
+
+    def at_most(self, terms: Mapping[int, float], high: float) -> None:
+        """Demand that a weighted sum of columns is at most so much."""
+        self._rows.append((dict(terms), -np.inf, high))
+
+    def latency(self) -> dict[int, float]:
+        """Objective: nanoseconds of the graphs' packets that depend on where tasks stand."""
+        pass_ns = max(self.scheduling_ns, 1.0)  # of two equal ways, the one of fewer passes
+        return {
+            **dict.fromkeys(self.makespans, 1.0),
+            **{column: -pass_ns * share for column, share in self.passes.items()},
+        }
+
+    def area(self) -> dict[int, float]:
+        """Objective: space of all instances, in regions, and instances beside that."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.nan_to_num(self.demand.area / self.demand.space_capacity, posinf=0.0)
+        weight = part.max(axis=1, initial=0.0) + 1e-3
+        return {int(c): float(w) for row, w in zip(self.n, weight, strict=True) for c in row}
+
+    def regions_in_use(self) -> dict[int, float]:
+        """Objective: regions that belong to a tenant, of so little weight that area goes first."""
+        return dict.fromkeys(map(int, self.owned.ravel()), 1e-4)
+
+    def keep_to_fair_regions(self, columns: Floats) -> None:
+        """No tenant has more regions than its weight gives it, or than it needs in a solution."""
+        weights = np.array([t.weight for t in self.demand.tenants])
+        fair = np.floor(self.demand.regions * weights / weights.sum())
+        for owned, due in zip(self.owned, fair, strict=True):
+            if len(owned):
+                most = max(float(due), float(columns[owned].round().sum()))
+                self.at_most({int(c): 1.0 for c in owned}, most)
+
+    def flows(self, columns: Floats) -> Flows:
+        """The shares of packets in a solution."""
+        return Flows(columns[self.f], np.where(self.y >= 0, columns[self.y], 0.0))
+
+    def _add(
+        self, shape: tuple[int, ...], upper: float, integer: bool = False
+    ) -> NDArray[np.int64]:
+        count = int(np.prod(shape))
+        new = np.arange(self._columns, self._columns + count).reshape(shape)
+        self._columns += count
+        self._lower += [0.0] * count
+        self._upper += [upper] * count
+        self._integer += [int(integer)] * count
+        return new
+
+    def _bound(self, columns: NDArray[np.int64], upper: Floats) -> None:
+        for column, value in zip(columns.ravel(), upper.ravel(), strict=True):
+            self._upper[column] = float(value)
+
+    def _fix(self, columns: NDArray[np.int64], values: Floats) -> None:
+        self._bound(columns, values)
+        for column, value in zip(columns.ravel(), values.ravel(), strict=True):
+            self._lower[column] = float(value)
+
+    def _flows(self, shape: tuple[int, int]) -> NDArray[np.int64]:
+        """Shares at tasks: all packets of a graph pass each of its tasks once."""
+        d = self.demand
+        columns = np.full((len(d.graphs), *shape), -1)
+        for g, t in np.argwhere(d.uses):
+            columns[g, t] = self._add((shape[1],), np.inf)
+            row = {int(c): 1.0 for c in columns[g, t]} | {int(self.f[g]): -1.0}
+            self._rows.append((row, 0.0, 0.0))
+            for r in range(shape[1]):  # only where there is an instance
+                self.at_most(
+                    {int(columns[g, t, r]): 1.0, int(self.n[t, r]): -float(self.most[g])}, 0.0
+                )
+        return columns
+
+    def _capacities(self) -> None:
+        """Instances, regions and the card give no more than they have."""
+        d = self.demand
+        for t, r in np.ndindex(*self.n.shape):
+            row = {
+                int(self.y[g, t, r]): float(d.occupancy[g, t])
+                for g in np.flatnonzero(d.uses[:, t])
+                if d.occupancy[g, t] > 0
+            }
+            if row:
+                self.at_most(row | {int(self.n[t, r]): -1.0}, 0.0)
+        for r in range(d.regions):
+            for s, bound in enumerate(d.space_capacity):
+                needs = {int(self.n[t, r]): float(a) for t, a in enumerate(d.area[:, s]) if a > 0}
+                if np.isfinite(bound) and needs:
+                    self._bounded(needs, float(bound))
+            for s, bound in enumerate(d.time_capacity):
+                busy = {
+                    int(self.y[g, t, r]): float(d.work[g, t, s])
+                    for g, t in np.argwhere(d.work[:, :, s] > 0)
+                }
+                if np.isfinite(bound) and busy:
+                    self._bounded(busy, float(bound))
+        for s, bound in enumerate(d.common_capacity):
+            load = {int(self.f[g]): float(v) for g, v in enumerate(d.load[:, s]) if v > 0}
+            if np.isfinite(bound) and load:
+                self._bounded(load, float(bound))
+
+    def _bounded(self, terms: Mapping[int, float], bound: float) -> None:
+        """A row that is scaled to its bound, so that the solver's tolerance is a share of it."""
+        scale = bound or 1.0
+        self.at_most({c: v / scale for c, v in terms.items()}, bound / scale)
+
+    def _ownership(self, shape: tuple[int, int]) -> NDArray[np.int64]:
+        """A region is of one tenant, and holds tasks of that tenant's graphs alone."""
+        d = self.demand
+        owned = self._add((len(d.tenants), shape[1]), 1, integer=True)
+        for r in range(shape[1]):
+            self.at_most({int(c): 1.0 for c in owned[:, r]}, 1.0)
+            for t in range(shape[0]):
+                users = {int(d.owner[g]) for g in np.flatnonzero(d.uses[:, t])}
+                row = {int(owned[u, r]): -1.0 for u in users}
+                self.at_most(row | {int(self.n[t, r]): 1.0}, 0.0)
+        return owned
+
+    def _larger_regions_first(self) -> None:
+        """Regions are alike: of their permutations, one is enough."""
+        weight = range(1, len(self.demand.tasks) + 1)
+        for left, right in pairwise(range(self.demand.regions)):
+            row = {int(c): float(w) for c, w in zip(self.n[:, left], weight, strict=True)}
+            row |= {int(c): -float(w) for c, w in zip(self.n[:, right], weight, strict=True)}
+            self.at_least(row, 0.0)
+
+    def _staying(self) -> tuple[dict[int, float], list[int]]:
+        """Columns of packets that go on within a region, and of the time of parallel branches."""
+        d = self.demand
+        index = {name: i for i, name in enumerate(d.tasks)}
+        stays: dict[int, float] = {}
+        makespans: list[int] = []
+        for g, graph in enumerate(d.graphs):
+            edges = list(graph.flow.edges())
+            into = {b: sum(1 for _, other in edges if other == b) for _, b in edges}
+            out = {a: sum(1 for other, _ in edges if other == a) for a, _ in edges}
+            for a, b in edges:
+                for r, column in enumerate(self._add((d.regions,), np.inf)):
+                    for t in (index[a], index[b]):
+                        self.at_most({int(column): 1.0, int(self.y[g, t, r]): -1.0}, 0.0)
+                    stays[int(column)] = 1.0 / max(into[b], out[a])
+            for parallel in graph.flow.parallels:
+                column = int(self._add((1,), np.inf)[0])
+                inside = [index[n] for branch in parallel.branches for n in branch.tasks()]
+                for r in range(d.regions):
+                    row = {int(self.y[g, t, r]): -float(d.latency[t]) for t in inside}
+                    self.at_least(row | {column: 1.0}, 0.0)
+                makespans.append(column)
+        return stays, makespans
+
+
+def place(demand: Demand, entitled: Floats, scheduling_ns: float) -> Placement:
+    """Choose instances and their regions.
+
+    In this order: the least served graph, against what it is entitled to, is served as much as can
+    be; then the others; then as little area as will do; then as few nanoseconds as can be, by fewer
+    passes through the scheduler and by branches in regions side by side, as far as a tenant's fair
+    share of the regions allows. Each region is of one tenant, unless less would be served then.
+
+    Args:
+        demand: the card's numbers.
+        entitled: share of what it wants that each graph is entitled to, shape ``(graphs,)``.
+        scheduling_ns: one pass through the scheduler.
+
+    Raises:
+        CardError: the bound on branch and bound was met without any placement.
+    """
+    alone, together = (_Chosen.of(demand, entitled, scheduling_ns, e) for e in (True, False))
+    if alone.level >= together.level * (1 - 1e-6) - SLACK:
+        return alone.finished()
+    return together.finished()
+
+
+@dataclass(frozen=True, eq=False)
+class _Chosen:
+    """A programme after its first step."""
+
+    programme: Programme
+    exclusive: bool
+    entitled: Floats
+    found: Floats
+
+    @classmethod
+    def of(cls, demand: Demand, entitled: Floats, scheduling_ns: float, exclusive: bool) -> _Chosen:
+        programme = Programme(
+            demand, scheduling_ns=scheduling_ns, most=np.ones(len(entitled)), exclusive=exclusive
+        )
+        programme.at_most({int(programme.level): 1.0}, 1.0)
+        for column, share in zip(programme.f, entitled, strict=True):
+            programme.at_least({int(column): 1.0, int(programme.level): -float(share)}, 0.0)
+        found = programme.solve({int(programme.level): -1.0})
+        if found is None:
+            raise CardError(_NOT_FOUND)
+        return cls(programme, exclusive, entitled, found)
+
+    @property
+    def level(self) -> float:
+        """The least share of any graph, as a part of what it is entitled to."""
+        return float(self.found[self.programme.level])
+
+    def finished(self) -> Placement:
+        p = self.programme
+        p.at_least({int(p.level): 1.0}, max(0.0, self.level - SLACK))
+        found = p.solve({int(c): -1.0 for c in p.f})
+        if found is None:  # HiGHS's tolerances may leave no room beside its own solution
+            found = self.found
+        for column in p.f:
+            p.at_least({int(column): 1.0}, max(0.0, float(found[column]) - SLACK))
+        smallest = p.solve(p.area() | p.regions_in_use())
+        if smallest is not None:
+            found = smallest
+            bound = sum(v * found[c] for c, v in p.area().items())
+            p.at_most(p.area(), bound + SLACK * max(1.0, bound))
+            p.keep_to_fair_regions(found)
+        quickest = p.solve(p.latency(), _NODES_FOR_LATENCY, _GAP_IN_LATENCY)
+        if quickest is not None:
+            found = quickest
+        return Placement(found[p.n] > 0.5, self.exclusive, found[p.f])
+
+
+def chain_order(demand: Demand, members: Iterable[int], rates: Floats) -> tuple[str, ...]:
+    """The order of a region's tasks: that of the graphs, of the busiest one where they disagree.
+
+    Args:
+        demand: the card's numbers.
+        members: indices of the tasks.
+        rates: packets a second of each graph, shape ``(graphs,)``.
+    """
+    names = [demand.tasks[t] for t in sorted(members)]
+    after: dict[str, set[str]] = {name: set() for name in names}
+    for g in sorted(range(len(rates)), key=lambda g: (-rates[g], g)):
+        inside = [name for name in demand.graphs[g].flow.tasks() if name in after]
+        wider = {name: set(before) for name, before in after.items()}
+        for first, second in pairwise(inside):
+            wider[second].add(first)
+        if _acyclic(wider):
+            after = wider
+    out: list[str] = []
+    while len(out) < len(names):  # the first task whose predecessors all stand
+        out.append(next(n for n in names if n not in out and after[n] <= set(out)))
+    return tuple(out)
+
+
+def _acyclic(after: Mapping[str, Sequence[str] | set[str]]) -> bool:
+    try:
+        graphlib.TopologicalSorter(after).prepare()
+    except graphlib.CycleError:
+        return False
+    return True

@@ -1,0 +1,131 @@
+"""What changes on a card while it runs: a tenant's networks come, are replaced, or go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from n3ic.errors import UsageError
+from n3ic.model.network import BinaryModel
+from n3ic.runs.folder import models_of
+from n3ic.systems.card.description import Card, Graph, InputStage, Network, Tenant
+from n3ic.systems.card.models import network_of, open_network
+
+Verb = Literal["load", "replace", "remove"]
+
+
+@dataclass(frozen=True, eq=False)
+class CardChange:
+    """A change of a card that runs.
+
+    Attributes:
+        verb: ``load``: graphs come, with their networks; ``replace``: networks change; ``remove``:
+            graphs go.
+        graphs: those that come or go, as ``tenant/graph``.
+        networks: what is to compute from now on, by the full names of the tasks.
+    """
+
+    verb: Verb
+    graphs: tuple[str, ...]
+    networks: Mapping[str, BinaryModel]
+
+
+def change_of(card: Card, verb: Verb, who: str, model: Path | None = None) -> CardChange:
+    """A change, as far as all targets have it in common.
+
+    Args:
+        card: the card that runs, as it was exported.
+        verb: what is to be done.
+        who: a tenant, or ``tenant/graph``; to replace, a tenant or a network's task.
+        model: a model file or a run whose networks come; those of the card if None. A run of
+            several gives each task the network of its name.
+
+    Raises:
+        UsageError: there is no such tenant, graph or network, or a new network does not fit what
+            stands around its task; says how.
+    """
+    if verb == "replace":
+        return CardChange(verb, (), _opened(card, _replaced(card, who), model))
+    found = list(_named(card, who))
+    if not found:
+        known = (f"{t.name}/{g.name}" for t in card.tenants for g in t.graphs)
+        raise UsageError(f"no tenant or graph {who!r} on the card, its graphs: {', '.join(known)}")
+    names: dict[str, Network] = {}
+    for tenant, graph in found if verb == "load" else ():
+        for name in graph.flow.tasks():
+            task = card.tasks[name]
+            if isinstance(task, Network) and name.startswith(f"{tenant.name}/"):
+                names[name] = task
+    graphs = tuple(f"{tenant.name}/{graph.name}" for tenant, graph in found)
+    return CardChange(verb, graphs, _opened(card, names, model))
+
+
+def _named(card: Card, who: str) -> Iterator[tuple[Tenant, Graph]]:
+    for tenant in card.tenants:
+        for graph in tenant.graphs:
+            if who in (tenant.name, f"{tenant.name}/{graph.name}"):
+                yield tenant, graph
+
+
+def _replaced(card: Card, who: str) -> dict[str, Network]:
+    """The networks of a tenant, or the one of a name."""
+    networks = {name: t for name, t in card.tasks.items() if isinstance(t, Network)}
+    owners = {tenant.name for tenant in card.tenants}
+    found = {
+        name: task
+        for name, task in networks.items()
+        if name == who or (who in owners and name.startswith(f"{who}/"))
+    }
+    if not found:
+        raise UsageError(
+            f"no tenant or network {who!r} on the card, its networks: {', '.join(networks)}"
+        )
+    return found
+
+
+def _opened(card: Card, tasks: Mapping[str, Network], model: Path | None) -> dict[str, BinaryModel]:
+    """The networks that come, each checked against the one that the card was planned with."""
+    planned = {name: network_of(card, name) for name in tasks}
+    if model is None:
+        return planned
+    held = models_of(model)
+    if len(held) == 1 and len(tasks) > 1:
+        raise UsageError(
+            f"{model} holds one network, expected a run of {len(tasks)}: {', '.join(tasks)}"
+        )
+    out = {}
+    for name, task in tasks.items():
+        new = open_network(model, task.network if len(held) > 1 else next(iter(held)))
+        _check_fits(name, planned[name], new, own_input=_reads_features(card, name))
+        out[name] = new
+    return out
+
+
+def _reads_features(card: Card, name: str) -> bool:
+    """Whether an input stage stands before a network."""
+    flows = [g.flow for t in card.tenants for g in t.graphs if name in g.flow.tasks()]
+    return any(isinstance(card.tasks[n], InputStage) for flow in flows for n in flow.tasks())
+
+
+def _check_fits(name: str, old: BinaryModel, new: BinaryModel, *, own_input: bool) -> None:
+    """Refuse a network that reads other inputs or gives other classes than the one before it.
+
+    Rules and answers name classes by their numbers, and packets hold what the old one read.
+    """
+    if new.classes != old.classes:
+        raise UsageError(
+            f"{name}: expected the classes {', '.join(old.classes)}, which rules and answers "
+            f"number, got {', '.join(new.classes)}"
+        )
+    if (new.input.features, new.input.n_bits) != (old.input.features, old.input.n_bits):
+        raise UsageError(
+            f"{name}: expected {old.input.n_bits} input bits of the features that packets hold, "
+            f"got {new.input.n_bits} of {', '.join(new.input.features)[:200]}"
+        )
+    if new.input != old.input and not own_input:
+        raise UsageError(
+            f"{name}: packets hold the input bits, expected a network that was trained on the same "
+            "cuts and clamps: export the card anew"
+        )

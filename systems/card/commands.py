@@ -1,0 +1,415 @@
+"""``n3ic card``: one card, many models, many tenants."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from n3ic.cli.console import note, print_json, reaching, say, show_table, table, working
+from n3ic.cli.outputs import check_picture, free_files, write_picture, write_plan
+from n3ic.errors import CardError, UsageError
+
+if TYPE_CHECKING:
+    from n3ic.systems.card.changes import Verb
+    from n3ic.systems.card.exporting import CardCheck
+    from n3ic.systems.card.plan import Plan
+    from n3ic.systems.card.simulation.baselines import Policy
+    from n3ic.systems.card.simulation.report import PolicyFigures
+
+CardFile = Annotated[Path, typer.Argument(help="The card's description.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+
+
+class Sizes(StrEnum):
+    """Lengths of the frames that tenants offer."""
+
+    FIXED = "fixed"
+    IMIX = "imix"
+    DATA_CENTRE = "data-centre"
+
+
+class Carrier(StrEnum):
+    """How packets carry the UID of their graph."""
+
+    HEADER = "header"
+    VLAN = "vlan"
+    UDP_PORT = "udp-port"
+
+
+def init(
+    sources: Annotated[
+        list[str], typer.Argument(help="Runs or model files, a tenant each: PATH or NAME=PATH.")
+    ],
+    target: Annotated[str, typer.Option("--target", "-t", help="A target.")] = "netfpga",
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("card.toml"),
+    wants: Annotated[
+        str, typer.Option(help="What each tenant wants: inferences/s, packets/s or Gb/s.")
+    ] = "100000 inferences/s",
+    uid: Annotated[
+        Carrier, typer.Option(help="How packets carry the UID of their graph.")
+    ] = Carrier.HEADER,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
+) -> None:
+    """Write a card.toml to begin with: a tenant a run, its networks as parallel branches."""
+    from n3ic.systems.card.entries import parse_rate
+    from n3ic.systems.card.reading import parse_card
+    from n3ic.systems.card.starting import card_text, owners_of
+    from n3ic.targets.base import exporter
+    from n3ic.util.files import free_path, write_atomic
+
+    exporter(target)
+    path = free_path(out, replace)
+    owners = owners_of(sources)
+    text = card_text(
+        owners,
+        target,
+        folder=path.parent,
+        wants=parse_rate(wants),
+        uid=uid.value,
+    )
+    parse_card(text, str(path), path.parent)  # what is written can be read
+    write_atomic(path, text)
+    count = sum(len(o.models) for o in owners)
+    say(f"{path}: {len(owners)} tenants, {count} networks; next: n3ic card plan {path}")
+
+
+def plan(
+    card: CardFile = Path("card.toml"),
+    json: JsonFlag = False,
+    out: Annotated[Path | None, typer.Option(help="Write the plan as JSON, too.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw regions, chains and shares: .png or .svg.")
+    ] = None,
+    best_effort: Annotated[
+        bool,
+        typer.Option("--best-effort", help="Accept that not all wanted rates can be guaranteed."),
+    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace existing files.")] = False,
+) -> None:
+    """Divide a card: chains into regions, space by DRF, time by DRFQ."""
+    from n3ic.systems.card.picture import plan_figure
+
+    free_files(out, picture, replace=replace)
+    check_picture(picture, "--picture")
+    planned = _plan(card)
+    if json:
+        print_json(planned.to_dict())
+    else:
+        show(planned)
+    if not best_effort:
+        _check_guaranteed(card, planned, "plan with")
+    write_plan(planned, out, picture, partial(plan_figure, planned), quiet=json)
+
+
+def simulate(
+    card: CardFile = Path("card.toml"),
+    seconds: Annotated[float, typer.Option(help="How long.", min=1e-6, max=1000.0)] = 0.01,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    load: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What tenants offer: [TENANT=]KIND[*FACTOR]; KIND is constant, poisson, bursts or "
+            "heavy-tailed, FACTOR multiplies what they want. Repeat for several."
+        ),
+    ] = None,
+    sizes: Annotated[
+        Sizes, typer.Option(help="Lengths of frames: as in card.toml, or a mix.")
+    ] = Sizes.FIXED,
+    event: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="TENANT:arrives@SECOND, TENANT:leaves@SECOND, REGION:stuck@SECOND or "
+            "REGION:lost@SECOND. Repeat for several."
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="chains, drf, static or per-task; repeat for several. All without."),
+    ] = None,
+    experiment: Annotated[
+        str,
+        typer.Option(
+            help="One of SuperNIC's claims instead of a card: scheduling, chaining, parallel, "
+            "sharing, fairness or victims."
+        ),
+    ] = "",
+    json: JsonFlag = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw throughput, latency, fairness, utilisation: .png.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
+) -> None:
+    """Simulate a card under load, beside static partitions and scheduling per task."""
+    from n3ic.util.files import free_path
+
+    if plot is not None:
+        free_path(plot, replace)
+        if plot.suffix != ".png":
+            raise UsageError(f"--plot: expected a name that ends in .png, got {plot}")
+    if experiment:
+        _experiment(experiment, seed, json, plot)
+        return
+    chosen = _policies(policy or [])
+    from n3ic.systems.card.resources import budget_of
+    from n3ic.systems.card.simulation.engine import simulate as run
+    from n3ic.systems.card.simulation.planned import (
+        packets_offered,
+        scenario_of,
+        with_events,
+        with_loads,
+    )
+    from n3ic.systems.card.simulation.report import figures_of, tables
+
+    planned = _plan(card)
+    scenario = scenario_of(planned, budget_of(planned.card), seconds)
+    scenario = with_loads(scenario, load or [], sizes.value)
+    scenario = with_events(scenario, event or [])
+    for line in planned.problems:
+        note(line)
+    count = sum(packets_offered(scenario).values()) * len(chosen)
+    note(f"{count:,.0f} packets, about {count / 5000:,.0f} s")
+    found = []
+    with reaching("simulating") as reached:
+        for i, way in enumerate(chosen):
+
+            def told(share: float, i: int = i, name: str = way.name) -> None:
+                reached((i + share) / len(chosen), name)
+
+            found.append(figures_of(run(scenario, way, seed, told)))
+    if json:
+        print_json(
+            {
+                "kind": "simulated",
+                "seconds": seconds,
+                "seed": seed,
+                "policies": [f.to_dict() for f in found],
+            }
+        )
+    else:
+        for title, head, rows in tables(found):
+            table(title, head, rows, left=2)
+    _plot(plot, found, seconds, json)
+
+
+def _experiment(name: str, seed: int, json: bool, plot: Path | None) -> None:
+    from n3ic.systems.card.simulation.experiments import EXPERIMENTS
+
+    if name not in EXPERIMENTS:
+        raise UsageError(f"--experiment: expected one of {', '.join(EXPERIMENTS)}, got {name!r}")
+    with reaching(f"simulating {name}") as reached:
+        found = EXPERIMENTS[name](seed, lambda share: reached(share, ""))
+    if plot is not None and not found.figures:
+        raise UsageError(f"--plot: the experiment {name} has nothing over time to draw")
+    if json:
+        print_json({"kind": "simulated", "claim": found.claim, "seed": seed} | dict(found.data))
+    else:
+        say(f"SuperNIC: {found.claim}")
+        for title, head, rows in found.tables:
+            table(title, head, rows)
+        for line in found.notes:
+            note(line)
+    _plot(plot, found.figures, found.seconds, json)
+
+
+def _plot(path: Path | None, found: Sequence[PolicyFigures], seconds: float, json: bool) -> None:
+    if path is None:
+        return
+    from n3ic.systems.card.simulation.picture import comparison
+
+    write_picture(path, partial(comparison, found, seconds))
+    if not json:
+        say(f"{path} written")
+
+
+def _policies(names: Sequence[str]) -> list[Policy]:
+    """Policies by name; all of them where none is named."""
+    from n3ic.systems.card.simulation.baselines import POLICIES
+
+    for name in names:
+        if name not in POLICIES:
+            raise UsageError(f"--policy: expected one of {', '.join(POLICIES)}, got {name!r}")
+    return [p for n, p in POLICIES.items() if n in names or not names]
+
+
+def export(
+    card: CardFile = Path("card.toml"),
+    out: Annotated[Path, typer.Option(help="Directory to write.")] = Path("card"),
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="The card's target, to be sure of it.")
+    ] = None,
+    packets: Annotated[int, typer.Option(min=1, help="Packets of each graph to verify with.")] = 6,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not run it.")] = False,
+    best_effort: Annotated[
+        bool,
+        typer.Option("--best-effort", help="Accept that not all wanted rates can be guaranteed."),
+    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an export.")] = False,
+) -> None:
+    """Write a card as one image, and run every network through it."""
+    from n3ic.systems.card.exporting import export_card
+
+    planned = _planned(card, target, best_effort)
+    with working("writing and verifying"):
+        done = export_card(planned, out, replace=replace, packets=packets, verify=not no_verify)
+    if done.missing:
+        note(f"not verified: {done.missing}")
+    say(f"{out} written" + (f"; {_checked(done.check)}" if done.check else ""))
+
+
+def verify(
+    directory: Annotated[Path, typer.Argument(help="What n3ic card export wrote.")] = Path("card"),
+    card: Annotated[Path, typer.Option(help="The card's description.")] = Path("card.toml"),
+    packets: Annotated[int, typer.Option(min=1, help="Packets of each graph.")] = 24,
+) -> None:
+    """Compare an export with what is written for its card, and run every network through it."""
+    from n3ic.systems.card.exporting import check_directory, verify_card
+
+    check_directory(directory)
+    planned = _planned(card, None, best_effort=True)
+    with working("verifying"):
+        check = verify_card(planned, directory, packets)
+    say(f"{directory}: {_checked(check)}")
+
+
+Running = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        help="The running card: the FIFO of card-exec -c (host), an interface (xdp); or a new file "
+        "of what its control plane does (netfpga, p4).",
+    ),
+]
+Exported = Annotated[Path, typer.Option(help="The export that runs.")]
+CardOption = Annotated[Path, typer.Option(help="The card's description.")]
+
+
+def load(
+    who: Annotated[str, typer.Argument(help="A tenant, or TENANT/GRAPH.")],
+    to: Running,
+    model: Annotated[
+        Path | None,
+        typer.Argument(help="A model file or a run; the card's networks without."),
+    ] = None,
+    directory: Exported = Path("card"),
+    card: CardOption = Path("card.toml"),
+) -> None:
+    """Bring a tenant's graphs to a card that runs, with their networks; others go on."""
+    _change("load", who, model, to, directory, card)
+
+
+def replace_networks(
+    who: Annotated[str, typer.Argument(help="A tenant, or one network as TENANT/TASK.")],
+    model: Annotated[Path, typer.Argument(help="A model file or a run.")],
+    to: Running,
+    directory: Exported = Path("card"),
+    card: CardOption = Path("card.toml"),
+) -> None:
+    """Replace a tenant's networks on a card that runs; others go on."""
+    _change("replace", who, model, to, directory, card)
+
+
+def remove(
+    who: Annotated[str, typer.Argument(help="A tenant, or TENANT/GRAPH.")],
+    to: Running,
+    directory: Exported = Path("card"),
+    card: CardOption = Path("card.toml"),
+) -> None:
+    """Take a tenant's graphs from a card that runs; others go on."""
+    _change("remove", who, None, to, directory, card)
+
+
+def _change(verb: Verb, who: str, model: Path | None, to: str, directory: Path, card: Path) -> None:
+    from n3ic.systems.card.changes import change_of
+    from n3ic.systems.card.exporting import change_card, check_directory
+    from n3ic.systems.card.reading import read_card
+
+    check_directory(directory)
+    change = change_of(read_card(card), verb, who, model)
+    planned = _planned(card, None, best_effort=True)
+    with working("changing"):
+        done = change_card(planned, directory, change, to)
+    say(done)
+
+
+def _planned(card: Path, target: str | None, best_effort: bool) -> Plan:
+    """The plan of a card that is to be written.
+
+    Raises:
+        UsageError: the card is for another target.
+        CardError: it does not get what it wants.
+    """
+    planned = _plan(card, target)
+    if not best_effort:
+        _check_guaranteed(card, planned, "add")
+    return planned
+
+
+def _plan(card: Path, target: str | None = None) -> Plan:
+    from n3ic.systems.card.planner import plan_card
+    from n3ic.systems.card.reading import read_card
+
+    described = read_card(card)
+    if target not in (None, described.device.target):
+        raise UsageError(f"{card} is for target {described.device.target!r}, not {target!r}")
+    with working("planning") as progress, _solver_to_standard_error():
+        return plan_card(described, progress)
+
+
+def _check_guaranteed(card: Path, planned: Plan, otherwise: str) -> None:
+    if planned.problems:
+        raise CardError(
+            f"{card}: {len(planned.problems)} graphs cannot be guaranteed what they want: "
+            f"{planned.problems[0]}; ask for less, or {otherwise} --best-effort"
+        )
+
+
+def _checked(check: CardCheck) -> str:
+    """What a verification compared, in a sentence."""
+    return (
+        f"{len(check.graphs)} graphs interleaved in {check.packets:,} packets, "
+        f"{check.inferences:,} inferences equal in {check.compared} ({check.executor})"
+    )
+
+
+def show(planned: Plan) -> None:
+    """Print a plan as tables: tasks, regions, tenants, graphs."""
+    for found in planned.tables:
+        show_table(found)
+    for line in (*planned.notes, *planned.problems):
+        note(line)
+
+
+@contextmanager
+def _solver_to_standard_error() -> Iterator[None]:
+    """Keep what HiGHS prints by itself out of the result."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        ctypes.CDLL(None).fflush(None)  # what C wrote to a pipe or a file is still in its buffer
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+COMMANDS = typer.Typer(
+    help="Share a card among several tenants and their models.", no_args_is_help=True
+)
+COMMANDS.command("init")(init)
+COMMANDS.command("plan")(plan)
+COMMANDS.command("simulate")(simulate)
+COMMANDS.command("export")(export)
+COMMANDS.command("verify")(verify)
+COMMANDS.command("load")(load)
+COMMANDS.command("replace")(replace_networks)
+COMMANDS.command("remove")(remove)

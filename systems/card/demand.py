@@ -1,0 +1,182 @@
+"""What the graphs of a card ask of it, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.systems.card.description import Card, Graph, Meter, Task, Tenant, UserVerilog
+from n3ic.systems.card.drf import Floats, dominant_resource_fairness
+from n3ic.systems.card.resources import INGRESS, Budget, Resource, TaskCost
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """Graphs and tasks of a card, in numbers.
+
+    Attributes:
+        tenants: in the card's order.
+        graphs: of all tenants, in the card's order.
+        owner: index of each graph's tenant, shape ``(graphs,)``.
+        tasks: names, in the card's order.
+        regions: how many, without the spare ones.
+        wanted: packets a second, shape ``(graphs,)``.
+        uses: which tasks a graph has, bool, shape ``(graphs, tasks)``.
+        occupancy: share of one instance that all wanted packets of a graph occupy, shape
+            ``(graphs, tasks)``; 0 where an instance takes as much as arrives.
+        whole: instances that a graph demands at any rate: of tasks that sustain as much as arrives,
+            one, divided among the graphs that use it, shape ``(graphs, tasks)``.
+        space: resources that instances take, and ``area``, shape ``(tasks, space)``.
+        space_capacity: of one region, shape ``(space,)``; infinite where there is no bound.
+        time: resources that packets take within a region, and ``work`` that all wanted packets
+            of a graph take of them at a task, shape ``(graphs, tasks, time)``.
+        time_capacity: of one region, shape ``(time,)``.
+        common: resources of the whole card, and ``load`` that all wanted packets take of them,
+            shape ``(graphs, common)``.
+        common_capacity: shape ``(common,)``.
+        latency: of each task in nanoseconds, 0 where not known, shape ``(tasks,)``.
+    """
+
+    tenants: tuple[Tenant, ...]
+    graphs: tuple[Graph, ...]
+    owner: NDArray[np.int64]
+    tasks: tuple[str, ...]
+    regions: int
+    wanted: Floats
+    uses: NDArray[np.bool_]
+    occupancy: Floats
+    whole: Floats
+    space: tuple[Resource, ...]
+    area: Floats
+    space_capacity: Floats
+    time: tuple[Resource, ...]
+    work: Floats
+    time_capacity: Floats
+    common: tuple[Resource, ...]
+    load: Floats
+    common_capacity: Floats
+    latency: Floats
+
+    @property
+    def shares(self) -> Floats:
+        """Share of the whole card that all wanted packets of a graph take of each resource.
+
+        Of an instance's area it is the area times the wanted rate, divided by the largest rate
+        that one instance sustains (SuperNIC, section IV-E, step 1); the whole area where there is
+        no such bound.
+
+        Returns:
+            Array of shape ``(graphs, space + time + common)``, in the order of ``resources``.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            busy = np.where(self.work > 0, self.work / self.time_capacity, 0.0)
+            instances = np.maximum(self.occupancy, busy.max(axis=2, initial=0.0)) + self.whole
+            space = instances @ self.area / (self.regions * self.space_capacity)
+            time = self.work.sum(axis=1) / (self.regions * self.time_capacity)
+            common = np.where(self.load > 0, self.load / self.common_capacity, 0.0)
+        whole: Floats = np.concatenate([space, time, common], axis=1)
+        return np.where(np.isnan(whole), 0.0, whole)
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """What is divided."""
+        return (*self.space, *self.time, *self.common)
+
+    def of_tenants(self, per_graph: Floats) -> Floats:
+        """Sums over the graphs of each tenant, shape ``(tenants, ...)``."""
+        total = np.zeros((len(self.tenants), *per_graph.shape[1:]))
+        np.add.at(total, self.owner, per_graph)
+        return total
+
+
+def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Demand:
+    """The numbers of a card.
+
+    Args:
+        card: its description.
+        budget: what is divided; spare regions are not.
+        costs: of each task.
+    """
+    resources = budget.resources
+    graphs = tuple(g for t in card.tenants for g in t.graphs)
+    tasks = tuple(card.tasks)
+    space = tuple(r for r in resources if r.per == "instance" and r.within == "region")
+    time = tuple(r for r in resources if r.per == "packet" and r.within == "region")
+    common = tuple(r for r in resources if r.within == "card")
+    wanted = np.array([g.wanted for g in graphs])
+    members = [set(g.flow.tasks()) for g in graphs]
+    uses = np.array([[name in m for name in tasks] for m in members])
+    occupancy = np.zeros(uses.shape)
+    work = np.zeros((*uses.shape, len(time)))
+    for i, j in np.argwhere(uses):
+        graph, cost = graphs[i], costs[tasks[j]]
+        ratio = graph.inferences_per_packet
+        if cost.rate is not None:
+            occupancy[i, j] = wanted[i] / cost.rate.packets(graph.packet_bytes, ratio)
+        visits = wanted[i] * (1.0 if of_every_packet(card.tasks[tasks[j]]) else ratio)
+        work[i, j] = [visits * _value(cost, r) for r in time]
+    endless = uses & (occupancy == 0) & ~(work > 0).any(axis=2)
+    return Demand(
+        tenants=card.tenants,
+        graphs=graphs,
+        owner=np.array([i for i, t in enumerate(card.tenants) for _ in t.graphs]),
+        tasks=tasks,
+        regions=budget.regions - budget.spare,
+        wanted=wanted,
+        uses=uses,
+        occupancy=occupancy,
+        whole=endless / np.maximum(uses.sum(axis=0), 1),
+        space=space,
+        area=_table([[_value(costs[t], r) for r in space] for t in tasks], len(space)),
+        space_capacity=_capacities(space),
+        time=time,
+        work=work,
+        time_capacity=_capacities(time),
+        common=common,
+        load=_table([[_load(g, r) for r in common] for g in graphs], len(common)),
+        common_capacity=_capacities(common),
+        latency=np.array([c.latency_ns.value if c.latency_ns else 0.0 for c in costs.values()]),
+    )
+
+
+def entitlements(demand: Demand) -> Floats:
+    """Share of what it wants that space sharing gives each graph, were regions divisible.
+
+    The graphs of a tenant are one user of :func:`dominant_resource_fairness`, whose unit of work
+    is all that the tenant wants.
+
+    Returns:
+        Array of shape ``(graphs,)``, from 0 to 1.
+    """
+    shares = demand.of_tenants(demand.shares)
+    weights = np.array([t.weight for t in demand.tenants])
+    whole = np.ones(shares.shape[1])
+    given = dominant_resource_fairness(shares, whole, weights, np.ones(len(weights)))
+    return np.asarray(given[demand.owner])
+
+
+def of_every_packet(task: Task) -> bool:
+    """Whether a task works on all packets, not only on those at which a flow is decided."""
+    return isinstance(task, Meter | UserVerilog)
+
+
+def _value(cost: TaskCost, resource: Resource) -> float:
+    found = cost.needs.get(resource.name)
+    return 0.0 if found is None else found.value
+
+
+def _load(graph: Graph, resource: Resource) -> float:
+    if resource.name == INGRESS:
+        return graph.wanted * graph.packet_bytes * 8 / 1e9
+    return graph.needs.get(resource.name, 0.0)
+
+
+def _capacities(resources: Sequence[Resource]) -> Floats:
+    return np.array([np.inf if r.capacity is None else r.capacity for r in resources])
+
+
+def _table(rows: Sequence[Sequence[float]], columns: int) -> Floats:
+    return np.array(rows, dtype=np.float64).reshape(len(rows), columns)

@@ -1,0 +1,223 @@
+"""Frames that ask a card, and what must be answered: what software images are compared with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from n3ic.model.bits import Words, pack, unpack
+from n3ic.model.boundary import boundary_features, margin_vectors, verification_vectors
+from n3ic.model.network import BinaryModel
+from n3ic.systems.card.description import UidCarrier
+from n3ic.systems.card.lowering import Branch, SoftwareCard, SoftwareGraph
+
+ETHERTYPE = 0x2323  # of frames that carry a UID in their header, or behind a VLAN tag
+HOST = 0xFFFF  # in place of a class where the host decides
+_MACS = bytes.fromhex("020000000002020000000001")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result as it stands in a frame.
+
+    Attributes:
+        model: first 32 bits of the network's digest.
+        verdict: class index, or ``HOST``.
+        margin: best score less the second; of a vote, votes less those of the second.
+    """
+
+    model: int
+    verdict: int
+    margin: int
+
+    @property
+    def text(self) -> bytes:
+        """Ten bytes, the most significant of each number first."""
+        head = self.model.to_bytes(4, "big") + self.verdict.to_bytes(2, "big")
+        return head + self.margin.to_bytes(4, "big")
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A frame that asks a graph, and what its networks say.
+
+    Attributes:
+        graph: index of the graph in :attr:`SoftwareCard.graphs`.
+        frame: its bytes.
+        scores: of each branch.
+        results: of each branch.
+    """
+
+    graph: int
+    frame: bytes
+    scores: tuple[tuple[int, ...], ...]
+    results: tuple[Result, ...]
+
+
+def frame_of(
+    card: SoftwareCard, graph: SoftwareGraph, field: bytes, rng: np.random.Generator
+) -> bytes:
+    """A frame that asks a graph about a field, without a byte more than it must have."""
+    body = bytearray(rng.bytes(card.offset)) + field
+    body[:12] = _MACS
+    address(body, card.carrier, graph.uid)
+    return bytes(body)
+
+
+def address(frame: bytearray, carrier: UidCarrier, uid: int) -> None:
+    """Write the headers by which a frame asks the graph of a UID, behind its MAC addresses."""
+    text = uid.to_bytes(2, "big")
+    if carrier == "udp-port":
+        frame[12:24] = b"\x08\x00\x45\x00\x00\x00\x12\x34\x40\x00\x40\x11"
+        frame[36:38] = text
+    elif carrier == "vlan":
+        frame[12:18] = b"\x81\x00" + text + ETHERTYPE.to_bytes(2, "big")
+    else:
+        frame[12:14] = ETHERTYPE.to_bytes(2, "big")
+        frame[18:20] = text
+
+
+def uid_of(frame: bytes, carrier: UidCarrier) -> int | None:
+    """The UID that a frame names; None for a frame that asks nothing."""
+    head = int.from_bytes(frame[12:14], "big")
+    if carrier == "udp-port":
+        whole = int.from_bytes(frame[20:22], "big") & 0xBFFF == 0
+        asks = head == 0x0800 and frame[14:15] == b"\x45" and whole and frame[23:24] == b"\x11"
+        return int.from_bytes(frame[36:38], "big") if asks and len(frame) >= 38 else None
+    if carrier == "vlan":
+        asks = head == 0x8100 and int.from_bytes(frame[16:18], "big") == ETHERTYPE
+        return int.from_bytes(frame[14:16], "big") & 0xFFF if asks else None
+    asks = head == ETHERTYPE and len(frame) >= 20
+    return int.from_bytes(frame[18:20], "big") if asks else None
+
+
+def traffic(card: SoftwareCard, count: int, seed: int = 11) -> list[Asked]:
+    """Frames of all graphs in random order, with inputs on the edges of each of their networks.
+
+    Args:
+        card: the card.
+        count: frames of each graph.
+        seed: of the inputs and their order.
+    """
+    rng = np.random.default_rng(seed)
+    fields = [_fields(graph, count, rng) for graph in card.graphs]
+    answers = [_answers(graph, held) for graph, held in zip(card.graphs, fields, strict=True)]
+    left = [0] * len(card.graphs)
+    out = []
+    for g in rng.permutation(np.repeat(np.arange(len(card.graphs)), count)).tolist():
+        graph, row = card.graphs[g], left[g]
+        left[g] += 1
+        frame = frame_of(card, graph, fields[g][row], rng)
+        out.append(Asked(g, frame + rng.bytes(int(rng.integers(40))), *answers[g][row]))
+    return out
+
+
+def hostile(card: SoftwareCard, asked: Asked, rng: np.random.Generator) -> bytes:
+    """A frame that only looks like one that asks: cut short, of an unknown UID, of other types."""
+    frame = bytearray(asked.frame)
+    kind = int(rng.integers(3))
+    if kind == 0:
+        whole = card.offset + card.graphs[asked.graph].input_bytes
+        return bytes(frame[: int(rng.integers(0, whole))])
+    if kind == 1:
+        frame[12:20] = rng.bytes(8)
+        return bytes(frame)
+    known = {g.uid for g in card.graphs}
+    free = next(uid for uid in range(1, 4096) if uid not in known)
+    return frame_of(card, _renamed(card.graphs[asked.graph], free), bytes(8), rng)
+
+
+def mark(frame: bytearray, dscp: int) -> None:
+    """Set the DSCP of an IPv4 header, and its checksum by the difference (RFC 1624, eqn. 3)."""
+    old, checksum = (int.from_bytes(frame[at : at + 2], "big") for at in (14, 24))
+    frame[15] = dscp << 2 | frame[15] & 3
+    total = (checksum ^ 0xFFFF) + (old ^ 0xFFFF) + int.from_bytes(frame[14:16], "big")
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    frame[24:26] = (total ^ 0xFFFF).to_bytes(2, "big")
+
+
+def joined(join: str, results: Sequence[Result]) -> tuple[Result, ...]:
+    """What the results of the branches become.
+
+    A vote's model is that of the first branch which gives the winner.
+    """
+    if join == "both" or len(results) == 1:
+        return tuple(results)
+    if join == "most-certain":
+        return (max(results, key=lambda r: r.margin),)
+    votes = Counter(r.verdict for r in results)
+    (winner, most), *others = sorted(votes.items(), key=lambda v: (-v[1], v[0]))
+    first = next(r for r in results if r.verdict == winner)
+    return (Result(first.model, winner, most - (others[0][1] if others else 0)),)
+
+
+def words_of(model: BinaryModel, fields: Sequence[bytes], *, features: bool) -> Words:
+    """The packed inputs of a network, from the fields of packets.
+
+    Args:
+        model: the network.
+        fields: a packet's each.
+        features: whether they hold integer features; else the input bits, maybe of more bits.
+    """
+    spec = model.input
+    if features:
+        rows = np.frombuffer(b"".join(fields), dtype=">u4").reshape(len(fields), -1)
+        return model.encode(
+            {name: rows[:, i].astype(np.int64) for i, name in enumerate(spec.features)}
+        )
+    held = np.stack([np.frombuffer(field[::-1], dtype=np.uint8) for field in fields])
+    bits = np.unpackbits(held, axis=1, count=spec.n_bits, bitorder="little")
+    return pack(bits.astype(np.bool_))
+
+
+def results_of(model: BinaryModel, words: Words) -> list[tuple[tuple[int, ...], Result]]:
+    """Scores and results of packed inputs."""
+    found = model.infer(words)
+    number = int(model.digest[:8], 16)
+    verdicts = model.verdicts(found.scores)
+    return [
+        (tuple(map(int, scores)), Result(number, int(verdict) & HOST, int(margin)))
+        for scores, verdict, margin in zip(found.scores, verdicts, found.margins, strict=True)
+    ]
+
+
+def _answers(
+    graph: SoftwareGraph, fields: Sequence[bytes]
+) -> list[tuple[tuple[tuple[int, ...], ...], tuple[Result, ...]]]:
+    each = [
+        results_of(b.model, words_of(b.model, fields, features=b.features)) for b in graph.branches
+    ]
+    return [
+        (tuple(scores for scores, _ in row), tuple(result for _, result in row))
+        for row in zip(*each, strict=True)
+    ]
+
+
+def _fields(graph: SoftwareGraph, count: int, rng: np.random.Generator) -> list[bytes]:
+    """Inputs on the edges of each branch in turn."""
+    out: list[bytes] = []
+    share = -(-count // len(graph.branches))
+    for branch in graph.branches:
+        out += _of_branch(branch, share, rng)
+    return [out[i] for i in rng.permutation(len(out))[:count]]
+
+
+def _of_branch(branch: Branch, count: int, rng: np.random.Generator) -> list[bytes]:
+    model = branch.model
+    if branch.features:
+        rows = np.stack(list(boundary_features(model.input, 0).values()), axis=1)
+        chosen = rows[rng.integers(len(rows), size=count)]
+        return [row.astype(">u4").tobytes() for row in chosen]
+    words = np.concatenate([margin_vectors(model), verification_vectors(model, 2 * count)])
+    chosen = words[rng.permutation(len(words))[:count]]
+    packed = np.packbits(unpack(chosen, model.input.n_bits), axis=1, bitorder="little")
+    fields = [row.tobytes()[::-1] for row in packed]
+    return fields + [rng.bytes(branch.input_bytes) for _ in range(count - len(fields))]
+
+
+def _renamed(graph: SoftwareGraph, uid: int) -> SoftwareGraph:
+    return SoftwareGraph(graph.name, graph.tenant, uid, graph.branches, graph.join, graph.rules)

@@ -1,0 +1,114 @@
+"""Changes of a ``card-exec`` that runs, through the FIFO that it reads."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from n3ic.errors import N3icError, UsageError
+from n3ic.kernel import blob
+from n3ic.systems.card.changes import CardChange
+from n3ic.systems.card.lowering import SoftwareCard
+
+_PATIENCE = 10.0  # seconds for an answer
+_STEP = 0.02
+_END = "end\n"
+
+
+def change_running(card: SoftwareCard, change: CardChange, fifo: Path) -> str:
+    """Have a running ``card-exec`` change networks, and wait for its answer.
+
+    Args:
+        card: what it was exported for.
+        change: what comes, is replaced or goes.
+        fifo: what it reads (``card-exec -c``).
+
+    Returns:
+        What it did.
+
+    Raises:
+        UsageError: there is no such FIFO, or a graph has no network of its own that could go.
+        N3icError: nobody reads the FIFO, or a network is refused.
+    """
+    with tempfile.TemporaryDirectory(prefix="n3ic-change-") as name:
+        folder = Path(name)
+        commands = list(_commands(card, change, folder))
+        if not commands:
+            raise UsageError(
+                f"{', '.join(change.graphs)}: has no network of its own to {change.verb}"
+            )
+        answers = _ask(fifo, commands, folder / "answer")
+    failed = [line for line in answers if not line.endswith(": done")]
+    if failed or len(answers) != len(commands):
+        raise N3icError(f"card-exec: {'; '.join(failed) or 'fewer answers than commands'}")
+    return f"{fifo}: {len(commands)} networks changed ({change.verb})"
+
+
+def _commands(card: SoftwareCard, change: CardChange, folder: Path) -> Iterator[str]:
+    if change.verb == "remove":
+        yield from (f"remove {task}" for task in _leaving(card, change.graphs))
+        return
+    for number, (task, model) in enumerate(change.networks.items()):
+        path = folder / f"{number}.bin"
+        path.write_bytes(blob.dump(model))
+        yield f"load {task} {path}"
+
+
+def _leaving(card: SoftwareCard, graphs: Sequence[str]) -> list[str]:
+    """Networks that no other graph uses: without them, frames of the graphs are refused.
+
+    Raises:
+        UsageError: all networks of a graph are used by others.
+    """
+    staying = {b.task for g in card.graphs if g.name not in graphs for b in g.branches}
+    out: list[str] = []
+    for graph in card.graphs:
+        if graph.name not in graphs:
+            continue
+        own = [b.task for b in graph.branches if b.task not in staying]
+        if not own:
+            raise UsageError(
+                f"{graph.name}: other graphs use all of its networks, which stay; expected one of "
+                "its own: export the card without it"
+            )
+        out += [task for task in own if task not in out]
+    return out
+
+
+def _ask(fifo: Path, commands: Sequence[str], answer: Path) -> list[str]:
+    """Write commands into the FIFO; what became of each."""
+    answer.touch()
+    until = time.monotonic() + _PATIENCE
+    lines = "".join(f"{line}\n" for line in (*commands, f"tell {answer}"))
+    try:
+        with os.fdopen(_opened(fifo, until), "w", encoding="utf-8") as stream:
+            stream.write(lines)
+    except BrokenPipeError as error:
+        raise N3icError(f"{fifo}: card-exec ended before it read all") from error
+    while not (text := answer.read_text(encoding="utf-8")).endswith(_END):
+        if time.monotonic() > until:
+            raise N3icError(f"{fifo}: no answer within {_PATIENCE:g} s: has card-exec ended?")
+        time.sleep(_STEP)
+    return text.removesuffix(_END).splitlines()
+
+
+def _opened(fifo: Path, until: float) -> int:
+    """A descriptor of the FIFO, once somebody reads it."""
+    while True:
+        try:
+            if not stat.S_ISFIFO(fifo.stat().st_mode):
+                raise UsageError(f"{fifo} is no FIFO, expected the one that card-exec -c reads")
+            handle = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+            os.set_blocking(handle, True)
+            return handle
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise UsageError(f"{fifo}: {error.strerror}") from error
+        if time.monotonic() > until:
+            raise N3icError(f"{fifo}: nobody reads it, expected card-exec -c {fifo}")
+        time.sleep(_STEP)

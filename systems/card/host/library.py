@@ -1,0 +1,206 @@
+"""A card's library, compiled and called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+import weakref
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.host.compiled import find_compiler
+from n3ic.kernel import build
+from n3ic.systems.card.frames import Result
+from n3ic.systems.card.host.write import ACTIONS, SOURCES
+
+WIRE = 0xFFFFFFFF
+
+
+class Status(IntEnum):
+    """What the calls return; see ``n3ic_card.h``."""
+
+    OK = 0
+    OTHER = 1
+    UNKNOWN = 2
+    FOREIGN = 3
+    MALFORMED = 4
+    THROTTLED = 5
+    FULL = 6
+    ABSENT = 7
+    EMPTY = 8
+    BAD_MODEL = 9
+    NO_MEMORY = 10
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes that ``card_plan.h`` defines: most branches of a graph, most scores together."""
+
+    branches: int
+    scores: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer.
+
+    Attributes:
+        cookie: as submitted.
+        graph: index of the graph.
+        action: forward, drop, mark or mirror.
+        value: its port or DSCP.
+        results: after the join.
+        scores: of all branches, one after the other; 0 where there are fewer.
+    """
+
+    cookie: int
+    graph: int
+    action: str
+    value: int
+    results: tuple[Result, ...]
+    scores: tuple[int, ...]
+
+
+class Counters(ctypes.Structure):
+    """``struct card_counters``."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in (
+            *("admitted", "answered", "other", "unknown", "foreign", "malformed"),
+            *("throttled", "full", "absent"),
+        )
+    )
+
+    def to_dict(self) -> dict[str, int]:
+        """By name."""
+        return {field[0]: int(getattr(self, field[0])) for field in self._fields_}
+
+
+class _Result(ctypes.Structure):
+    _fields_ = (
+        ("model", ctypes.c_uint32),
+        ("verdict", ctypes.c_uint32),
+        ("margin", ctypes.c_int32),
+    )
+
+
+class Library:
+    """A card's C as a loaded library.
+
+    Args:
+        directory: an export of a card; whoever can write there runs code here.
+        shape: as its plan has it.
+
+    Raises:
+        MissingDependencyError: there is no C compiler.
+        VerifyError: it does not compile, or gives no such library.
+    """
+
+    def __init__(self, directory: Path, shape: Shape) -> None:
+        compiler = find_compiler()
+        self.compiler = compiler.version
+        self.shape = shape
+        first, *others = (str((directory / name).resolve()) for name in SOURCES)
+        extra = (*others, "-pthread", "-Wall", "-Wextra", "-Werror", f"-I{directory.resolve()}")
+        try:
+            with tempfile.TemporaryDirectory(prefix="n3ic-card-") as folder:
+                out = Path(folder) / "card.so"
+                build.compile_shared(compiler, Path(first), out, extra)
+                self.handle = ctypes.CDLL(str(out))
+        except build.BuildError as error:
+            raise VerifyError(f"the card does not compile: {str(error)[:2000]}") from error
+        except OSError as error:
+            raise VerifyError(f"the card gives no working library: {error}") from error
+        c32, c64 = ctypes.c_uint32, ctypes.c_uint64
+        card, size = ctypes.c_void_p, ctypes.c_size_t
+        for name, result, arguments in (
+            ("card_open", ctypes.c_int, [card, c32]),
+            ("card_close", None, [card]),
+            ("card_submit", ctypes.c_int, [card, c32, ctypes.c_char_p, size, c64, c64]),
+            ("card_work", size, [card, size]),
+            ("card_wait", None, [card]),
+            ("card_next", ctypes.c_int, [card, c32, card, card]),
+            ("card_write", None, [card, card]),
+            ("card_load", ctypes.c_int, [card, c32, c32, ctypes.c_char_p, size]),
+            ("card_count", None, [card, c32, card]),
+        ):
+            function = getattr(self.handle, name)
+            function.restype, function.argtypes = result, arguments
+
+    def open(self, threads: int) -> RunningCard:
+        """A card with a pool of threads; with 0 it computes in :meth:`RunningCard.work`.
+
+        Raises:
+            VerifyError: a network's weights are refused.
+        """
+        pointer = ctypes.c_void_p()
+        status = Status(self.handle.card_open(ctypes.byref(pointer), threads))
+        if status:
+            raise VerifyError(f"the card does not open: {status.name.lower()}")
+        return RunningCard(self, pointer)
+
+
+class RunningCard:
+    """An open card. Its calls are those of ``n3ic_card.h``."""
+
+    def __init__(self, library: Library, pointer: ctypes.c_void_p) -> None:
+        self._c = library.handle
+        self._card = pointer
+        shape = library.shape
+        self._scores = (ctypes.c_int32 * shape.scores)()
+
+        class _Answer(ctypes.Structure):
+            _fields_ = (
+                ("cookie", ctypes.c_uint64),
+                ("graph", ctypes.c_uint32),
+                ("action", ctypes.c_uint32),
+                ("value", ctypes.c_uint32),
+                ("results", ctypes.c_uint32),
+                ("result", _Result * shape.branches),
+            )
+
+        self._answer = _Answer()
+        weakref.finalize(self, library.handle.card_close, pointer)
+
+    def submit(self, frame: bytes, now_ns: int, cookie: int = 0, source: int = WIRE) -> Status:
+        """Offer a frame."""
+        return Status(self._c.card_submit(self._card, source, frame, len(frame), now_ns, cookie))
+
+    def work(self, most: int) -> int:
+        """Compute frames in this thread."""
+        return int(self._c.card_work(self._card, most))
+
+    def wait(self) -> None:
+        """Wait until all admitted frames are computed."""
+        self._c.card_wait(self._card)
+
+    def next(self, tenant: int) -> Answer | None:
+        """The next answer of a tenant; None if it is not ready."""
+        answer = self._answer
+        if self._c.card_next(self._card, tenant, ctypes.byref(answer), self._scores):
+            return None
+        results = tuple(
+            Result(r.model, r.verdict, r.margin) for r in answer.result[: answer.results]
+        )
+        return Answer(
+            answer.cookie,
+            answer.graph,
+            ACTIONS[answer.action],
+            answer.value,
+            results,
+            tuple(self._scores),
+        )
+
+    def load(self, network: int, weights: bytes | None, caller: int = WIRE) -> Status:
+        """Load, replace or (with None) remove a network."""
+        size = len(weights) if weights is not None else 0
+        return Status(self._c.card_load(self._card, caller, network, weights, size))
+
+    def counters(self, tenant: int = WIRE) -> dict[str, int]:
+        """Counters of a tenant, or of the wire."""
+        found = Counters()
+        self._c.card_count(self._card, tenant, ctypes.byref(found))
+        return found.to_dict()

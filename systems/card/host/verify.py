@@ -1,0 +1,111 @@
+"""Runs every network of a card through its library, tenants interleaved at random."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from n3ic.errors import VerifyError
+from n3ic.systems.card.exporting import CardCheck
+from n3ic.systems.card.frames import Asked, hostile, joined, traffic
+from n3ic.systems.card.host.library import Answer, Library, RunningCard, Shape, Status
+from n3ic.systems.card.lowering import SoftwareCard
+from n3ic.targets.figures import Figure
+
+_THREADS = (0, 3)  # one after the other, and with as many at a time
+_SECOND = 10**9
+
+
+def shape_of(card: SoftwareCard) -> Shape:
+    """What the library is compiled for."""
+    return Shape(
+        max(len(g.branches) for g in card.graphs),
+        max(sum(len(b.model.classes) for b in g.branches) for g in card.graphs),
+    )
+
+
+def verify_card(card: SoftwareCard, directory: Path, packets: int) -> CardCheck:
+    """Compare scores, joins, actions and order of all graphs' answers; see the base class."""
+    library = Library(directory, shape_of(card))
+    asked = traffic(card, packets)
+    sent = 0
+    began = time.perf_counter()
+    for threads in _THREADS:
+        sent += _send(card, library.open(threads), asked)
+    seconds = time.perf_counter() - began
+    counts = [0] * len(card.graphs)
+    for each in asked:
+        counts[each.graph] += len(_THREADS)
+    inferences = sum(n * len(g.branches) for n, g in zip(counts, card.graphs, strict=True))
+    figure = Figure(
+        "throughput", sent / seconds, "packet/s", "measured", "called from Python, one by one"
+    )
+    names = {g.name: n for g, n in zip(card.graphs, counts, strict=True)}
+    threads_text = f"{library.compiler}, {max(_THREADS)} threads and none"
+    return CardCheck(threads_text, sent, inferences, names, (figure,), "scores")
+
+
+def _send(card: SoftwareCard, running: RunningCard, asked: Sequence[Asked]) -> int:
+    """Send all frames, and others between them; returns how many."""
+    rng = np.random.default_rng(5)
+    queues: list[list[int]] = [[] for _ in card.tenants]
+    sent = 0
+    for number, each in enumerate(asked):
+        tenant = card.graphs[each.graph].tenant
+        if rng.random() < 0.2:
+            sent += 1
+            status = running.submit(hostile(card, each, rng), sent * _SECOND, len(asked))
+            if status == Status.OK:
+                raise VerifyError(f"the card: took a frame that asks nothing, before {number}")
+        sent += 1
+        # A second apart, all buckets are full: none may be refused.
+        status = running.submit(each.frame, sent * _SECOND, number)
+        if status == Status.FULL:
+            _collect(card, running, asked, queues)
+            status = running.submit(each.frame, sent * _SECOND, number)
+        if status:
+            raise VerifyError(f"the card: frame {number} is refused: {status.name.lower()}")
+        queues[tenant].append(number)
+    _collect(card, running, asked, queues)
+    return sent
+
+
+def _collect(
+    card: SoftwareCard, running: RunningCard, asked: Sequence[Asked], queues: Sequence[list[int]]
+) -> None:
+    running.wait()
+    for tenant, queue in enumerate(queues):
+        for number in queue:
+            answer = running.next(tenant)
+            if answer is None or answer.cookie != number:
+                raise VerifyError(f"the card: frame {number} is lost or out of order")
+            check_answer(card, asked[number], answer)
+        queue.clear()
+        if running.next(tenant) is not None:
+            raise VerifyError(f"the card: tenant {tenant} has an answer too many")
+
+
+def check_answer(card: SoftwareCard, asked: Asked, answer: Answer) -> None:
+    """Compare an answer with the networks.
+
+    Raises:
+        VerifyError: a score, a result or an action differs.
+    """
+    graph = card.graphs[asked.graph]
+    scores = tuple(score for branch in asked.scores for score in branch)
+    expected = joined(graph.join, asked.results)
+    rule = next(
+        (r for r in graph.rules if r.is_about(expected[0].verdict, expected[0].margin)), None
+    )
+    action = (rule.action, rule.value) if rule else ("forward", 0)
+    for what, want, got in (
+        ("graph", asked.graph, answer.graph),
+        ("scores", scores, answer.scores[: len(scores)]),
+        ("results", expected, answer.results),
+        ("action", action, (answer.action, answer.value)),
+    ):
+        if want != got:
+            raise VerifyError(f"the card: {graph.name}: {what} {got}, expected {want}")

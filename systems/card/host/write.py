@@ -1,0 +1,150 @@
+"""The C of a card: what is the same for all, and the plan as tables."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import CardError
+from n3ic.exporters.host.sources import kernel_source
+from n3ic.kernel import blob, build
+from n3ic.meter.hostile import pcap
+from n3ic.systems.card.frames import traffic
+from n3ic.systems.card.lowering import PolicyRule, SoftwareCard, SoftwareGraph
+from n3ic.systems.card.plan import Plan
+from n3ic.targets.identifiers import c_string, comment
+from n3ic.util.names import path_component
+from n3ic.util.templates import render
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+SOURCES = ("n3ic_card.c", "card_plan.c", "bnn.c")
+EXAMPLE = "frames.pcap"
+ACTIONS = ("forward", "drop", "mark", "mirror")
+_CARRIERS = ("header", "vlan", "udp-port")
+_JOINS = {"both": 0, "vote": 1, "most-certain": 2}
+_CARRIED = {
+    "header": "bytes 18-19 behind EtherType 0x2323",
+    "vlan": "the VLAN identifier of a tag before EtherType 0x2323",
+    "udp-port": "its UDP destination port",
+}
+_SHARED = 0xFFFFFFFF
+_INT32_MAX = 0x7FFFFFFF
+_MOST_CYCLES = 1 << 32
+_BYTES_A_LINE = 16
+_EXAMPLES = 3  # frames of each graph, a second apart: no bucket is empty then
+_SECOND, _ETHERNET = 10**9, 1
+
+
+def write_card(card: SoftwareCard, plan: Plan, out: Path) -> None:
+    """Write the sources, the weights of each network, some frames and the README of a card.
+
+    Raises:
+        CardError: a rule marks frames that have no DSCP.
+    """
+    if card.carrier != "udp-port":
+        for graph in card.graphs:
+            if any(rule.action == "mark" for rule in graph.rules):
+                raise CardError(
+                    f'{graph.name}: a rule marks packets, expected uid = "udp-port" in [device]: '
+                    f"frames of {card.carrier!r} have no DSCP"
+                )
+    values = _values(card, plan)
+    for name in ("card_plan.h", "card_plan.c", "README.md"):
+        (out / name).write_text(render(TEMPLATES, f"{name}.j2", values), "utf-8")
+    for name in ("n3ic_card.h", "n3ic_card.c", "card_exec.c", "Makefile"):
+        shutil.copyfile(TEMPLATES / name, out / name)
+    shutil.copyfile(build.HEADER, out / "bnn.h")
+    (out / "bnn.c").write_text(kernel_source(), "utf-8")
+    (out / "models").mkdir()
+    for network, model in zip(values["networks"], card.networks.values(), strict=True):
+        (out / "models" / network["file"]).write_bytes(blob.dump(model))
+    asked = traffic(card, _EXAMPLES)
+    frames = [(a.frame, len(a.frame), second) for second, a in enumerate(asked)]
+    (out / EXAMPLE).write_bytes(pcap(_ETHERNET, frames, _SECOND, "<"))
+
+
+def _values(card: SoftwareCard, plan: Plan) -> dict[str, Any]:
+    numbers = {name: i for i, name in enumerate(card.networks)}
+    networks = card.networks.values()
+    return {
+        "title": comment(card.name),
+        "carrier": _CARRIERS.index(card.carrier),
+        "carried": _CARRIED[card.carrier],
+        "result_at": card.result_at,
+        "offset": card.offset,
+        "branches": max(len(g.branches) for g in card.graphs),
+        "scores": max(sum(len(b.model.classes) for b in g.branches) for g in card.graphs),
+        "words": max(model.input.n_words for model in networks),
+        "field": max(g.input_bytes for g in card.graphs),
+        "tenants": [
+            {
+                "name": c_string(t.name),
+                "comment": comment(t.name),
+                "weight": t.weight,
+                "rate": t.rate,
+                "burst": t.burst,
+            }
+            for t in card.tenants
+        ],
+        "networks": [_network(card, name, i) for name, i in numbers.items()],
+        "graphs": [_graph(graph, numbers, _cycles(plan, graph)) for graph in card.graphs],
+    }
+
+
+def _network(card: SoftwareCard, name: str, index: int) -> dict[str, Any]:
+    model = card.networks[name]
+    weights = blob.dump(model)
+    owner, slash, _ = name.partition("/")
+    names = [t.name for t in card.tenants]
+    features = any(b.features for g in card.graphs for b in g.branches if b.task == name)
+    return {
+        "name": c_string(name),
+        "comment": comment(name),
+        "file": f"{index:02d}-{path_component(name.replace('/', '-'))[:80]}.bin",
+        "owner": names.index(owner) if slash else _SHARED,
+        "inputs": model.input.n_bits,
+        "features": [c_string(f) for f in model.input.features] if features else [],
+        "classes": len(model.classes),
+        "shape": model.shape_text,
+        "digest": model.digest,
+        "size": len(weights),
+        "rows": [
+            ", ".join(f"0x{byte:02x}" for byte in weights[i : i + _BYTES_A_LINE])
+            for i in range(0, len(weights), _BYTES_A_LINE)
+        ],
+    }
+
+
+def _graph(graph: SoftwareGraph, numbers: Mapping[str, int], cost: int) -> dict[str, Any]:
+    return {
+        "name": c_string(graph.name),
+        "comment": comment(graph.name),
+        "uid": graph.uid,
+        "tenant": graph.tenant,
+        "input_bytes": graph.input_bytes,
+        "join": _JOINS[graph.join],
+        "cost": cost,
+        "networks": [numbers[b.task] for b in graph.branches],
+        "tasks": ", ".join(comment(b.task) for b in graph.branches),
+        "rules": [_rule(rule) | {"index": i} for i, rule in enumerate(graph.rules)],
+    }
+
+
+def _rule(rule: PolicyRule) -> dict[str, Any]:
+    return {
+        "action": ACTIONS.index(rule.action),
+        "value": rule.value,
+        "margin": rule.margin,
+        "below": _INT32_MAX if rule.below is None else rule.below,
+        "classes": list(rule.classes),
+    }
+
+
+def _cycles(plan: Plan, graph: SoftwareGraph) -> int:
+    """What a frame of a graph takes of a core, by the plan; 1 where it does not tell."""
+    needs = [plan.costs[b.task].needs.get("cycles") for b in graph.branches]
+    cycles = math.ceil(sum(a.value for a in needs if a is not None))
+    return min(max(1, cycles), _MOST_CYCLES)

@@ -1,0 +1,134 @@
+"""The models that a card's tasks name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from n3ic.errors import CardError, N3icError, UsageError
+from n3ic.meter.specification import read_spec
+from n3ic.model.network import BinaryModel
+from n3ic.runs.folder import models_of
+from n3ic.systems.card.description import (
+    Card,
+    Graph,
+    InputStage,
+    Meter,
+    Network,
+    Parallel,
+    Policy,
+    Series,
+    Task,
+)
+
+
+def open_network(model: Path, network: str) -> BinaryModel:
+    """A network of a model file or a run.
+
+    Args:
+        model: the file or the run's folder.
+        network: which network of a run of several; empty for a single one.
+
+    Raises:
+        UsageError: there is none, or several and none of them is named.
+        ModelError: its file is damaged.
+    """
+    found = models_of(model)
+    if not network and len(found) == 1:
+        return BinaryModel.load(next(iter(found.values())))
+    if network not in found:
+        names = ", ".join(n for n in found if n) or "a single one"
+        raise UsageError(f"{model}: no network {network!r}, it holds {names}")
+    return BinaryModel.load(found[network])
+
+
+def network_of(card: Card, name: str) -> BinaryModel:
+    """The network of a card's task, or the one whose input stage it is.
+
+    Raises:
+        CardError: it cannot be read; names the line.
+    """
+    task = cast(Network | InputStage, card.tasks[name])
+    try:
+        return open_network(task.model, task.network)
+    except N3icError as error:
+        raise _error(card, task, str(error)) from error
+
+
+def check_models(card: Card) -> None:
+    """Check that tasks name models which have what is asked of them.
+
+    Meters must be there, the classes of a policy's rules be classes of a network before it, and
+    branches whose verdicts are compared or ruled upon by class have the same classes.
+
+    Raises:
+        CardError: they are not, or a model cannot be read; names the line.
+    """
+    for task in card.tasks.values():
+        try:
+            if isinstance(task, Meter) and task.spec is not None:
+                read_spec(task.spec)
+            elif isinstance(task, Meter) and task.model is not None:
+                if open_network(task.model, task.network).meter is None:
+                    raise CardError(f"expected a model that has a meter, {task.model} has none")
+            elif isinstance(task, InputStage):
+                open_network(task.model, task.network)
+        except N3icError as error:
+            raise _error(card, task, str(error)) from error
+    for tenant in card.tenants:
+        for graph in tenant.graphs:
+            _check_classes(card, [card.tasks[name] for name in graph.flow.tasks()])
+            _check_joins(card, graph)
+
+
+def _check_classes(card: Card, flow: list[Task]) -> None:
+    """Refuse a rule that is about no class of the networks before it."""
+    for i, policy in enumerate(flow):
+        if not isinstance(policy, Policy):
+            continue
+        meant = {name for rule in policy.rules for name in rule.classes}
+        known: set[str] = set()
+        for task in flow[:i] if meant else ():
+            if isinstance(task, Network):
+                known |= set(network_of(card, task.name).classes)
+        if meant - known:
+            raise _error(
+                card,
+                policy,
+                f"no network before it has a class {min(meant - known)!r}, expected one of "
+                f"{', '.join(sorted(known)) or '(there is no network)'}",
+            )
+
+
+def _check_joins(card: Card, graph: Graph) -> None:
+    """Refuse a join whose one result may be of networks that number their classes otherwise."""
+    policies = (card.tasks[name] for name in graph.flow.tasks())
+    named = any(r.classes for p in policies if isinstance(p, Policy) for r in p.rules)
+    for step in _parallels(graph.flow):
+        if step.join == "both" or (step.join == "most-certain" and not named):
+            continue
+        lists = {}
+        for branch in step.branches:
+            networks = [n for n in branch.tasks() if isinstance(card.tasks[n], Network)]
+            lists[networks[-1]] = network_of(card, networks[-1]).classes
+        first, *others = lists
+        for other in others:
+            if lists[other] != lists[first]:
+                why = "compares" if step.join == "vote" else "has rules about"
+                raise CardError(
+                    f"{card.source}:{graph.line}: graph {graph.name!r}: join {step.join!r} {why} "
+                    f"classes, expected the same ones of all branches: {first!r} has "
+                    f"{', '.join(lists[first])}, {other!r} has {', '.join(lists[other])}"
+                )
+
+
+def _parallels(flow: Series) -> Iterator[Parallel]:
+    for step in flow.parallels:
+        yield step
+        for branch in step.branches:
+            yield from _parallels(branch)
+
+
+def _error(card: Card, task: Task, message: str) -> CardError:
+    return CardError(f"{card.source}:{task.line}: task {task.name!r}: {message}")

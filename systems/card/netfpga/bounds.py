@@ -1,0 +1,49 @@
+"""How much longer others can make a tenant's packet take, whatever they send."""
+
+from __future__ import annotations
+
+from n3ic.systems.card.netfpga.image import CardGraph, CardImage, CoreTask
+
+ADDED = "the most that others can add, whatever they send"
+LONGEST = 48  # beats of a frame of 1,518 bytes
+
+
+def added_latency(image: CardImage, graph: CardGraph, longest: int = LONGEST) -> int:
+    """Most clocks that other tenants add to a packet before which none of its tenant's waits.
+
+    Where it leaves, each other queue may have one turn before it. On the way to a region each other
+    tenant's head may go first, and each other region's packet on the way back. In a region that
+    tenants share, as many packets as it has credits may be before it.
+
+    Args:
+        image: the card.
+        graph: which one the packet asks.
+        longest: beats of the longest packet that others send.
+    """
+    others = len(image.tenants)  # queues: other tenants', and that of packets without a graph
+    clocks = others * longest
+    for branch in graph.branches:
+        for leg in branch:
+            clocks += 2 * (len(image.tenants) - 1) + len(image.regions) - 1
+            if _shared(image, graph, leg.regions):
+                clocks += (1 << image.credit_w) * max(_interval(image, r) for r in leg.regions)
+    return clocks
+
+
+def _shared(image: CardImage, graph: CardGraph, regions: tuple[int, ...]) -> bool:
+    return any(
+        set(regions) & set(leg.regions)
+        for other in image.graphs
+        if other.tenant != graph.tenant
+        for branch in other.branches
+        for leg in branch
+    )
+
+
+def _interval(image: CardImage, region: int) -> int:
+    """Clocks from packet to packet of the slowest task of a region."""
+    clocks = 1
+    for task in image.regions[region].tasks:
+        if isinstance(task, CoreTask):
+            clocks = max(clocks, task.interval)
+    return clocks

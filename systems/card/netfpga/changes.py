@@ -1,0 +1,120 @@
+"""A change of a card as a file of operations, for what drives ``cfg_*`` and ``wr_*`` of the card.
+
+A head of ``# key value`` lines, then an operation a line: four hexadecimal numbers, as
+``n3ic_card_tb.v`` and :mod:`~n3ic.systems.card.netfpga.simulation` have them, and the same in
+words behind a ``#``::
+
+    # n3ic-card-change 1
+    # card edge
+    # change remove soc/soc
+    # operations 5
+    # sha256 DIGEST OF ALL OTHER LINES
+    0 18 1ff0009 0 # register 0x0018 = 0x01ff0009
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from n3ic.errors import ExportError, UsageError
+from n3ic.exporters.netfpga.listing import Listing
+from n3ic.model.network import BinaryModel
+from n3ic.systems.card.changes import CardChange
+from n3ic.systems.card.netfpga import control
+from n3ic.systems.card.netfpga.image import CardImage, Leg
+from n3ic.systems.card.netfpga.simulation import Operation
+from n3ic.targets.identifiers import comment
+
+_CHANGE = Listing(
+    name="a change of a card",
+    expected="a change of a card, format 1",
+    format="1",
+    keys=("n3ic-card-change", "card", "change", "operations"),
+    most_bytes=1 << 26,
+)
+_OPERATION = re.compile(r"[0-8]( [0-9a-f]{1,8}){3}")
+
+
+def operations_of(image: CardImage, change: CardChange, clocks: int) -> list[Operation]:
+    """What the control plane writes for a change; see :mod:`~.control`.
+
+    Args:
+        image: the card that runs.
+        change: what comes, is replaced or goes.
+        clocks: of a partial reconfiguration.
+
+    Raises:
+        UsageError: a network cannot be written, or does not fit its executor.
+    """
+    names = [graph.name for graph in image.graphs]
+    graphs = [names.index(name) for name in change.graphs]
+    if change.verb == "remove":
+        return control.remove_graphs(image, graphs)
+    models: list[tuple[Leg, BinaryModel]] = []
+    for name, model in change.networks.items():
+        for leg in image.legs_of(name):
+            if change.verb == "replace" or _is_written(image, leg, model):
+                _check(image, name, leg, model)
+                models.append((leg, model))
+    if change.verb == "load":
+        return control.bring_graphs(image, graphs, models, clocks)
+    return [op for leg, model in models for op in control.load_network(image, leg, model)]
+
+
+def change_text(image: CardImage, change: CardChange, operations: Sequence[Operation]) -> str:
+    """The file of a change."""
+    words = control.listing(operations).splitlines()
+    lines = [
+        f"{k} {a:x} {b:x} {c:x} # {told}"
+        for (k, a, b, c), told in zip(operations, words, strict=True)
+    ]
+    who = ", ".join(change.graphs or change.networks)
+    head = (image.name, f"{change.verb} {who}", str(len(lines)))
+    return _CHANGE.text([comment(value) for value in head], lines)
+
+
+def read_change(path: str | Path) -> list[Operation]:
+    """The operations of a file.
+
+    Raises:
+        UsageError: it cannot be read, or is damaged.
+    """
+    head, body = _CHANGE.read(path)
+    numbers = [line.partition(" # ")[0] for line in body]
+    if head["operations"] != str(len(body)) or not all(map(_OPERATION.fullmatch, numbers)):
+        raise UsageError(f"{path}: not {head['operations']} lines of an operation")
+    out = []
+    for line in numbers:
+        kind, a, b, c = (int(number, 16) for number in line.split())
+        out.append((kind, a, b, c))
+    return out
+
+
+def _is_written(image: CardImage, leg: Leg, model: BinaryModel) -> bool:
+    """Whether a network that comes is written: one that its region's bitstream holds is not."""
+    core = image.core_of(leg)
+    return core is None or core[0].layout is not None or core[1].digest != model.digest
+
+
+def _check(image: CardImage, name: str, leg: Leg, model: BinaryModel) -> None:
+    """Refuse what the executor of a leg cannot hold.
+
+    Raises:
+        UsageError: says why.
+    """
+    core = image.core_of(leg)
+    if core is None or core[0].layout is None:
+        raise UsageError(
+            f"{name}: its weights are logic (style unrolled), which only a new bitstream changes"
+        )
+    if model.input != core[1].input:
+        raise UsageError(
+            f"{name}: the input stage on the card stands, expected a network that was trained on "
+            "the same cuts and clamps: export the card anew"
+        )
+    try:
+        control.load_network(image, leg, model)
+    except ExportError as error:
+        raise UsageError(f"{name}: {error}") from error

@@ -1,0 +1,161 @@
+"""What the control plane writes to change a card while packets flow.
+
+Each function gives operations in order; see :mod:`~n3ic.systems.card.netfpga.simulation`. Nothing
+of them touches another graph's row, another network's bank or another region, and a region takes
+no packet while it is held and is reset only when nothing is inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from n3ic.errors import ExportError
+from n3ic.exporters.netfpga import sequential
+from n3ic.model.network import BinaryModel
+from n3ic.systems.card.netfpga.image import CardImage, Leg
+from n3ic.systems.card.netfpga.simulation import (
+    GRAPH,
+    REGION,
+    Operation,
+    load,
+    register,
+    set_register,
+    wait_clocks,
+    wait_left,
+    wait_register,
+)
+from n3ic.systems.card.netfpga.write import table_entry
+
+RECONFIGURATION_SECONDS = 5e-3  # of a default region, as SuperNIC has it
+_HOLD, _RESET = 1, 2
+_JUDGED = 64  # clocks: the longest frame, and the way from the parser to its queue
+_IDLE, _IN_RESET = 1 << 4, 1 << 5
+
+
+def load_network(image: CardImage, leg: Leg, model: BinaryModel) -> list[Operation]:
+    """Give a leg another network: written beside the one in use, then swapped at once.
+
+    Packets under way are answered by the old one. Takes a clock a word, and as long as what is
+    inside the executor; no other network of it waits.
+
+    Raises:
+        ExportError: the leg has no network that can be written, or the new one does not fit.
+    """
+    core = image.core_of(leg)
+    if core is None or core[0].layout is None:
+        raise ExportError("the leg has no sequential network that could be replaced")
+    writes = sequential.writes(model, core[0].layout)
+    return [operation for r in leg.regions for operation in load(r, leg.model, writes)]
+
+
+def open_graph(image: CardImage, graph: int) -> list[Operation]:
+    """From now on packets may name a graph."""
+    return [set_register(register(GRAPH, graph), table_entry(image.graphs[graph], on=True))]
+
+
+def close_graph(image: CardImage, graph: int) -> list[Operation]:
+    """From now on packets that name a graph pass untouched; those under way are answered."""
+    return [set_register(register(GRAPH, graph), table_entry(image.graphs[graph], on=False))]
+
+
+def clear_region(region: int) -> list[Operation]:
+    """Hold a region and, once nothing is inside it, keep it in reset."""
+    address = register(REGION, region)
+    return [
+        set_register(address, _HOLD | _RESET),
+        wait_register(address, _IN_RESET, _IN_RESET),
+    ]
+
+
+def reconfigure_region(region: int, clocks: int) -> list[Operation]:
+    """Clear a region, keep it in reset for as long as its bitstream takes, and hold it.
+
+    Args:
+        region: which one.
+        clocks: of the partial reconfiguration: a million at 200 MHz for SuperNIC's 5 ms.
+    """
+    address = register(REGION, region)
+    return [
+        *clear_region(region),
+        wait_clocks(clocks),
+        set_register(address, _HOLD),
+        wait_register(address, _IN_RESET, 0),
+    ]
+
+
+def start_region(region: int) -> list[Operation]:
+    """Let packets into a region that is held."""
+    return [set_register(register(REGION, region), 0)]
+
+
+def hold_region(region: int) -> list[Operation]:
+    """Let no packet into a region, and wait until those inside left; they queue up meanwhile."""
+    address = register(REGION, region)
+    return [set_register(address, _HOLD), wait_register(address, _IDLE, _IDLE)]
+
+
+def restart_task(region: int) -> list[Operation]:
+    """Give a user's task that was cut off another chance."""
+    return [set_register(register(REGION, region), 4)]
+
+
+def bring_graphs(
+    image: CardImage, graphs: Sequence[int], models: Sequence[tuple[Leg, BinaryModel]], clocks: int
+) -> list[Operation]:
+    """Graphs come: their regions are configured, their networks loaded, then they are opened.
+
+    Regions that other graphs use go on as they are.
+
+    Args:
+        image: the card.
+        graphs: of a tenant.
+        models: a network for each leg that gets one written.
+        clocks: of a partial reconfiguration.
+    """
+    regions = _own_regions(image, graphs)
+    out = [op for region in regions for op in reconfigure_region(region, clocks)]
+    out += [op for leg, model in models for op in load_network(image, leg, model)]
+    out += [op for region in regions for op in start_region(region)]
+    return out + [op for graph in graphs for op in open_graph(image, graph)]
+
+
+def remove_graphs(image: CardImage, graphs: Sequence[int]) -> list[Operation]:
+    """Graphs go: they are closed, and their regions are cleared when their packets left.
+
+    Regions that other graphs use go on as they are.
+    """
+    closed = [op for graph in graphs for op in close_graph(image, graph)]
+    # What was judged before is admitted within as many clocks.
+    drain = [wait_clocks(_JUDGED)]
+    drain += [wait_left(t) for t in sorted({image.graphs[g].tenant for g in graphs})]
+    cleared = [op for region in _own_regions(image, graphs) for op in clear_region(region)]
+    return [*closed, *drain, *cleared]
+
+
+def listing(operations: Sequence[Operation]) -> str:
+    """Operations in words, a line each, for who drives ``cfg_*`` and ``wr_*`` of a card."""
+    return "".join(_line(*operation) + "\n" for operation in operations)
+
+
+def _line(kind: int, a: int, b: int, c: int) -> str:
+    bank = f"network {c & 0xFF} of region {c >> 8}"
+    return {
+        0: f"register {a:#06x} = {b:#010x}",
+        1: f"read register {a:#06x}",
+        2: f"wait for {a} packets sent",
+        3: f"wait until register {a:#06x} & {b:#010x} == {c:#010x}",
+        4: f"{bank}: word {a:#06x} = {b:#010x}",
+        5: f"{bank}: swap",
+        6: f"wait {a} clocks",
+        7: f"wait until wr_busy of region {a} is 0",
+        8: f"wait until register {b:#06x} is what register {a:#06x} is now, or beyond",
+    }[kind]
+
+
+def _own_regions(image: CardImage, graphs: Sequence[int]) -> list[int]:
+    """Regions that no other graph uses."""
+    used = [
+        {r for branch in g.branches for leg in branch for r in leg.regions} for g in image.graphs
+    ]
+    mine = set[int]().union(*(used[g] for g in graphs))
+    return sorted(mine.difference(*(u for g, u in enumerate(used) if g not in graphs)))

@@ -1,0 +1,391 @@
+"""What stands on a card: tenants, graphs and regions as the hardware has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from n3ic.errors import ExportError
+from n3ic.exporters.netfpga import sequential
+from n3ic.exporters.netfpga.sequential.layout import clog2
+from n3ic.exporters.netfpga.unrolled.network import class_width, score_width
+from n3ic.model.network import BinaryModel
+from n3ic.systems.card.description import Join, UidCarrier
+from n3ic.systems.card.lowering import RESULT_AT, RESULT_BYTES, VerdictRule
+
+CARRIERS: tuple[UidCarrier, ...] = ("header", "vlan", "udp-port")
+JOINS: tuple[Join, ...] = ("both", "vote", "most-certain")
+RATE_UNIT = 1 << 16  # a beat a clock
+MAX_BURST = (1 << 12) - 1  # beats
+_AROUND = 7  # clocks of a layer beside its rows and its popcount
+MAX_NEED = 800  # bytes of a packet that are looked at
+ALL_PORTS = 0xFF
+
+
+@dataclass(frozen=True)
+class CoreTask:
+    """Networks of one shape that share an executor: one, if it is unrolled.
+
+    Attributes:
+        models: the networks; a packet names one by its place.
+        style: ``sequential`` or ``unrolled``.
+        layout: of the sequential executor; None for an unrolled one.
+        pipeline: look-up tables in a row of an unrolled executor.
+        outputs: ``scores`` or ``class`` of an unrolled executor.
+        names: full names of the networks' tasks on the card; none where nobody names them.
+    """
+
+    kind: ClassVar[str] = "core"
+    models: tuple[BinaryModel, ...]
+    style: Literal["sequential", "unrolled"] = "sequential"
+    layout: sequential.SequentialLayout | None = None
+    pipeline: int = 1
+    outputs: Literal["scores", "class"] = "scores"
+    names: tuple[str, ...] = ()
+
+    @property
+    def interval(self) -> int:
+        """Most clocks from an inference to the next one, back to back.
+
+        As many as the slowest layer has rows; of a layer of few rows, half the way through it, as
+        two vectors may be on that way.
+        """
+        if self.layout is None:
+            return 1
+        found = 1
+        for layer in self.layout.layers:
+            groups, popcount = -(-layer.part // (2 if layer.masked else 3)), 3
+            while groups > 6:
+                groups, popcount = -(-groups // 6), popcount + 2
+            found = max(found, layer.rows, -(-(layer.rows + popcount + _AROUND) // 2))
+        return -(-found // self.layout.modules)
+
+    @property
+    def score_w(self) -> int:
+        """Bits of a score and of a margin."""
+        return score_width(self.models[0]) if self.layout is None else self.layout.score_w
+
+    @property
+    def class_w(self) -> int:
+        """Bits of a class index."""
+        return class_width(self.models[0]) if self.layout is None else self.layout.class_w
+
+    @property
+    def comment(self) -> str:
+        """What it is, in a line."""
+        count = len(self.models)
+        what = f"{count} networks" if count > 1 else "network"
+        return f"{what} {self.models[0].shape_text}, {self.style}"
+
+
+@dataclass(frozen=True)
+class InputTask:
+    """The input stage of a model: integer features to bits."""
+
+    kind: ClassVar[str] = "input"
+    model: BinaryModel
+
+    @property
+    def comment(self) -> str:
+        """What it is, in a line."""
+        return f"input stage of {len(self.model.input.features)} features"
+
+
+@dataclass(frozen=True)
+class UserTask:
+    """A user's Verilog behind a watchdog.
+
+    Attributes:
+        top: the module.
+        sources: names and texts of its files.
+        bits: width of its streams.
+        limit: clocks within which it ends a packet.
+    """
+
+    kind: ClassVar[str] = "user"
+    top: str
+    sources: tuple[tuple[str, str], ...]
+    bits: int = 256
+    limit: int = 4096
+
+    @property
+    def comment(self) -> str:
+        """What it is, in a line."""
+        return f"user's task {self.top}"
+
+
+CardTask = CoreTask | InputTask | UserTask
+
+
+@dataclass(frozen=True)
+class CardRegion:
+    """A chain of tasks; ``held`` regions begin in reset."""
+
+    tasks: tuple[CardTask, ...]
+    held: bool = False
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A pass through a region.
+
+    Attributes:
+        regions: those that it may run in: instances of one chain.
+        tasks: indices of the chain's tasks that are not skipped.
+        model: place of the network in its executor.
+    """
+
+    regions: tuple[int, ...]
+    tasks: tuple[int, ...] = (0,)
+    model: int = 0
+
+
+@dataclass(frozen=True)
+class PolicyRule(VerdictRule):
+    """What becomes of a verdict: the first rule that is about it counts.
+
+    Attributes:
+        classes: class indices that it is about; empty for all, and for the host's.
+        margin: smallest margin.
+        below: margin from which on it is not about a packet any more; None for none.
+        drop: whether the packet is dropped.
+        to: destination ports instead of its own, as bits of ``tuser``; 0 for its own.
+        copy: destination ports that it goes to as well.
+    """
+
+    classes: tuple[int, ...] = ()
+    margin: int = 0
+    below: int | None = None
+    drop: bool = False
+    to: int = 0
+    copy: int = 0
+
+
+@dataclass(frozen=True)
+class CardGraph:
+    """What packets of a UID run through.
+
+    Attributes:
+        name: of the tenant and the graph, for comments.
+        tenant: index of its owner.
+        uid: what its packets carry.
+        input_bytes: length of the field that they hold.
+        branches: legs of each parallel branch, one after the other.
+        join: how several branches become one answer.
+        rules: what becomes of it.
+        sources: ports that its packets may come from, as bits of ``tuser``.
+        on: whether it is in the table from the start.
+    """
+
+    name: str
+    tenant: int
+    uid: int
+    input_bytes: int
+    branches: tuple[tuple[Leg, ...], ...]
+    join: Join = "both"
+    rules: tuple[PolicyRule, ...] = ()
+    sources: int = ALL_PORTS
+    on: bool = True
+
+    @property
+    def results(self) -> int:
+        """Results that its packets have room for."""
+        return len(self.branches) if self.join == "both" else 1
+
+
+@dataclass(frozen=True)
+class CardTenant:
+    """A tenant's share of the ingress.
+
+    Attributes:
+        name: its name.
+        rate: beats of 32 bytes a clock, in 1/65536.
+        burst: beats that its bucket holds.
+    """
+
+    name: str
+    rate: int = RATE_UNIT
+    burst: int = 128
+
+
+@dataclass(frozen=True)
+class CardImage:
+    """A whole card.
+
+    Attributes:
+        name: of the card.
+        tenants: those who share it.
+        graphs: what they run.
+        regions: where.
+        carrier: how packets carry a UID.
+        beats_w: log2 of the beats of 32 bytes that a tenant's queue holds.
+        seq_w: log2 of the packets that it holds.
+        credit_w: log2 of the packets that are in a task at a time.
+    """
+
+    name: str
+    tenants: tuple[CardTenant, ...]
+    graphs: tuple[CardGraph, ...]
+    regions: tuple[CardRegion, ...]
+    carrier: UidCarrier = "header"
+    beats_w: int = 7
+    seq_w: int = 5
+    credit_w: int = 3
+
+    def __post_init__(self) -> None:
+        """Check what the hardware's fields hold.
+
+        Raises:
+            ExportError: a value is out of its range; says which.
+        """
+        if self.need > MAX_NEED:
+            raise ExportError(
+                f"a packet with the longest input has {self.need} bytes, the card looks at "
+                f"{MAX_NEED}"
+            )
+        if len(self.tenants) > 126 or len(self.graphs) > 512 or len(self.regions) > 256:
+            raise ExportError("a card has at most 126 tenants, 512 graphs and 256 regions")
+        for tenant in self.tenants:
+            if not 0 < tenant.rate <= RATE_UNIT or not 0 < tenant.burst <= MAX_BURST:
+                raise ExportError(
+                    f"tenant {tenant.name}: expected a rate up to {RATE_UNIT} and a burst up to "
+                    f"{MAX_BURST} beats, got {tenant.rate} and {tenant.burst}"
+                )
+
+    # --- the packet --------------------------------------------------------------------------
+
+    @property
+    def results(self) -> int:
+        """Results that each packet has room for."""
+        return max(graph.results for graph in self.graphs)
+
+    @property
+    def result_at(self) -> int:
+        """First byte of the results."""
+        return RESULT_AT[self.carrier]
+
+    @property
+    def offset(self) -> int:
+        """First byte of the input."""
+        return self.result_at + RESULT_BYTES * self.results
+
+    @property
+    def need(self) -> int:
+        """Bytes of a packet with the longest input."""
+        return self.offset + max(graph.input_bytes for graph in self.graphs)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Different lengths of inputs, in bytes."""
+        return tuple(sorted({graph.input_bytes for graph in self.graphs}))
+
+    # --- widths ------------------------------------------------------------------------------
+
+    @cached_property
+    def cores(self) -> tuple[CoreTask, ...]:
+        """All executors."""
+        return tuple(t for r in self.regions for t in r.tasks if isinstance(t, CoreTask))
+
+    @property
+    def data_w(self) -> int:
+        """Bits of what goes from task to task."""
+        inside = [
+            task.model.input.n_bits
+            for region in self.regions
+            for task in region.tasks
+            if isinstance(task, InputTask)
+        ]
+        return max(*(8 * size for size in self.sizes), *inside, 1)
+
+    @property
+    def margin_w(self) -> int:
+        """Bits of a margin."""
+        return max((core.score_w for core in self.cores), default=32)
+
+    @property
+    def result_w(self) -> int:
+        """Bits of a result: model, class, margin."""
+        return 48 + self.margin_w
+
+    @property
+    def queue_w(self) -> int:
+        """Bits of a tenant's number; one more is that of all other packets."""
+        return max(1, clog2(len(self.tenants) + 1))
+
+    @property
+    def graph_w(self) -> int:
+        """Bits of a graph's number."""
+        return max(1, clog2(len(self.graphs)))
+
+    @property
+    def branches(self) -> int:
+        """Branches of the graph that has most."""
+        return max(len(graph.branches) for graph in self.graphs)
+
+    @property
+    def branch_w(self) -> int:
+        """Bits of a branch."""
+        return max(1, clog2(self.branches))
+
+    @property
+    def leg_w(self) -> int:
+        """Bits of a leg."""
+        return max(1, clog2(max(len(b) for g in self.graphs for b in g.branches)))
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of the longest chain."""
+        return max(len(region.tasks) for region in self.regions)
+
+    @property
+    def model_w(self) -> int:
+        """Bits of a network's place in its executor."""
+        return max([1, *(clog2(len(core.models)) for core in self.cores)])
+
+    @property
+    def wr_aw(self) -> int:
+        """Address bits of the write port."""
+        return max([1, *(c.layout.address_map.width for c in self.cores if c.layout is not None)])
+
+    @property
+    def side_w(self) -> int:
+        """Bits of what goes along with a packet through the regions."""
+        return (
+            self.packet_at + self.leg_w + self.branch_w + self.seq_w + self.queue_w + self.graph_w
+        )
+
+    @property
+    def packet_at(self) -> int:
+        """The first of them that name the packet: model, skipped tasks and flags come before."""
+        return self.model_w + self.tasks + 3
+
+    @property
+    def again(self) -> bool:
+        """Whether packets may go to a second task."""
+        return self.tasks > 1 or any(len(b) > 1 for g in self.graphs for b in g.branches)
+
+    def has_input(self, branch: tuple[Leg, ...]) -> bool:
+        """Whether a branch runs through an input stage."""
+        return any(
+            isinstance(self.regions[leg.regions[0]].tasks[k], InputTask)
+            for leg in branch
+            for k in leg.tasks
+        )
+
+    def legs_of(self, name: str) -> list[Leg]:
+        """Every place of a network, by the full name of its task: one a region that has it."""
+        return [
+            Leg((r,), (k,), task.names.index(name))
+            for r, region in enumerate(self.regions)
+            for k, task in enumerate(region.tasks)
+            if isinstance(task, CoreTask) and name in task.names
+        ]
+
+    def core_of(self, leg: Leg) -> tuple[CoreTask, BinaryModel] | None:
+        """The executor and the network of a leg; None for a leg without one."""
+        for index in leg.tasks:
+            task = self.regions[leg.regions[0]].tasks[index]
+            if isinstance(task, CoreTask):
+                return task, task.models[leg.model]
+        return None

@@ -1,0 +1,236 @@
+"""Runs a card's Verilog: packets and control in, packets and what was counted out."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.netfpga.tools import simulate
+from n3ic.systems.card.netfpga.image import CardImage
+from n3ic.systems.card.netfpga.traffic import Packet, beats_text
+
+COUNTERS = ("admitted", "over_rate", "overflow", "results", "cut_off", "left")
+GRAPH, TENANT, REGION, COUNTER = range(4)  # kinds of registers
+_QUIET = 1500
+
+Operation = tuple[int, int, int, int]
+
+
+def register(kind: int, index: int, word: int = 0) -> int:
+    """Address of a register; see ``n3ic_card_control``."""
+    return kind << 12 | index << 3 | word
+
+
+def set_register(address: int, value: int) -> Operation:
+    """A register gets a value."""
+    return (0, address, value, 0)
+
+
+def wait_sent(packets: int) -> Operation:
+    """Wait until as many packets were sent."""
+    return (2, packets, 0, 0)
+
+
+def wait_register(address: int, mask: int, value: int) -> Operation:
+    """Wait until a register's bits have a value."""
+    return (3, address, mask, value)
+
+
+def wait_left(queue: int) -> Operation:
+    """Wait until the packets of a tenant that are on the card now have left."""
+    admitted, left = (register(COUNTER, queue, COUNTERS.index(n)) for n in ("admitted", "left"))
+    return (8, admitted, left, 0)
+
+
+def wait_clocks(clocks: int) -> Operation:
+    """Wait."""
+    return (6, clocks, 0, 0)
+
+
+def load(region: int, model: int, writes: Iterable[tuple[int, int]]) -> list[Operation]:
+    """Write a network into the bank that is not used, and swap."""
+    at = region << 8 | model
+    return [
+        (7, region, 0, 0),
+        *((4, address, word, at) for address, word in writes),
+        (5, 0, 0, at),
+        (7, region, 0, 0),
+    ]
+
+
+@dataclass(frozen=True)
+class Left:
+    """A packet that left: its number, clock of its last beat, ``tuser``, bytes."""
+
+    number: int
+    clock: int
+    user: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """What an executor showed: region, packet, model, and its scores and hidden bits as numbers."""
+
+    region: int
+    graph: int
+    queue: int
+    seq: int
+    branch: int
+    leg: int
+    model: int
+    scores: int
+    hidden: int
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a run showed.
+
+    Attributes:
+        left: packets in the order in which they left.
+        sent: clock of each packet's last beat at the input.
+        counters: of each tenant, and of the packets that name no graph, by name.
+        inferred: results of the executors in the order of their clocks.
+        registers: clock, address and value of what the program read.
+        simulator: what ran.
+    """
+
+    left: tuple[Left, ...]
+    sent: tuple[int, ...]
+    counters: tuple[dict[str, int], ...]
+    inferred: tuple[Inferred, ...]
+    registers: tuple[tuple[int, int, int], ...]
+    simulator: str
+
+    def latencies(self, numbers: Iterable[int]) -> list[int]:
+        """Clocks from the last beat in to the last beat out, of those packets that left."""
+        left = {p.number: p.clock for p in self.left}
+        return [left[n] - self.sent[n] for n in numbers if n in left]
+
+
+def run(
+    directory: Path,
+    image: CardImage,
+    packets: Sequence[Packet],
+    program: Sequence[Operation] = (),
+    *,
+    simulator: simulate.Simulator = "auto",
+    pauses: bool = False,
+    trace: bool = True,
+    quiet: int = _QUIET,
+) -> Log:
+    """Run the card of a directory.
+
+    Args:
+        directory: what :func:`write_card` wrote; it is read and not changed.
+        image: the card.
+        packets: what comes.
+        program: what the control plane does meanwhile.
+        simulator: which one.
+        pauses: whether the far end pauses at random.
+        trace: whether the executors show scores and hidden bits.
+        quiet: clocks without a packet after which the run ends.
+
+    Raises:
+        MissingDependencyError: no simulator is installed.
+        VerifyError: the card does not build or stops, or leaves a packet unfinished.
+    """
+    chosen = simulate.choose(simulator, short=True)
+    queues = len(image.tenants) + 1
+    reads = [(1, register(COUNTER, q, k), 0, 0) for q in range(queues) for k in range(6)]
+    text = "".join(
+        " ".join(f"{value:x}" for value in operation) + "\n"
+        for operation in [*program, wait_sent(len(packets)), wait_clocks(quiet), *reads]
+    )
+    rtl = directory.resolve() / "rtl"
+    sources = sorted(str(p) for p in rtl.rglob("*.v"))
+    with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
+        work = Path(name)
+        (work / "in.txt").write_text(beats_text(packets))
+        (work / "program.txt").write_text(text)
+        binary = simulate.compile_bench(
+            work, chosen, "n3ic_card_tb", {"WR_AW": image.wr_aw, "REGIONS": len(image.regions)},
+            ["N3IC_TRACE"] if trace else [], sources,
+        )  # fmt: skip
+        plus = [f"+{k}={work / f'{k}.txt'}" for k in ("in", "out", "program")]
+        plus += [f"+pauses={int(pauses)}", "+quiet=100"]
+        what = f"the card ({simulate.version(chosen)})"
+        said = simulate.call(
+            [*binary, *plus], directory.resolve() / "mem", simulate.RUN_SECONDS, what
+        )
+        lines = (work / "out.txt").read_text().splitlines()
+    for line in said.splitlines():
+        if line.startswith(("the card", "the program")):
+            raise VerifyError(f"{what}: {line}")
+    return _log(lines, said, image, simulate.version(chosen))
+
+
+def _log(lines: Sequence[str], said: str, image: CardImage, simulator: str) -> Log:
+    left: list[Left] = []
+    sent: list[int] = []
+    reads: list[tuple[int, int, int]] = []
+    beats: list[list[str]] = []
+    for line in lines:
+        kind, *fields = line.split()
+        if kind == "i":
+            sent.append(int(fields[0]))
+        elif kind == "r":
+            reads.append((int(fields[0]), int(fields[1], 16), _number(fields[2], 10)))
+        else:
+            beats.append(fields)
+            if fields[1] == "1":
+                left.append(_left(beats))
+                beats = []
+    if beats:
+        raise VerifyError(f"the card: a packet of {len(beats)} beats has no end")
+    count = 6 * (len(image.tenants) + 1)
+    values = [value for _, _, value in reads[-count:]]
+    counters = [
+        dict(zip(COUNTERS, values[at : at + 6], strict=True)) for at in range(0, len(values), 6)
+    ]
+    found = tuple(_inferred(line, image) for line in said.splitlines() if line.startswith("t "))
+    return Log(tuple(left), tuple(sent), tuple(counters), found, tuple(reads[:-count]), simulator)
+
+
+def _left(beats: Sequence[Sequence[str]]) -> Left:
+    data = b""
+    for _, _, keep, _, words in beats:
+        octets = bytes.fromhex(_known(words))[::-1]
+        mask = int(_known(keep), 16)
+        data += octets[: mask.bit_length()]
+    user = int(_known(beats[-1][3]), 16)
+    return Left(user >> 32 & 0xFFFFFFFF, int(beats[-1][0]), user, data)
+
+
+def _known(text: str) -> str:
+    """A number that the simulator knows.
+
+    Raises:
+        VerifyError: it has unknown bits.
+    """
+    if re.search("[xXzZ]", text):
+        raise VerifyError(f"the card: unknown bits leave it: {text}")
+    return text
+
+
+def _number(text: str, base: int) -> int:
+    return int(_known(text), base)
+
+
+def _inferred(line: str, image: CardImage) -> Inferred:
+    _, region, side, model, scores, hidden = line.split()
+    value = _number(side, 16)
+    fields = []
+    for width in (image.leg_w, image.branch_w, image.seq_w, image.queue_w, image.graph_w):
+        fields.append(value & (1 << width) - 1)
+        value >>= width
+    leg, branch, seq, queue, graph = fields
+    return Inferred(
+        int(region), graph, queue, seq, branch, leg,
+        _number(model, 16), _number(scores, 16), _number(hidden, 16),
+    )  # fmt: skip

@@ -1,0 +1,133 @@
+"""Packets for a card, and what must come of each: what its Verilog is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from n3ic.exporters.netfpga.packet.traffic import BEAT, MACS, Frame
+from n3ic.model.bits import Words
+from n3ic.model.network import BinaryModel
+from n3ic.systems.card.frames import Result, address, joined, results_of, uid_of, words_of
+from n3ic.systems.card.netfpga.image import ALL_PORTS, RESULT_BYTES, CardGraph, CardImage
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A packet and its place in the traffic.
+
+    Attributes:
+        frame: its bytes.
+        source: port that it comes from, as a bit of ``tuser``.
+        gap: clocks between the packet before it and its first beat.
+    """
+
+    frame: Frame
+    source: int = 1
+    gap: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What must come of a packet.
+
+    Attributes:
+        tenant: whose it is; None for a packet that names no graph.
+        graph: which one it names.
+        data: the bytes that leave.
+        to: destination ports in ``tuser``; None where they are left alone.
+        dropped: whether the graph's policy drops it.
+    """
+
+    tenant: int | None
+    graph: int | None
+    data: bytes
+    to: int | None = None
+    dropped: bool = False
+
+
+def build(image: CardImage, graph: CardGraph, field: bytes, rng: np.random.Generator) -> bytes:
+    """A frame that asks a graph about a field, without a byte more than it must have."""
+    body = bytearray(rng.bytes(image.offset + graph.input_bytes))
+    body[:12] = MACS
+    address(body, image.carrier, graph.uid)
+    body[image.offset :] = field
+    return bytes(body)
+
+
+def named(image: CardImage, packet: Packet) -> int | None:
+    """Which graph a packet asks; None for none, or one that is closed to it."""
+    data = packet.frame.data
+    uid = uid_of(data, image.carrier)
+    for index, graph in enumerate(image.graphs):
+        if graph.on and graph.uid == uid and graph.sources & packet.source:
+            need = image.offset + graph.input_bytes
+            if len(data) >= need and packet.frame.hole != need - 1:
+                return index
+    return None
+
+
+def result_of(model: BinaryModel, words: Words, *, class_only: bool = False) -> Result:
+    """What a network says of one packed input."""
+    ((_, result),) = results_of(model, words)
+    return replace(result, margin=0) if class_only else result
+
+
+def outcome(image: CardImage, packet: Packet, results: Sequence[Result] | None = None) -> Outcome:
+    """What must come of a packet; ``results`` of the branches are computed if not given."""
+    data = packet.frame.data
+    index = named(image, packet)
+    if index is None:
+        return Outcome(None, None, data)
+    graph = image.graphs[index]
+    found = branch_results(image, index, packet) if results is None else results
+    answers = joined(graph.join, found)
+    text = b"".join(r.text for r in answers).ljust(RESULT_BYTES * image.results, b"\0")
+    out = bytearray(data)
+    out[image.result_at : image.offset] = text
+    if image.carrier == "udp-port":
+        out[40:42] = b"\0\0"
+    first = answers[0]
+    for rule in graph.rules:
+        if rule.is_about(first.verdict, first.margin):
+            to = rule.to | rule.copy
+            return Outcome(graph.tenant, index, bytes(out), to or None, rule.drop)
+    return Outcome(graph.tenant, index, bytes(out))
+
+
+def branch_results(image: CardImage, index: int, packet: Packet) -> list[Result]:
+    """What each branch of a graph's networks says of a packet."""
+    graph = image.graphs[index]
+    field = packet.frame.data[image.offset : image.offset + graph.input_bytes]
+    found = []
+    for branch in graph.branches:
+        for leg in branch:
+            core = image.core_of(leg)
+            if core is None:
+                continue
+            task, model = core
+            features = image.has_input(branch)
+            words = words_of(model, [field], features=features)
+            found.append(
+                result_of(model, words, class_only=task.outputs == "class" and task.layout is None)
+            )
+    return found
+
+
+def beats_text(packets: Sequence[Packet]) -> str:
+    """The packets as ``n3ic_card_tb.v`` reads them."""
+    lines = []
+    for number, packet in enumerate(packets):
+        frame = packet.frame
+        user = len(frame.data) | packet.source << 16
+        for beat in range(frame.beats):
+            gap = packet.gap if beat == 0 else 0
+            data = frame.data[BEAT * beat : BEAT * beat + BEAT].ljust(BEAT, b"\0")[::-1]
+            head = (gap, int(beat == frame.beats - 1), frame.keep(beat), user, number)
+            lines.append(" ".join([*(f"{v:08x}" for v in head), data.hex(" ", 4)]))
+    return "\n".join(lines) + "\n"
+
+
+__all__ = ["ALL_PORTS", "Outcome", "Packet", "beats_text", "build", "named", "outcome"]

@@ -1,0 +1,270 @@
+"""Runs every network of a card through the joint image, tenants interleaved at random."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.netfpga.packet.traffic import Frame, edge_features
+from n3ic.exporters.netfpga.tools.simulate import Simulator
+from n3ic.model.bits import Words, unpack
+from n3ic.model.boundary import verification_vectors
+from n3ic.model.difference import first_difference
+from n3ic.model.network import BinaryModel
+from n3ic.systems.card.frames import words_of
+from n3ic.systems.card.netfpga import simulation, traffic
+from n3ic.systems.card.netfpga.image import (
+    MAX_BURST,
+    RATE_UNIT,
+    CardGraph,
+    CardImage,
+    CoreTask,
+    UserTask,
+)
+from n3ic.systems.card.netfpga.traffic import Outcome, Packet
+
+_SLACK = 8  # clocks beside those that a packet's inferences take
+
+
+@dataclass(frozen=True)
+class CardRun:
+    """What a card did in simulated traffic, all of it as it must be.
+
+    Attributes:
+        packets: that were sent.
+        asked: of each graph.
+        inferences: compared with the networks, score by score.
+        latency: clocks from last beat in to last beat out of each graph, least and most.
+        simulator: what ran.
+    """
+
+    packets: int
+    asked: tuple[int, ...]
+    inferences: int
+    latency: tuple[tuple[int, int], ...]
+    simulator: str
+
+
+def verify_card(
+    directory: Path, image: CardImage, count: int = 24, simulator: Simulator = "auto"
+) -> CardRun:
+    """Run a card and compare all bytes, scores and hidden bits with its networks.
+
+    Packets of all graphs come in random order, and between them some that only look like it: cut
+    short, with a UID that no graph has, of other types. They come as slowly as the slowest region
+    computes, so that none may be dropped.
+
+    Args:
+        directory: what :func:`~n3ic.systems.card.netfpga.write.write_card` wrote.
+        image: the card.
+        count: packets of each graph.
+        simulator: which one.
+
+    Raises:
+        MissingDependencyError: no simulator is installed.
+        VerifyError: a packet is lost, out of order or otherwise answered, or a network computes
+            something else; names it.
+    """
+    packets = packets_of(image, count)
+    open_all = [
+        simulation.set_register(simulation.register(simulation.TENANT, t, word), value)
+        for t in range(len(image.tenants))
+        for word, value in ((0, RATE_UNIT), (1, MAX_BURST))
+    ]
+    log = simulation.run(directory, image, packets, open_all, simulator=simulator)
+    outcomes = [_outcome(image, packet) for packet in packets]
+    compare(image, outcomes, log)
+    inferences = compare_inferences(image, packets, outcomes, log)
+    graphs = range(len(image.graphs))
+    numbers = [[n for n, o in enumerate(outcomes) if o and o.graph == g] for g in graphs]
+    latency = [log.latencies(mine) or [0] for mine in numbers]
+    return CardRun(
+        len(packets),
+        tuple(len(mine) for mine in numbers),
+        inferences,
+        tuple((min(clocks), max(clocks)) for clocks in latency),
+        log.simulator,
+    )
+
+
+def packets_of(image: CardImage, count: int) -> list[Packet]:
+    """Packets of all graphs in random order, and others between them."""
+    rng = np.random.default_rng(11)
+    fields = [_fields(image, graph, count, rng) for graph in image.graphs]
+    order = rng.permutation([g for g in range(len(image.graphs)) for _ in range(count)])
+    packets: list[Packet] = []
+    for g in order.tolist():
+        graph = image.graphs[g]
+        source = graph.sources & -graph.sources
+        body = traffic.build(image, graph, fields[g].pop(), rng)
+        gap = work(image, graph) + int(rng.integers(_SLACK))
+        packets.append(Packet(Frame(body + rng.bytes(int(rng.integers(70)))), source, gap))
+        kind = int(rng.integers(12))
+        other = bytearray(body)
+        if kind == 0:
+            packets.append(Packet(Frame(bytes(other[: int(rng.integers(1, len(other)))])), source))
+        elif kind == 1:
+            other[12:20] = rng.bytes(8)
+            packets.append(Packet(Frame(bytes(other)), source))
+        elif kind == 2:
+            packets.append(Packet(Frame(bytes(other) + b"\0", hole=len(other) - 1), source))
+    return packets
+
+
+def work(image: CardImage, graph: CardGraph) -> int:
+    """Clocks for which a packet keeps the regions busy, were they used one after the other."""
+    clocks = 0
+    for branch in graph.branches:
+        for leg in branch:
+            for index in leg.tasks:
+                task = image.regions[leg.regions[0]].tasks[index]
+                if isinstance(task, CoreTask):
+                    clocks += task.interval
+                clocks += _SLACK
+    return clocks
+
+
+def _fields(
+    image: CardImage, graph: CardGraph, count: int, rng: np.random.Generator
+) -> list[bytes]:
+    """Inputs that decide much: of each network of the graph in turn."""
+    cores = [c for branch in graph.branches for leg in branch if (c := image.core_of(leg))]
+    if not cores or _users(image, graph):
+        return [rng.bytes(graph.input_bytes) for _ in range(count)]
+    out = []
+    share = -(-count // len(cores))
+    for _, model in cores:
+        if image.has_input(graph.branches[0]):
+            rows = edge_features(model.input, share, rng)
+            out += [b"".join(int(v).to_bytes(4, "big") for v in row) for row in rows]
+        else:
+            words = verification_vectors(model, share)
+            bits = unpack(words[rng.permutation(len(words))[:share]], model.input.n_bits)
+            packed = np.packbits(bits, axis=1, bitorder="little")
+            out += [row.tobytes()[::-1] for row in packed]
+    return out[:count]
+
+
+def _users(image: CardImage, graph: CardGraph) -> bool:
+    """Whether a user's own task has a part in the answer, which no reference tells."""
+    return any(
+        isinstance(image.regions[leg.regions[0]].tasks[k], UserTask)
+        for branch in graph.branches
+        for leg in branch
+        for k in leg.tasks
+    )
+
+
+def _outcome(image: CardImage, packet: Packet) -> Outcome | None:
+    """What must come of a packet; None where a user's task decides."""
+    index = traffic.named(image, packet)
+    if index is not None and _users(image, image.graphs[index]):
+        return Outcome(image.graphs[index].tenant, index, b"")
+    return traffic.outcome(image, packet)
+
+
+def compare(image: CardImage, outcomes: Sequence[Outcome | None], log: simulation.Log) -> None:
+    """Compare what left with what must.
+
+    Raises:
+        VerifyError: a packet is lost, doubled, changed or before its turn; names it.
+    """
+    seen: dict[int, simulation.Left] = {}
+    last: dict[int | None, int] = {}
+    for packet in log.left:
+        told = outcomes[packet.number] if packet.number < len(outcomes) else None
+        if told is None or packet.number in seen or told.dropped:
+            raise VerifyError(f"the card: packet {packet.number} should not have left")
+        seen[packet.number] = packet
+        where = "other" if told.graph is None else image.graphs[told.graph].name
+        if last.get(told.tenant, -1) > packet.number:
+            raise VerifyError(f"the card: packet {packet.number} of {where} left before its turn")
+        last[told.tenant] = packet.number
+        if told.data and packet.data != told.data:
+            at = slice(image.result_at, image.offset)
+            raise VerifyError(
+                f"the card: packet {packet.number} of {where}: answer "
+                f"{packet.data[at].hex(' ')}, expected {told.data[at].hex(' ')}"
+            )
+        if told.to is not None and packet.user >> 24 & 0xFF != told.to:
+            raise VerifyError(f"the card: packet {packet.number} of {where} goes to another port")
+    lost = [n for n, o in enumerate(outcomes) if o and not o.dropped and n not in seen]
+    if lost:
+        raise VerifyError(f"the card: {len(lost)} packets are lost, the first is {lost[0]}")
+
+
+def compare_inferences(
+    image: CardImage,
+    packets: Sequence[Packet],
+    outcomes: Sequence[Outcome | None],
+    log: simulation.Log,
+) -> int:
+    """Compare scores and hidden bits that the executors showed, where a packet tells their input.
+
+    Returns:
+        How many were compared.
+
+    Raises:
+        VerifyError: one is another than the network's; names layer, neuron and vector.
+    """
+    turns: dict[int, int] = defaultdict(int)
+    admitted: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # tenant, number, graph
+    for number, told in enumerate(outcomes):
+        if told is not None and told.tenant is not None and told.graph is not None:
+            seq = turns[told.tenant] & (1 << image.seq_w) - 1
+            turns[told.tenant] += 1
+            admitted[told.tenant, seq, told.graph].append(number)
+    rounds: dict[simulation.Inferred, int] = defaultdict(int)
+    found: dict[tuple[int, int, int], list[tuple[int, simulation.Inferred]]] = defaultdict(list)
+    for seen in log.inferred:
+        place = replace(seen, region=0, model=0, scores=0, hidden=0)
+        same = admitted[seen.queue, seen.seq, seen.graph]
+        if rounds[place] >= len(same):
+            raise VerifyError(f"the card: region {seen.region} computes what no packet asked")
+        number = same[rounds[place]]
+        rounds[place] += 1
+        found[seen.graph, seen.branch, seen.leg].append((number, seen))
+    count = 0
+    for (g, b, k), runs in sorted(found.items()):
+        graph = image.graphs[g]
+        core = image.core_of(graph.branches[b][k])
+        if core is None or _users(image, graph):
+            continue
+        task, model = core
+        features = image.has_input(graph.branches[b])
+        fields = [packets[n].frame.data[image.offset :][: graph.input_bytes] for n, _ in runs]
+        words = words_of(model, fields, features=features)
+        _compare_runs(graph.name, task, model, words, [seen for _, seen in runs])
+        count += len(runs)
+    return count
+
+
+def _compare_runs(
+    where: str,
+    task: CoreTask,
+    model: BinaryModel,
+    words: Words,
+    runs: Sequence[simulation.Inferred],
+) -> None:
+    if any(seen.model != int(model.digest[:8], 16) for seen in runs):
+        raise VerifyError(f"{where}: another network answered than {model.digest[:8]}")
+    if task.layout is None and task.outputs == "class":
+        return  # its scores are 0
+    width, half = task.score_w, 1 << (task.score_w - 1)
+    scores = [
+        [((r.scores >> width * c & (2 * half - 1)) ^ half) - half for c in range(model.shape[-1])]
+        for r in runs
+    ]
+    ends = np.cumsum([layer.n_outputs for layer in model.hidden])
+    hidden = [[r.hidden >> i & 1 for i in range(int(ends[-1]))] for r in runs] if len(ends) else []
+    bits = np.array(hidden, dtype=np.bool_).reshape(len(runs), -1)
+    told = np.array(scores, dtype=np.int32)
+    seen = model.inference(told, tuple(np.split(bits, ends[:-1], axis=1)) if len(ends) else ())
+    difference = first_difference(model, seen, words)
+    if difference is not None:
+        raise VerifyError(f"{where}: {difference}")

@@ -1,0 +1,203 @@
+"""A card on the NFP: a region of the plan is an island, its networks lie in the island's CLS."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import cast
+
+from n3ic.errors import CardError
+from n3ic.exporters.nfp import blob
+from n3ic.model.bits import word_count
+from n3ic.model.network import BinaryModel
+from n3ic.systems.card.description import Network
+from n3ic.systems.card.lowering import SoftwareCard
+from n3ic.systems.card.plan import Plan
+from n3ic.targets.device import Device
+
+_CYCLES_A_TICK = 16  # of a micro-engine's timestamp
+_LARGEST_BURST = (1 << 31) - 1  # bytes, of which 2^32 parts fit 64 bits
+
+
+@dataclass(frozen=True)
+class Island:
+    """An island.
+
+    Attributes:
+        index: from 0.
+        networks: names of the tasks whose networks lie in its CLS.
+        threads: contexts that serve each.
+    """
+
+    index: int
+    networks: tuple[str, ...]
+    threads: tuple[int, ...]
+
+    def serves(self) -> list[int]:
+        """The network of each context that has one, in the contexts' order."""
+        return [n for n, count in enumerate(self.threads) for _ in range(count)]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A tenant's token bucket as micro-C fills it.
+
+    Attributes:
+        burst: bytes that it holds.
+        step: 2^-32 bytes that come each tick, rounded down.
+        full: ticks that fill it.
+    """
+
+    burst: int
+    step: int
+    full: int
+
+
+@dataclass(frozen=True, eq=False)
+class CardImage:
+    """A card on the NFP.
+
+    Attributes:
+        card: its tenants and graphs.
+        islands: those that hold networks.
+        contexts: of one island.
+        all_islands: how many the device has.
+        tick_hz: ticks of a micro-engine's timestamp a second.
+    """
+
+    card: SoftwareCard
+    islands: tuple[Island, ...]
+    contexts: int
+    all_islands: int
+    tick_hz: int
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        """Of each tenant."""
+        steps = [max(1, (t.rate << 32) // self.tick_hz) for t in self.card.tenants]
+        return [
+            Bucket(t.burst, step, -(-(t.burst << 32) // step))
+            for t, step in zip(self.card.tenants, steps, strict=True)
+        ]
+
+    @property
+    def models(self) -> list[BinaryModel]:
+        """All networks."""
+        return list(self.card.networks.values())
+
+    @property
+    def branches(self) -> int:
+        """Networks of the graph that has most."""
+        return max(len(g.branches) for g in self.card.graphs)
+
+    @property
+    def max_words(self) -> int:
+        """Words of the widest layer's input; two at least, of which compilers see bounds kept."""
+        return max(2, *(layer.n_words for m in self.models for layer in m.layers))
+
+    @property
+    def ask_words(self) -> int:
+        """Words of the longest question."""
+        return max(max(m.input.n_words, len(m.input.features)) for m in self.models)
+
+    @property
+    def classes(self) -> int:
+        """Classes of the network that has most."""
+        return max(len(m.classes) for m in self.models)
+
+    @property
+    def hidden_words(self) -> int:
+        """Words of all hidden layers of the network that has most; one at least."""
+        return max(1, *(sum(word_count(y.n_outputs) for y in m.hidden) for m in self.models))
+
+
+def image_of(plan: Plan, card: SoftwareCard, device: Device) -> CardImage:
+    """The image of a plan.
+
+    Raises:
+        CardError: a graph that the firmware does not have, or an island that is too small.
+    """
+    for graph in card.graphs:
+        if graph.rules:
+            raise CardError(
+                f"{graph.name}: target nfp has no policy: the data plane that asks decides what "
+                "becomes of a packet"
+            )
+    limits = device.limits
+    count, contexts = (
+        int(limits["islands"]),
+        int(limits["mes_per_island"] * limits["threads_per_me"]),
+    )
+    used = [r for r in plan.regions if any(name in card.networks for name in r.chain)]
+    if any(r.index >= count for r in used):
+        raise CardError(
+            f"{plan.card.source}: {device.name} has {count} islands, expected no more regions"
+        )
+    loads = _loads(plan)
+    islands = []
+    for region in used:
+        names = tuple(n for n in region.chain if n in card.networks)
+        threads = divide([loads[region.index, n] for n in names], contexts)
+        islands.append(Island(region.index, names, threads))
+    for tenant in card.tenants:
+        if tenant.burst > _LARGEST_BURST:
+            raise CardError(
+                f"{plan.card.source}: tenant {tenant.name!r}: a burst of {tenant.burst:,} bytes, "
+                f"expected at most {_LARGEST_BURST:,}"
+            )
+    tick_hz = round(device.clock_mhz * 1e6) // _CYCLES_A_TICK
+    image = CardImage(card, tuple(islands), contexts, count, tick_hz)
+    _check_room(plan, image, device)
+    return image
+
+
+def divide(loads: list[float], contexts: int) -> tuple[int, ...]:
+    """Contexts in proportion to loads, one at least each; the largest remainders round up.
+
+    Args:
+        loads: thread-seconds a second that each network is planned to take.
+        contexts: how many there are.
+
+    Raises:
+        CardError: there are more networks than contexts.
+    """
+    if len(loads) > contexts:
+        raise CardError(f"{len(loads)} networks in an island of {contexts} contexts")
+    total = sum(loads)
+    weights = [x / total for x in loads] if total else [1 / len(loads)] * len(loads)
+    free = contexts - len(loads)
+    shares = [free * w for w in weights]
+    out = [1 + int(s) for s in shares]
+    order = sorted(range(len(loads)), key=lambda i: (int(shares[i]) - shares[i], i))
+    for i in order[: contexts - sum(out)]:
+        out[i] += 1
+    return tuple(out)
+
+
+def _loads(plan: Plan) -> dict[tuple[int, str], float]:
+    """Thread-seconds a second of each task in each region, at the guaranteed rates."""
+    loads: dict[tuple[int, str], float] = defaultdict(float)
+    for graph in plan.graphs:
+        for path in graph.paths:
+            for stage in path.stages:
+                for visit in stage:
+                    for name in visit.tasks:
+                        amount = plan.costs[name].needs.get("threads")
+                        loads[visit.region, name] += path.rate * (amount.value if amount else 0.0)
+    return loads
+
+
+def _check_room(plan: Plan, image: CardImage, device: Device) -> None:
+    """Refuse an island whose CLS does not hold its networks beside the contexts' state."""
+    features = max((len(m.input.features) for m in image.models), default=0)
+    state = 4 * image.contexts * (2 * image.max_words + image.classes + features)
+    tables = 4 * image.contexts
+    room = device.memory("cls").bytes - int(device.limits["reserve_cls"]) - state - tables
+    for island in image.islands:
+        need = sum(blob.build(image.card.networks[n]).size + 4 for n in island.networks)
+        if need > room:
+            tasks = [cast(Network, plan.card.tasks[n]) for n in island.networks]
+            raise CardError(
+                f"{plan.card.source}:{tasks[0].line}: island {island.index}: networks of {need:,} "
+                f"bytes, CLS has {room:,} beside the state of {image.contexts} contexts"
+            )

@@ -1,0 +1,303 @@
+"""A card as a P4 program: networks of one shape share its stages, each has its entries.
+
+A packet passes the tables once for each branch of its graph: it is resubmitted, and a table says
+by UID and pass which network is next. So branches cost entries and passes, not stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from n3ic.errors import CardError
+from n3ic.exporters.p4.entries import DefaultEntry, network_entries
+from n3ic.exporters.p4.run.packets import SHUNTED
+from n3ic.exporters.p4.shared.pipeline import Pipeline, PipelineLayer, pipeline_of
+from n3ic.model.network import BinaryModel
+from n3ic.systems.card.lowering import SoftwareCard, SoftwareGraph, SoftwareTenant
+
+Keys = tuple[int | tuple[int, int], ...]
+METER = "tenants"
+VOTE, BOTH = 1, 2  # joins as the program knows them; 0 is the most certain
+_ALL = (1 << 32) - 1  # the largest margin
+_PASSES = 255  # of a packet, a branch each
+
+
+@dataclass(frozen=True)
+class KeyedEntry:
+    """An entry of a table: its keys, what it does, and what it does while it is taken back.
+
+    Attributes:
+        table: the table.
+        keys: numbers, and pairs of the least and the greatest of a range.
+        action: what it runs.
+        data: the action's parameters.
+        removed: the action without parameters that stands for it while its network changes or its
+            graph is removed; empty for what may stay.
+        priority: of an entry of ranges, the smallest first; None of others.
+    """
+
+    table: str
+    keys: Keys
+    action: str
+    data: tuple[int, ...] = ()
+    removed: str = ""
+    priority: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Networks of one shape.
+
+    Attributes:
+        index: from 0.
+        tasks: names of those that share its stages; the slot of a task is its place, from 1 on.
+        pipelines: of their networks; layers are numbered through all groups.
+    """
+
+    index: int
+    tasks: tuple[str, ...]
+    pipelines: tuple[Pipeline, ...]
+
+    @property
+    def network(self) -> Pipeline:
+        """Its stages; the constants of neurons are those of its first network."""
+        return self.pipelines[0]
+
+
+@dataclass(frozen=True, eq=False)
+class CardImage:
+    """A card for P4.
+
+    Attributes:
+        card: what it was made of.
+        groups: the shapes of its networks.
+    """
+
+    card: SoftwareCard
+    groups: tuple[Group, ...]
+
+    @property
+    def classes(self) -> int:
+        """Classes of the network that has most."""
+        return max(g.network.classes for g in self.groups)
+
+    def place(self, task: str) -> tuple[Group, int]:
+        """Group and slot of a network."""
+        group = next(g for g in self.groups if task in g.tasks)
+        return group, 1 + group.tasks.index(task)
+
+
+def image_of(card: SoftwareCard) -> CardImage:
+    """The image of a card.
+
+    Raises:
+        CardError: a graph that a pipeline does not have; names it.
+    """
+    for graph in card.graphs:
+        _check(graph, card)
+    together: dict[tuple[object, ...], list[str]] = {}
+    for task, model in card.networks.items():
+        together.setdefault(_shape(model), []).append(task)
+    groups, first = [], 0
+    for index, tasks in enumerate(together.values()):
+        models = [card.networks[task] for task in tasks]
+        shunts = any(m.shunt for m in models)
+        pipelines = [_numbered(pipeline_of(m, shunts=shunts), index, first) for m in models]
+        groups.append(Group(index, tuple(tasks), tuple(pipelines)))
+        first += len(pipelines[0].layers)
+    return CardImage(card, tuple(groups))
+
+
+def network_entries_of(group: Group, slot: int) -> Iterator[KeyedEntry]:
+    """The entries of one of a group's networks: its weights first, its number last."""
+    prefix = f"g{group.index}"
+    _, weights, setting = network_entries(group.pipelines[slot - 1])
+    for entry in weights:
+        own = f"{prefix}_" if entry.table == "shunting" else ""  # others have their layer's number
+        yield KeyedEntry(own + entry.table, (slot,), own + entry.action, _data(entry))
+    for entry in setting:
+        removed = f"{prefix}_no_{entry.table}"
+        yield KeyedEntry(f"{prefix}_{entry.table}", (slot,), entry.action, _data(entry), removed)
+
+
+def graph_entries_of(image: CardImage, graph: SoftwareGraph) -> Iterator[KeyedEntry]:
+    """The entries of a graph: its tenant's meter, its policy, and its networks, the first last."""
+    yield KeyedEntry("police", (graph.uid,), "police_tenant", (graph.tenant,))
+    yield from _policy(graph)
+    join = {"vote": VOTE, "both": BOTH}.get(graph.join, 0) if len(graph.branches) > 1 else 0
+    for number, branch in reversed(list(enumerate(graph.branches))):
+        group, slot = image.place(branch.task)
+        run = (1 + group.index, slot)
+        keys = (graph.uid, number)
+        if number + 1 < len(graph.branches):
+            yield KeyedEntry("turns", keys, "take_turn", run, "no_turn")
+        else:
+            yield KeyedEntry("turns", keys, "take_last_turn", (*run, join), "no_turn")
+
+
+def commands_of(image: CardImage) -> str:
+    """``simple_switch_CLI`` commands that add all entries and set the meters."""
+    lines = [
+        _words("meter_set_rates", METER, str(index), _rate(tenant), _rate(tenant))
+        for index, tenant in enumerate(image.card.tenants)
+    ]
+    for entry in _entries(image):
+        keys = (f"{k[0]:#x}->{k[1]:#x}" if isinstance(k, tuple) else str(k) for k in entry.keys)
+        last = [] if entry.priority is None else [str(entry.priority)]
+        data = (*_hex(entry.data), *last)
+        lines.append(_words("table_add", entry.table, entry.action, *keys, "=>", *data))
+    return "\n".join(lines) + "\n"
+
+
+def change_of(image: CardImage, graph: SoftwareGraph, *, remove: bool = False) -> str:
+    """Commands that give a graph its networks anew while packets flow, or take it away.
+
+    Entries are named by their handles: each table counts the entries that ``commands.txt`` adds.
+    What tells the model is cleared first and set last: an answer in between bears none.
+
+    Args:
+        image: the card.
+        graph: one of its graphs.
+        remove: take it away; its networks stay for other graphs that have them, too.
+    """
+    handles = _handles(image)
+    own = [entry for entry in graph_entries_of(image, graph) if entry.removed]
+    if remove:
+        taken = [_modify(e, handles, e.removed, ()) for e in reversed(own)]
+        return "\n".join(taken) + "\n"
+    back = [_modify(e, handles, e.action, e.data) for e in own]
+    written = networks_of(image, [branch.task for branch in graph.branches])
+    return written + "".join(f"{line}\n" for line in back)
+
+
+def networks_of(image: CardImage, tasks: Sequence[str]) -> str:
+    """Commands that write networks anew while packets flow; graphs stay as they are."""
+    handles = _handles(image)
+    places = dict.fromkeys(image.place(task) for task in tasks)
+    weights = [e for place in places for e in network_entries_of(*place)]
+    clear = [_modify(e, handles, e.removed, ()) for e in weights if e.removed]
+    back = [_modify(e, handles, e.action, e.data) for e in weights]
+    return "\n".join((*clear, *back)) + "\n"
+
+
+def with_network(image: CardImage, task: str, model: BinaryModel) -> CardImage:
+    """A card one of whose networks is another one.
+
+    Raises:
+        CardError: the stages do not compute it; says why.
+    """
+    (group, slot), old = image.place(task), image.card.networks[task]
+    if _shape(model) != _shape(old):
+        raise CardError(
+            f"{task}: the program has stages for {old.shape_text}, got {model.shape_text}, or "
+            "layers with and without masks: another shape costs stages, export the card anew"
+        )
+    shunts = group.network.shunts
+    if model.shunt and not shunts:
+        raise CardError(
+            f"{task}: the program has no shunting threshold for its shape, the network has one: "
+            "export the card anew"
+        )
+    pipelines = list(group.pipelines)
+    first = group.network.layers[0].index
+    pipelines[slot - 1] = _numbered(pipeline_of(model, shunts=shunts), group.index, first)
+    groups = list(image.groups)
+    groups[group.index] = replace(group, pipelines=tuple(pipelines))
+    return replace(image, groups=tuple(groups))
+
+
+def _entries(image: CardImage) -> Iterator[KeyedEntry]:
+    """All entries of a card, in the order in which they are added."""
+    for group in image.groups:
+        for slot in range(1, 1 + len(group.tasks)):
+            yield from network_entries_of(group, slot)
+    for graph in image.card.graphs:
+        yield from graph_entries_of(image, graph)
+
+
+def _handles(image: CardImage) -> dict[tuple[str, Keys], int]:
+    """Place of each entry in its table."""
+    counts: dict[str, int] = {}
+    handles: dict[tuple[str, Keys], int] = {}
+    for entry in _entries(image):
+        handles[entry.table, entry.keys] = counts.get(entry.table, 0)
+        counts[entry.table] = handles[entry.table, entry.keys] + 1
+    return handles
+
+
+def _modify(
+    entry: KeyedEntry, handles: dict[tuple[str, Keys], int], action: str, data: tuple[int, ...]
+) -> str:
+    handle = handles[entry.table, entry.keys]
+    return _words("table_modify", entry.table, action, str(handle), *_hex(data))
+
+
+def _check(graph: SoftwareGraph, card: SoftwareCard) -> None:
+    if len(graph.branches) > _PASSES:
+        raise CardError(
+            f"{graph.name}: {len(graph.branches)} branches, target p4 counts {_PASSES} passes"
+        )
+    if graph.branches[0].features:
+        raise CardError(
+            f"{graph.name}: target p4 has no input stage: its packets carry the input bits"
+        )
+    for rule in graph.rules:
+        if rule.action == "mirror":
+            raise CardError(
+                f"{graph.name}: target p4 drops, forwards and marks, it does not mirror"
+            )
+        if rule.action == "mark" and card.carrier != "udp-port":
+            raise CardError(
+                f'{graph.name}: a rule marks packets, expected uid = "udp-port" in [device]: '
+                f"frames of {card.carrier!r} have no DSCP"
+            )
+
+
+def _shape(model: BinaryModel) -> tuple[object, ...]:
+    return (model.shape, tuple(layer.mask is not None for layer in model.layers))
+
+
+def _numbered(pipeline: Pipeline, group: int, first: int) -> Pipeline:
+    """A pipeline whose layers and input field have names of their own in the program."""
+    layers: list[PipelineLayer] = []
+    for index, layer in enumerate(pipeline.layers, first):
+        source = f"l{index - 1}_y" if layers else f"x{group}"
+        layers.append(replace(layer, index=index, source=source))
+    return replace(pipeline, layers=tuple(layers))
+
+
+def _policy(graph: SoftwareGraph) -> Iterator[KeyedEntry]:
+    """An entry a rule and class, in the rules' order; to forward as ever is an entry, too."""
+    classes = max(len(branch.model.classes) for branch in graph.branches)
+    told: set[Keys] = set()
+    for priority, rule in enumerate(graph.rules, 1):
+        margins = (rule.margin, _ALL if rule.below is None else rule.below - 1)
+        action, data = "drop_packet", tuple[int, ...]()
+        if rule.action == "forward":
+            action, data = ("to_port", (rule.value,)) if rule.value else ("NoAction", ())
+        elif rule.action == "mark":
+            action, data = "mark_dscp", (rule.value,)
+        for verdict in rule.classes or (*range(classes), SHUNTED):
+            keys: Keys = (graph.uid, verdict, margins)
+            if keys not in told:  # a rule before says what becomes of them
+                yield KeyedEntry("policy", keys, action, data, "NoAction", priority)
+            told.add(keys)
+
+
+def _rate(tenant: SoftwareTenant) -> str:
+    """Bytes a microsecond, and the bytes of a burst."""
+    whole, part = divmod(tenant.rate, 10**6)
+    return f"{whole}.{part:06d}:{tenant.burst}"
+
+
+def _data(entry: DefaultEntry) -> tuple[int, ...]:
+    return tuple(p.value for p in entry.parameters)
+
+
+def _hex(data: tuple[int, ...]) -> list[str]:
+    return [f"{value:#x}" for value in data]
+
+
+def _words(*words: str) -> str:
+    return " ".join(words)

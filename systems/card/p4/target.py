@@ -1,0 +1,73 @@
+"""Cards on the target ``p4``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from n3ic.errors import CardError
+from n3ic.exporters.p4 import EXPORTER
+from n3ic.exporters.p4.shared.target import read_artefact
+from n3ic.systems.card.changes import CardChange
+from n3ic.systems.card.description import Card
+from n3ic.systems.card.exporting import CardCheck, CardTarget
+from n3ic.systems.card.lowering import SoftwareCard, software_card, unplanned_card
+from n3ic.systems.card.p4.changes import entries_text
+from n3ic.systems.card.p4.image import image_of
+from n3ic.systems.card.p4.needs import joint_needs
+from n3ic.systems.card.p4.verify import verify_card
+from n3ic.systems.card.p4.write import COMMANDS, PROGRAM, write_card
+from n3ic.systems.card.plan import Plan
+from n3ic.systems.card.resources import Amount
+from n3ic.util.files import free_path, write_atomic
+
+
+class P4Cards(CardTarget):
+    """A P4_16 program for bmv2 that runs the networks of several tenants."""
+
+    name: ClassVar[str] = "p4"
+    inputs: ClassVar[bool] = False
+    fixed: ClassVar[str] = ""
+
+    def joint_needs(self, card: Card) -> Mapping[str, Mapping[str, Amount]]:
+        """Parts of the one program: a shape's stages are there once; see the base class."""
+        return joint_needs(image_of(unplanned_card(card, self.name)))
+
+    def write_card(self, plan: Plan, out: Path) -> None:
+        """Write the program of a card, its entries and the README; see the base class."""
+        card = software_card(plan, self.name)
+        self._check_card(card)
+        write_card(card, out)
+
+    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
+        """Send packets of all graphs through the program in the interpreter; see the base class."""
+        card = software_card(plan, self.name)
+        source, commands = (read_artefact(directory / n) for n in (PROGRAM, COMMANDS))
+        return verify_card(card, source, commands, packets)
+
+    def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
+        """Write commands for ``simple_switch_CLI`` into a new file ``to``; see the base class."""
+        text = entries_text(software_card(plan, self.name), change)
+        write_atomic(free_path(to, replace=False), text)
+        return f"{to}: {text.count(chr(10))} commands, next: simple_switch_CLI < {to}"
+
+    def _check_card(self, card: SoftwareCard) -> None:
+        """Refuse a card whose program p4c does not take.
+
+        Raises:
+            CardError: a layer is too wide, or the shapes together are too many.
+        """
+        models = [card.networks[g.tasks[0]] for g in image_of(card).groups]
+        problems = [str(p) for model in models for p in EXPORTER.width_problems(model)]
+        needs = EXPORTER.needs([m.shape for m in models]) if not problems else {}
+        problems += [
+            EXPORTER.budget[what].format(need=need, limit=EXPORTER.device.limits[what])
+            for what, need in needs.items()
+            if need > EXPORTER.device.limits[what]
+        ]
+        if problems:
+            raise CardError(f"the card's {len(models)} shapes of networks: {'; '.join(problems)}")
+
+
+CARDS = P4Cards()

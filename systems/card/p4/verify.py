@@ -1,0 +1,170 @@
+"""Runs every network of a card through its program, tenants at random, then at their limits."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.p4.interpreter import Outcome, Switch
+from n3ic.exporters.p4.run.packets import INGRESS, SCORE_BITS
+from n3ic.model.bits import Bits
+from n3ic.model.difference import first_difference
+from n3ic.systems.card.exporting import CardCheck
+from n3ic.systems.card.frames import Asked, hostile, joined, mark, traffic, words_of
+from n3ic.systems.card.lowering import LONGEST_FRAME, SoftwareCard
+from n3ic.systems.card.p4.image import CardImage, image_of
+
+_CROSSED = INGRESS ^ 1
+_SIGN = 1 << (SCORE_BITS - 1)
+
+
+def switch_of(card: SoftwareCard, source: str, commands: str) -> Switch:
+    """A switch that runs a card.
+
+    Raises:
+        P4Error: the program or an entry would be refused.
+    """
+    widest = max(n for model in card.networks.values() for n in model.shape)
+    switch = Switch(source, field_bits=max(2048, widest))
+    switch.load(commands)
+    return switch
+
+
+def verify_card(card: SoftwareCard, source: str, commands: str, packets: int) -> CardCheck:
+    """Compare all bytes, scores and hidden bits of all graphs; see the base class."""
+    switch = switch_of(card, source, commands)
+    image = image_of(card)
+    rng = np.random.default_rng(5)
+    asked = traffic(card, packets)
+    runs: dict[int, list[tuple[Asked, Outcome]]] = defaultdict(list)
+    sent = now = 0
+    for number, each in enumerate(asked):
+        if rng.random() < 0.2:
+            other = hostile(card, each, rng)
+            sent += 1
+            seen = switch.process(other, INGRESS, now)
+            if (seen.port, seen.packet) != (_CROSSED, other):
+                raise VerifyError(f"the card: a frame that asks nothing changed, before {number}")
+        sent += 1
+        now += refill(card)
+        outcome = switch.process(each.frame, INGRESS, now)
+        check_packet(card, each, outcome)
+        runs[each.graph].append((each, outcome))
+    for index in runs:
+        _compare(image, runs[index])
+    sent += _check_rates(card, switch, asked, now + refill(card))
+    counts = Counter(each.graph for each in asked)
+    return CardCheck(
+        f"n3ic P4 interpreter, v1model (lark {importlib.metadata.version('lark')})",
+        sent,
+        sum(len(each.results) for each in asked),
+        {g.name: counts[i] for i, g in enumerate(card.graphs)},
+    )
+
+
+def refill(card: SoftwareCard) -> int:
+    """Microseconds in which every tenant's bucket fills."""
+    return max(-(-t.burst * 10**6 // t.rate) for t in card.tenants)
+
+
+def _check_rates(card: SoftwareCard, switch: Switch, asked: Sequence[Asked], now: int) -> int:
+    """Let each tenant flood at one moment: its burst passes, all else of it is dropped.
+
+    Returns:
+        Packets that were sent.
+
+    Raises:
+        VerifyError: a packet passed above the rate, was dropped below it, or another tenant's
+            was touched.
+    """
+    first = {card.graphs[a.graph].tenant: a for a in reversed(asked)}
+    sent = 0
+    for tenant, mine in first.items():
+        now += refill(card)
+        left = {t: card.tenants[t].burst for t in first}
+        long = replace(mine, frame=mine.frame.ljust(LONGEST_FRAME, b"\0"))
+        others = [a for t, a in first.items() if t != tenant]
+        for number in range(2 + left[tenant] // LONGEST_FRAME):
+            for each in (long, *others[number : number + 1]):
+                sent += 1
+                outcome = switch.process(each.frame, INGRESS, now)
+                owner = card.graphs[each.graph].tenant
+                if len(each.frame) <= left[owner]:
+                    left[owner] -= len(each.frame)
+                    check_packet(card, each, outcome)
+                elif outcome.port is not None:
+                    name = card.tenants[owner].name
+                    raise VerifyError(f"the card: a packet of {name} passed above its rate")
+    return sent
+
+
+def check_packet(card: SoftwareCard, asked: Asked, outcome: Outcome) -> None:
+    """Compare what left with what must.
+
+    Raises:
+        VerifyError: another port, or other bytes.
+    """
+    graph = card.graphs[asked.graph]
+    results = joined(graph.join, asked.results)
+    text = b"".join(r.text for r in results)
+    first = results[0]
+    rule = next((r for r in graph.rules if r.is_about(first.verdict, first.margin)), None)
+    if rule is not None and rule.action == "drop":
+        if outcome.port is not None:
+            raise VerifyError(f"the card: {graph.name}: a packet left that its policy drops")
+        return
+    forwards = rule is not None and rule.action == "forward" and rule.value
+    port = rule.value if rule is not None and forwards else _CROSSED
+    frame = bytearray(asked.frame)
+    frame[card.result_at : card.offset] = text.ljust(card.offset - card.result_at, b"\0")
+    if card.carrier == "udp-port":
+        frame[40:42] = bytes(2)
+    if rule is not None and rule.action == "mark":
+        mark(frame, rule.value)
+    if outcome.port != port:
+        raise VerifyError(f"the card: {graph.name}: leaves by port {outcome.port}, not {port}")
+    if outcome.packet != bytes(frame):
+        at = slice(card.result_at, card.offset)
+        raise VerifyError(
+            f"the card: {graph.name}: answer {outcome.packet[at].hex(' ')}, "
+            f"expected {text.hex(' ')}"
+        )
+
+
+def _compare(image: CardImage, runs: Sequence[tuple[Asked, Outcome]]) -> None:
+    """Compare scores and hidden bits, which the metadata of each pass hold."""
+    card = image.card
+    graph = card.graphs[runs[0][0].graph]
+    fields = [a.frame[card.offset :][: graph.input_bytes] for a, _ in runs]
+    for number, branch in enumerate(graph.branches):
+        network = image.place(branch.task)[0].network
+        scores = np.array(
+            [
+                [_signed(o.value(f"metadata.score{c}", number)) for c in range(network.classes)]
+                for _, o in runs
+            ],
+            dtype=np.int32,
+        )
+        hidden = tuple(
+            _bits([o.value(f"metadata.l{y.index}_y", number) for _, o in runs], y.outputs)
+            for y in network.layers
+            if y.hidden
+        )
+        seen = branch.model.inference(scores, hidden)
+        words = words_of(branch.model, fields, features=branch.features)
+        difference = first_difference(branch.model, seen, words)
+        if difference is not None:
+            raise VerifyError(f"the card: {graph.name}: {branch.task}: {difference}")
+
+
+def _signed(value: int) -> int:
+    return value - 2 * _SIGN if value & _SIGN else value
+
+
+def _bits(values: Sequence[int], width: int) -> Bits:
+    return np.array([[value >> i & 1 for i in range(width)] for value in values], dtype=np.bool_)

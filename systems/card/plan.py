@@ -1,0 +1,240 @@
+"""The plan of a card: which task stands in which region, and what each tenant is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from n3ic.systems.card.description import Card
+from n3ic.systems.card.resources import Resource, TaskCost
+from n3ic.util.display import Displayed, Table, View
+
+PLAN_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Region:
+    """A region of the card and the chain of tasks in it.
+
+    Attributes:
+        index: from 0.
+        chain: names of its tasks in their order; a packet skips those that its graph lacks.
+        used: what they take of each resource.
+    """
+
+    index: int
+    chain: tuple[str, ...]
+    used: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A packet's way through a region's chain: the tasks that it does not skip, in order."""
+
+    region: int
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Path:
+    """One way of a graph's packets through the card.
+
+    Attributes:
+        rate: packets a second that are due to it; the scheduler gives packets to the paths of a
+            graph in proportion.
+        stages: passes through the scheduler, one after the other; visits of one stage run at the
+            same time, each with a copy of the packet's header.
+    """
+
+    rate: float
+    stages: tuple[tuple[Visit, ...], ...]
+
+
+@dataclass(frozen=True)
+class GraphPlan:
+    """What a graph is given.
+
+    Attributes:
+        tenant: whose it is.
+        graph: its name.
+        uid: what its packets carry.
+        wanted: packets a second that the tenant wants.
+        entitled: packets a second that space sharing gives it, were regions divisible.
+        guaranteed: packets a second that the regions serve however much the others send.
+        packet_bytes: mean length of its frames.
+        paths: its ways through the card; their rates add up to ``guaranteed``.
+        latency_ns: of one packet on the way that takes longest, alone on the card: its tasks and
+            the passes through the scheduler; None where a task's latency is not known.
+        burst_bytes: depth of its token bucket at the ingress.
+    """
+
+    tenant: str
+    graph: str
+    uid: int
+    wanted: float
+    entitled: float
+    guaranteed: float
+    packet_bytes: float
+    paths: tuple[Path, ...]
+    latency_ns: float | None
+    burst_bytes: int
+
+    @property
+    def gbps(self) -> float:
+        """The guaranteed rate in Gb/s of frames: the rate of its token bucket."""
+        return self.guaranteed * self.packet_bytes * 8 / 1e9
+
+
+@dataclass(frozen=True)
+class TenantShare:
+    """A tenant's share of the card's space.
+
+    Attributes:
+        tenant: its name.
+        weight: as in ``card.toml``.
+        demand: share of the whole card that it wants of each resource.
+        granted: share of the whole card that it is given of each resource.
+        dominant: the resource of which it wants the largest share.
+    """
+
+    tenant: str
+    weight: float
+    demand: Mapping[str, float]
+    granted: Mapping[str, float]
+    dominant: str
+
+    @property
+    def dominant_share(self) -> float:
+        """Share of its dominant resource that it is given: its weight when time is shared."""
+        return self.granted[self.dominant]
+
+
+@dataclass(frozen=True, repr=False)
+class Plan(Displayed):
+    """Who gets what of a card.
+
+    Attributes:
+        card: what was planned.
+        resources: what is divided, with the amount of one region or of the whole card.
+        costs: what an instance of each task takes, by the task's name.
+        regions: all of them, empty ones too.
+        shares: of the tenants, in the card's order.
+        graphs: of all tenants, in the card's order.
+        problems: why the wanted rates cannot all be met; empty if they can.
+        notes: remarks that a reader needs.
+    """
+
+    card: Card
+    resources: tuple[Resource, ...]
+    costs: Mapping[str, TaskCost]
+    regions: tuple[Region, ...]
+    shares: tuple[TenantShare, ...]
+    graphs: tuple[GraphPlan, ...]
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def instances(self) -> Mapping[str, tuple[int, ...]]:
+        """The regions that hold each task, by its name."""
+        return {
+            name: tuple(r.index for r in self.regions if name in r.chain)
+            for name in self.card.tasks
+        }
+
+    def view(self) -> View:
+        """What it shows of itself."""
+        met = "does not meet every rate" if self.problems else "meets every rate"
+        return View(
+            f"{self.card.name} ({self.card.device.target}): {len(self.shares)} tenants, "
+            f"{len(self.graphs)} graphs in {len(self.regions)} regions, {met}",
+            self.tables,
+            (*self.notes, *self.problems),
+        )
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """What tasks take, and what regions, tenants and graphs are given."""
+        return (self._tasks(), self._regions(), self._tenants(), self._graphs())
+
+    def _tasks(self) -> Table:
+        names = tuple(r.name for r in self.resources)
+        rows = tuple(
+            (
+                name,
+                self.card.tasks[name].kind,
+                *(f"{cost.needs[n].value:,.4g}" if n in cost.needs else "" for n in names),
+                str(cost.rate) if cost.rate else "",
+                ", ".join(cost.known_by),
+                ", ".join(map(str, self.instances[name])),
+            )
+            for name, cost in self.costs.items()
+        )
+        head = ("task", "kind", *names, "sustains", "known by", "regions")
+        return Table("what an instance of each task takes", head, rows, left=2)
+
+    def _regions(self) -> Table:
+        bounded = [
+            r for r in self.resources if r.within == "region" and r.per == "instance" and r.capacity
+        ]
+        rows = tuple(
+            (
+                str(r.index),
+                " > ".join(r.chain) or "(free)",
+                *(f"{r.used[b.name]:,.6g}" for b in bounded),
+            )
+            for r in self.regions
+        )
+        head = ("region", "chain", *(f"{b.name} of {b.capacity:,.6g}" for b in bounded))
+        return Table("regions", head, rows, left=2)
+
+    def _tenants(self) -> Table:
+        rows = tuple(
+            (
+                s.tenant,
+                s.dominant,
+                f"{s.weight:g}",
+                f"{s.demand[s.dominant]:.4%}",
+                f"{s.dominant_share:.4%}",
+            )
+            for s in self.shares
+        )
+        head = ("tenant", "dominant", "weight", "wanted", "granted")
+        return Table("space: dominant-resource fairness", head, rows, left=2)
+
+    def _graphs(self) -> Table:
+        rows = tuple(
+            (
+                f"{g.tenant}/{g.graph}",
+                str(g.uid),
+                f"{g.wanted:,.6g}",
+                f"{g.guaranteed:,.6g}",
+                f"{g.gbps:.4g}",
+                str(len(g.paths)),
+                str(max((len(p.stages) for p in g.paths), default=0)),
+                "" if g.latency_ns is None else f"{g.latency_ns:,.0f} ns",
+            )
+            for g in self.graphs
+        )
+        head = ("graph", "uid", "wanted/s", "guaranteed/s", "Gb/s", "ways", "passes", "latency")
+        return Table("time: what the ingress lets pass", head, rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        device = self.card.device
+        return {
+            "version": PLAN_VERSION,
+            "card": self.card.name,
+            "target": device.target,
+            "uid": device.uid,
+            "resources": [asdict(r) for r in self.resources],
+            "tasks": {
+                name: asdict(cost) | {"kind": self.card.tasks[name].kind}
+                for name, cost in self.costs.items()
+            },
+            "regions": [asdict(r) for r in self.regions],
+            "tenants": [asdict(s) | {"dominant_share": s.dominant_share} for s in self.shares],
+            "graphs": [asdict(g) | {"gbps": g.gbps} for g in self.graphs],
+            "problems": list(self.problems),
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,209 @@
+"""From a description of a card to its plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.systems.card.chains import Placement, chain_order, place
+from n3ic.systems.card.demand import Demand, demand_of, entitlements
+from n3ic.systems.card.description import Card
+from n3ic.systems.card.drf import Floats
+from n3ic.systems.card.exporting import joint_costs
+from n3ic.systems.card.models import check_models
+from n3ic.systems.card.plan import GraphPlan, Plan, Region, TenantShare
+from n3ic.systems.card.resources import Budget, TaskCost, budget_of, costs_of, uncounted
+from n3ic.systems.card.routing import fair_rates, flows_of, latency_of, paths_of
+
+BURST_FRAMES = 16  # frames that a token bucket lets pass at once
+_SHORT = 1e-4  # share of a wanted rate that may be missing before it is a problem
+
+
+def plan_card(card: Card, say: Callable[[str], None] = lambda _: None) -> Plan:
+    """Plan a card with its target's device and reports.
+
+    Args:
+        card: its description.
+        say: is told what is being done.
+
+    Raises:
+        CardError: a task cannot be had on the device, or no placement was found.
+    """
+    check_models(card)
+    budget = budget_of(card)
+    costs = joint_costs(card, costs_of(card, budget, say))
+    say("dividing the card")
+    return plan(card, budget, costs)
+
+
+def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Plan:
+    """Who gets what of a card.
+
+    Space first: :func:`~n3ic.systems.card.demand.entitlements` divides it by dominant-resource
+    fairness, and :func:`~n3ic.systems.card.chains.place` turns that into whole instances in regions.
+    Then time: each graph is guaranteed what dominant resource fair queueing gives it while all tenants send
+    what they want.
+
+    Args:
+        card: its description.
+        budget: what there is of it.
+        costs: of each task; see :func:`~n3ic.systems.card.resources.costs_of`.
+
+    Raises:
+        CardError: no placement was found.
+    """
+    demand = demand_of(card, budget, costs)
+    entitled = entitlements(demand)
+    placement = place(demand, entitled, budget.scheduling_ns)
+    weights = time_weights(demand, entitled)
+    rates = fair_rates(demand, placement.instances, weights, demand.wanted)
+    regions = _regions(demand, placement.instances, rates, budget.spare)
+    flows = flows_of(demand, placement.instances, rates, budget.scheduling_ns)
+    latency = dict(zip(demand.tasks, map(float, demand.latency), strict=True))
+    unknown = [
+        n for n, c in costs.items() if c.latency_ns is None and n not in uncounted(card, costs)
+    ]
+    graphs = []
+    for g, graph in enumerate(demand.graphs):
+        paths = paths_of(demand, g, flows, [r.chain for r in regions], float(rates[g]))
+        known = not any(t in unknown for t in graph.flow.tasks())
+        slowest = max(
+            (latency_of(p.stages, latency, budget.scheduling_ns) for p in paths if known),
+            default=None,
+        )
+        graphs.append(
+            GraphPlan(
+                tenant=demand.tenants[demand.owner[g]].name,
+                graph=graph.name,
+                uid=graph.uid,
+                wanted=float(demand.wanted[g]),
+                entitled=float(demand.wanted[g] * entitled[g]),
+                guaranteed=float(rates[g]),
+                packet_bytes=graph.packet_bytes,
+                paths=paths,
+                latency_ns=slowest,
+                burst_bytes=math.ceil(BURST_FRAMES * graph.packet_bytes),
+            )
+        )
+    return Plan(
+        card=card,
+        resources=demand.resources,
+        costs=costs,
+        regions=regions,
+        shares=_shares(demand, entitled),
+        graphs=tuple(graphs),
+        problems=tuple(_problems(demand, placement, graphs)),
+        notes=tuple(_notes(card, budget, costs, placement)),
+    )
+
+
+def time_weights(demand: Demand, entitled: Floats) -> Floats:
+    """Weights of the graphs when time is shared: the dominant shares that space sharing gave.
+
+    A graph that takes nothing that is counted has its tenant's weight.
+
+    Args:
+        demand: the card's numbers.
+        entitled: share of what it wants that each graph is entitled to, shape ``(graphs,)``.
+    """
+    given = entitled * demand.shares.max(axis=1, initial=0.0)
+    weight = np.array([t.weight for t in demand.tenants])
+    return np.asarray(np.where(given > 0, given, (weight / weight.sum())[demand.owner]))
+
+
+def time_shares(planned: Plan, budget: Budget, loads: Mapping[int, float]) -> dict[int, float]:
+    """Packets a second that each graph is given at monitored loads: the rates of the ingress.
+
+    No tenant falls below the smaller of its load and its guarantee; what is left is levelled by
+    dominant resource fair queueing. Nothing but the ingress is throttled: what a packet takes
+    further on is in proportion.
+
+    Args:
+        planned: the plan, whose instances stand.
+        budget: what there is of the card.
+        loads: packets a second that arrive, by UID; graphs that are left out send none.
+    """
+    demand = demand_of(planned.card, budget, planned.costs)
+    entitled = np.array([g.entitled / g.wanted for g in planned.graphs])
+    load = np.array([loads.get(g.uid, 0.0) for g in planned.graphs])
+    guaranteed = np.array([g.guaranteed for g in planned.graphs])
+    standing = instances_of(planned)
+    rates = fair_rates(demand, standing, time_weights(demand, entitled), load, guaranteed)
+    return {g.uid: float(rate) for g, rate in zip(planned.graphs, rates, strict=True)}
+
+
+def instances_of(planned: Plan) -> NDArray[np.bool_]:
+    """Where tasks stand in a plan, shape ``(tasks, regions that are not spare)``."""
+    regions = planned.regions[: len(planned.regions) - planned.card.device.spare]
+    return np.array([[t in r.chain for r in regions] for t in planned.card.tasks])
+
+
+def _regions(
+    demand: Demand, instances: NDArray[np.bool_], rates: Floats, spare: int
+) -> tuple[Region, ...]:
+    out = []
+    empty = {s.name: 0.0 for s in demand.space}
+    for r in range(demand.regions):
+        members = np.flatnonzero(instances[:, r])
+        used = demand.area[members].sum(axis=0)
+        amounts = {s.name: float(a) for s, a in zip(demand.space, used, strict=True)}
+        out.append(Region(r, chain_order(demand, members.tolist(), rates), amounts))
+    return (*out, *(Region(demand.regions + r, (), empty) for r in range(spare)))
+
+
+def _shares(demand: Demand, entitled: Floats) -> tuple[TenantShare, ...]:
+    wanted = demand.of_tenants(demand.shares)
+    granted = demand.of_tenants(demand.shares * entitled[:, None])
+    names = [r.name for r in demand.resources]
+    return tuple(
+        TenantShare(
+            tenant=tenant.name,
+            weight=tenant.weight,
+            demand=dict(zip(names, map(float, wanted[i]), strict=True)),
+            granted=dict(zip(names, map(float, granted[i]), strict=True)),
+            dominant=names[int(wanted[i].argmax())],
+        )
+        for i, tenant in enumerate(demand.tenants)
+    )
+
+
+def _problems(demand: Demand, placement: Placement, graphs: Sequence[GraphPlan]) -> Iterator[str]:
+    """Graphs that are not served what they want, and what is too small for them."""
+    count = placement.instances.sum(axis=1)
+    asked = demand.occupancy.sum(axis=0)
+    for g, graph in enumerate(graphs):
+        if graph.guaranteed >= graph.wanted * (1 - _SHORT):
+            continue
+        missing = [demand.tasks[t] for t in np.flatnonzero(demand.uses[g] & (count == 0))]
+        scarce = [
+            f"{demand.tasks[t]} ({asked[t]:.3g} instances are wanted, {count[t]} fit)"
+            for t in np.flatnonzero(demand.uses[g] & (asked > count * (1 + _SHORT)))
+        ]
+        why = f"there is no room for {', '.join(missing)}" if missing else "; ".join(scarce)
+        entitled = " (which is beyond its share)" if graph.entitled < graph.wanted * 0.9999 else ""
+        yield (
+            f"{graph.tenant}/{graph.graph} wants {rate_text(graph, graph.wanted)}{entitled}, "
+            f"{rate_text(graph, graph.guaranteed)} can be guaranteed" + (f": {why}" if why else "")
+        )
+
+
+def _notes(
+    card: Card, budget: Budget, costs: Mapping[str, TaskCost], placement: Placement
+) -> Iterator[str]:
+    yield f"Device: {budget.source}."
+    none = uncounted(card, costs)
+    if none:
+        yield f"Counted as taking nothing, for want of a figure: {', '.join(none)}."
+    if not placement.exclusive and budget.regions > 1:
+        yield (
+            "Regions hold tasks of several tenants, who would be served less otherwise: "
+            "reconfiguring such a region interrupts all of them."
+        )
+
+
+def rate_text(graph: GraphPlan, packets: float) -> str:
+    """A graph's rate in Gb/s and packets a second."""
+    return f"{packets * graph.packet_bytes * 8e-9:.4g} Gb/s ({packets:.4g} packets/s)"

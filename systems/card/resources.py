@@ -1,0 +1,269 @@
+"""What tasks take of a card, from exporters' reports, and how much there is."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from n3ic.errors import CardError, N3icError
+from n3ic.model import passes
+from n3ic.model.network import BinaryModel
+from n3ic.systems.card.description import Card, Network, Rate, Task
+from n3ic.systems.card.models import open_network
+from n3ic.targets.base import Exporter, exporter
+from n3ic.targets.device import CardLayout
+from n3ic.targets.figures import NANOSECONDS, FigureKind, Report
+
+INGRESS = "ingress"  # the resource of which every packet takes its bytes
+Per = Literal["instance", "packet"]
+Within = Literal["region", "card"]
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Something of a card that its tenants share.
+
+    Attributes:
+        name: such as ``lut_sites``, ``cls``, ``cycles``.
+        unit: of amounts; of a resource that packets take, an amount a second.
+        per: whether an instance of a task takes it, however much it works (``instance``: area,
+            memory, table entries), or every packet that it works on (``packet``: cycles,
+            thread-seconds, bytes of a port).
+        within: whether each region has its own, or the card has one for all.
+        capacity: of one region, or of the card; None where it is counted but has no bound.
+    """
+
+    name: str
+    unit: str
+    per: Per
+    within: Within
+    capacity: float | None
+
+
+@dataclass(frozen=True)
+class Amount:
+    """An amount, how it is known and from what."""
+
+    value: float
+    kind: FigureKind
+    source: str
+
+
+@dataclass(frozen=True)
+class TaskCost:
+    """What one instance of a task takes and sustains.
+
+    Attributes:
+        needs: by resource: of an instance, or of one packet or inference, as the resource says.
+        rate: what one instance sustains; None for as much as arrives.
+        rate_kind: how the rate is known.
+        rate_source: from what.
+        latency_ns: from a packet's arrival to its departure; None where not known.
+    """
+
+    needs: Mapping[str, Amount]
+    rate: Rate | None
+    rate_kind: FigureKind
+    rate_source: str
+    latency_ns: Amount | None
+
+    @property
+    def known_by(self) -> tuple[str, ...]:
+        """How its figures are known: measured, simulated, estimated."""
+        kinds = {a.kind for a in self.needs.values()} | ({self.rate_kind} if self.rate else set())
+        return tuple(sorted(kinds))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What there is of a card.
+
+    Attributes:
+        resources: what is divided.
+        regions: equal regions.
+        spare: how many of them are left empty.
+        scheduling_ns: one pass through the scheduler.
+        source: where the numbers come from.
+    """
+
+    resources: tuple[Resource, ...]
+    regions: int
+    spare: int
+    scheduling_ns: float
+    source: str
+
+
+def budget_of(card: Card) -> Budget:
+    """What there is of a card: its target's device, and what ``card.toml`` says instead.
+
+    Raises:
+        CardError: the target's device is not known to be shared, or a task or a graph needs what
+            the card lacks.
+        UsageError: there is no such target.
+    """
+    device = card.device
+    layout = _layout(card)
+    regions = device.regions or (layout.regions if layout else 1)
+    if device.spare >= regions:
+        raise CardError(
+            f"{card.source}: [device] has {regions} regions, expected fewer of them to be spare, "
+            f"got {device.spare}"
+        )
+    commons = {name for t in card.tenants for g in t.graphs for name in g.needs}
+    found: dict[str, Resource] = {}
+    for r in layout.resources if layout else ():
+        total = device.resources.get(r.name, r.capacity)
+        per: Per = "instance" if r.whole is None else "packet"
+        each = None if total is None else total / regions
+        found[r.name] = Resource(r.name, r.unit, per, "region", each)
+    for name, total in device.resources.items():
+        if name in commons:
+            found[name] = Resource(name, "", "packet", "card", total)
+        elif name not in found:
+            found[name] = Resource(name, "", "instance", "region", total / regions)
+    _check_needs(card, found)
+    for common in _ingress(card, layout):
+        found[INGRESS] = common
+    source = layout.source if layout else f"[device] of {card.source or 'the card'}"
+    scheduling = device.scheduling_ns or (layout.scheduling_ns if layout else 0.0)
+    return Budget(tuple(found.values()), regions, device.spare, scheduling, source)
+
+
+def costs_of(
+    card: Card, budget: Budget, say: Callable[[str], None] = lambda _: None
+) -> dict[str, TaskCost]:
+    """What each task of a card takes, by its name.
+
+    What ``card.toml`` does not say of a network is taken from the target's report of it, for
+    which it is written into a temporary folder. A meter, an input stage or a policy of which it
+    says nothing takes nothing that is counted.
+
+    Args:
+        card: its description.
+        budget: what there is of it.
+        say: is told which task is looked at.
+
+    Raises:
+        CardError: a model cannot be read or the target does not hold it; names the line.
+    """
+    out = {}
+    tool = exporter(card.device.target) if card.device.target else None
+    for name, task in card.tasks.items():
+        say(f"what {name} takes")
+        reported = None
+        if isinstance(task, Network) and (task.needs is None or task.rate is None):
+            reported = _reported(card, task, tool, budget)
+        out[name] = _stated(card, task, reported)
+    return out
+
+
+def uncounted(card: Card, costs: Mapping[str, TaskCost]) -> tuple[str, ...]:
+    """Tasks that take nothing that is counted."""
+    return tuple(name for name in card.tasks if not costs[name].needs)
+
+
+def _layout(card: Card) -> CardLayout | None:
+    if not card.device.target:
+        return None
+    tool = exporter(card.device.target)
+    if tool.device.card is None and not card.device.resources:
+        raise CardError(
+            f"{card.source}: how tenants share {tool.device.name} is not known: expected "
+            f"[device.resources], or [card] in the device.toml of target {tool.name}"
+        )
+    return tool.device.card
+
+
+def _ingress(card: Card, layout: CardLayout | None) -> list[Resource]:
+    """The ports' bandwidth in Gb/s, where it is bounded."""
+    rate = card.device.ingress
+    if rate is not None:
+        return [Resource(INGRESS, "Gb/s", "packet", "card", rate.value)]
+    if layout is not None and layout.ingress_gbps is not None:
+        return [Resource(INGRESS, "Gb/s", "packet", "card", layout.ingress_gbps)]
+    return []
+
+
+def _check_needs(card: Card, found: Mapping[str, Resource]) -> None:
+    stated = [
+        *((t.name, t.line, t.needs or {}, "region") for t in card.tasks.values()),
+        *((g.name, g.line, g.needs, "card") for t in card.tenants for g in t.graphs),
+    ]
+    for owner, line, needs, within in stated:
+        for name in needs:
+            if name not in found or found[name].within != within:
+                usable = ", ".join(r.name for r in found.values() if r.within == within)
+                raise CardError(
+                    f"{card.source}:{line}: {owner} needs {name!r}, expected one of "
+                    f"{usable or 'none (see [device.resources])'}"
+                )
+
+
+def _stated(card: Card, task: Task, reported: TaskCost | None) -> TaskCost:
+    """What ``card.toml`` says of a task, and what the report says of the rest."""
+    source = f"{Path(card.source).name}:{task.line}"
+    needs: Mapping[str, Amount] = reported.needs if reported else {}
+    if task.needs is not None:
+        needs = {n: Amount(v, "estimated", source) for n, v in task.needs.items()}
+    latency = reported.latency_ns if reported else None
+    if task.latency_ns is not None:
+        latency = Amount(task.latency_ns, "estimated", source)
+    if task.rate is not None or reported is None:
+        return TaskCost(needs, task.rate, "estimated", source, latency)
+    return TaskCost(needs, reported.rate, reported.rate_kind, reported.rate_source, latency)
+
+
+def _reported(card: Card, task: Network, tool: Exporter | None, budget: Budget) -> TaskCost:
+    """What the target's report says of a network."""
+    place = f"{card.source}:{task.line}"
+    if tool is None:
+        raise CardError(
+            f"{place}: expected 'needs' and 'rate' of task {task.name!r}: without 'target' in "
+            "[device], there is no report that would tell"
+        )
+    try:
+        model = open_network(task.model, task.network)
+        report = _report(tool, model, task)
+    except N3icError as error:
+        raise CardError(f"{place}: task {task.name!r}: {error}") from error
+    return _cost(tool, report, budget)
+
+
+def _report(tool: Exporter, model: BinaryModel, task: Network) -> Report:
+    options = tool.parse_options(task.options)
+    network = passes.simplify(model).model
+    fit = tool.check(network, options)
+    if not fit.ok:
+        raise CardError("; ".join(str(p) for p in fit.problems))
+    with tempfile.TemporaryDirectory(prefix="n3ic-card-") as folder:
+        tool.write(network, options, Path(folder))
+        return tool.report(network, options, Path(folder))
+
+
+def _cost(tool: Exporter, report: Report, budget: Budget) -> TaskCost:
+    figures = {f.name: f for f in report.figures}
+    layout = tool.device.card
+    needs: dict[str, Amount] = {}
+    timed = False
+    for r in layout.resources if layout else ():
+        figure = figures.get(r.figure)
+        if figure is None:
+            continue
+        if r.whole is None:
+            needs[r.name] = Amount(figure.value, figure.kind, figure.source)
+        else:
+            timed = True
+            told = f"{r.whole:g} {r.unit} give {figure.value:g} {figure.unit}: {figure.source}"
+            needs[r.name] = Amount(r.whole / figure.value, figure.kind, told)
+    found = figures.get("latency")
+    latency = None
+    if found is not None and found.unit in NANOSECONDS:
+        latency = Amount(found.value * NANOSECONDS[found.unit], found.kind, found.source)
+    throughput = figures.get("throughput")
+    if throughput is None or timed:  # what takes time is bounded by the time there is
+        return TaskCost(needs, None, "estimated", "as much as arrives", latency)
+    rate = Rate(throughput.value, "inferences/s")
+    return TaskCost(needs, rate, throughput.kind, throughput.source, latency)

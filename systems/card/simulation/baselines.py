@@ -1,0 +1,174 @@
+"""Ways of sharing a card that are compared: n3ic's, after SuperNIC, and what it is held against."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from n3ic.systems.card.simulation.regions import Chain
+from n3ic.systems.card.simulation.scenario import Placed, Scenario, SimTenant
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How a card is shared.
+
+    Attributes:
+        name: as typed.
+        title: one line for tables.
+        spaces: who gets regions: the plan as it is, or parts of tenants' own, of the same number
+            of regions (``equal``) or by dominant shares of area and bandwidth (``drf``).
+        chained: whether a packet runs through a chain at once, or passes the scheduler for each
+            task.
+        adapts: whether ingress rates follow the load, and regions are launched and given back.
+    """
+
+    name: str
+    title: str
+    spaces: str
+    chained: bool
+    adapts: bool
+
+
+POLICIES: Mapping[str, Policy] = {
+    p.name: p
+    for p in (
+        Policy("chains", "chains of tasks, DRF and DRFQ (the plan)", "plan", True, True),
+        Policy("drf", "own regions by DRF, no time sharing", "drf", True, False),
+        Policy("static", "the same number of own regions each", "equal", True, False),
+        Policy("per-task", "scheduling per task, after PANIC; fair queueing", "plan", False, False),
+    )
+}
+
+
+def placement(policy: Policy, scenario: Scenario) -> tuple[Placed, ...]:
+    """What stands in which region at the start, from region 0."""
+    if policy.spaces == "plan":
+        absent = {t.name for t in scenario.tenants if t.arrives > 0} if policy.adapts else set()
+        used = {task for g in scenario.graphs if g.tenant not in absent for task in g.flow.tasks()}
+        # what nobody uses yet is launched when its tenant comes
+        return tuple(p if used & set(p.chain) else Placed(()) for p in scenario.placed)
+    counts = _regions_of(policy, scenario)
+    placed: list[Placed] = []
+    for tenant in scenario.tenants:
+        chains = own_regions(scenario, tenant, counts[tenant.name])
+        placed += [Placed(c, tenant.name) for c in chains]
+        # what a tenant cannot use stays empty: it is nobody else's
+        placed += [Placed((), tenant.name)] * (counts[tenant.name] - len(chains))
+    return tuple(placed)
+
+
+def own_regions(scenario: Scenario, tenant: SimTenant, count: int) -> tuple[Chain, ...]:
+    """Chains with which a tenant alone fills regions: all that it needs, then the fullest again.
+
+    Returns:
+        One chain a region; none at all if they are too few for what its graphs need.
+    """
+    needed = packed(scenario, tenant)
+    if not needed or len(needed) > count:
+        return ()
+    fills: dict[str, float] = {}  # instances of each task that the rate which is due fills
+    for graph in scenario.graphs:
+        if graph.tenant == tenant.name:
+            for task, seconds in scenario.times(graph).items():
+                fills[task] = fills.get(task, 0.0) + graph.entitled * seconds
+    have = dict.fromkeys(needed, 1)
+    # a graph is as fast as its slowest chain, so that further instances come by the load
+    while sum(have.values()) < count:
+        have[max(needed, key=lambda c: (max(fills[t] for t in c) / have[c], c))] += 1
+    return tuple(chain for chain, n in have.items() for _ in range(n))
+
+
+def packed(scenario: Scenario, tenant: SimTenant) -> tuple[Chain, ...]:
+    """The tasks of a tenant's graphs in as few regions as the first that has room for each gives.
+
+    What is in one region can be passed at once where a graph has it in series; parallel branches
+    may lie in one region, too, and then pass the scheduler one by one.
+    """
+    chains: list[Chain] = []
+    for graph in scenario.graphs:
+        if graph.tenant != tenant.name:
+            continue
+        for whole in graph.chains:
+            for chain in split(whole, scenario):
+                new = tuple(t for t in chain if not any(t in c for c in chains))
+                room = next((i for i, c in enumerate(chains) if _fits(c + new, scenario)), None)
+                if not new:
+                    continue
+                if room is None:
+                    chains.append(new)
+                else:
+                    chains[room] += new
+    return tuple(chains)
+
+
+def _fits(chain: Chain, scenario: Scenario) -> bool:
+    return sum(scenario.tasks[t].area for t in chain) <= scenario.region_area + 1e-9
+
+
+def split(chain: Chain, scenario: Scenario) -> tuple[Chain, ...]:
+    """A chain in parts that each fit a region."""
+    parts: list[Chain] = []
+    room = 0.0
+    for task in chain:
+        area = scenario.tasks[task].area
+        if not parts or area > room + 1e-9:
+            parts.append(())
+            room = scenario.region_area
+        parts[-1] = (*parts[-1], task)
+        room -= area
+    return tuple(parts)
+
+
+def _regions_of(policy: Policy, scenario: Scenario) -> dict[str, int]:
+    """How many regions each tenant has for itself."""
+    tenants = scenario.tenants
+    if policy.spaces == "equal":
+        return {t.name: scenario.regions // len(tenants) for t in tenants}
+    demand = {}
+    for tenant in tenants:
+        graphs = [g for g in scenario.graphs if g.tenant == tenant.name]
+        # area times wanted over greatest bandwidth (SuperNIC, section IV-E, step 1)
+        demand[tenant.name] = sum(
+            scenario.tasks[task].area * seconds * g.entitled
+            for g in graphs
+            for task, seconds in scenario.times(g).items()
+        )
+    least = {t.name: len(packed(scenario, t)) for t in tenants}
+    room = scenario.regions * scenario.region_area
+    dominant = _equal_shares(demand, {t.name: t.weight for t in tenants}, room)
+    return _whole(dominant, least, scenario.regions, scenario.region_area)
+
+
+def _equal_shares(
+    demand: Mapping[str, float], weight: Mapping[str, float], room: float
+) -> dict[str, float]:
+    """Area of each tenant: shares by weight, up to its demand; what is left goes by weight, too."""
+    given = dict.fromkeys(demand, 0.0)
+    for caps in (demand, dict.fromkeys(demand, math.inf)):
+        open_ = {t for t in demand if given[t] < caps[t]}
+        while open_ and room > 1e-9:
+            total = sum(weight[t] for t in open_)
+            step = min(room / total, *((caps[t] - given[t]) / weight[t] for t in open_))
+            for tenant in open_:
+                given[tenant] += step * weight[tenant]
+            room -= step * total
+            open_ = {t for t in open_ if caps[t] - given[t] > 1e-9}
+    return given
+
+
+def _whole(
+    area: Mapping[str, float], least: Mapping[str, int], regions: int, region_area: float
+) -> dict[str, int]:
+    """Areas as numbers of regions, by the largest remainders, and enough for a tenant to run."""
+    exact = {t: a / region_area for t, a in area.items()}
+    counts = {t: max(int(x + 1e-9), min(least[t], regions)) for t, x in exact.items()}
+    order: Sequence[str] = sorted(exact, key=lambda t: (counts[t] - exact[t], t))
+    for tenant in order:
+        if sum(counts.values()) < regions:
+            counts[tenant] += 1
+    while sum(counts.values()) > regions:
+        largest = max(counts, key=lambda t: (counts[t] - least[t], counts[t], t))
+        counts[largest] -= 1
+    return counts

@@ -1,0 +1,332 @@
+"""What is done about the load of a simulated card: rates at ingress, chains in regions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from n3ic.systems.card.simulation.baselines import Policy, placement, split
+from n3ic.systems.card.simulation.ingress import TokenBucket
+from n3ic.systems.card.simulation.regions import Chain, Launch, Region, Regions
+from n3ic.systems.card.simulation.scaling import Scaling, scaled
+from n3ic.systems.card.simulation.scenario import Failure, Scenario, SimGraph
+from n3ic.systems.card.simulation.scheduler import Instance, Scheduler, Server, Turns
+from n3ic.systems.card.simulation.throttle import Demand, fair_rates
+from n3ic.systems.card.simulation.trace import Event, GraphCounts
+
+if TYPE_CHECKING:
+    import simpy
+
+    Steps = Generator[simpy.Event, Any, None]
+
+_DRAIN = 16  # cycles between two looks whether a region is empty
+
+
+@dataclass
+class Watched:
+    """What control sees of a graph.
+
+    Attributes:
+        graph: it.
+        bucket: its bucket.
+        counts: of its packets.
+        window: cost of what arrived since the last look.
+        used: whether a packet of it has come.
+        again: second before which its regions are not looked at again.
+    """
+
+    graph: SimGraph
+    bucket: TokenBucket
+    counts: GraphCounts
+    window: float = 0.0
+    used: bool = False
+    again: float = -math.inf
+
+
+class Control:
+    """The control plane: it sets rates, and launches, de-schedules and restarts chains.
+
+    Args:
+        env: the simulation.
+        scenario: what is simulated.
+        policy: whether it does anything about the load at all.
+        scheduler: is told of instances.
+        watched: graphs by name.
+
+    Attributes:
+        events: what was done, in the order of time.
+        rates: cycle and packets a second of each graph's bucket, as it changed.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        scenario: Scenario,
+        policy: Policy,
+        scheduler: Scheduler,
+        watched: Mapping[str, Watched],
+    ) -> None:
+        self.events: list[Event] = []
+        self.rates: dict[str, list[tuple[int, float]]] = {name: [] for name in watched}
+        self._env = env
+        self._scenario = scenario
+        self._policy = policy
+        self._scheduler = scheduler
+        self._watched = watched
+        self._hz = scenario.board.clock_hz
+        self._scaling: dict[Chain, Scaling] = {}
+        self._loads = {name: w.graph.entitled for name, w in watched.items()}
+        placed = placement(policy, scenario)[: scenario.regions]
+        chains = [p.chain for p in placed] + [()] * (scenario.regions - len(placed))
+        self._regions = Regions(
+            tuple(Region(c, scheduled=bool(c)) for c in chains), scenario.board.costs
+        )
+        for i, part in enumerate(placed):
+            if part.chain:
+                self._open(i, part.chain, part.owner)
+
+    def start(self) -> None:
+        """Begin to look at the load, and wait for tenants that come and for failures."""
+        if self._policy.adapts:
+            self._env.process(self._monitor())
+            for tenant in self._scenario.tenants:
+                if tenant.arrives > 0:
+                    self._env.process(self._deploy(tenant.name, tenant.arrives))
+        for failure in self._scenario.failures:
+            self._env.process(self._fail(failure))
+
+    def ensure(self, name: str) -> None:
+        """See to it that a graph's tasks run: it is used first, or a chain of it was stopped."""
+        watched = self._watched[name]
+        if not self._policy.adapts:
+            return
+        first, watched.used = not watched.used, True
+        if not first and self._now < watched.again:
+            return
+        watched.again = self._now + self._scenario.board.monitor
+        for chain in watched.graph.chains:
+            for part in split(chain, self._scenario):
+                if first or not self._runs(part):
+                    self._use(part, name)
+
+    def restart(self, region: int) -> None:
+        """Load a region again whose tasks got stuck."""
+        chain = self._regions.regions[region].chain
+        self._log("cut-off", region, chain)
+        old = self._instances(region)
+        for instance in old:
+            self._scheduler.remove(instance)
+        self._regions = self._regions.restart(region, self._now)
+        self._env.process(self._reload(region, chain, old[0].owner))
+
+    # -- the load ----------------------------------------------------------------------------
+
+    def _monitor(self) -> Steps:
+        """Rates and instances by the load that is meant for tasks, not by what got through."""
+        board = self._scenario.board
+        while True:
+            self._set_rates(self._loads)
+            yield self._env.timeout(self._cycles(board.monitor))
+            for name, watched in self._watched.items():
+                self._loads[name] = watched.window / board.monitor
+                watched.window = 0.0
+                if watched.counts.inside:  # packets may wait for a chain that was stopped
+                    self.ensure(name)
+            self._scale()
+
+    def _set_rates(self, loads: Mapping[str, float]) -> None:
+        instances = {name: float(count) for name, count in self._scheduler.running.items()}
+        demands = {}
+        for name, watched in self._watched.items():
+            graph = watched.graph
+            times = self._scenario.times(graph)
+            if self._present(graph.tenant) and all(t in instances for t in times):
+                demands[name] = Demand(loads[name], graph.entitled, graph.weight, times)
+        for name, fair in fair_rates(demands, instances).items():
+            watched = self._watched[name]
+            # never below what is due, so that a tenant that comes back does not wait for a look
+            rate = max(fair, watched.graph.entitled)
+            watched.bucket.change(rate / self._hz, int(self._env.now))
+            self.rates[name].append((int(self._env.now), rate))
+
+    def _scale(self) -> None:
+        """One instance more or fewer of chains whose load asks for it and whose users may."""
+        load, running = self._filled(self._loads), self._scheduler.running
+        for chain in sorted({c for c in self._regions.serving.values() if c}):
+            where = [i for i, c in self._regions.serving.items() if c == chain]
+            users = {
+                w.graph.tenant
+                for w in self._watched.values()
+                if set(chain) & set(w.graph.flow.tasks())
+                and (self._present(w.graph.tenant) or w.counts.inside)
+            }
+            others = max(0, *(running.get(t, 0) - len(where) for t in chain))
+            wanted = max(load.get(t, 0.0) for t in chain) - others
+            due = len(where) + max(map(self._spare_regions, users), default=-len(where))
+            rules = self._scenario.board.scaling
+            rules = rules if users else replace(rules, least=0)
+            state = replace(self._scaling.get(chain, Scaling(1)), instances=len(where))
+            new = scaled(state, wanted, due, rules)
+            self._scaling[chain] = replace(new, instances=len(where))
+            if new.instances > len(where):
+                self._take(*self._held().another(chain, self._now, self._busy(), switch=False))
+                self._scaling[chain] = Scaling(len(where))
+            elif new.instances < len(where) and (others or len(where) > 1 or not users):
+                self._deschedule(where[-1])
+                self._scaling[chain] = Scaling(len(where))
+
+    def _filled(self, loads: Mapping[str, float]) -> dict[str, float]:
+        """Instances of each task that loads fill."""
+        out: dict[str, float] = {}
+        for name, packets in loads.items():
+            for task, seconds in self._scenario.times(self._watched[name].graph).items():
+                out[task] = out.get(task, 0.0) + packets * seconds
+        return out
+
+    def _spare_regions(self, tenant: str) -> int:
+        """Whole regions that a tenant is entitled to beyond those that its load fills."""
+        tenants = self._scenario.tenant_of
+        if not self._present(tenant):
+            return 0
+        weight = sum(t.weight for t in tenants.values() if self._present(t.name))
+        fair = self._scenario.regions * tenants[tenant].weight / weight
+        own = {n: v for n, v in self._loads.items() if self._watched[n].graph.tenant == tenant}
+        load, part = self._filled(self._loads), self._filled(own)
+        held = 0.0
+        for chain in self._regions.serving.values():
+            busiest = max(chain, key=lambda t: (load.get(t, 0.0), t), default="")
+            if load.get(busiest):
+                held += part.get(busiest, 0.0) / load[busiest]
+        return max(0, int(fair - held + 1e-9))
+
+    def _present(self, tenant: str) -> bool:
+        found = self._scenario.tenant_of[tenant]
+        return found.arrives <= self._now < found.leaves
+
+    # -- regions -----------------------------------------------------------------------------
+
+    def _use(self, chain: Chain, name: str) -> None:
+        """Make a chain run for a graph; what the others fill of its tasks is not there for it."""
+        others = {
+            n: w.graph.entitled for n, w in self._watched.items() if w.used and n != name
+        }  # fmt: skip
+        taken = self._filled(others)
+        spare: dict[str, float] = {}
+        for serving in self._regions.serving.values():
+            for task in serving:
+                spare[task] = spare.get(task, -taken.get(task, 0.0)) + 1
+        self._take(*self._held().use(chain, self._now, spare, self._busy()))
+
+    def _runs(self, chain: Chain) -> bool:
+        return set(chain) <= {t for c in self._regions.serving.values() for t in c}
+
+    def _busy(self) -> dict[int, float]:
+        """Load of each region's fullest task."""
+        load = self._filled(self._loads)
+        return {
+            i: max((load.get(t, 0.0) for t in c), default=0.0)
+            for i, c in self._regions.serving.items()
+        }
+
+    def _held(self) -> Regions:
+        """The regions, with those pinned that have not served for long enough."""
+        hold = self._scenario.board.hold
+        held = (
+            replace(r, pinned=r.pinned or (r.scheduled and self._now < r.ready + hold))
+            for r in self._regions.regions
+        )
+        return replace(self._regions, regions=tuple(held))
+
+    def _take(self, regions: Regions, launch: Launch | None) -> None:
+        """Do what was decided for a chain, if anything is to be done."""
+        if launch is None or launch.way == "share":
+            return
+        (changed,) = launch.regions
+        chain = regions.regions[changed].chain
+        now = list(self._regions.regions)
+        now[changed] = regions.regions[changed]
+        self._regions = replace(self._regions, regions=tuple(now))
+        self._log(launch.way, changed, chain)
+        old = self._instances(changed)
+        for instance in old:
+            self._scheduler.remove(instance)
+        self._env.process(self._launch(changed, chain, launch.ready, old))
+
+    def _launch(self, region: int, chain: Chain, ready: float, old: list[Instance]) -> Steps:
+        """Drain what was there, load the bitstream, open the region."""
+        since = self._now
+        while any(instance.held for instance in old):
+            yield self._env.timeout(_DRAIN)
+        drained = self._now - since
+        yield self._env.timeout(max(0, self._cycles(ready + drained) - int(self._env.now)))
+        current = self._regions.regions[region]
+        if current.chain == chain and current.scheduled and not self._instances(region):
+            self._open(region, chain)
+            self._set_rates({n: w.graph.entitled for n, w in self._watched.items()})
+
+    def _reload(self, region: int, chain: Chain, owner: str) -> Steps:
+        yield self._env.timeout(self._cycles(self._scenario.board.costs.reconfiguration))
+        current = self._regions.regions[region]
+        if current.chain == chain and current.scheduled and not self._instances(region):
+            self._open(region, chain, owner)
+
+    def _deschedule(self, region: int) -> None:
+        self._log("de-schedule", region, self._regions.regions[region].chain)
+        for instance in self._instances(region):
+            self._scheduler.remove(instance)
+        self._regions = self._regions.deschedule(region, self._now)
+
+    def _deploy(self, tenant: str, at: float) -> Steps:
+        """Pre-launch what a tenant that arrives brings, where regions are free."""
+        yield self._env.timeout(self._cycles(at))
+        for watched in self._watched.values():
+            if watched.graph.tenant == tenant:
+                for chain in watched.graph.chains:
+                    for part in split(chain, self._scenario):
+                        self._take(*self._regions.pre_launch(part, self._now))
+
+    def _fail(self, failure: Failure) -> Steps:
+        yield self._env.timeout(self._cycles(failure.at))
+        instances = self._instances(failure.region)
+        for instance in instances:
+            instance.stuck = True
+        if failure.kind != "lost":
+            return
+        region = self._regions.regions[failure.region]
+        self._log("lost", failure.region, region.chain)
+        for instance in instances:
+            self._scheduler.remove(instance)
+        rest = list(self._regions.regions)
+        rest[failure.region] = replace(
+            region, chain=(), scheduled=True, pinned=True, ready=math.inf
+        )
+        self._regions = replace(self._regions, regions=tuple(rest))
+        for name, watched in self._watched.items():
+            watched.again = -math.inf
+            if watched.used and self._present(watched.graph.tenant):
+                self.ensure(name)
+
+    def _open(self, region: int, chain: Chain, owner: str = "") -> None:
+        parts = (chain,) if self._policy.chained else tuple((task,) for task in chain)
+        turns = Turns()
+        for part in parts:
+            servers = {}
+            for name in part:
+                task = self._scenario.tasks[name]
+                servers[name] = Server(task, turns if task.turns else Turns())
+            self._scheduler.add(Instance(region, part, servers, owner))
+
+    def _instances(self, region: int) -> list[Instance]:
+        return [i for i in self._scheduler if i.region == region]
+
+    def _log(self, what: str, region: int, chain: Chain) -> None:
+        self.events.append(Event(self._now, what, region, chain))
+
+    @property
+    def _now(self) -> float:
+        return float(self._env.now) / self._hz
+
+    def _cycles(self, seconds: float) -> int:
+        return math.ceil(seconds * self._hz - 1e-6)

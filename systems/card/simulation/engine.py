@@ -1,0 +1,377 @@
+"""A simulation of a card: the way of its packets from ingress to port."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from n3ic.systems.card.description import Parallel, Series
+from n3ic.systems.card.simulation.baselines import Policy
+from n3ic.systems.card.simulation.control import Control, Watched
+from n3ic.systems.card.simulation.ingress import TokenBucket
+from n3ic.systems.card.simulation.loads import OVERHEAD_BYTES
+from n3ic.systems.card.simulation.loads import Packet as Arrival
+from n3ic.systems.card.simulation.memory import PAGE_BYTES, Memory, Segment
+from n3ic.systems.card.simulation.regions import Chain
+from n3ic.systems.card.simulation.scenario import Scenario, SimGraph
+from n3ic.systems.card.simulation.scheduler import Grant, Instance, Scheduler, Server
+from n3ic.systems.card.simulation.trace import GraphCounts, Served, Trace
+
+if TYPE_CHECKING:
+    import simpy
+
+    Steps = Generator[simpy.Event, Any, None]
+
+_PROGRESS_STEPS = 100
+
+
+class _CutOffError(Exception):
+    """A packet was in a task that gave no result."""
+
+
+@dataclass
+class _Packet:
+    graph: SimGraph
+    number: int
+    arrival: Arrival
+    arrived: int
+    tag: tuple[float, int] = (0.0, 0)
+    admitted: int = 0
+    decides: bool = True
+    passes: int = 0
+
+
+@dataclass
+class _Lane:
+    """State of a graph: its queue, its bucket, the order of its packets."""
+
+    graph: SimGraph
+    watched: Watched
+    queue: deque[_Packet] = field(default_factory=deque)
+    wake: simpy.Event | None = None
+    next_out: int = 0
+    next_number: int = 0
+    finished: dict[int, _Packet | None] = field(default_factory=dict)
+
+
+def simulate(
+    scenario: Scenario,
+    policy: Policy,
+    seed: int = 0,
+    progress: Callable[[float], None] = lambda _: None,
+) -> Trace:
+    """Simulate a card.
+
+    Args:
+        scenario: board, tasks, tenants and what they offer.
+        policy: how the card is shared.
+        seed: of all that is random; the same seed gives the same packets under every policy.
+        progress: told how far it is, from 0 to 1.
+    """
+    return _Simulation(scenario, policy, seed).run(progress)
+
+
+class _Simulation:
+    def __init__(self, scenario: Scenario, policy: Policy, seed: int) -> None:
+        import simpy
+
+        self.scenario, self.policy, self.seed = scenario, policy, seed
+        board = scenario.board
+        self.env = simpy.Environment()
+        self.hz = board.clock_hz
+        self.scheduler = Scheduler(self.env, board.schedule_interval, board.head_interval)
+        self.served = {g.name: Served() for g in scenario.graphs}
+        self.counts = {g.name: GraphCounts() for g in scenario.graphs}
+        watched = {
+            g.name: Watched(g, TokenBucket(g.entitled / self.hz, g.burst), self.counts[g.name])
+            for g in scenario.graphs
+        }
+        self.control = Control(self.env, scenario, policy, self.scheduler, watched)
+        self.lanes = {name: _Lane(w.graph, w) for name, w in watched.items()}
+        self.virtual = 0.0
+        self.finish = {g.name: 0.0 for g in scenario.graphs}
+        self.tie = 0
+        self.egress_free = 0.0
+        self.region_busy = np.zeros(scenario.regions)
+        self.tenant_work = {t.name: 0.0 for t in scenario.tenants}
+        self.samples: list[tuple[np.ndarray[Any, Any], list[float]]] = []
+        self.memory = Memory(board.frames, {t.name: t.pages for t in scenario.tenants})
+        self.random = {
+            g.name: np.random.default_rng([seed, 1, i]) for i, g in enumerate(scenario.graphs)
+        }
+        self._map_memory()
+
+    def _cycles(self, seconds: float) -> int:
+        return math.ceil(seconds * self.hz - 1e-6)
+
+    def _map_memory(self) -> None:
+        for tenant in self.scenario.tenants:
+            names = {n for g in self.scenario.graphs if g.tenant == tenant.name
+                     for n in g.flow.tasks()}  # fmt: skip
+            pages = sum(self.scenario.tasks[n].memory_pages for n in names)
+            if pages:
+                self.memory.map(tenant.name, (Segment(0, pages),))
+
+    # -- a packet's way ----------------------------------------------------------------------
+
+    def _source(self, lane: _Lane) -> Steps:
+        graph, counts, board = lane.graph, self.counts[lane.graph.name], self.scenario.board
+        tenant = self.scenario.tenant_of[graph.tenant]
+        mean, rng = graph.load.mean_bytes, self.random[graph.name]
+        arrivals = np.random.default_rng([self.seed, 0, self.scenario.graphs.index(graph)])
+        for arrival in graph.load.packets(arrivals):
+            at = tenant.arrives + arrival.time
+            if at >= min(tenant.leaves, self.scenario.seconds):
+                return
+            yield self.env.timeout(max(0, self._cycles(at) - int(self.env.now)))
+            counts.arrived += 1
+            counts.arrivals.append((int(self.env.now), arrival.bytes))
+            if arrival.malformed:
+                self._drop(lane, "malformed")
+                continue
+            cost = max(1.0, arrival.bytes / mean)
+            lane.watched.window += cost
+            if counts.queued >= board.ingress_queue:
+                self._drop(lane, "ingress")
+                continue
+            packet = _Packet(graph, lane.next_number, arrival, int(self.env.now))
+            packet.decides = graph.deciding >= 1 or bool(rng.random() < graph.deciding)
+            lane.next_number += 1
+            lane.queue.append(packet)
+            counts.queued += 1
+            counts.most_queued = max(counts.most_queued, counts.queued)
+            self._wake(lane)
+
+    def _drop(self, lane: _Lane, reason: str) -> None:
+        dropped = self.counts[lane.graph.name].dropped
+        dropped[reason] = dropped.get(reason, 0) + 1
+
+    def _wake(self, lane: _Lane) -> None:
+        if lane.wake is not None:
+            event, lane.wake = lane.wake, None
+            event.succeed()
+
+    def _gate(self, lane: _Lane) -> Steps:
+        """Let a graph's packets in, as its bucket and its part of the packet store allow."""
+        counts, board = self.counts[lane.graph.name], self.scenario.board
+        mean = lane.graph.load.mean_bytes
+        while True:
+            while not lane.queue or counts.inside >= board.store:
+                lane.wake = self.env.event()
+                yield lane.wake
+            packet = lane.queue[0]
+            cost = max(1.0, packet.arrival.bytes / mean)
+            if self.policy.adapts:
+                wait = lane.watched.bucket.wait(cost, int(self.env.now))
+                if wait:
+                    # no longer than to the next look at the load, which may change the rate
+                    yield self.env.timeout(min(wait, self._cycles(board.monitor)))
+                    continue
+                lane.watched.bucket.take(cost, int(self.env.now))
+            lane.queue.popleft()
+            counts.queued -= 1
+            counts.inside += 1
+            counts.most_inside = max(counts.most_inside, counts.inside)
+            counts.admitted.append((int(self.env.now), cost))
+            packet.admitted = int(self.env.now)
+            self.env.process(self._pass(lane, packet))
+
+    def _pass(self, lane: _Lane, packet: _Packet) -> Steps:
+        before = self.scenario.board.fixed * 2 // 3
+        if before:
+            yield self.env.timeout(before)
+        self.control.ensure(lane.graph.name)
+        self._tag(packet)
+        finished: _Packet | None = packet
+        try:
+            yield from self._series(packet, packet.graph.flow)
+        except _CutOffError:
+            self._drop(lane, "cut-off")
+            finished = None
+        after = self.scenario.board.fixed - before
+        if after:
+            yield self.env.timeout(after)
+        lane.finished[packet.number] = finished
+        self._release(lane)
+
+    def _tag(self, packet: _Packet) -> None:
+        """Virtual start time: DRFQ's, or that of fair queueing by bytes."""
+        graph = packet.graph
+        if self.policy.name == "per-task":
+            cost = packet.arrival.bytes * self.scenario.board.wire
+        else:
+            counts = self.scheduler.running
+            cost = max(
+                self.scenario.tasks[t].busy(packet.arrival.bytes, self.hz, packet.decides)
+                / self.hz / max(1, counts.get(t, 1))
+                for t in graph.flow.tasks()
+            )  # fmt: skip
+        start = max(self.virtual, self.finish[graph.name])
+        self.finish[graph.name] = start + cost / graph.weight
+        self.tie += 1
+        packet.tag = (start, self.tie)
+
+    def _series(self, packet: _Packet, series: Series) -> Steps:
+        run: list[str] = []
+        for step in series.steps:
+            if isinstance(step, str):
+                run.append(step)
+                continue
+            yield from self._tasks(packet, tuple(run))
+            run = []
+            yield from self._fork(packet, step)
+        yield from self._tasks(packet, tuple(run))
+
+    def _fork(self, packet: _Packet, parallel: Parallel) -> Steps:
+        """Branches at the same time; the synchronisation buffer waits for all of them."""
+
+        def branch(series: Series) -> Generator[simpy.Event, Any, bool]:
+            try:
+                yield from self._series(packet, series)
+            except _CutOffError:
+                return False
+            return True
+
+        parts = [self.env.process(branch(series)) for series in parallel.branches]
+        yield self.env.all_of(parts)
+        if not all(part.value for part in parts):
+            raise _CutOffError
+
+    def _tasks(self, packet: _Packet, tasks: Chain) -> Steps:
+        """A run of tasks, with as many passes of the scheduler as it takes."""
+        while tasks:
+            graph = packet.graph
+            grant: Grant = yield self.scheduler.request(graph.name, graph.tenant, packet.tag, tasks)
+            self.virtual = max(self.virtual, packet.tag[0])
+            packet.passes += 1
+            yield self.env.timeout(grant.wait + self.scenario.board.schedule)
+            done = yield from self._chain(packet, grant, tasks)
+            tasks = tasks[done:]
+
+    def _chain(
+        self, packet: _Packet, grant: Grant, tasks: Chain
+    ) -> Generator[simpy.Event, Any, int]:
+        """Through an instance; the number of tasks that were run."""
+        instance, reserved = grant.instance, len(grant.tasks)
+        done = 0
+        while done < len(tasks) and tasks[done] in instance.servers:
+            name = tasks[done]
+            server = instance.servers[name]
+            if done >= reserved:
+                order = instance.chain
+                behind = done and order.index(name) <= order.index(tasks[done - 1])
+                if behind or not server.free or not self.policy.chained:
+                    break
+                server.free -= 1
+            if instance.stuck:
+                yield from self._cut_off(instance, grant.tasks[done:])
+            busy = server.task.busy(packet.arrival.bytes, self.hz, packet.decides)
+            extra, stall = self._memory_cycles(packet, server)
+            leaves = server.enter(int(self.env.now), busy + stall, server.task.latency + extra)
+            self._account(packet, instance, server, busy + stall)
+            yield self.env.timeout(leaves - int(self.env.now))
+            if instance.stuck:
+                yield from self._cut_off(instance, grant.tasks[done:])
+            server.free += 1
+            done += 1
+            self.scheduler.dispatch()
+        return done
+
+    def _memory_cycles(self, packet: _Packet, server: Server) -> tuple[int, int]:
+        """Cycles of an access to on-board memory, and those of them that hold up the task."""
+        pages = server.task.memory_pages
+        if not pages:
+            return 0, 0
+        draw = float(self.random[packet.graph.name].random())
+        page = int(pages * draw**3)  # few pages are touched often
+        access = self.memory.access(packet.graph.tenant, page * PAGE_BYTES, "write")
+        cycles = access.cycles(self.scenario.board.timing, self.hz)
+        moved = access.swapped_in or access.swapped_out
+        return cycles, cycles if moved else 0
+
+    def _account(self, packet: _Packet, instance: Instance, server: Server, busy: int) -> None:
+        task = server.task
+        self.region_busy[instance.region] += busy * task.area
+        self.tenant_work[packet.graph.tenant] += busy * task.area
+
+    def _cut_off(self, instance: Instance, held: Chain) -> Steps:
+        """A task gives no result: the watchdog drops what is in it and loads the region again."""
+        yield self.env.timeout(self.scenario.board.watchdog)
+        for name in held:
+            instance.servers[name].free += 1
+        if instance.open:
+            self.control.restart(instance.region)
+        raise _CutOffError
+
+    def _release(self, lane: _Lane) -> None:
+        """Send out what has no predecessor left: packets of a graph are never reordered."""
+        counts = self.counts[lane.graph.name]
+        while lane.next_out in lane.finished:
+            packet = lane.finished.pop(lane.next_out)
+            lane.next_out += 1
+            if packet is None:
+                counts.inside -= 1
+                self._wake(lane)
+                continue
+            wire = (packet.arrival.bytes + OVERHEAD_BYTES) * self.scenario.board.wire * self.hz
+            start = max(float(self.env.now), self.egress_free)
+            self.egress_free = start + wire
+            self.env.process(self._depart(lane, packet, math.ceil(start)))
+
+    def _depart(self, lane: _Lane, packet: _Packet, at: int) -> Steps:
+        if at > self.env.now:
+            yield self.env.timeout(at - int(self.env.now))
+        served = self.served[lane.graph.name]
+        served.arrived.append(packet.arrived)
+        served.admitted.append(packet.admitted)
+        served.left.append(int(self.env.now))
+        served.bytes.append(packet.arrival.bytes)
+        served.number.append(packet.number)
+        self.counts[lane.graph.name].inside -= 1
+        self._wake(lane)
+
+    def _sample(self) -> Steps:
+        step = max(1, self._cycles(self.scenario.seconds / self.scenario.bins))
+        for _ in range(self.scenario.bins):
+            yield self.env.timeout(step - (1 if not self.samples else 0))
+            self.samples.append((self.region_busy.copy(), list(self.tenant_work.values())))
+
+    # -- the whole ---------------------------------------------------------------------------
+
+    def run(self, progress: Callable[[float], None]) -> Trace:
+        scenario = self.scenario
+        for lane in self.lanes.values():
+            self.env.process(self._source(lane))
+            self.env.process(self._gate(lane))
+        self.control.start()
+        self.env.process(self._sample())
+        end = self._cycles(scenario.seconds)
+        for step in range(1, _PROGRESS_STEPS + 1):
+            until = end * step // _PROGRESS_STEPS
+            if until > self.env.now:
+                self.env.run(until=until)
+            progress(step / _PROGRESS_STEPS)
+        return self._trace()
+
+    def _trace(self) -> Trace:
+        scenario = self.scenario
+        busy = np.diff([np.zeros(scenario.regions), *(s[0] for s in self.samples)], axis=0)
+        none = [0.0] * len(scenario.tenants)
+        work = np.diff([none, *(s[1] for s in self.samples)], axis=0)
+        cycles = self._cycles(scenario.seconds / scenario.bins) * scenario.region_area
+        return Trace(
+            scenario,
+            self.policy,
+            self.seed,
+            self.served,
+            self.counts,
+            busy / cycles,
+            work / (cycles * scenario.regions),
+            tuple(self.control.events),
+            {name: tuple(rates) for name, rates in self.control.rates.items()},
+        )

@@ -1,0 +1,212 @@
+"""A simulation as figures, tables and plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from n3ic.systems.card.simulation.bounds import latency_bound
+from n3ic.systems.card.simulation.figures import (
+    TenantFigures,
+    binned,
+    jain_index,
+    percentiles,
+    served_share,
+)
+from n3ic.systems.card.simulation.trace import Event, Trace
+
+Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]  # title, head, rows
+
+
+@dataclass(frozen=True)
+class PolicyFigures:
+    """Figures of a card under one policy; all of them simulated.
+
+    Attributes:
+        policy: its name.
+        title: in words.
+        tenants: in the scenario's order.
+        gbps: of all tenants together.
+        jain: Jain's index of what tenants got over what was due to them, at most 1 each.
+        jain_over_time: the same for each bin of time.
+        utilisation: share of time in which tasks took packets, over bins and regions.
+        regions: the same by region.
+        utilisation_over_time: (bins, regions).
+        work_over_time: (bins, tenants) area that a tenant kept busy, over all area.
+        launches: how often chains were launched, by the way.
+        events: launches and failures.
+    """
+
+    policy: str
+    title: str
+    tenants: tuple[TenantFigures, ...]
+    gbps: float
+    jain: float
+    jain_over_time: tuple[float, ...]
+    utilisation: float
+    regions: tuple[float, ...]
+    utilisation_over_time: tuple[tuple[float, ...], ...]
+    work_over_time: tuple[tuple[float, ...], ...]
+    launches: Mapping[str, int]
+    events: tuple[Event, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def figures_of(trace: Trace) -> PolicyFigures:
+    """Figures of a simulation."""
+    scenario = trace.scenario
+    edges = np.linspace(0, scenario.seconds, scenario.bins + 1)
+    tenants = tuple(_tenant(trace, t.name, edges) for t in scenario.tenants)
+    dues = np.array([_due(trace, t.name, edges) for t in scenario.tenants])
+    over_time = []
+    for i in range(scenario.bins):
+        got = [min(1.0, served_share(t.timeline_gbps[i], *dues[j, :, i]))
+               for j, t in enumerate(tenants)]  # fmt: skip
+        over_time.append(jain_index(got))
+    launches: dict[str, int] = {}
+    for event in trace.events:
+        launches[event.what] = launches.get(event.what, 0) + 1
+    used = trace.utilisation
+    return PolicyFigures(
+        trace.policy.name,
+        trace.policy.title,
+        tenants,
+        sum(t.gbps for t in tenants),
+        jain_index([min(1.0, t.share) for t in tenants]),
+        tuple(over_time),
+        float(used.mean()) if used.size else 0.0,
+        tuple(float(x) for x in used.mean(axis=0)),
+        tuple(tuple(float(x) for x in row) for row in used),
+        tuple(tuple(float(x) for x in row) for row in trace.work),
+        launches,
+        trace.events,
+    )
+
+
+def _due(
+    trace: Trace, tenant: str, edges: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Gb/s that a tenant offered and was entitled to in each bin of time."""
+    owner = trace.scenario.tenant_of[tenant]
+    hz = trace.scenario.board.clock_hz
+    offered, entitled = np.zeros(len(edges) - 1), 0.0
+    for graph in trace.scenario.graphs:
+        if graph.tenant == tenant:
+            came = np.array(trace.counts[graph.name].arrivals or [(0, 0)], float)
+            offered += binned(came[:, 0] / hz, came[:, 1] * 8 / 1e9, edges)
+            entitled += graph.entitled * graph.load.mean_bytes * 8 / 1e9
+    middles = (edges[:-1] + edges[1:]) / 2
+    there = (owner.arrives <= middles) & (middles < owner.leaves)
+    return offered, np.where(there, entitled, 0.0)
+
+
+def _tenant(trace: Trace, name: str, edges: np.ndarray[Any, Any]) -> TenantFigures:
+    scenario = trace.scenario
+    hz, seconds = scenario.board.clock_hz, scenario.seconds
+    graphs = [g for g in scenario.graphs if g.tenant == name]
+    served = [trace.served[g.name] for g in graphs]
+    counts = [trace.counts[g.name] for g in graphs]
+    arrived = np.concatenate([np.asarray(s.arrived, float) for s in served])
+    admitted = np.concatenate([np.asarray(s.admitted, float) for s in served])
+    left = np.concatenate([np.asarray(s.left, float) for s in served])
+    size = np.concatenate([np.asarray(s.bytes, float) for s in served])
+    bits = size * 8 / 1e9
+    timeline = binned(left / hz, bits, edges)
+    gbps = float(bits.sum()) / seconds
+    came, due = _due(trace, name, edges)
+    offered, entitled = float(came.mean()), float(due.mean())
+    dropped: dict[str, int] = {}
+    for count in counts:
+        for reason, n in count.dropped.items():
+            dropped[reason] = dropped.get(reason, 0) + n
+    latency = (left - arrived) / hz * 1e9
+    return TenantFigures(
+        name=name,
+        offered=sum(c.arrived for c in counts),
+        served=len(left),
+        dropped=dropped,
+        inside=sum(c.queued + c.inside for c in counts),
+        offered_gbps=offered,
+        gbps=gbps,
+        entitled_gbps=entitled,
+        share=served_share(gbps, offered, entitled),
+        latency_ns=percentiles(latency),
+        core_ns=percentiles((left - admitted) / hz * 1e9),
+        bound_ns=_bound(trace, name) if trace.policy.adapts else None,
+        mean_ns=float(latency.mean()) if len(latency) else 0.0,
+        most_queued=(max(c.most_queued for c in counts), max(c.most_inside for c in counts)),
+        timeline_gbps=tuple(float(x) for x in timeline),
+    )
+
+
+def _bound(trace: Trace, tenant: str) -> float:
+    longest = max((size for c in trace.counts.values() for _, size in c.arrivals), default=64)
+    return max(
+        latency_bound(trace.scenario, g, longest)
+        for g in trace.scenario.graphs
+        if g.tenant == tenant
+    )
+
+
+def tables(found: Sequence[PolicyFigures]) -> tuple[Table, ...]:
+    """Tables of several policies, side by side; every figure in them is simulated."""
+    cards = tuple(
+        (
+            f.policy,
+            f"{f.gbps:.3f}",
+            f"{f.jain:.4f}",
+            f"{min(f.jain_over_time):.4f}",
+            f"{f.utilisation:.1%}",
+            f"{sum(n for way, n in f.launches.items() if way in _RECONFIGURE)}",
+            f.title,
+        )
+        for f in found
+    )
+    rows = tuple(
+        (
+            f.policy,
+            t.name,
+            f"{t.offered_gbps:.3f}",
+            f"{t.entitled_gbps:.3f}",
+            f"{t.gbps:.3f}",
+            f"{t.share:.1%}",
+            *(_time(t.latency_ns.get(p)) for p in ("p50", "p99", "p99.9")),
+            _time(t.core_ns.get("p99")),
+            _time(t.bound_ns),
+            f"{sum(t.dropped.values()):,}",
+        )
+        for f in found
+        for t in f.tenants
+    )
+    return (
+        (
+            "The card (simulated)",
+            ("policy", "Gb/s", "Jain", "worst Jain", "busy", "reconfigured", "what it is"),
+            cards,
+        ),
+        (
+            "Tenants (simulated)",
+            (
+                *("policy", "tenant", "offers Gb/s", "due Gb/s", "got Gb/s", "of what is due"),
+                *("p50", "p99", "p99.9", "p99 in the card", "bound", "dropped"),
+            ),
+            rows,
+        ),
+    )
+
+
+_RECONFIGURE = ("pre-launch", "free", "context-switch", "cut-off")
+
+
+def _time(nanoseconds: float | None) -> str:
+    if nanoseconds is None:
+        return "-"
+    if nanoseconds < 1e4:
+        return f"{nanoseconds:.0f} ns"
+    return f"{nanoseconds / 1e3:.1f} us" if nanoseconds < 1e7 else f"{nanoseconds / 1e6:.1f} ms"

@@ -1,0 +1,64 @@
+"""Changes of a card's program that is on an interface, through the maps that it reads."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+
+from n3ic.errors import ExportError, UsageError
+from n3ic.exporters.xdp import libbpf
+from n3ic.exporters.xdp.network.values import value_bytes
+from n3ic.systems.card.changes import CardChange
+from n3ic.systems.card.xdp.image import CardImage
+from n3ic.systems.card.xdp.program import PROGRAM_NAME, CardTables
+
+
+def change_attached(image: CardImage, change: CardChange, interface: str) -> str:
+    """Change networks and UIDs of the program on an interface, each in one exchange.
+
+    Args:
+        image: the card that runs.
+        change: what comes, is replaced or goes.
+        interface: its name.
+
+    Raises:
+        UsageError: there is no such interface, it has no card's program, or a network does not fit
+            the program.
+        BpfError: the kernel refuses it.
+    """
+    values = {}
+    for name, model in change.networks.items():
+        try:
+            values[image.slots[name]] = value_bytes(image.structure, model)
+        except ExportError as error:
+            raise UsageError(f"{name}: {error}: export the card anew") from error
+    with ExitStack() as stack:
+        tables = _tables(interface, stack)
+        for graph in image.card.graphs:
+            if tables.maps["graphs"].lookup(graph.uid) not in (None, image.graph_value(graph)):
+                raise UsageError(
+                    f"{interface}: UID {graph.uid} of its program is not that of {graph.name}, "
+                    "expected the program of this export"
+                )
+        for slot, value in values.items():
+            tables.set_network(slot, value)
+        for graph in image.card.graphs:
+            if graph.name in change.graphs:
+                gone = change.verb == "remove"
+                tables.set_graph(graph.uid, None if gone else image.graph_value(graph))
+    return f"{interface}: {len(values)} networks and {len(change.graphs)} graphs changed"
+
+
+def _tables(interface: str, stack: ExitStack) -> CardTables:
+    """The tables of the card's program on an interface."""
+    try:
+        attached = libbpf.query(socket.if_nametoindex(interface))
+    except OSError as error:
+        raise UsageError(f"no interface {interface!r}: {error.strerror or error}") from error
+    if attached is None:
+        raise UsageError(f"{interface} has no XDP program, expected that of a card")
+    program = stack.enter_context(libbpf.program_by_id(attached.program_id))
+    maps = {m.name: stack.enter_context(m) for m in program.maps()}
+    if program.name != PROGRAM_NAME or not {"models", "graphs", "tenants"} <= maps.keys():
+        raise UsageError(f"{interface}: its XDP program {program.name!r} is not that of a card")
+    return CardTables(maps)

@@ -1,0 +1,165 @@
+"""A card's program in the kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from n3ic.errors import UsageError, VerifyError
+from n3ic.exporters.xdp import libbpf
+from n3ic.exporters.xdp.resident import check_slot, swap
+from n3ic.exporters.xdp.source import compiled
+from n3ic.systems.card.xdp.image import PROGRAM, TABLES
+
+COUNTS = (
+    "answered",
+    "dropped",
+    "short",
+    "no_model",
+    "throttled",
+    "other",
+    "unknown",
+    "forwarded",
+    "no_port",
+)
+REDIRECT, TX, PASS, DROP = 4, 3, 2, 1
+PROGRAM_NAME = "n3ic_card"
+
+
+class CardTables:
+    """What a card's program reads while frames flow.
+
+    Args:
+        maps: of the program, by name.
+    """
+
+    def __init__(self, maps: Mapping[str, libbpf.Map]) -> None:
+        self.maps = maps
+
+    def set_tenant(self, index: int, value: bytes) -> None:
+        """Set a tenant's rate and bucket; see :func:`~.image.tenant_value`."""
+        self.maps["tenants"].update(index, value)
+
+    def set_network(self, slot: int, value: bytes) -> None:
+        """Put a network into a slot: a frame sees the old one or the new one, whole."""
+        check_slot(slot)
+        swap(self.maps["models"], slot, value)
+
+    def set_port(self, port: int, interface: str) -> None:
+        """Say which interface is a port that policies forward to; frames for others are dropped.
+
+        Raises:
+            UsageError: there is no such interface.
+        """
+        self.maps["ports"].update(port, _index(interface))
+
+    def set_graph(self, uid: int, value: bytes | None) -> None:
+        """Set what a UID means; with None it means nothing, and its frames pass."""
+        key = struct.pack("=I", uid)
+        if value is None:
+            self.maps["graphs"].delete(key)
+        else:
+            self.maps["graphs"].update(key, value)
+
+
+class CardProgram(CardTables):
+    """The program of an export of a card, loaded with its tables; closed, it is gone.
+
+    Args:
+        directory: the export; its C is compiled and run by the kernel.
+
+    Raises:
+        MissingDependencyError: clang or libbpf is not installed.
+        VerifyError: a file is missing or damaged.
+        BpfError: the kernel refuses the program.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        try:
+            files = {p.name: p.read_text("utf-8") for p in directory.glob("*.[ch]")}
+            tables = json.loads((directory / TABLES).read_text("utf-8"))
+            self.tenants = [str(t["name"]) for t in tables["tenants"]]
+            values = [bytes.fromhex(t["value"]) for t in tables["tenants"]]
+            graphs = [(int(g["uid"]), bytes.fromhex(g["value"])) for g in tables["graphs"]]
+            slots = [int(s["slot"]) for s in tables["slots"]]
+            networks = [(directory / "networks" / f"{s}.bin").read_bytes() for s in slots]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise VerifyError(f"{directory}: no export of a card for XDP: {error}") from error
+        self.object = libbpf.Object(compiled(files, PROGRAM), "card.o")
+        super().__init__(self.object.maps)
+        self.program = self.object.programs[PROGRAM_NAME]
+        for index, value in enumerate(values):
+            self.set_tenant(index, value)
+        for slot, value in zip(slots, networks, strict=True):
+            self.set_network(slot, value)
+        for uid, value in graphs:
+            self.set_graph(uid, value)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.object.close()
+
+    def attach(self, interface: str, mode: libbpf.AttachMode) -> None:
+        """Make it the XDP program of an interface, where it stays until it is taken from there.
+
+        Args:
+            interface: its name.
+            mode: ``native``, ``generic`` or ``offload``.
+
+        Raises:
+            UsageError: there is no such interface.
+            BpfError: another program is attached, or the driver does not do this mode.
+        """
+        libbpf.attach(_index(interface), self.program, mode)
+
+    def send(self, frame: bytes) -> libbpf.TestRun:
+        """Run the program on a frame, without an interface."""
+        return self.program.test_run(frame, output=True)
+
+    def scores(self, cpu: int, counts: Sequence[int], room: int) -> tuple[tuple[int, ...], ...]:
+        """The scores that a CPU computed last.
+
+        Args:
+            cpu: its number.
+            counts: classes of each branch.
+            room: classes that a result has room for.
+        """
+        held = self.maps["scratches"].each_cpu(0)[cpu]
+        size = 4 * (room + 3)  # struct network_result: behind the scores verdict, class, margin
+        return tuple(struct.unpack_from(f"={n}i", held, size * b) for b, n in enumerate(counts))
+
+    def counters(self, tenant: int) -> dict[str, int]:
+        """Frames of a tenant by what became of them; behind the last tenant, those of nobody."""
+        counted: Any = self.maps["counted"]
+        first = tenant * len(COUNTS)
+        return {
+            name: sum(int.from_bytes(v, "little") for v in counted.each_cpu(first + i))
+            for i, name in enumerate(COUNTS)
+        }
+
+
+def _index(interface: str) -> int:
+    try:
+        return socket.if_nametoindex(interface)
+    except OSError as error:
+        raise UsageError(f"no interface {interface!r}: {error.strerror or error}") from error
+
+
+@contextmanager
+def one_cpu() -> Iterator[int]:
+    """Keep this thread on one CPU, and tell which."""
+    allowed = os.sched_getaffinity(0)
+    chosen = max(allowed)
+    os.sched_setaffinity(0, {chosen})
+    try:
+        yield chosen
+    finally:
+        os.sched_setaffinity(0, allowed)

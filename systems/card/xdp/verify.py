@@ -1,0 +1,112 @@
+"""Runs every network of a card through its program in the kernel, tenants at random."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from n3ic.errors import MissingDependencyError, VerifyError
+from n3ic.exporters.xdp.libbpf import BpfError, TestRun, VerifierError
+from n3ic.systems.card.exporting import CardCheck
+from n3ic.systems.card.frames import Asked, hostile, joined, mark, traffic
+from n3ic.systems.card.lowering import SoftwareCard
+from n3ic.systems.card.xdp.image import CardImage, tenant_value
+from n3ic.systems.card.xdp.program import DROP, PASS, REDIRECT, TX, CardProgram, one_cpu
+from n3ic.targets.figures import Figure
+
+_OPEN = 1 << 40  # bytes a second: nothing is throttled
+_ANY = "lo"
+_SHORTEST = 14  # bytes of a frame that a test run takes
+
+
+def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
+    """Compare bytes, scores and actions of all graphs; see the base class."""
+    card = image.card
+    try:
+        with CardProgram(directory) as program, one_cpu() as cpu:
+            for index in range(len(card.tenants)):
+                program.set_tenant(index, tenant_value(_OPEN, _OPEN))
+            for port in image.ports:
+                program.set_port(port, _ANY)  # a run without an interface sends nothing there
+            return _run(image, program, cpu, packets)
+    except VerifierError as error:
+        raise VerifyError(str(error)) from error
+    except BpfError as error:
+        raise MissingDependencyError(str(error)) from error
+
+
+def _run(image: CardImage, program: CardProgram, cpu: int, packets: int) -> CardCheck:
+    card = image.card
+    rng = np.random.default_rng(5)
+    asked = traffic(card, packets)
+    sent = 0
+    for each in asked:
+        if rng.random() < 0.2:
+            other = hostile(card, each, rng)
+            if len(other) >= _SHORTEST:
+                sent += 1
+                seen = program.send(other)
+                if seen.result not in (PASS, DROP) or seen.data != other:
+                    raise VerifyError("the card: a frame that asks nothing was answered")
+        sent += 1
+        seen = program.send(each.frame)
+        check_frame(card, each, seen)
+        scores = program.scores(cpu, [len(s) for s in each.scores], image.structure.classes)
+        if scores != each.scores:
+            name = card.graphs[each.graph].name
+            raise VerifyError(f"the card: {name}: scores {scores}, expected {each.scores}")
+    counts = Counter(each.graph for each in asked)
+    told = f"verifier of Linux {platform.release()}"
+    figures = tuple(
+        Figure(name, value, "instruction", "measured", told)
+        for name, value in (
+            ("instructions", program.program.instructions),
+            ("verified", program.program.verified),
+        )
+    )
+    names = {g.name: counts[i] for i, g in enumerate(card.graphs)}
+    executor = f"BPF_PROG_TEST_RUN on Linux {platform.release()}"
+    inferences = sum(len(each.scores) for each in asked)
+    return CardCheck(executor, sent, inferences, names, figures, "scores")
+
+
+def check_frame(card: SoftwareCard, asked: Asked, seen: TestRun) -> None:
+    """Compare what left with what must.
+
+    Raises:
+        VerifyError: another action, or other bytes.
+    """
+    action, frame = leaving(card, asked)
+    if seen.result != action or seen.data != frame:
+        at = slice(card.result_at, card.offset)
+        raise VerifyError(
+            f"the card: {card.graphs[asked.graph].name}: action {seen.result} and "
+            f"{seen.data[at].hex(' ')}, expected {action} and {frame[at].hex(' ')}"
+        )
+
+
+def leaving(card: SoftwareCard, asked: Asked) -> tuple[int, bytes]:
+    """What must become of a frame: the action, and its bytes then."""
+    graph = card.graphs[asked.graph]
+    results = joined(graph.join, asked.results)
+    first = results[0]
+    rule = next((r for r in graph.rules if r.is_about(first.verdict, first.margin)), None)
+    if rule is not None and rule.action == "drop":
+        return DROP, asked.frame
+    text = b"".join(r.text for r in results)
+    frame = bytearray(asked.frame)
+    frame[card.result_at : card.offset] = text.ljust(card.offset - card.result_at, b"\0")
+    if card.carrier == "udp-port":
+        frame[40:42] = bytes(2)
+    if rule is not None and rule.action == "forward" and rule.value:
+        return REDIRECT, bytes(frame)
+    frame[:12] = frame[6:12] + frame[:6]
+    if card.carrier == "udp-port":
+        frame[26:34] = frame[30:34] + frame[26:30]
+        frame[34:38] = frame[36:38] + frame[34:36]
+    if rule is not None and rule.action == "mark":
+        mark(frame, rule.value)
+    return TX, bytes(frame)

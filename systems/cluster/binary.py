@@ -1,0 +1,332 @@
+"""Binary layers on a node: shares of neurons, shares of inputs, and those who add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.kernel import prediction
+from n3ic.model.bits import WORD_BITS, Words, pack, pad_mask
+from n3ic.model.inputs import InputSpec
+from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.node import ROW_SLOTS, Held, status_packet
+from n3ic.systems.cluster.placement import Placement, Share, Split
+from n3ic.systems.cluster.protocol import (
+    BY_RANGE,
+    Packet,
+    ProtocolError,
+    Task,
+    bits_packets,
+    score_packets,
+    sums_packets,
+)
+
+
+@dataclass(frozen=True)
+class Next:
+    """The layer that takes a layer's bits.
+
+    Attributes:
+        array: its number.
+        task: ``Task.BITS``, or ``Task.INPUTS`` where it is split by inputs.
+        outputs: its neurons.
+        replicas: nodes that take turns, in order; empty where the layer is split.
+    """
+
+    array: int
+    task: Task
+    outputs: int
+    replicas: tuple[int, ...] = ()
+
+    def packets(self, words: Words, row: int, offset: int, *, lap: bool = False) -> list[Packet]:
+        """The tasks that take words of its input there."""
+        turn = self.replicas[row % len(self.replicas)] if self.replicas else BY_RANGE
+        return list(
+            bits_packets(
+                words,
+                task=self.task,
+                array=self.array,
+                row=row,
+                outputs=self.outputs,
+                offset=offset,
+                destination=turn,
+                lap=lap,
+            )
+        )
+
+
+def layer_input(placement: Placement, array: int) -> Next:
+    """How a layer takes its input."""
+    layer = placement.layers[array]
+    replicated = layer.split is Split.REPLICATED
+    return Next(
+        array,
+        Task.INPUTS if layer.split is Split.INPUT else Task.BITS,
+        placement.shape[array + 1],
+        tuple(share.node for share in layer.shares) if replicated else (),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Firing:
+    """What becomes of the popcounts of some neurons.
+
+    Attributes:
+        array: the layer's number.
+        start: the first neuron.
+        limits: threshold or bias of each, int32.
+        following: the next layer; None for the last, whose scores go home.
+    """
+
+    array: int
+    start: int
+    limits: NDArray[np.int32]
+    following: Next | None
+
+    def packets(self, popcounts: NDArray[np.int32], row: int) -> Iterable[Packet]:
+        """Bits for the next layer, or scores for the home.
+
+        Args:
+            popcounts: int32 array of shape ``(neurons,)``.
+            row: tag of the row.
+        """
+        if self.following is None:
+            return score_packets(
+                popcounts + self.limits, array=self.array, row=row, start=self.start
+            )
+        fired = pack(popcounts >= self.limits)
+        return self.following.packets(fired, row, self.start // WORD_BITS)
+
+
+def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]:
+    """What counts ``popcount(XNOR(w, x) & mask)``: the compiled kernel, where it is there.
+
+    Returns:
+        A function of packed input bits, uint32 of shape ``(n_words,)``, that gives int32 of shape
+        ``(outputs,)``.
+    """
+    if connections.n_outputs < 2:  # the kernel computes two classes or more
+        return lambda words: connections.popcounts(words[None]).ravel()
+    scores = prediction.scorer(
+        BinaryModel(
+            input=InputSpec.raw(connections.n_inputs),
+            hidden=(),
+            output=OutputLayer(
+                connections.weights,
+                mask=connections.mask,
+                bias=np.zeros(connections.n_outputs, dtype=np.int32),
+            ),
+            classes=tuple(str(j) for j in range(connections.n_outputs)),
+        )
+    )
+    return lambda words: scores(words[None]).ravel()
+
+
+class _Gathering:
+    """Input words of rows that are not complete: the freeze queue of a share."""
+
+    def __init__(self, words: int) -> None:
+        self._size = words
+        self._rows: dict[int, tuple[Words, NDArray[np.bool_]]] = {}
+
+    def clear(self) -> None:
+        self._rows.clear()
+
+    def put(self, row: int, at: int, words: Words) -> Words | None:
+        """Store words of a row; all words of the row when it is complete."""
+        held, there = self._rows.get(row) or (
+            np.zeros(self._size, dtype=np.uint32),
+            np.zeros(self._size, dtype=np.bool_),
+        )
+        if at + len(words) > self._size or there[at : at + len(words)].any():
+            raise ProtocolError(f"row {row}: words {at} to {at + len(words)} of {self._size}")
+        if row not in self._rows:
+            if len(self._rows) == ROW_SLOTS:
+                raise ProtocolError(f"row {row}: more than {ROW_SLOTS} rows at once")
+            self._rows[row] = held, there
+        held[at : at + len(words)] = words
+        there[at : at + len(words)] = True
+        if not there.all():
+            return None
+        del self._rows[row]
+        return held
+
+
+class NeuronShare(Held):
+    """Some neurons of a layer with all their inputs, or all of a replicated layer."""
+
+    tasks: ClassVar = frozenset({Task.BITS})
+
+    def __init__(self, connections: Connections, firing: Firing) -> None:
+        super().__init__(firing.array, firing.start, firing.start + connections.n_outputs)
+        self._count = popcounter(connections)
+        self._firing = firing
+        self._words = connections.n_words
+        self._pad = pad_mask(connections.n_inputs)
+        self._rows = _Gathering(connections.n_words)
+
+    def clear(self) -> None:
+        """Forget every row."""
+        self._rows.clear()
+
+    def take(self, packet: Packet) -> Iterable[Packet]:
+        """Store input bits; compute when a row is complete."""
+        words = self._rows.put(packet.row, packet.offset, packet.words)
+        if words is None:
+            return ()
+        if (words & ~self._pad).any():
+            raise ProtocolError(f"row {packet.row}: pad bits of layer {self.array} are set")
+        return self._firing.packets(self._count(words), packet.row)
+
+    @property
+    def status(self) -> Packet:
+        """What is held."""
+        return status_packet(self, kind=1, slots=ROW_SLOTS, offset=0, words=self._words)
+
+
+class InputShare(Held):
+    """Some inputs of all neurons of a layer; its range is input bits, in whole words."""
+
+    tasks: ClassVar = frozenset({Task.INPUTS})
+
+    def __init__(self, array: int, start: int, connections: Connections) -> None:
+        words = connections.n_words
+        super().__init__(array, start, start + WORD_BITS * words)
+        self._count = popcounter(connections)
+        self._words = words
+        self._pad = pad_mask(connections.n_inputs)
+        self._rows = _Gathering(words)
+
+    def clear(self) -> None:
+        """Forget every row."""
+        self._rows.clear()
+
+    def take(self, packet: Packet) -> Iterable[Packet]:
+        """Store input bits; count when a row is complete."""
+        if packet.start % WORD_BITS or packet.end % WORD_BITS:
+            raise ProtocolError(f"inputs [{packet.start}, {packet.end}) are not whole words")
+        first = packet.start // WORD_BITS - packet.offset
+        last = packet.end // WORD_BITS - packet.offset
+        if not 0 <= first < last <= packet.count:
+            raise ProtocolError(f"inputs [{packet.start}, {packet.end}) are not in the packet")
+        at = (packet.start - self.start) // WORD_BITS
+        words = self._rows.put(packet.row, at, packet.words[first:last])
+        if words is None:
+            return ()
+        if (words & ~self._pad).any():
+            raise ProtocolError(f"row {packet.row}: pad bits of layer {self.array} are set")
+        return sums_packets(
+            self._count(words),
+            array=self.array,
+            row=packet.row,
+            offset=self.start // WORD_BITS,
+        )
+
+    @property
+    def status(self) -> Packet:
+        """What is held."""
+        first = self.start // WORD_BITS
+        return status_packet(self, kind=2, slots=ROW_SLOTS, offset=first, words=self._words)
+
+
+class Reducer(Held):
+    """Adds the partial popcounts of some neurons of a layer that is split by inputs.
+
+    Args:
+        parts: first input word of each part.
+        neurons: how many neurons.
+        firing: what becomes of the sums.
+    """
+
+    tasks: ClassVar = frozenset({Task.SUMS})
+
+    def __init__(self, parts: Iterable[int], neurons: int, firing: Firing) -> None:
+        super().__init__(firing.array, firing.start, firing.start + neurons)
+        self._parts = {offset: i for i, offset in enumerate(parts)}
+        self._firing = firing
+        self._rows: dict[int, tuple[NDArray[np.int32], NDArray[np.bool_]]] = {}
+
+    def clear(self) -> None:
+        """Forget every row."""
+        self._rows.clear()
+
+    def take(self, packet: Packet) -> Iterable[Packet]:
+        """Add partial popcounts; fire when every part of a row has come."""
+        part = self._parts.get(packet.offset)
+        if part is None:
+            raise ProtocolError(f"layer {self.array} has no part at word {packet.offset}")
+        if packet.row not in self._rows:
+            if len(self._rows) == ROW_SLOTS:
+                raise ProtocolError(f"row {packet.row}: more than {ROW_SLOTS} rows at once")
+            size = self.end - self.start
+            self._rows[packet.row] = (
+                np.zeros(size, dtype=np.int32),
+                np.zeros((len(self._parts), size), dtype=np.bool_),
+            )
+        total, seen = self._rows[packet.row]
+        here = slice(packet.start - self.start, packet.end - self.start)
+        if seen[part, here].any():
+            raise ProtocolError(f"row {packet.row}: a partial popcount came twice")
+        total[here] += packet.sums
+        seen[part, here] = True
+        if not seen.all():
+            return ()
+        del self._rows[packet.row]
+        return self._firing.packets(total, packet.row)
+
+    @property
+    def status(self) -> Packet:
+        """What is held."""
+        return status_packet(self, kind=3, slots=ROW_SLOTS, offset=0, words=0)
+
+
+def held_by(model: BinaryModel, placement: Placement, node: int) -> list[Held]:
+    """The shares of a model that a node holds.
+
+    Args:
+        model: the model that was placed.
+        placement: who holds what.
+        node: the node's number.
+    """
+    placement.check_model(model)
+    shares: list[Held] = []
+    for array, (layer, placed) in enumerate(zip(model.layers, placement.layers, strict=True)):
+        for share in placed.shares:
+            if share.node != node:
+                continue
+            if placed.split is Split.INPUT:
+                part = _columns(layer, share.start, share.end)
+                shares.append(InputShare(array, share.start, part))
+            else:
+                firing = _firing(model, placement, array, share)
+                shares.append(NeuronShare(_rows(layer, share.start, share.end), firing))
+        parts = [share.start // WORD_BITS for share in placed.shares]
+        shares += [
+            Reducer(parts, r.end - r.start, _firing(model, placement, array, r))
+            for r in placed.reducers
+            if r.node == node
+        ]
+    return shares
+
+
+def _rows(layer: Connections, start: int, end: int) -> Connections:
+    mask = None if layer.mask is None else layer.mask[start:end]
+    return Connections(layer.weights[start:end], mask=mask)
+
+
+def _columns(layer: Connections, start: int, end: int) -> Connections:
+    mask = None if layer.mask is None else layer.mask[:, start:end]
+    return Connections(layer.weights[:, start:end], mask=mask)
+
+
+def _firing(model: BinaryModel, placement: Placement, array: int, share: Share) -> Firing:
+    layer = model.layers[array]
+    limits = layer.thresholds if isinstance(layer, HiddenLayer) else model.output.bias
+    last = array == len(placement.layers) - 1
+    following = None if last else layer_input(placement, array + 1)
+    return Firing(array, share.start, limits[share.start : share.end], following)

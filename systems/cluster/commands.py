@@ -1,0 +1,351 @@
+"""``n3ic cluster``: one model over many cards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from n3ic.cli.console import print_json, say, show_table, table, working
+from n3ic.cli.outputs import check_picture, free_files, write_plan
+from n3ic.errors import UsageError
+
+if TYPE_CHECKING:
+    from n3ic.model.network import BinaryModel
+    from n3ic.systems.cluster.nodes import Cluster
+    from n3ic.systems.cluster.placement import Placement, Split
+    from n3ic.systems.cluster.plan import Plan
+    from n3ic.systems.cluster.wire import Address
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace existing files.")]
+Nodes = Annotated[int, typer.Option("--nodes", "-n", help="Equal nodes.", min=1, max=254)]
+Target = Annotated[str, typer.Option("--target", "-t", help="What the nodes are.")]
+Link = Annotated[str, typer.Option(help="Speed of their links, such as 10G.")]
+Described = Annotated[
+    Path | None, typer.Option("--cluster", help="A nodes.toml, instead of equal nodes.")
+]
+
+
+class Goal(StrEnum):
+    """What a plan is chosen by."""
+
+    THROUGHPUT = "throughput"
+    LATENCY = "latency"
+
+
+def plan(
+    model: Annotated[
+        Path | None, typer.Argument(help="A model file or a run of one network.")
+    ] = None,
+    shape: Annotated[
+        str | None, typer.Option(help="A shape instead of a model, such as 4096-2048-10.")
+    ] = None,
+    nodes: Nodes = 4,
+    target: Target = "netfpga",
+    link: Link = "10G",
+    cluster: Described = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="output, input or replicated, one for all layers or one each: a,b,c."),
+    ] = None,
+    goal: Annotated[
+        Goal, typer.Option("--for", help="Many rows on their way, or one row alone.")
+    ] = Goal.THROUGHPUT,
+    json: JsonFlag = False,
+    out: Annotated[Path | None, typer.Option(help="Write the plan as JSON.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw memory and alternatives: .png or .svg.")
+    ] = None,
+    replace: Replace = False,
+) -> None:
+    """Place the layers of a model on nodes: whole, by neurons or by inputs."""
+    from n3ic.systems.cluster.picture import plan_figure
+    from n3ic.systems.cluster.planner import plan_cluster
+
+    free_files(out, picture, replace=replace)
+    check_picture(picture, "--picture")
+    sizes, digest = _shape(model, shape)
+    with working("planning"):
+        found = plan_cluster(
+            sizes,
+            _cluster(cluster, nodes, target, link),
+            digest,
+            goal.value,
+            _splits(split, len(sizes) - 1),
+        )
+    if json:
+        print_json(found.to_dict())
+    else:
+        show(found)
+    write_plan(found, out, picture, partial(plan_figure, found), quiet=json)
+
+
+def run(
+    model: Annotated[
+        Path,
+        typer.Argument(help="Model file or run; the networks of a run of several, side by side."),
+    ],
+    nodes: Annotated[
+        int | None, typer.Option(help="Nodes of the ring [4, or the plan's].", min=1, max=254)
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Who holds what, of n3ic cluster plan; even parts without.")
+    ] = None,
+    split: Annotated[
+        str, typer.Option(help="Without a plan: output, input, or one of them for each layer.")
+    ] = "output",
+    flows: Annotated[
+        str | None, typer.Option(help="Table whose rows to compute; see n3ic predict.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Rows to compute and compare [200, or the table's].", min=1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of random rows and of losses.", min=0)] = 0,
+    loss: Annotated[
+        float, typer.Option(help="Share of all datagrams to throw away on purpose.", min=0, max=0.9)
+    ] = 0.0,
+    limit: Annotated[
+        float, typer.Option(help="Seconds of silence after which a node is dead.", min=0.1)
+    ] = 5.0,
+    dask: Annotated[
+        str | None,
+        typer.Option(help="Scheduler of a Dask cluster to run on, such as tcp://host:8786."),
+    ] = None,
+    card: Annotated[
+        list[str] | None,
+        typer.Option(help="A node that is a card and runs: NODE=HOST:PORT. Repeat for several."),
+    ] = None,
+    address: Annotated[
+        list[str] | None,
+        typer.Option(help="Where a node, or the home 0, listens: NODE=HOST:PORT. Repeatable."),
+    ] = None,
+    simulate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A node to run as a simulated card: NODE=TARGET, such as 2=netfpga. Repeatable."
+        ),
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Run a model on a ring of nodes, and compare every row with the single model."""
+    from n3ic.data.flows import read_features
+    from n3ic.systems.cluster.link import Timing
+    from n3ic.systems.cluster.measuring import compare, rows_to_compare
+    from n3ic.systems.cluster.simulated import simulated_cards
+    from n3ic.systems.cluster.starting import RingOptions, ring
+    from n3ic.systems.cluster.wire import Faults
+
+    loaded = _model(model)
+    targets = _targets(simulate or [])
+    cards, addresses = _addresses(card or [], "--card"), _addresses(address or [], "--address")
+    placement = _placement(loaded, plan, nodes, split, {*targets, *cards})
+    if flows is None:
+        words = rows_to_compare(loaded, rows or 200, seed)
+    else:
+        words = loaded.encode(read_features(flows, loaded))[:rows]
+    with (
+        working("starting the nodes") as progress,
+        simulated_cards(loaded, placement, targets, loss=loss, seed=seed) as found,
+    ):
+        options = RingOptions(
+            dask=dask,
+            cards=cards | found.addresses,
+            addresses=addresses | found.neighbours,
+            timing=Timing(limit=limit),
+            faults=Faults(loss, seed),
+        )
+        with ring(loaded, placement, options) as running:
+            progress("computing")
+            measured = compare(running.session, loaded, words)
+            counters = running.counters()
+            resent = running.session.station.resent
+    counters |= found.counters
+    lost = sum(c["lost"] for c in counters.values())
+    again = resent + sum(c["resent"] for c in counters.values())
+    if json:
+        traffic = {"loss": loss, "lost": lost, "resent": again}
+        print_json(measured.to_dict() | traffic | {"placement": placement.to_dict()})
+        return
+    table(
+        f"{loaded.name}: {loaded.shape_text} over {placement.nodes} nodes",
+        ["layer", "split", "shares"],
+        [
+            [str(i), layer.split.value, layer.shares_text]
+            for i, layer in enumerate(placement.layers)
+        ],
+        left=3,
+    )
+    say(f"{measured.rows:,} of {measured.rows:,} rows: the single model's scores, bit for bit")
+    say(
+        f"measured: {measured.rows_per_s:,.0f} rows/s; a row alone {measured.p50_ms:.1f} ms, "
+        f"p99 {measured.p99_ms:.1f} ms"
+    )
+    say(f"nodes threw {lost:,} datagrams away on purpose; {again:,} were sent again")
+
+
+def simulate(
+    plan: Annotated[
+        Path | None, typer.Argument(help="A plan of n3ic cluster plan; kernels without one.")
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Rows of a plan's model.", min=1, max=10_000)] = 64,
+    cores: Annotated[
+        int, typer.Option(help="The plan's process nodes share so many cores.", min=0, max=1024)
+    ] = 0,
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="binary, gemm, spmv, spgemm, aggregation, conv2d, mlp or gnn; repeat for several. "
+            "All without."
+        ),
+    ] = None,
+    nodes: Annotated[str, typer.Option("--nodes", "-n", help="Numbers of nodes.")] = "1,4,16,64",
+    target: Target = "netfpga",
+    link: Link = "10G",
+    figures: Annotated[
+        str | None,
+        typer.Option(help="A node.toml instead of the target's, or fcsn: that publication's card."),
+    ] = None,
+    size: Annotated[
+        int, typer.Option(help="Rows of matrices, edge of an image.", min=64, max=1 << 16)
+    ] = 2048,
+    graph: Annotated[
+        str, typer.Option(help="cora, corafull, pubmed, physics or reddit, of their sizes.")
+    ] = "cora",
+    weak: Annotated[
+        bool, typer.Option("--weak", help="Let the problems grow with the nodes.")
+    ] = False,
+    skew: Annotated[
+        float, typer.Option(help="Exponent of Zipf's law of sparse columns.", min=0, max=4)
+    ] = 0.0,
+    straggler: Annotated[
+        float, typer.Option(help="How many times slower the last node is.", min=1, max=1000)
+    ] = 1.0,
+    mpi: Annotated[
+        int, typer.Option(help="Measure MPI with up to so many ranks here, too.", min=0, max=256)
+    ] = 0,
+    speedups: Annotated[
+        bool, typer.Option("--speedups", help="FCsN's speed-ups over 16 cores, and ours.")
+    ] = False,
+    calibrate: Annotated[
+        Path | None, typer.Option(help="Measure a process node here; write its node.toml.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the sparse matrices.", min=0)] = 0,
+    json: JsonFlag = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw scaling curves: .png or .svg.")] = None,
+    replace: Replace = False,
+) -> None:
+    """Simulate a ring: a planned model, or kernels on several numbers of nodes."""
+    from n3ic.systems.cluster import simulation_commands as simulation
+
+    free_files(plot, calibrate, replace=replace)
+    check_picture(plot, "--plot")
+    if calibrate is not None:
+        simulation.calibrate(calibrate)
+    elif plan is not None:
+        simulation.planned(plan, rows, cores, json)
+    elif speedups:
+        simulation.speedups(json)
+    else:
+        problems = simulation.problems(kernel or [], size, graph, skew, seed)
+        card = simulation.card(target, link, figures)
+        counts = simulation.counts(nodes)
+        simulation.kernels(problems, counts, card, weak, straggler, mpi, json, plot)
+
+
+def _model(path: Path) -> BinaryModel:
+    from n3ic.model.network import BinaryModel
+    from n3ic.runs.folder import models_of
+    from n3ic.systems.cluster.wide import side_by_side
+
+    found = {task: BinaryModel.load(file) for task, file in models_of(path).items()}
+    return next(iter(found.values())) if len(found) == 1 else side_by_side(found)
+
+
+def _placement(
+    model: BinaryModel, plan: Path | None, nodes: int | None, split: str, cards: set[int]
+) -> Placement:
+    from n3ic.systems.cluster.placement import even_placement
+    from n3ic.systems.cluster.plan import read_placement
+
+    if plan is not None:
+        placed = read_placement(plan)
+        if nodes not in (None, placed.nodes):
+            raise UsageError(f"--nodes {nodes}: the plan {plan} has {placed.nodes}")
+        placed.check_model(model)
+        return placed
+    splits = _splits(split, len(model.layers))
+    return even_placement(model, nodes or 4, splits, single=cards)
+
+
+def _targets(words: Sequence[str]) -> dict[int, str]:
+    found = {}
+    for word in words:
+        number, _, target = word.partition("=")
+        if not (number.isascii() and number.isdecimal() and target):
+            raise UsageError(f"--simulate: NODE=TARGET expected, such as 2=netfpga; got {word!r}")
+        found[int(number)] = target
+    return found
+
+
+def _addresses(words: Sequence[str], option: str) -> dict[int, Address]:
+    found = {}
+    for word in words:
+        number, _, place = word.partition("=")
+        host, _, port = place.rpartition(":")
+        if not (number.isdecimal() and host and port.isdecimal() and int(port) < 1 << 16):
+            raise UsageError(f"{option}: NODE=HOST:PORT expected, such as 2=10.0.0.2:9000")
+        found[int(number)] = (host, int(port))
+    return found
+
+
+def _shape(model: Path | None, shape: str | None) -> tuple[tuple[int, ...], str]:
+    """The shape that is planned, and the model's digest; empty for a shape alone."""
+    if (model is None) == (shape is None):
+        raise UsageError("expected a model or --shape, such as --shape 4096-2048-10")
+    if model is not None:
+        from n3ic.api import load
+
+        found = load(model)
+        return found.shape, found.digest
+    sizes = (shape or "").split("-")
+    if not all(s.isascii() and s.isdigit() and len(s) < 7 for s in sizes):
+        raise UsageError(f"--shape: expected numbers such as 4096-2048-10, got {shape!r}")
+    return tuple(int(s) for s in sizes), ""
+
+
+def _cluster(path: Path | None, nodes: int, target: str, link: str) -> Cluster:
+    from n3ic.systems.cluster.nodes import equal_nodes, read_nodes
+
+    return equal_nodes(nodes, target, link) if path is None else read_nodes(path)
+
+
+def _splits(text: str | None, layers: int) -> list[Split] | None:
+    from n3ic.systems.cluster import placement
+
+    if text is None:
+        return None
+    names = text.split(",")
+    known = [s.value for s in placement.Split]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"--split: expected {', '.join(known)}, got {name!r}")
+    if len(names) not in (1, layers):
+        raise UsageError(f"--split: expected one or {layers} of them, got {len(names)}")
+    return [placement.Split(n) for n in (names * layers if len(names) == 1 else names)]
+
+
+def show(found: Plan) -> None:
+    """Print a plan as tables: layers, nodes, what other placements would give."""
+    for each in found.tables:
+        show_table(each)
+
+
+COMMANDS = typer.Typer(help="One model over many cards.", no_args_is_help=True)
+COMMANDS.command("plan")(plan)
+COMMANDS.command("run")(run)
+COMMANDS.command("simulate")(simulate)

@@ -1,0 +1,207 @@
+"""What a placed model takes: bytes of weights in each node, and the time and packets of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from n3ic.systems.cluster.nodes import Cluster, ClusterNode
+from n3ic.systems.cluster.placement import LayerPlacement, Placement, Split
+from n3ic.systems.cluster.protocol import HEADER_BYTES, MAX_PACKETS, PACKET_BYTES
+from n3ic.systems.cluster.traffic import (
+    SLICE_BITS,
+    Counts,
+    LayerTraffic,
+    Traffic,
+    mean_traffic,
+    period,
+    row_traffic,
+    sum_traffic,
+)
+
+_FRAME_BYTES = 8 + 14 + 20 + 8 + 4 + 12  # preamble, Ethernet, IPv4, UDP, frame check, gap
+_CRC_BYTES = 4
+EMPTY_BYTES = _FRAME_BYTES + HEADER_BYTES + _CRC_BYTES
+"""Bytes on the wire of a datagram without packets: an acknowledgement."""
+_THRESHOLD_BYTES = 4
+_ROW_BITS = (SLICE_BITS, 512)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The plan's estimate of a row.
+
+    Attributes:
+        latency_s: of the first row alone, from the home's first task packet to its last score.
+        rows_per_s: with many rows on their way, as the busiest of handlers, kernels and links
+            allows.
+        bottleneck: what that is, such as ``node2 kernel``.
+        packets: of a row on all links.
+        wire_bytes: of a row on all links, with what the frames and acknowledgements take.
+        layers_s: latency of each layer, and of the scores' way home.
+    """
+
+    latency_s: float
+    rows_per_s: float
+    bottleneck: str
+    packets: float
+    wire_bytes: float
+    layers_s: tuple[float, ...]
+
+
+def datagrams(packets: float, sender: ClusterNode, receiver: ClusterNode) -> float:
+    """Datagrams of packets that are ready together; a card takes one packet a datagram."""
+    together = min(sender.figures.together, receiver.figures.together, MAX_PACKETS)
+    return packets if together == 1 else float(np.ceil(packets / together))
+
+
+def wire_bytes(packets: float, sender: ClusterNode, receiver: ClusterNode) -> float:
+    """Bytes on the wire of packets that are ready together, preamble and gap included."""
+    return packets * PACKET_BYTES + datagrams(packets, sender, receiver) * EMPTY_BYTES
+
+
+def row_bytes(bits: int) -> int:
+    """Bytes of one neuron's weights: whole rows of a memory, as wide as a task packet or a beat."""
+    return max(-(-bits // width) * width // 8 for width in _ROW_BITS)
+
+
+def weight_bytes(layer: LayerPlacement, inputs: int, neurons: int) -> Mapping[int, int]:
+    """Bytes that each node's memory holds of a layer: whole slices of weights, and thresholds.
+
+    Args:
+        layer: where it lies.
+        inputs: bits.
+        neurons: of the layer.
+
+    Returns:
+        Bytes by node number.
+    """
+    found: dict[int, int] = {}
+    for share in layer.shares:
+        size = share.end - share.start
+        by_input = layer.split is Split.INPUT
+        found[share.node] = neurons * row_bytes(size) if by_input else size * row_bytes(inputs)
+    for holder in layer.reducers or layer.shares:
+        more = _THRESHOLD_BYTES * (holder.end - holder.start)
+        found[holder.node] = found.get(holder.node, 0) + more
+    return found
+
+
+def memory_used(placement: Placement) -> dict[int, int]:
+    """Bytes of weights by node number."""
+    used: dict[int, int] = {}
+    for layer, (inputs, neurons) in zip(placement.layers, pairwise(placement.shape), strict=True):
+        for node, size in weight_bytes(layer, inputs, neurons).items():
+            used[node] = used.get(node, 0) + size
+    return used
+
+
+def expected(placement: Placement, cluster: Cluster) -> Expected:
+    """Time and traffic of a row, from counts and from the nodes' clocks.
+
+    One row alone waits, layer after layer, for the busiest link or handler of the layer, for the
+    way round the ring, and for the slowest kernel. With many rows the layers overlap, and the
+    busiest part sets the pace.
+    """
+    nodes = (cluster.home, *cluster.nodes)
+    rows = [row_traffic(placement, row) for row in range(period(placement))]
+    layers = tuple(_layer_seconds(layer, nodes) for layer in rows[0])
+    total = mean_traffic([sum_traffic(row) for row in rows])
+    computed = np.mean([_computed(row) for row in rows], axis=0)
+    busy = _busy(total, computed, nodes)
+    slowest = max(busy, key=lambda name: busy[name])
+    wire = sum(_sent_bytes(total, i, nodes) for i in range(len(nodes)))
+    return Expected(
+        latency_s=sum(layers) + _home_seconds(cluster.home),
+        rows_per_s=1 / busy[slowest],
+        bottleneck=slowest,
+        packets=total.packets,
+        wire_bytes=wire,
+        layers_s=layers,
+    )
+
+
+def _layer_seconds(layer: LayerTraffic, nodes: tuple[ClusterNode, ...]) -> float:
+    """Of one row alone in one layer."""
+    seconds = 0.0
+    for part, hops in zip((layer.inputs, layer.sums), layer.hops, strict=True):
+        if not part.origins.any():
+            continue
+        handled = max(_handled(part, i, nodes) for i in range(len(nodes)))
+        moved = max(_moved(part, i, nodes) for i in range(len(nodes)))
+        way = max(n.latency_s + n.seconds(n.figures.forward) + _alone(n) for n in nodes)
+        seconds += max(handled, moved) + hops * way
+        seconds += max(
+            n.seconds(n.figures.classify) for n, t in zip(nodes, part.taken, strict=True) if t
+        )
+    kernels = [
+        n.seconds(float(count) * n.figures.slice_clocks + n.figures.compute + n.figures.result)
+        for n, count in zip(nodes, layer.inputs.slices, strict=True)
+        if count
+    ]
+    return seconds + max(kernels, default=0.0)
+
+
+def _handled(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
+    """Seconds in which a node takes in and sends its packets."""
+    node, before, after = nodes[at], nodes[at - 1], nodes[(at + 1) % len(nodes)]
+    received = _handling(float(part.links[at - 1]), before, node, node)
+    sent = _handling(float(part.links[at]), node, after, node)
+    return received + sent if node.figures.serial else max(received, sent)
+
+
+def _handling(
+    packets: float, sender: ClusterNode, receiver: ClusterNode, node: ClusterNode
+) -> float:
+    """Seconds that packets from one to another take one of them."""
+    grams = datagrams(packets, sender, receiver)
+    return node.seconds(packets * node.figures.packet + grams * node.figures.datagram)
+
+
+def _moved(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
+    """Seconds in which a node's link carries its packets and acknowledgements."""
+    return _sent_bytes(part, at, nodes) * 8 / nodes[at].link_bps
+
+
+def _sent_bytes(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
+    """Packets to the successor, and an acknowledgement to the predecessor a datagram."""
+    node, before, after = nodes[at], nodes[at - 1], nodes[(at + 1) % len(nodes)]
+    answers = datagrams(float(part.links[at - 1]), before, node)
+    return wire_bytes(float(part.links[at]), node, after) + answers * EMPTY_BYTES
+
+
+def _alone(node: ClusterNode) -> float:
+    """Seconds of one packet on a node's link."""
+    return (PACKET_BYTES + EMPTY_BYTES) * 8 / node.link_bps
+
+
+def _computed(row: tuple[LayerTraffic, ...]) -> Counts:
+    """Layers of a row that each node computes a part of."""
+    layers: list[Counts] = [(layer.inputs.slices > 0).astype(np.float64) for layer in row]
+    return np.asarray(sum(layers), dtype=np.float64)
+
+
+def _home_seconds(home: ClusterNode) -> float:
+    """A process that is the home begins and ends a row, as long as a node computes one."""
+    return 2 * home.seconds(home.figures.compute + home.figures.result) * home.figures.serial
+
+
+def _busy(total: Traffic, computed: Counts, nodes: tuple[ClusterNode, ...]) -> dict[str, float]:
+    """Seconds of a row in each part of the cluster."""
+    found: dict[str, float] = {}
+    for i, node in enumerate(nodes):
+        handler = _handled(total, i, nodes)
+        kernel = node.seconds(float(total.slices[i]) * node.figures.slice_clocks)
+        if node.figures.serial:
+            clocks = node.figures.compute + node.figures.result
+            rows = node.seconds(float(computed[i]) * clocks)
+            begun = 0.0 if i else _home_seconds(node)
+            found[f"{node.name} processor"] = handler + kernel + rows + begun
+        else:
+            found[f"{node.name} packets"] = handler
+            found[f"{node.name} kernel"] = kernel
+        found[f"{node.name} link"] = _moved(total, i, nodes)
+    return {name: float(np.float64(seconds)) for name, seconds in found.items()}

@@ -1,0 +1,132 @@
+"""Integer dense GEMM: columns of the second matrix on nodes, rows of the first as tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import ClusterError
+from n3ic.systems.cluster.home import TaggedRows
+from n3ic.systems.cluster.node import ROW_SLOTS, Held
+from n3ic.systems.cluster.protocol import (
+    BY_RANGE,
+    HOME,
+    MAX_OFFSET,
+    VALUES_PER_PACKET,
+    WIDE_PER_PACKET,
+    Data,
+    Packet,
+    PacketType,
+    ProtocolError,
+    Task,
+    body_of,
+)
+
+MAX_INNER = MAX_OFFSET * VALUES_PER_PACKET
+_VALUE_BOUND = 1 << 31
+
+
+class MatrixColumns(Held):
+    """Some columns of a matrix that dense rows are multiplied with.
+
+    Args:
+        array: the matrix's number.
+        start: the first column.
+        matrix: integer array of shape ``(inner, columns)``.
+
+    Raises:
+        ClusterError: it is no matrix of integers, or a sum may overflow 64 bits.
+    """
+
+    tasks: ClassVar = frozenset({Task.VALUES})
+
+    def __init__(self, array: int, start: int, matrix: NDArray[Any]) -> None:
+        if matrix.ndim != 2 or matrix.dtype.kind not in "iub" or len(matrix) > MAX_INNER:
+            raise ClusterError(f"a matrix of integers of {MAX_INNER:,} rows at most expected")
+        super().__init__(array, start, start + matrix.shape[1])
+        largest = max((sum(map(abs, c)) for c in matrix.T.tolist()), default=0)
+        if largest * _VALUE_BOUND >= 1 << 63:
+            raise ClusterError(
+                f"array {array}: a column's elements add up to {largest:,}; below 2^32 no sum of "
+                "products with numbers of 32 bits overflows 64"
+            )
+        self._matrix = matrix.astype(np.int64)
+        self._rows: dict[int, tuple[NDArray[np.int64], NDArray[np.bool_]]] = {}
+
+    def clear(self) -> None:
+        """Forget every row."""
+        self._rows.clear()
+
+    def take(self, packet: Packet) -> Iterable[Packet]:
+        """Store a slice of a row; multiply when the row is complete."""
+        inner = len(self._matrix)
+        if packet.row not in self._rows:
+            if len(self._rows) == ROW_SLOTS:
+                raise ProtocolError(f"row {packet.row}: more than {ROW_SLOTS} rows at once")
+            self._rows[packet.row] = np.zeros(inner, np.int64), np.zeros(inner, np.bool_)
+        row, there = self._rows[packet.row]
+        at = packet.offset * VALUES_PER_PACKET
+        here = slice(at, at + packet.count)
+        if here.stop > inner or there[here].any():
+            raise ProtocolError(f"row {packet.row}: values {at} to {here.stop} of {inner}")
+        row[here] = np.frombuffer(packet.body, dtype=">i4", count=packet.count)
+        there[here] = True
+        if not there.all():
+            return
+        del self._rows[packet.row]
+        result = row @ self._matrix
+        for i in range(0, len(result), WIDE_PER_PACKET):
+            part = result[i : i + WIDE_PER_PACKET]
+            first = self.start + i
+            yield Packet(
+                PacketType.DATA,
+                Data.TOTALS,
+                HOME,
+                self.array,
+                first,
+                first + len(part),
+                row=packet.row,
+                body=body_of(part, ">i8"),
+            )
+
+
+class GemmFlow(TaggedRows[np.int64]):
+    """Rows of the first matrix on their way.
+
+    Args:
+        array: the second matrix's number.
+        columns: how many it has.
+        done: takes a row's number and the product's row, int64 of shape ``(columns,)``.
+    """
+
+    def __init__(
+        self, array: int, columns: int, done: Callable[[int, NDArray[np.int64]], None]
+    ) -> None:
+        super().__init__(array, Data.TOTALS, columns, np.int64, done)
+
+    def _tasks(self, row: int, operand: NDArray[Any]) -> list[Packet]:
+        packets = []
+        for i in range(0, len(operand), VALUES_PER_PACKET):
+            part = operand[i : i + VALUES_PER_PACKET]
+            packets.append(
+                Packet(
+                    PacketType.TASK,
+                    Task.VALUES,
+                    BY_RANGE,
+                    self._array,
+                    0,
+                    self._width,
+                    row=row,
+                    count=len(part),
+                    offset=i // VALUES_PER_PACKET,
+                    body=body_of(part, ">i4"),
+                    lap=True,
+                )
+            )
+        return packets
+
+    def _values(self, packet: Packet) -> NDArray[np.int64]:
+        return packet.totals

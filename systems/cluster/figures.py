@@ -1,0 +1,178 @@
+"""What a node of a cluster takes for packets and for slices of weights, in its clocks."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import ClusterError
+from n3ic.systems.cluster.traffic import SLICE_BITS
+from n3ic.targets.base import Exporter, exporter
+from n3ic.targets.device import Device, Memory
+from n3ic.targets.figures import KINDS, FigureKind
+
+NODE_FILE = Path("cluster") / "node.toml"
+
+
+_NANOSECONDS = 1000.0  # MHz of a target without a clock: its clocks are nanoseconds
+
+
+@dataclass(frozen=True)
+class NodeFigures:
+    """Clocks of a node; what of them is measured, simulated or estimated.
+
+    Attributes:
+        clock_hz: what the other figures count.
+        memory: name of the memory that holds weights.
+        bytes: of it for weights.
+        slice_clocks: XNOR, popcount and sum of one neuron's weights beside a task packet.
+        packet: from one packet that is taken in or sent to the next.
+        datagram: of a datagram, beside its packets.
+        classify: from a task packet's arrival to its slice being stored.
+        forward: from its arrival to its departure, if another node owns it.
+        compute: from the last slice to the first result, beside ``slice_clocks``.
+        result: from a result to the packet that carries it.
+        macs: multiplications and additions a clock, of integer kernels.
+        stream: of the elements of one packet through an integer kernel, at least.
+        memory_bytes: a clock, that RDMA reads.
+        shares: layers of which it can hold a part; None for as many as there is room for.
+        together: packets that it puts into a datagram, as far as they wait; a card puts one.
+        serial: whether packets and weights take turns (one thread), instead of a pipeline each.
+        kind: how the clocks are known.
+        source: from what.
+    """
+
+    clock_hz: float
+    memory: str
+    bytes: int
+    slice_clocks: float
+    packet: float
+    datagram: float
+    classify: float
+    forward: float
+    compute: float
+    result: float
+    macs: float
+    stream: float
+    memory_bytes: float
+    shares: int | None
+    together: int
+    serial: bool
+    kind: FigureKind
+    source: str
+
+    def seconds(self, clocks: float) -> float:
+        """Clocks as seconds."""
+        return clocks / self.clock_hz
+
+
+def node_figures(target: str) -> NodeFigures:
+    """Figures of a target's node: of its ``cluster/node.toml``, else from its device.
+
+    Raises:
+        UsageError: there is no such target.
+        ClusterError: the target's device has no memory for weights.
+    """
+    plugin = exporter(target)
+    path = plugin.folder / NODE_FILE
+    if path.is_file():
+        return _described(plugin, tomllib.loads(path.read_text(encoding="utf-8")))
+    return _estimated(plugin)
+
+
+def figures_of(path: Path) -> NodeFigures:
+    """Figures of a ``node.toml`` that says of itself which memory it has.
+
+    Raises:
+        ClusterError: it cannot be read, or lacks something.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        memory = Memory(data["memory"], data["bytes"]["weights"], word_bits=SLICE_BITS)
+        return _from_toml(data, memory, memory.bytes, path)
+    except OSError as error:
+        raise ClusterError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except KeyError as error:
+        raise ClusterError(f"{path}: expected {error.args[0]!r}; it is missing") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ClusterError(f"{path}: this describes no node: {str(error)[:200]}") from error
+
+
+def memory_of(device: Device, name: str) -> Memory | None:
+    """The device's memory of that name, or None."""
+    return next((m for m in device.memories if m.name == name), None)
+
+
+def room_in(device: Device, memory: Memory) -> int:
+    """Bytes of a memory that the device's other programs leave."""
+    return max(0, memory.bytes - int(device.limits.get(f"reserve_{memory.name}", 0)))
+
+
+def _described(plugin: Exporter, data: dict[str, Any]) -> NodeFigures:
+    memory = plugin.device.memory(data["memory"]) if "memory" in data else _fastest(plugin)
+    return _from_toml(data, memory, room_in(plugin.device, memory), plugin.folder / NODE_FILE)
+
+
+def _from_toml(data: dict[str, Any], memory: Memory, room: int, path: Path) -> NodeFigures:
+    arithmetic = data.get("arithmetic", {})
+    clocks, kind = data["clocks"], data["kind"]
+    if kind not in KINDS:
+        raise ClusterError(f"{path}: kind: expected {KINDS}, got {kind!r}")
+    return NodeFigures(
+        clock_hz=data["clock_mhz"] * 1e6,
+        memory=memory.name,
+        bytes=data.get("bytes", {}).get("weights", room),
+        slice_clocks=clocks.get("slice", 1),
+        packet=clocks["packet"],
+        datagram=clocks.get("datagram", 0),
+        classify=clocks["classify"],
+        forward=clocks["forward"],
+        compute=clocks["compute"],
+        result=clocks["result"],
+        macs=arithmetic.get("macs", 1),
+        stream=arithmetic.get("stream", 1),
+        memory_bytes=arithmetic.get("memory_bytes", memory.word_bits / 8),
+        shares=data.get("shares"),
+        together=data.get("together", 1),
+        serial=data.get("serial", False),
+        kind=kind,
+        source=data["source"],
+    )
+
+
+def _estimated(plugin: Exporter) -> NodeFigures:
+    """A pipeline that reads one word of its fastest memory after the other."""
+    device, memory = plugin.device, _fastest(plugin)
+    mhz = device.clock_mhz or _NANOSECONDS
+    access = max(1.0, memory.access_ns_max * mhz / 1000)
+    return NodeFigures(
+        clock_hz=mhz * 1e6,
+        memory=memory.name,
+        bytes=room_in(device, memory),
+        slice_clocks=ceil(SLICE_BITS / memory.word_bits) * access,
+        packet=8,
+        datagram=0,
+        classify=16,
+        forward=16,
+        compute=16,
+        result=8,
+        macs=1,
+        stream=1,
+        memory_bytes=memory.word_bits / 8 / access,
+        shares=None,
+        together=1,
+        serial=False,
+        kind="estimated",
+        source=f"{device.name}: a word of {memory.name} after the other; clocks of packets assumed",
+    )
+
+
+def _fastest(plugin: Exporter) -> Memory:
+    if not plugin.device.memories:
+        raise ClusterError(
+            f"target {plugin.name} says of no memory how large it is: nothing can be placed there"
+        )
+    return plugin.device.memories[0]

@@ -1,0 +1,298 @@
+"""Kernels of integers on a ring: what nodes hold of them, and the jobs that they do.
+
+A job writes its operands to the nodes that hold their rows, lets tasks loose, and reads the result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.errors import ClusterError
+from n3ic.systems.cluster.convolution import Convolved, Filters, convolve_packet
+from n3ic.systems.cluster.dense import MatrixColumns
+from n3ic.systems.cluster.home import Flow
+from n3ic.systems.cluster.node import Held
+from n3ic.systems.cluster.protocol import HOME, Packet, ProtocolError
+from n3ic.systems.cluster.rows import (
+    INT64_BOUND,
+    MAX_PAYLOAD,
+    Arriving,
+    DistributedRows,
+    Payload,
+    answer,
+    request,
+    row_shares,
+)
+from n3ic.systems.cluster.sparse import (
+    Combine,
+    Combined,
+    Elements,
+    nonzero_packets,
+    sparse_payload,
+    sparse_row,
+)
+
+OPERAND, RESULT = 0, 1
+_INT32_BOUND = 1 << 31
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What a ring is to do, and what comes of it.
+
+    Attributes:
+        packets: operands and tasks.
+        rows: of the result.
+        finish: the result, of its rows' payloads.
+    """
+
+    packets: Sequence[Packet]
+    rows: int
+    finish: Callable[[list[Payload]], Any]
+
+
+class Kernel(ABC):
+    """A kernel whose operand and result are distributed by rows."""
+
+    @abstractmethod
+    def held(self, node: int, nodes: int) -> list[Held]:
+        """What a node holds: its rows of the operand and of the result."""
+
+    @abstractmethod
+    def job(self, nodes: int, *operands: Any) -> Job:
+        """A job of the kernel on a ring.
+
+        Raises:
+            ClusterError: the operands are not of this kernel, or a sum may overflow 64 bits.
+        """
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what the kernel is."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()
+
+
+def written(rows: Sequence[Payload], nodes: int) -> Iterator[Packet]:
+    """The data packets that write an operand's rows to the nodes that hold them."""
+    for share in row_shares(len(rows), nodes):
+        for number in range(share.start, share.end):
+            if len(rows[number]) > MAX_PAYLOAD:
+                raise ClusterError(f"row {number}: more than {MAX_PAYLOAD:,} numbers")
+            yield from answer(OPERAND, number, rows[number], share.node)
+
+
+def integers(values: ArrayLike, what: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """An operand that 32 bits hold.
+
+    Raises:
+        ClusterError: it has another shape, or other numbers.
+    """
+    array = np.asarray(values)
+    if array.shape != shape or array.dtype.kind not in "iub":
+        raise ClusterError(
+            f"{what}: integers of shape {shape} expected, got {array.dtype} {array.shape}"
+        )
+    if array.size and not -_INT32_BOUND <= int(array.min()) <= int(array.max()) < _INT32_BOUND:
+        raise ClusterError(f"{what}: a number is beyond 32 bits")
+    return array.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class SparseKernel(Kernel):
+    """SPMV, SPGEMM, and aggregation over a graph: a sparse matrix times rows of integers.
+
+    Attributes:
+        shape: of the sparse matrix, which the tasks carry.
+        width: columns of the other operand, whose rows are distributed.
+        combine: ``sum`` for products; ``mean`` gives sums and, in one more column, counts.
+        sparse: the other operand and the result are sparse (SPGEMM).
+    """
+
+    shape: tuple[int, int]
+    width: int = 1
+    combine: Combine = Combine.SUM
+    sparse: bool = False
+
+    def __post_init__(self) -> None:
+        if self.sparse and self.combine is not Combine.SUM:
+            raise ClusterError("rows of a sparse operand are added up: combine is sum")
+
+    def held(self, node: int, nodes: int) -> list[Held]:
+        """What a node holds."""
+        operand, result = (row_shares(rows, nodes)[node - 1] for rows in self.shape[::-1])
+        source = DistributedRows(OPERAND, operand, _INT32_BOUND)
+        combined = Combined(
+            RESULT,
+            source,
+            result,
+            width=self.width,
+            combine=self.combine,
+            bound=INT64_BOUND - 1,  # job() proves it of the matrix at hand
+            sparse=self.sparse,
+        )
+        return [source, combined]
+
+    def job(self, nodes: int, *operands: Any) -> Job:
+        """A product or an aggregation.
+
+        Args:
+            nodes: of the ring.
+            *operands: the sparse matrix (scipy or dense) and the other operand: integers of shape
+                ``(columns of the matrix, width)``, or a sparse matrix of that shape.
+        """
+        matrix, other = operands
+        elements = Elements.of(matrix)
+        if elements.shape != self.shape:
+            raise ClusterError(f"the matrix has shape {elements.shape}, not {self.shape}")
+        shape = (self.shape[1], self.width)
+        rows = _sparse_rows(other, shape) if self.sparse else list(integers(other, "rows", shape))
+        largest = elements.weight(self.combine) * _INT32_BOUND
+        if largest >= INT64_BOUND:
+            raise ClusterError(
+                f"a sum may reach {largest:,}, beyond 64 bits: a row's elements add up to 2^32"
+            )
+        packets = [*written(rows, nodes), *nonzero_packets(elements, RESULT)]
+        return Job(packets, self.shape[0], self._dense if self.sparse else _stacked)
+
+    def _dense(self, payloads: list[Payload]) -> NDArray[np.int64]:
+        out = np.zeros((len(payloads), self.width), dtype=np.int64)
+        for row, payload in zip(out, payloads, strict=True):
+            columns, values = sparse_row(payload)
+            row[columns] = values
+        return out
+
+
+def _sparse_rows(matrix: Any, shape: tuple[int, int]) -> list[Payload]:
+    elements = Elements.of(matrix)
+    if elements.shape != shape:
+        raise ClusterError(f"the second matrix has shape {elements.shape}, not {shape}")
+    order = np.argsort(elements.rows, kind="stable")
+    bounds = np.searchsorted(elements.rows[order], np.arange(shape[0] + 1))
+    return [
+        sparse_payload(elements.columns[order[a:b]], elements.values[order[a:b]])
+        for a, b in pairwise(bounds)
+    ]
+
+
+def _stacked(payloads: list[Payload]) -> NDArray[np.int64]:
+    return np.stack(payloads)
+
+
+@dataclass(frozen=True, eq=False)
+class ConvolutionKernel(Kernel):
+    """2-D convolution: rows of the image are distributed, halos are fetched.
+
+    Attributes:
+        filters: the weights, and the image's shape.
+    """
+
+    filters: Filters
+
+    def held(self, node: int, nodes: int) -> list[Held]:
+        """What a node holds."""
+        source = DistributedRows(
+            OPERAND, row_shares(self.filters.shape[0], nodes)[node - 1], _INT32_BOUND
+        )
+        share = row_shares(self.filters.out_rows, nodes)[node - 1]
+        return [source, Convolved(RESULT, source, share, self.filters)]
+
+    def job(self, nodes: int, *operands: Any) -> Job:
+        """A convolution.
+
+        Args:
+            nodes: of the ring.
+            *operands: the image: integers of shape ``(rows, columns, channels)``, bits of a binary
+                convolution. The result has shape ``(rows, columns, filters)``.
+        """
+        image = integers(operands[0], "image", self.filters.shape)
+        if self.filters.binary and not np.isin(image, (0, 1)).all():
+            raise ClusterError("the image of a binary convolution has bits: 0 or 1")
+        rows = [self.filters.image_payload(row) for row in image]
+        out = self.filters.out_rows
+        packets = [*written(rows, nodes), convolve_packet(RESULT, out)]
+        shape = (out, self.filters.out_columns, len(self.filters.weights))
+        return Job(packets, out, lambda payloads: np.stack(payloads).reshape(shape))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what the kernel is."""
+        f = self.filters
+        text = repr((f.weights.shape, f.shape, f.stride, f.padding, f.binary)).encode()
+        return hashlib.sha256(text + f.weights.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class GemmKernel:
+    """Integer dense GEMM: columns of the matrix are distributed, rows of the other are tasks.
+
+    Attributes:
+        matrix: integers of shape ``(inner, columns)``; a column's sizes add up to less than 2^32.
+    """
+
+    matrix: NDArray[Any]
+    array: ClassVar[int] = OPERAND
+
+    def held(self, node: int, nodes: int) -> list[Held]:
+        """What a node holds."""
+        share = row_shares(self.matrix.shape[1], nodes)[node - 1]
+        if share.start == share.end:
+            return []
+        return [MatrixColumns(OPERAND, share.start, self.matrix[:, share.start : share.end])]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the matrix."""
+        text = f"{self.matrix.shape} {self.matrix.dtype}".encode()
+        return hashlib.sha256(text + self.matrix.tobytes()).hexdigest()
+
+
+class JobFlow(Flow):
+    """Jobs on their way, one after another: their operands lie in the same places."""
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[Job, Callable[[Any], None]]] = deque()
+        self._job: Job | None = None
+        self._done: Callable[[Any], None] = lambda _: None
+        self._arriving = Arriving()
+        self._rows: dict[int, Payload] = {}
+
+    def submit(self, job: Job, done: Callable[[Any], None]) -> None:
+        """Queue a job; ``done`` takes its result."""
+        self._queue.append((job, done))
+
+    @property
+    def idle(self) -> bool:
+        """No job is queued or on its way."""
+        return not self._queue and self._job is None
+
+    def admit(self) -> list[Packet]:
+        """The packets of the next job: operands, tasks, and the request for the result."""
+        if self._job is not None or not self._queue:
+            return []
+        self._job, self._done = self._queue.popleft()
+        self._rows.clear()
+        return [*self._job.packets, request(RESULT, 0, self._job.rows, HOME)]
+
+    def take(self, packet: Packet) -> list[Packet]:
+        """Take a slice of the result; the packets of the next job after the last one."""
+        job = self._job
+        if job is None or packet.array != RESULT or packet.start in self._rows:
+            raise ProtocolError(f"row {packet.start} of array {packet.array} came unasked")
+        payload = self._arriving.put(packet)
+        if payload is None:
+            return []
+        self._rows[packet.start] = payload
+        if len(self._rows) < job.rows:
+            return []
+        self._job = None
+        self._done(job.finish([self._rows[i] for i in range(job.rows)]))
+        return self.admit()

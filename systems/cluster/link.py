@@ -1,0 +1,189 @@
+"""Both ends of a link: sequence numbers, acknowledgements, and what is sent again.
+
+Nothing here knows of sockets or clocks: times are handed in, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from n3ic.systems.cluster.protocol import MAX_PACKETS, WINDOW, Datagram, Packet
+
+
+@dataclass(frozen=True)
+class Timing:
+    """When a datagram is sent again, and when a neighbour is given up.
+
+    Attributes:
+        first: seconds until an unacknowledged datagram is sent again, at least; more where
+            acknowledgements are seen to take longer (RFC 6298), and twice as long each time.
+        longest: the longest of these times.
+        limit: seconds without a new acknowledgement after which a neighbour is dead.
+    """
+
+    first: float = 0.02
+    longest: float = 0.32
+    limit: float = 5.0
+
+
+REORDERED = 3
+"""Later arrivals after which a datagram is taken for lost before its time is up."""
+
+
+@dataclass
+class _Flight:
+    """A datagram on its way: when it was sent first, and when it is due again."""
+
+    datagram: Datagram
+    sent: float
+    due: float
+    wait: float
+    arrived: bool = False
+    hurried: bool = False
+    again: bool = False
+
+
+class Sender:
+    """The sending end of a link.
+
+    Args:
+        session: number of the session.
+        number: this node.
+        neighbour: the receiver.
+        per_datagram: packets in a datagram at most; 1 where the receiver is a card.
+        window: datagrams on their way at most.
+        timing: when to send again.
+    """
+
+    def __init__(
+        self,
+        session: int,
+        number: int,
+        neighbour: int,
+        *,
+        per_datagram: int = MAX_PACKETS,
+        window: int = WINDOW,
+        timing: Timing | None = None,
+    ) -> None:
+        self.resent = 0
+        self._head = Datagram(session, number, neighbour)
+        self._per_datagram = per_datagram
+        self._window = window
+        self._timing = timing or Timing()
+        self._queue: deque[Packet] = deque()
+        self._flights: OrderedDict[int, _Flight] = OrderedDict()
+        self._next = 0
+        self._progress = 0.0
+        self._trip: float | None = None
+        self._spread = 0.0
+
+    def push(self, packets: Iterable[Packet]) -> None:
+        """Queue packets, in order."""
+        self._queue.extend(packets)
+
+    @property
+    def idle(self) -> bool:
+        """Everything has been sent and acknowledged."""
+        return not self._queue and not self._flights
+
+    def acknowledged(self, expected: int, selective: int, now: float) -> None:
+        """Take an acknowledgement.
+
+        Args:
+            expected: the sequence that the receiver expects next.
+            selective: bit ``i`` is set where ``expected + 1 + i`` has arrived, too.
+            now: the time.
+        """
+        if expected > self._next:
+            return  # it was never sent: not from a neighbour of this session
+        for sequence in [s for s in self._flights if s < expected]:
+            flight = self._flights.pop(sequence)
+            self._progress = now
+            if not flight.again and not flight.arrived:
+                self._measured(now - flight.sent)
+        later = 0
+        for sequence, flight in reversed(self._flights.items()):
+            ahead = sequence - expected - 1
+            if ahead >= 0 and selective >> ahead & 1:
+                later += 1
+                if not flight.arrived:
+                    flight.arrived = True
+                    self._progress = now
+            elif later >= REORDERED and not flight.hurried:
+                flight.hurried = True
+                flight.due = now
+
+    def _measured(self, trip: float) -> None:
+        """Smooth a round trip and its deviation; one that was sent again tells nothing (Karn)."""
+        if self._trip is None:
+            self._trip, self._spread = trip, trip / 2
+            return
+        self._spread += (abs(trip - self._trip) - self._spread) / 4
+        self._trip += (trip - self._trip) / 8
+
+    @property
+    def _wait(self) -> float:
+        measured = 0.0 if self._trip is None else self._trip + 4 * self._spread
+        return min(max(self._timing.first, measured), self._timing.longest)
+
+    def due(self, now: float) -> list[Datagram]:
+        """What is to be sent now: what is due again, then what fits into the window."""
+        out = []
+        for flight in self._flights.values():
+            if not flight.arrived and flight.due <= now:
+                flight.wait = min(2 * flight.wait, self._timing.longest)
+                flight.due = now + flight.wait
+                flight.again = True
+                self.resent += 1
+                out.append(flight.datagram)
+        while self._queue and len(self._flights) < self._window:
+            if not self._flights:
+                self._progress = now
+            out.append(self._take(now))
+        return out
+
+    def _take(self, now: float) -> Datagram:
+        begins = self._next == 0
+        size = 1 if begins else min(self._per_datagram, len(self._queue))
+        packets = tuple(self._queue.popleft() for _ in range(size))
+        datagram = replace(self._head, sequence=self._next, begin=begins, packets=packets)
+        wait = self._wait
+        self._flights[self._next] = _Flight(datagram, now, now + wait, wait)
+        self._next += 1
+        return datagram
+
+    @property
+    def wake(self) -> float | None:
+        """When :meth:`due` has something again, if nothing arrives; None where it has not."""
+        return min((f.due for f in self._flights.values() if not f.arrived), default=None)
+
+    def silent(self, now: float) -> bool:
+        """Whether the neighbour is dead: nothing new acknowledged for the time limit."""
+        return bool(self._flights) and now - self._progress > self._timing.limit
+
+
+class Receiver:
+    """The receiving end of a link: datagrams in any order, packets in the order of sending."""
+
+    def __init__(self) -> None:
+        self._expected = 0
+        self._early: dict[int, tuple[Packet, ...]] = {}
+
+    def accept(self, datagram: Datagram) -> list[Packet]:
+        """Packets that are complete up to here, each once."""
+        ahead = datagram.sequence - self._expected
+        if 0 <= ahead <= WINDOW:
+            self._early[datagram.sequence] = datagram.packets
+        packets: list[Packet] = []
+        while self._expected in self._early:
+            packets += self._early.pop(self._expected)
+            self._expected += 1
+        return packets
+
+    @property
+    def acknowledgement(self) -> tuple[int, int]:
+        """The sequence that is expected next, and the bits of those behind it that are here."""
+        bits = sum(1 << (sequence - self._expected - 1) for sequence in self._early)
+        return self._expected, bits

@@ -1,0 +1,109 @@
+"""A binary model on a cluster as a PyTorch module; importing this imports PyTorch."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from n3ic.errors import ModelError
+from n3ic.model.bits import Words, pack
+from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.overlay import Cluster, Started, initialise
+from n3ic.systems.cluster.placement import Placement
+from n3ic.systems.cluster.starting import RingOptions
+
+TASK_ID = "model"
+BATCHES = 4
+"""Batches on their way at once in :meth:`ClusterModule.stream`."""
+
+
+class ClusterModule(nn.Module):
+    """Scores of a binary model, from the nodes that hold its weights.
+
+    It has no parameters: there is nothing to train, and no gradient passes it.
+
+    Args:
+        cluster: the nodes.
+        task_id: under which the model is loaded on them.
+        inputs: input bits of the model.
+    """
+
+    def __init__(self, cluster: Cluster, task_id: str, inputs: int) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._task_id = task_id
+        self._inputs = inputs
+
+    def forward(self, bits: Tensor) -> Tensor:
+        """The model's scores.
+
+        Args:
+            bits: of shape ``(rows, inputs)``: 0 and 1 of any type, or -1 and +1.
+
+        Returns:
+            int32 tensor of shape ``(rows, classes)``, the model's exact scores.
+
+        Raises:
+            ModelError: it holds other values, or has another shape.
+            ClusterError: a node has died or failed.
+        """
+        return self.result(self.start(bits))
+
+    def start(self, bits: Tensor) -> Started:
+        """Send a batch; others may be sent before its scores are asked for."""
+        return self._cluster.start(self._task_id, self._words(bits))
+
+    def result(self, started: Started) -> Tensor:
+        """Scores of a batch that was sent."""
+        return torch.from_numpy(self._cluster.synchronise(started))
+
+    def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
+        """Scores of batches, in order; the next ones are under way while one is used."""
+        waiting: deque[Started] = deque()
+        for batch in batches:
+            waiting.append(self.start(batch))
+            if len(waiting) == BATCHES:
+                yield self.result(waiting.popleft())
+        while waiting:
+            yield self.result(waiting.popleft())
+
+    def _words(self, bits: Tensor) -> Words:
+        values = bits.detach().cpu().numpy()
+        if values.ndim != 2 or values.shape[1] != self._inputs:
+            raise ModelError(f"bits of shape (rows, {self._inputs}) expected, got {values.shape}")
+        ones = values == 1
+        for other in (0, -1):
+            if (ones | (values == other)).all():
+                return pack(ones)
+        found = np.unique(values)[:5].tolist()
+        raise ModelError(f"0 and 1, or -1 and +1 expected; got {found}")
+
+
+@contextmanager
+def on_cluster(
+    model: BinaryModel,
+    nodes: int = 4,
+    placement: Placement | None = None,
+    options: RingOptions | None = None,
+) -> Iterator[ClusterModule]:
+    """A model on a cluster of its own, which ends with the block.
+
+    Args:
+        model: a trained model of any size.
+        nodes: how many.
+        placement: who holds what; even parts of every layer if None.
+        options: how to start the nodes.
+
+    Raises:
+        ClusterError: a node does not start, or does not take its part.
+        MissingDependencyError: distributed is not installed.
+    """
+    count = nodes if placement is None else placement.nodes
+    with initialise(count, options) as cluster:
+        cluster.load(TASK_ID, model, placement)
+        yield ClusterModule(cluster, TASK_ID, model.input.n_bits)

@@ -1,0 +1,84 @@
+"""A rank, started by ``mpiexec -n 2 python -m`` with a request; rank 0 prints JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from n3ic.systems.cluster.mpi.kernels import prepare
+from n3ic.systems.cluster.simulation.workloads import Graph, Problem
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm
+
+_PING_BYTES = (8, 1 << 20)
+_PINGS = 300
+
+
+def main() -> None:
+    """Time each problem of the request, and the exchange of messages."""
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    request = json.loads(sys.argv[1])
+    found = {
+        "ranks": comm.size,
+        "library": MPI.Get_library_version().split(",")[0],
+        "messages": _messages(comm),
+        "kernels": [_timed(_problem(p), comm, request["repeats"]) for p in request["problems"]],
+    }
+    if comm.rank == 0:
+        sys.stdout.write(json.dumps(found) + "\n")
+
+
+def _problem(data: dict[str, Any]) -> Problem:
+    graph = Graph(**data.pop("graph"))
+    return Problem(**{**data, "shape": tuple(data["shape"]), "graph": graph})
+
+
+def _timed(problem: Problem, comm: Comm, repeats: int) -> dict[str, Any]:
+    """Seconds of each repetition, elapsed and of the processor, and a checksum of the result."""
+    run = prepare(problem, comm)
+    out = run()
+    seconds, processor = [], []
+    for _ in range(repeats):
+        comm.Barrier()
+        began, spent = time.perf_counter(), time.process_time()
+        out = run()
+        spent = time.process_time() - spent
+        comm.Barrier()
+        seconds.append(max(comm.allgather(time.perf_counter() - began)))
+        processor.append(max(comm.allgather(spent)))
+    sums = comm.allgather(int(np.rint(out.astype(np.float64)).sum()))
+    return {"kernel": problem.kernel, "seconds": seconds, "processor": processor, "sum": sum(sums)}
+
+
+def _messages(comm: Comm) -> dict[str, float]:
+    """Seconds of a small message and bytes a second of a large one, one way, of ranks 0 and 1."""
+    if comm.size < 2:
+        return {}
+    times = []
+    for size in _PING_BYTES:
+        data = np.zeros(size, dtype=np.uint8)
+        best = np.inf
+        for _ in range(_PINGS):
+            comm.Barrier()
+            began = time.perf_counter()
+            if comm.rank == 0:
+                comm.Send(data, 1)
+                comm.Recv(data, 1)
+            elif comm.rank == 1:
+                comm.Recv(data, 0)
+                comm.Send(data, 0)
+            best = min(best, (time.perf_counter() - began) / 2)
+        times.append(best)
+    small, large = comm.bcast(times)
+    return {"latency": small, "bytes_per_s": (_PING_BYTES[1] - _PING_BYTES[0]) / (large - small)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+"""What the driver writes into a cluster's card: addresses, the share's STATUS packet, weights.
+
+Words of 32 bits; bits 31:28 of the address say of what:
+
+==  ==============================================================================
+0   address 0-15 a setting, 16-31 the words of the STATUS packet, 32-47 the nodes
+    that take turns with the layer behind
+1   weights: bits 27:4 row, 3:0 word; rows of 512 weights, neuron by neuron
+2   thresholds, or biases of the last layer: bits 27:4 neuron
+3   masks, as weights
+==  ==============================================================================
+
+Settings: 0-2 the card's own MAC, IPv4 address and UDP port as 96 bits, the highest word first; 3-5
+the predecessor's; 6-8 the successor's; 9 the numbers of node, predecessor and successor, a byte
+each from the top; 10 milliseconds until a packet is sent again; 11 identifier, destination and
+array of what leaves, and 0 for bits, 1 for scores, 2 for partial popcounts; 12 neurons of the
+layer behind; 13 neurons that are computed; 14 bits of the last input word that are none; 15
+how many nodes take turns with the layer behind, 0 where it is not replicated.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import ClusterError
+from n3ic.model.bits import WORD_BITS, Bits, Words, pack, pad_mask
+from n3ic.model.layers import Connections, HiddenLayer
+from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.binary import layer_input
+from n3ic.systems.cluster.placement import Placement, Share, Split
+from n3ic.systems.cluster.protocol import BY_RANGE, HOME, Control, Packet, PacketType, Task
+
+SLICE_WORDS = 16
+"""Words of a row of weights, one of which is read each clock."""
+MAX_REPLICAS = 16
+"""Nodes that may take turns with the layer behind a card's."""
+LEAVING_BITS, LEAVING_SCORES, LEAVING_SUMS = 0, 1, 2
+_MAC_BYTES = 6
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a station of the ring is.
+
+    Attributes:
+        mac: address of its Ethernet port, or of the router before it: six bytes.
+        ip: IPv4 address.
+        port: UDP port.
+    """
+
+    mac: bytes
+    ip: str
+    port: int
+
+    @property
+    def words(self) -> list[int]:
+        """The 96 bits as the card has them."""
+        octets = self.mac + ipaddress.IPv4Address(self.ip).packed + self.port.to_bytes(2, "big")
+        if len(self.mac) != _MAC_BYTES:
+            raise ValueError(f"a MAC address has {_MAC_BYTES} bytes, got {len(self.mac)}")
+        return [int.from_bytes(octets[at : at + 4], "big") for at in (0, 4, 8)]
+
+
+@dataclass(frozen=True)
+class NodeSize:
+    """Memories of a card, as powers of two.
+
+    Attributes:
+        row_w: rows of 512 weights.
+        neuron_w: thresholds.
+        slot_w: rows of the batch on their way at once.
+        words_w: input words of a share, 5 at least.
+        queue_w: packets that wait for the successor.
+        masked: 1 with a memory of masks, else 0.
+    """
+
+    row_w: int = 12
+    neuron_w: int = 10
+    slot_w: int = 4
+    words_w: int = 7
+    queue_w: int = 8
+    masked: int = 0
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """Parameters of ``n3ic_cluster_node``."""
+        return {
+            "ROW_W": self.row_w,
+            "NEURON_W": self.neuron_w,
+            "SLOT_W": self.slot_w,
+            "WORDS_W": self.words_w,
+            "QUEUE_W": self.queue_w,
+            "MASKED": self.masked,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class CardImage:
+    """What a card holds.
+
+    Attributes:
+        size: the least memories that hold it, the default ones or more.
+        neurons: that it computes of a row.
+        slices: clocks of the layer for each of them.
+        writes: address and word of each write, uint32 array of shape ``(n, 2)``.
+    """
+
+    size: NodeSize
+    neurons: int
+    slices: int
+    writes: NDArray[np.uint32]
+
+    @property
+    def text(self) -> str:
+        """The writes, a line each, in hexadecimal."""
+        return "".join(f"{address:x} {word:x}\n" for address, word in self.writes.tolist())
+
+
+def card_image(
+    model: BinaryModel,
+    placement: Placement,
+    node: int,
+    *,
+    own: Endpoint,
+    predecessor: Endpoint,
+    successor: Endpoint,
+    resend_ms: int = 20,
+) -> CardImage:
+    """The image of a node of a placement.
+
+    Args:
+        model: the model that was placed.
+        placement: who holds what.
+        node: the card's number.
+        own: the card's address.
+        predecessor: who sends tasks to it.
+        successor: whom it sends to.
+        resend_ms: milliseconds until a packet that is not acknowledged is sent again.
+
+    Raises:
+        ClusterError: the card subset of the protocol cannot hold what the placement gives it.
+    """
+    placement.check_model(model)
+    previous, following = (node - 1) % (placement.nodes + 1), (node + 1) % (placement.nodes + 1)
+    links = [
+        *own.words,
+        *predecessor.words,
+        *successor.words,
+        node << 24 | previous << 16 | following << 8,
+        resend_ms,
+    ]
+    found = _only_share(placement, node)
+    if found is None:
+        relay = _status(model, node, (0, 0, 0, 0), (0, 1 << NodeSize.slot_w, 0, 1))
+        return CardImage(NodeSize(), 0, 0, _settings([*links, 0, 0, 0, 0, 0], relay, ()))
+    array, share = found
+    placed = placement.layers[array]
+    layer = model.layers[array]
+    by_inputs = placed.split is Split.INPUT
+    held = np.s_[:, share.start : share.end] if by_inputs else np.s_[share.start : share.end]
+    mask = None if layer.mask is None else layer.mask[held]
+    part = Connections(layer.weights[held], mask=mask)
+    if by_inputs:
+        limits = np.zeros(part.n_outputs, dtype=np.int32)
+    else:
+        limits = layer.thresholds if isinstance(layer, HiddenLayer) else model.output.bias
+        limits = limits[share.start : share.end]
+    slices = -(-part.n_words // SLICE_WORDS)
+    size = NodeSize(
+        row_w=max(NodeSize.row_w, _bits(part.n_outputs * slices)),
+        neuron_w=max(NodeSize.neuron_w, _bits(part.n_outputs)),
+        words_w=max(NodeSize.words_w, _bits(slices * SLICE_WORDS)),
+        masked=int(mask is not None),
+    )
+    leaving, out_end, replicas = _leaving(placement, array, node)
+    pad = ~int(pad_mask(part.n_inputs)[-1]) & 0xFFFFFFFF
+    settings = [*links, leaving, out_end, part.n_outputs, pad, len(replicas)]
+    end = share.start + WORD_BITS * part.n_words if by_inputs else share.end
+    offset = share.start // WORD_BITS if by_inputs else 0
+    kind = (2 if by_inputs else 1, 1 << size.slot_w, part.n_words, 1)
+    status = _status(model, node, (array, share.start, end, offset), kind)
+    rows = np.arange(part.n_outputs * slices * SLICE_WORDS)
+    writes = [
+        _settings(settings, status, replicas),
+        _writes(1, rows, _rows(part.weights, slices)),
+        _writes(2, np.arange(part.n_outputs) << 4, limits.astype(np.uint32)),
+    ]
+    if mask is not None:
+        writes.append(_writes(3, rows, _rows(mask, slices)))
+    return CardImage(size, part.n_outputs, slices, np.concatenate(writes))
+
+
+def _settings(
+    settings: Sequence[int], status: Packet, replicas: Sequence[int]
+) -> NDArray[np.uint32]:
+    words = np.frombuffer(status.encode(), dtype=">u4")
+    everything = np.array([*settings, *words, *replicas], dtype=np.uint32)
+    return _writes(0, np.arange(len(everything)), everything)
+
+
+def _only_share(placement: Placement, node: int) -> tuple[int, Share] | None:
+    """The layer and the share that a card holds; None where it holds nothing."""
+    shares = [
+        (array, share)
+        for array, layer in enumerate(placement.layers)
+        for share in layer.shares
+        if share.node == node
+    ]
+    adds = any(share.node == node for layer in placement.layers for share in layer.reducers)
+    if len(shares) > 1 or adds:
+        raise ClusterError(
+            f"node {node}: a card holds one share of one layer and adds nothing up, the plan "
+            f"gives it {len(shares)} shares{' and sums to add' if adds else ''}; place one layer "
+            "on it, or run the node as a process"
+        )
+    return shares[0] if shares else None
+
+
+def _leaving(placement: Placement, array: int, node: int) -> tuple[int, int, tuple[int, ...]]:
+    """Setting 11, the neurons of the layer behind, and the nodes that take turns with it."""
+    if placement.layers[array].split is Split.INPUT:
+        return Task.SUMS << 24 | BY_RANGE << 16 | array << 8 | LEAVING_SUMS, 0, ()
+    if array == len(placement.layers) - 1:
+        return LEAVING_SCORES, 0, ()
+    following = layer_input(placement, array + 1)
+    if len(following.replicas) > MAX_REPLICAS:
+        raise ClusterError(
+            f"node {node}: a card sends in turns to {MAX_REPLICAS} nodes at most, layer "
+            f"{array + 1} has {len(following.replicas)} replicas; split it, or run the node as a "
+            "process"
+        )
+    head = following.task << 24 | BY_RANGE << 16 | following.array << 8 | LEAVING_BITS
+    return head, following.outputs, following.replicas
+
+
+def _rows(bits: Bits, slices: int) -> Words:
+    """Rows of 512, neuron by neuron, padded with 1: uint32 array of shape ``(words,)``."""
+    padded = np.ones((len(bits), slices * SLICE_WORDS * WORD_BITS), dtype=np.bool_)
+    padded[:, : bits.shape[1]] = bits
+    return pack(padded).ravel()
+
+
+def _status(
+    model: BinaryModel,
+    node: int,
+    place: tuple[int, int, int, int],
+    numbers: tuple[int, int, int, int],
+) -> Packet:
+    """``STATUS``: array, start, end and offset; kind, row slots, input words and shares."""
+    array, start, end, offset = place
+    return Packet(
+        PacketType.CONTROL,
+        Control.STATUS,
+        HOME,
+        array,
+        start,
+        end,
+        row=node,
+        offset=offset,
+        body=bytes.fromhex(model.digest) + b"".join(n.to_bytes(4, "big") for n in numbers),
+    )
+
+
+def _writes(
+    kind: int, addresses: NDArray[np.int64], words: NDArray[np.uint32]
+) -> NDArray[np.uint32]:
+    return np.stack([addresses.astype(np.uint32) | np.uint32(kind << 28), words], axis=1)
+
+
+def _bits(count: int) -> int:
+    """Address bits of so many."""
+    return (count - 1).bit_length()

@@ -1,0 +1,153 @@
+"""A cluster's card for any network client: a Verilated node behind a TAP device.
+
+Linux only; needs root, ``/dev/net/tun``, ``ip``, Verilator and a C++ compiler.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from n3ic.exporters.netfpga.tools import tap as wire
+from n3ic.exporters.netfpga.tools.running import Program, RunningCard
+from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.netfpga.image import CardImage, Endpoint, card_image
+from n3ic.systems.cluster.netfpga.simulation import build
+from n3ic.systems.cluster.placement import Placement
+from n3ic.systems.cluster.simulated import CardSimulator, SimulatedCard
+
+CARD_PORT = 0x4E33
+
+
+@dataclass(frozen=True)
+class NodeCounters:
+    """What a simulated card did.
+
+    Attributes:
+        frames_in: frames that came, of whatever kind.
+        frames_out: frames that it sent.
+        not_taken: frames that the kernel did not take.
+        thrown: frames that were thrown away on purpose.
+        clocks: simulated clocks; none pass while it waits.
+        bad_frames: IPv4 for the card that was damaged, cut short or for another port.
+        bad_datagrams: datagrams that were damaged or none of the protocol.
+        strays: datagrams of another session, or of no neighbour.
+        again: datagrams that had come before, or much too early.
+        refused: packets that had to wait for room.
+        bad_packets: packets that cannot be.
+        stored: tasks with words for its share.
+        resent: datagrams that it sent again.
+    """
+
+    frames_in: int
+    frames_out: int
+    not_taken: int
+    thrown: int
+    clocks: int
+    bad_frames: int
+    bad_datagrams: int
+    strays: int
+    again: int
+    refused: int
+    bad_packets: int
+    stored: int
+    resent: int
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """Datagrams sent again, dropped when they came, and lost on purpose, as processes count."""
+        dropped = self.bad_frames + self.bad_datagrams + self.strays
+        return {"resent": self.resent, "dropped": dropped, "lost": self.thrown}
+
+    @classmethod
+    def parse(cls, text: str) -> NodeCounters | None:
+        """What the program prints at its end; None for anything else."""
+        numbers = text.split()
+        if len(numbers) != len(fields(cls)) or not all(n.isdecimal() for n in numbers):
+            return None
+        return cls(*(int(n) for n in numbers))
+
+
+def host_endpoint(node: int, port: int) -> Endpoint:
+    """A process on the host's end of a card's TAP device."""
+    return Endpoint(bytes([2, 0x6E, 0x33, 0, node, 1]), f"10.233.{node}.1", port)
+
+
+def card_endpoint(node: int) -> Endpoint:
+    """The card behind its TAP device."""
+    return Endpoint(bytes([2, 0x6E, 0x33, 0, node, 2]), f"10.233.{node}.2", CARD_PORT)
+
+
+class VirtualCard(RunningCard):
+    """A node's card behind a TAP device, while a ``with`` block runs.
+
+    The device is made in the network namespace of this process. Host and card have the two
+    addresses of a network of their own, ``10.233.NODE.0/30``. Device and process go at the end,
+    whatever happens.
+
+    Attributes:
+        device: name of the TAP device.
+        counters: what it did, once the block has ended.
+    """
+
+    def __init__(self, image: CardImage, node: int, *, loss: float = 0.0, seed: int = 0) -> None:
+        """Describe a card; nothing is made before the ``with`` block.
+
+        Args:
+            image: what it holds, with the addresses of :func:`host_endpoint` and
+                :func:`card_endpoint`.
+            node: its number in the ring.
+            loss: share of its frames to throw away on purpose.
+            seed: of that choice.
+        """
+        super().__init__()
+        self.device = f"n3ic-card{node}"
+        self.counters: NodeCounters | None = None
+        self._image = image
+        self._host = host_endpoint(node, 0)
+        self._faults = (repr(loss), str(seed))
+
+    def _plug_in(self, stack: ExitStack) -> Program:
+        wire.require()
+        binary = build(self._image.size)
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-card-")))
+        image = work / "image.hex"
+        image.write_text(self._image.text)
+        descriptor = stack.enter_context(
+            wire.device(self.device, address=f"{self._host.ip}/30", mac=self._host.mac.hex(":"))
+        )
+        command = [str(binary), str(descriptor), str(image), *self._faults]
+        return Program(command, descriptors=(descriptor,))
+
+    def _count(self, text: str) -> None:
+        self.counters = NodeCounters.parse(text)
+
+
+class VerilatedCards(CardSimulator):
+    """Cards of this target, their Verilog under Verilator behind a TAP device each."""
+
+    name = "netfpga"
+    summary = "the Verilog of a node under Verilator, behind a TAP device"
+
+    @contextmanager
+    def run(
+        self, model: BinaryModel, placement: Placement, node: int, *, loss: float, seed: int
+    ) -> Iterator[SimulatedCard]:
+        """A node's card, plugged in while the context is entered."""
+        own = card_endpoint(node)
+        before = host_endpoint(node, CARD_PORT + 1)
+        behind = host_endpoint(node, CARD_PORT + (1 if placement.nodes == 1 else 2))
+        image = card_image(model, placement, node, own=own, predecessor=before, successor=behind)
+        found = SimulatedCard(
+            (own.ip, own.port), (before.ip, before.port), (behind.ip, behind.port)
+        )
+        with VirtualCard(image, node, loss=loss, seed=seed) as card:
+            yield found
+        if card.counters is not None:
+            found.counters.update(card.counters.summary)
+
+
+CARDS = VerilatedCards()

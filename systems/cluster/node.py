@@ -1,0 +1,209 @@
+"""A node's handlers, without a network: packets in, packets for the successor out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from enum import IntEnum
+from typing import ClassVar
+
+from n3ic.systems.cluster.protocol import (
+    BODY_BYTES,
+    BY_RANGE,
+    HOME,
+    Control,
+    Packet,
+    PacketType,
+    ProtocolError,
+)
+
+ROW_SLOTS = 64
+"""Rows that a node of this module has room for at once."""
+
+
+class Held(ABC):
+    """What a node holds of one distributed array, and the tasks that it does on it.
+
+    Attributes:
+        array: the array's number.
+        start: first element that is held.
+        end: one more than the last.
+        tasks: identifiers of the tasks that it takes.
+        readable: it answers RDMA tasks.
+    """
+
+    tasks: ClassVar[frozenset[IntEnum]]
+    readable: ClassVar[bool] = False
+
+    def __init__(self, array: int, start: int, end: int) -> None:
+        self.array = array
+        self.start = start
+        self.end = end
+
+    @abstractmethod
+    def take(self, packet: Packet) -> Iterable[Packet]:
+        """Do a task whose range is held, or keep it frozen until it can be done.
+
+        Returns:
+            New packets, for whomever they concern.
+
+        Raises:
+            ProtocolError: the task cannot be one of this array.
+        """
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget every row: a session begins."""
+
+    def read(self, packet: Packet) -> Iterable[Packet]:
+        """Answer an RDMA task whose range is held, now or when the tasks before it are done.
+
+        Raises:
+            ProtocolError: nothing is to be read here.
+        """
+        raise ProtocolError(f"array {self.array} is not read")
+
+    def arrived(self, packet: Packet) -> Iterable[Packet]:
+        """Take data that an RDMA task of this array asked for.
+
+        Raises:
+            ProtocolError: nothing was asked for.
+        """
+        raise ProtocolError(f"array {self.array} asked for no data")
+
+    @property
+    def status(self) -> Packet | None:
+        """The ``STATUS`` that tells what is held, without the node's own fields."""
+        return None
+
+
+def split(packet: Packet, start: int, end: int) -> tuple[Packet | None, list[Packet]]:
+    """Cut the range that a node holds out of a packet's range.
+
+    Args:
+        packet: a packet with a range.
+        start: first element that the node holds.
+        end: one more than the last.
+
+    Returns:
+        The packet with the part that is held, None where there is none; and the packet with each
+        of the parts that remain, none to two.
+    """
+    first, last = max(packet.start, start), min(packet.end, end)
+    if first >= last:
+        return None, [packet]
+    if (first, last) == (packet.start, packet.end):
+        return packet, []
+    rests = [(packet.start, first), (last, packet.end)]
+    return packet.ranged(first, last), [packet.ranged(a, b) for a, b in rests if a < b]
+
+
+class Node:
+    """The handlers of a node: classifier, splitter, task handler, RDMA handler, data handler.
+
+    Attributes:
+        number: its number in the ring.
+        ended: it has been told to end.
+    """
+
+    def __init__(self, number: int, held: Sequence[Held], digest: str) -> None:
+        self.number = number
+        self.held = tuple(held)
+        self.ended = False
+        self._digest = bytes.fromhex(digest)
+        self._takers = {(array.array, task): array for array in held for task in array.tasks}
+        self._readers = {array.array: array for array in held if array.readable}
+
+    def clear(self) -> None:
+        """Forget every row: a session begins."""
+        for array in self.held:
+            array.clear()
+
+    def handle(self, packet: Packet) -> list[Packet]:
+        """Take a packet.
+
+        Returns:
+            The packets that go to the successor.
+
+        Raises:
+            ProtocolError: the packet cannot be, such as one for a word that a layer lacks.
+        """
+        passed: list[Packet] = []
+        waiting = deque([packet])
+        while waiting:
+            new, on = self._classify(waiting.popleft())
+            waiting.extend(new)
+            passed.extend(on)
+        return passed
+
+    def _classify(self, packet: Packet) -> tuple[Iterable[Packet], list[Packet]]:
+        """New packets for this node's own classifier, and packets for the successor."""
+        if packet.type is PacketType.CONTROL:
+            return (), self._control(packet)
+        if packet.destination not in (self.number, BY_RANGE):
+            return (), [packet]
+        if packet.type is PacketType.DATA:
+            array = self._readers.get(packet.array)
+            if array is None:
+                raise ProtocolError(f"data of array {packet.array} came to node {self.number}")
+            return array.arrived(packet), []
+        if packet.type is PacketType.TASK:
+            array = self._takers.get((packet.array, packet.identifier))
+        else:
+            array = self._readers.get(packet.array)
+        if array is None:
+            return (), self._unclaimed(packet)
+        local, rests = split(packet, array.start, array.end)
+        if packet.destination == self.number and (local is None or rests):
+            raise ProtocolError(
+                f"[{packet.start}, {packet.end}) of array {packet.array} is not held by "
+                f"node {self.number}"
+            )
+        if local is None:
+            return (), rests
+        handler = array.take if packet.type is PacketType.TASK else array.read
+        return handler(local), rests
+
+    def _unclaimed(self, packet: Packet) -> list[Packet]:
+        if packet.destination == self.number:
+            raise ProtocolError(f"node {self.number} holds nothing of array {packet.array}")
+        return [packet]
+
+    def _control(self, packet: Packet) -> list[Packet]:
+        if packet.identifier is Control.TERMINATE:
+            self.ended = True
+        if packet.identifier is not Control.START:
+            return [packet]
+        told = [array.status for array in self.held]
+        known = [status for status in told if status is not None]
+        empty = Packet(PacketType.CONTROL, Control.STATUS, HOME, 0, 0, 0, body=bytes(BODY_BYTES))
+        return [packet, *(self._own(status, len(known) or 1) for status in known or [empty])]
+
+    def _own(self, status: Packet, count: int) -> Packet:
+        body = self._digest + status.body[32:44] + count.to_bytes(4, "big")
+        return replace(status, row=self.number, body=body)
+
+
+def status_packet(held: Held, *, kind: int, slots: int, offset: int, words: int) -> Packet:
+    """The ``STATUS`` of a share, without the node's own fields.
+
+    Args:
+        held: the share.
+        kind: 1 split by output or replicated, 2 split by input, 3 reducer.
+        slots: rows that it has room for, a power of two.
+        offset: first input word.
+        words: number of input words.
+    """
+    numbers = b"".join(n.to_bytes(4, "big") for n in (kind, slots, words, 0))
+    return Packet(
+        PacketType.CONTROL,
+        Control.STATUS,
+        HOME,
+        held.array,
+        held.start,
+        held.end,
+        offset=offset,
+        body=bytes(32) + numbers,
+    )

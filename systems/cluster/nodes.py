@@ -1,0 +1,219 @@
+"""The nodes of a cluster: from ``nodes.toml``, or a number of equal ones."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import ClusterError
+from n3ic.systems.cluster.figures import NodeFigures, memory_of, node_figures, room_in
+from n3ic.systems.cluster.protocol import MAX_NODES
+from n3ic.targets.base import exporter
+
+_MAX_BYTES = 1 << 18
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_LINK = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([GM])")
+_HOP_US = 1.0  # assumption: a store-and-forward switch and its cables
+_KEYS = ("name", "target", "count", "link", "latency_us", "memory", "bytes", "load")
+
+
+@dataclass(frozen=True)
+class ClusterNode:
+    """A node of the ring, or its home.
+
+    Attributes:
+        name: unique in the cluster.
+        target: what it is, as in ``--target``.
+        memory: which of its memories holds weights.
+        bytes: of that memory for weights.
+        link_bps: bits a second of its link.
+        latency_s: from a packet's last bit at this node's port to its last bit at the next one's.
+        load: share of its time that others take, 0 to below 1.
+        figures: its clocks.
+    """
+
+    name: str
+    target: str
+    memory: str
+    bytes: int
+    link_bps: float
+    latency_s: float
+    load: float
+    figures: NodeFigures
+
+    def seconds(self, clocks: float) -> float:
+        """Clocks as seconds, slowed by what others take of the node."""
+        return self.figures.seconds(clocks) / (1 - self.load)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The nodes in the order of the ring, and the home that asks them."""
+
+    nodes: tuple[ClusterNode, ...]
+    home: ClusterNode
+
+
+def like_home(count: int, target: str, link: str, figures: NodeFigures | None = None) -> Cluster:
+    """A ring of equal nodes, the home among them.
+
+    Args:
+        count: nodes beside the home.
+        target: of each.
+        link: their links' speed, such as ``10G``.
+        figures: instead of the target's.
+    """
+    cluster = equal_nodes(count, target, link, home=target)
+    if figures is None:
+        return cluster
+    home, *nodes = (replace(n, figures=figures) for n in (cluster.home, *cluster.nodes))
+    return Cluster(tuple(nodes), home)
+
+
+def equal_nodes(count: int, target: str, link: str = "10G", home: str = "host") -> Cluster:
+    """A ring of equal nodes.
+
+    Args:
+        count: how many.
+        target: of each.
+        link: their links' speed, such as ``10G``.
+        home: the target of the home.
+
+    Raises:
+        ClusterError: there cannot be so many, or the link is no speed.
+        UsageError: there is no such target.
+    """
+    where = "--nodes"
+    nodes = _group({"name": "node", "target": target, "count": count, "link": link}, where)
+    return Cluster(nodes, _home({"target": home, "link": link}, "the home"))
+
+
+def read_nodes(path: str | Path) -> Cluster:
+    """Read a ``nodes.toml``.
+
+    Raises:
+        ClusterError: it cannot be read, or says what it cannot mean; names the entry.
+        UsageError: there is no such target.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            data = stream.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise ClusterError(f"{path}: larger than {_MAX_BYTES >> 10} KiB, no list of nodes")
+        found = tomllib.loads(data.decode())
+    except OSError as error:
+        raise ClusterError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ClusterError(f"{path}: this is no TOML: {str(error)[:200]}") from error
+    _only(found, ("home", "nodes"), str(path))
+    entries = found.get("nodes")
+    if (
+        not isinstance(entries, list)
+        or not entries
+        or not all(isinstance(e, dict) for e in entries)
+    ):
+        raise ClusterError(f"{path}: expected [[nodes]], one table a node or a group of equal ones")
+    nodes: list[ClusterNode] = []
+    for i, entry in enumerate(entries):
+        nodes += _group(entry, f"{path}: [[nodes]] {i}")
+    names = [n.name for n in nodes]
+    for name in names:
+        if names.count(name) > 1:
+            raise ClusterError(f"{path}: two nodes named {name!r}, expected a name for each")
+    if len(nodes) > MAX_NODES:
+        raise ClusterError(f"{path}: {len(nodes)} nodes, expected at most {MAX_NODES}")
+    home = found.get("home", {})
+    if not isinstance(home, dict):
+        raise ClusterError(f"{path}: expected [home], a table")
+    return Cluster(tuple(nodes), _home(home, f"{path}: [home]"))
+
+
+def link_speed(text: object, where: str) -> float:
+    """Bits a second of a speed such as ``10G`` or ``100M``.
+
+    Raises:
+        ClusterError: it is none.
+    """
+    found = _LINK.fullmatch(text) if isinstance(text, str) else None
+    speed = float(found[1]) * {"G": 1e9, "M": 1e6}[found[2]] if found else 0.0
+    if not speed:
+        raise ClusterError(f"{where}: link: expected a speed such as 10G or 100M, got {text!r}")
+    return speed
+
+
+def _home(entry: Mapping[str, Any], where: str) -> ClusterNode:
+    _only(entry, ("target", "link", "latency_us", "load"), where)
+    (home,) = _group({"target": "host", **entry, "name": "home"}, where)
+    return home
+
+
+def _group(entry: Mapping[str, Any], where: str) -> tuple[ClusterNode, ...]:
+    """Equal nodes; numbered from 1 where they are a group."""
+    _only(entry, _KEYS, where)
+    count = _number(entry, "count", 1, 1, MAX_NODES, where, whole=True)
+    name = entry.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ClusterError(
+            f"{where}: name: expected letters, digits, '_', '-' and '.', at most 63, got {name!r}"
+        )
+    target = entry.get("target")
+    if not isinstance(target, str):
+        raise ClusterError(f"{where}: target: expected the name of a target, got {target!r}")
+    figures = node_figures(target)
+    memory, room = _memory(entry, target, figures, where)
+    node = ClusterNode(
+        name=name,
+        target=target,
+        memory=memory,
+        bytes=int(_number(entry, "bytes", room, 1, 1 << 50, where, whole=True)),
+        link_bps=link_speed(entry.get("link", "10G"), where),
+        latency_s=_number(entry, "latency_us", _HOP_US, 0, 1e6, where) * 1e-6,
+        load=_number(entry, "load", 0.0, 0, 0.99, where),
+        figures=figures,
+    )
+    if "count" not in entry:
+        return (node,)
+    return tuple(replace(node, name=f"{name}{i}") for i in range(1, int(count) + 1))
+
+
+def _memory(
+    entry: Mapping[str, Any], target: str, figures: NodeFigures, where: str
+) -> tuple[str, int]:
+    """The memory that holds weights, and its room."""
+    name = entry.get("memory", figures.memory)
+    if name == figures.memory:
+        return figures.memory, figures.bytes
+    device = exporter(target).device
+    memory = memory_of(device, name) if isinstance(name, str) else None
+    if memory is None:
+        known = ", ".join(m.name for m in device.memories) or "none"
+        raise ClusterError(f"{where}: memory: expected one of {known}, got {name!r}")
+    return memory.name, room_in(device, memory)
+
+
+def _number(
+    entry: Mapping[str, Any],
+    key: str,
+    default: float,
+    least: float,
+    most: float,
+    where: str,
+    *,
+    whole: bool = False,
+) -> float:
+    value = entry.get(key, default)
+    right = int if whole else (int, float)
+    if not isinstance(value, right) or isinstance(value, bool) or not least <= value <= most:
+        what = "a whole number" if whole else "a number"
+        raise ClusterError(f"{where}: {key}: expected {what} in {least:g}..{most:g}, got {value!r}")
+    return value
+
+
+def _only(entry: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    for key in entry:
+        if key not in known:
+            raise ClusterError(f"{where}: unknown key {key!r}, expected one of {', '.join(known)}")

@@ -1,0 +1,170 @@
+"""The calls of FCsN's programming interface (Table I) on a ring of processes.
+
+============================  ====================================================
+FCsN                          here
+============================  ====================================================
+``System_init``               :func:`initialise`
+``Board_init``                :meth:`Cluster.load`: a ring for each task id
+``Board_MEM_init``            :meth:`Cluster.load`: weights; :meth:`Cluster.start`: operands
+``Check_Kernel``              :meth:`Cluster.check_kernel`
+``Kernel_Start``              :meth:`Cluster.start`
+``Sync_to_Host``              :meth:`Cluster.synchronise`
+``System_Finalize``           :meth:`Cluster.finalise`
+============================  ====================================================
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from n3ic.errors import ClusterError
+from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.kernels import GemmKernel, Kernel
+from n3ic.systems.cluster.placement import Placement, even_placement
+from n3ic.systems.cluster.session import GemmSession, HomeSession, JobSession, Session
+from n3ic.systems.cluster.starting import (
+    KernelWork,
+    ModelWork,
+    Ring,
+    RingOptions,
+    Work,
+    ring_on,
+    workers,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Started:
+    """Work that goes round a ring.
+
+    Attributes:
+        task_id: of the kernel.
+        future: its result.
+    """
+
+    task_id: str
+    future: Future[NDArray[Any]]
+
+
+class Cluster:
+    """Nodes that run, and the kernels that are loaded on them; see :func:`initialise`."""
+
+    def __init__(self, nodes: int, options: RingOptions) -> None:
+        self._nodes = nodes
+        self._options = options
+        self._stack = ExitStack()
+        self._rings: dict[str, Ring[HomeSession]] = {}
+        self._client = self._stack.enter_context(workers(nodes, options.dask))
+
+    def load(
+        self,
+        task_id: str,
+        kernel: BinaryModel | Kernel | GemmKernel,
+        placement: Placement | None = None,
+    ) -> None:
+        """Load a kernel and its weights on the nodes.
+
+        Args:
+            task_id: what it is started by.
+            kernel: a binary model of any size, or a kernel of integers.
+            placement: of a model; even parts of every layer if None.
+
+        Raises:
+            ClusterError: the task id is taken, or a node does not take its part.
+        """
+        if task_id in self._rings:
+            raise ClusterError(f"task id {task_id!r} is loaded already")
+        work: Work
+        if isinstance(kernel, BinaryModel):
+            work = ModelWork(kernel, placement or even_placement(kernel, self._nodes))
+        else:
+            work = KernelWork(kernel, self._nodes)
+        ring = ring_on(self._client, work, self._options)
+        self._rings[task_id] = self._stack.enter_context(ring)
+
+    def check_kernel(self, task_id: str) -> None:
+        """Whether a kernel is loaded and its ring runs.
+
+        Raises:
+            ClusterError: it is not, or a node has died or failed.
+        """
+        error = self._ring(task_id).session.home.error
+        if error is not None:
+            raise error
+
+    def start(self, task_id: str, *operands: Any) -> Started:
+        """Start a kernel; others may be started before this one has ended.
+
+        Args:
+            task_id: of the kernel.
+            *operands: packed inputs of a model, the first matrix of GEMM, or what the kernel's
+                ``job`` takes.
+
+        Raises:
+            ClusterError: it is not loaded, has failed, or takes other operands.
+        """
+        session = self._ring(task_id).session
+        assert isinstance(session, Session | GemmSession | JobSession)  # noqa: S101
+        return Started(task_id, session.submit(*operands))
+
+    def synchronise(self, started: Started) -> NDArray[Any]:
+        """Wait for a result.
+
+        Raises:
+            ClusterError: a node has died or failed.
+        """
+        return started.future.result()
+
+    def finalise(self) -> None:
+        """End all rings, and the processes that were started for them."""
+        self._stack.close()
+        self._rings.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.finalise()
+
+    def process_ids(self, task_id: str) -> dict[int, int]:
+        """The process of each node of a kernel's ring."""
+        return self._ring(task_id).process_ids()
+
+    def _ring(self, task_id: str) -> Ring[HomeSession]:
+        try:
+            return self._rings[task_id]
+        except KeyError:
+            known = ", ".join(sorted(self._rings)) or "none"
+            raise ClusterError(f"task id {task_id!r} is not loaded; {known} is") from None
+
+
+def initialise(nodes: int, options: RingOptions | None = None) -> Cluster:
+    """Start the processes of a cluster; use it as a context manager, or finalise it.
+
+    Args:
+        nodes: how many.
+        options: how to start them; ``cards`` and ``addresses`` are those of the one ring that is
+            loaded then.
+
+    Raises:
+        ClusterError: no Dask scheduler answers.
+        MissingDependencyError: distributed is not installed.
+
+    Examples:
+        >>> with initialise(4) as cluster:  # doctest: +SKIP
+        ...     cluster.load("classify", model)
+        ...     started = cluster.start("classify", words)
+        ...     scores = cluster.synchronise(started)
+    """
+    return Cluster(nodes, options or RingOptions())

@@ -1,0 +1,271 @@
+"""Who holds what of a model: the shares of each layer, and the ring that they lie on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any
+
+from n3ic.errors import ClusterError
+from n3ic.model.bits import WORD_BITS
+from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.protocol import MAX_NODES
+
+PLACEMENT_VERSION = 1
+MAX_SUM = (1 << 16) - 1
+
+
+class Split(StrEnum):
+    """How a layer lies on its nodes."""
+
+    OUTPUT = "output"
+    """Each node holds some neurons, with all their inputs."""
+    INPUT = "input"
+    """Each node holds some inputs of all neurons; partial popcounts are added up."""
+    REPLICATED = "replicated"
+    """Each node holds the whole layer, and they take turns by row."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one node holds of a layer.
+
+    Attributes:
+        node: its number in the ring, from 1; the home is 0 and holds nothing.
+        start: the first neuron, or the first input of a layer that is split by inputs.
+        end: one more than the last.
+    """
+
+    node: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class LayerPlacement:
+    """Where one layer lies.
+
+    Attributes:
+        split: how it is divided.
+        shares: of each node that holds a part; those of a split layer follow one another and
+            cover it, each boundary but the last at a multiple of 32.
+        reducers: of a layer that is split by inputs, who adds the partial popcounts of which
+            neurons; shares as those of a layer split by outputs. Empty otherwise.
+    """
+
+    split: Split
+    shares: tuple[Share, ...]
+    reducers: tuple[Share, ...] = ()
+
+    @property
+    def shares_text(self) -> str:
+        """Who holds what, in words; of many nodes the first eight."""
+        said = " ".join(f"{s.node}:[{s.start},{s.end})" for s in self.shares[:8])
+        return said + (f" ... {len(self.shares)} nodes" if len(self.shares) > 8 else "")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a model lies.
+
+    Attributes:
+        model: the model file's digest.
+        shape: input bits, then the neurons of each layer.
+        nodes: nodes of the ring beside the home.
+        layers: one of each layer.
+    """
+
+    model: str
+    shape: tuple[int, ...]
+    nodes: int
+    layers: tuple[LayerPlacement, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= MAX_NODES:
+            raise ClusterError(f"a ring has 1 to {MAX_NODES} nodes, got {self.nodes}")
+        if len(self.shape) < 2 or len(self.layers) != len(self.shape) - 1:
+            raise ClusterError(
+                f"{len(self.layers)} layers are placed, the shape has {len(self.shape) - 1}"
+            )
+        for number, ((inputs, outputs), layer) in enumerate(
+            zip(pairwise(self.shape), self.layers, strict=True)
+        ):
+            self._check(number, layer, inputs, outputs)
+
+    def _check(self, number: int, layer: LayerPlacement, inputs: int, outputs: int) -> None:
+        where = f"layer {number}"
+        held = [share.node for share in layer.shares]
+        for node in (*held, *(share.node for share in layer.reducers)):
+            if not 1 <= node <= self.nodes:
+                raise ClusterError(f"{where}: node {node} is not in a ring of {self.nodes}")
+        if len(set(held)) != len(held):
+            raise ClusterError(f"{where}: a node holds one share of a layer at most")
+        if not held:
+            raise ClusterError(f"{where}: no node holds it")
+        if layer.split is Split.REPLICATED:
+            if any((share.start, share.end) != (0, outputs) for share in layer.shares):
+                raise ClusterError(f"{where}: a replica is the whole layer, [0, {outputs})")
+        elif layer.split is Split.OUTPUT:
+            _check_cover(where, layer.shares, outputs)
+        else:
+            _check_cover(where, layer.shares, inputs)
+            _check_cover(f"{where}, reducers", layer.reducers, outputs)
+            if inputs > MAX_SUM:
+                raise ClusterError(f"{where}: a partial popcount is below 65,536")
+        if layer.split is not Split.INPUT and layer.reducers:
+            raise ClusterError(f"{where}: only a layer split by inputs has reducers")
+
+    def check_model(self, model: BinaryModel) -> None:
+        """Refuse another model than the one that was placed.
+
+        Raises:
+            ClusterError: the digest or the shape differs.
+        """
+        if (model.digest, model.shape) != (self.model, self.shape):
+            raise ClusterError(
+                f"the plan places model {self.model[:12]}, this is {model.digest[:12]}; "
+                "plan again: n3ic cluster plan"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The placement as JSON has it."""
+        return {
+            "version": PLACEMENT_VERSION,
+            "model": self.model,
+            "shape": list(self.shape),
+            "nodes": self.nodes,
+            "layers": [
+                {
+                    "split": layer.split.value,
+                    "shares": [[s.node, s.start, s.end] for s in layer.shares],
+                    "reducers": [[s.node, s.start, s.end] for s in layer.reducers],
+                }
+                for layer in self.layers
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Placement:
+        """Read what :meth:`to_dict` gave.
+
+        Raises:
+            ClusterError: it is not that.
+        """
+        fields = _fields(data, {"version", "model", "shape", "nodes", "layers"})
+        if fields["version"] != PLACEMENT_VERSION:
+            raise ClusterError(f"a placement of version {fields['version']}, not 1")
+        if not isinstance(fields["model"], str) or not isinstance(fields["layers"], list):
+            raise ClusterError("a placement has the model's digest and a list of layers")
+        return cls(
+            model=fields["model"],
+            shape=_integers(fields["shape"]),
+            nodes=_integers([fields["nodes"]])[0],
+            layers=tuple(_layer(layer) for layer in fields["layers"]),
+        )
+
+
+def _check_cover(where: str, shares: Sequence[Share], size: int) -> None:
+    at = 0
+    for share in shares:
+        if share.start != at or not share.start < share.end:
+            raise ClusterError(
+                f"{where}: node {share.node} has [{share.start}, {share.end}); "
+                f"a share that begins at {at} expected"
+            )
+        at = share.end
+        if at % WORD_BITS and at != size:
+            raise ClusterError(f"{where}: a boundary at {at}; a multiple of {WORD_BITS} expected")
+    if at != size:
+        raise ClusterError(f"{where}: the shares end at {at} of {size}")
+
+
+def _fields(data: Any, names: set[str]) -> Mapping[str, Any]:
+    if not isinstance(data, dict) or set(data) != names:
+        raise ClusterError(f"a placement's fields are {', '.join(sorted(names))}")
+    return data
+
+
+def _integers(data: Any) -> tuple[int, ...]:
+    if not isinstance(data, list) or any(
+        isinstance(n, bool) or not isinstance(n, int) or not 0 <= n < 1 << 32 for n in data
+    ):
+        raise ClusterError(f"a placement has lists of integers from 0, got {data!r:.60}")
+    return tuple(data)
+
+
+def _layer(data: Any) -> LayerPlacement:
+    fields = _fields(data, {"split", "shares", "reducers"})
+    try:
+        split = Split(fields["split"])
+    except ValueError as error:
+        raise ClusterError(f"a layer's split: {error}") from None
+    return LayerPlacement(split, _shares(fields["shares"]), _shares(fields["reducers"]))
+
+
+def _shares(data: Any) -> tuple[Share, ...]:
+    if not isinstance(data, list):
+        raise ClusterError("a layer's shares are a list of [node, start, end]")
+    shares = []
+    for item in data:
+        numbers = _integers(item)
+        if len(numbers) != 3:
+            raise ClusterError(f"a share is [node, start, end], got {item!r:.60}")
+        shares.append(Share(*numbers))
+    return tuple(shares)
+
+
+def even_shares(size: int, nodes: Sequence[int]) -> tuple[Share, ...]:
+    """Divide neurons or inputs evenly, in words of 32; nodes that would get none are left out."""
+    words = -(-size // WORD_BITS)
+    bounds = [min(size, WORD_BITS * (words * i // len(nodes))) for i in range(len(nodes) + 1)]
+    bounds[-1] = size
+    return tuple(
+        Share(node, start, end)
+        for node, (start, end) in zip(nodes, pairwise(bounds), strict=True)
+        if start < end
+    )
+
+
+def even_placement(
+    model: BinaryModel,
+    nodes: int,
+    splits: Sequence[Split] | None = None,
+    single: Collection[int] = (),
+) -> Placement:
+    """A placement that divides every layer evenly over all nodes.
+
+    Args:
+        model: the model.
+        nodes: nodes beside the home.
+        splits: how each layer is divided; all by outputs if None.
+        single: nodes that hold a share of one layer and add nothing up, as cards do: they get one
+            of the layer with the most weights.
+
+    Raises:
+        ClusterError: such nodes alone are to hold several layers, or sums.
+    """
+    chosen = splits if splits is not None else [Split.OUTPUT] * len(model.layers)
+    sizes = [inputs * outputs for inputs, outputs in pairwise(model.shape)]
+    largest = sizes.index(max(sizes))
+    others = [node for node in range(1, nodes + 1) if node not in single]
+    if not others and (len(sizes) > 1 or Split.INPUT in chosen):
+        raise ClusterError(
+            "cards hold a share of one layer each and add nothing up: a ring with this model needs "
+            "a process, too"
+        )
+    layers = []
+    for number, ((inputs, outputs), split) in enumerate(
+        zip(pairwise(model.shape), chosen, strict=True)
+    ):
+        ring = range(1, nodes + 1) if number == largest else others
+        if split is Split.REPLICATED:
+            layers.append(LayerPlacement(split, tuple(Share(node, 0, outputs) for node in ring)))
+        elif split is Split.OUTPUT:
+            layers.append(LayerPlacement(split, even_shares(outputs, ring)))
+        else:
+            layers.append(
+                LayerPlacement(split, even_shares(inputs, ring), even_shares(outputs, others))
+            )
+    return Placement(model.digest, model.shape, nodes, tuple(layers))

@@ -1,0 +1,229 @@
+"""The plan of a cluster: where layers lie, and what is expected of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import ClusterError
+from n3ic.systems.cluster.costs import Expected, weight_bytes
+from n3ic.systems.cluster.figures import NodeFigures
+from n3ic.systems.cluster.nodes import Cluster, ClusterNode
+from n3ic.systems.cluster.placement import Placement
+from n3ic.util.display import Displayed, Table, View
+
+PLAN_VERSION = 1
+_MAX_BYTES = 1 << 22
+_ABOVE_0 = ("clock_hz", "slice_clocks", "link_bps", "together", "macs", "memory_bytes")
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Another placement.
+
+    Attributes:
+        name: how all layers are placed.
+        expected: what it would give; None where it does not fit.
+    """
+
+    name: str
+    expected: Expected | None
+
+
+@dataclass(frozen=True, repr=False)
+class Plan(Displayed):
+    """Where a model lies, and why.
+
+    Attributes:
+        cluster: the nodes and their home.
+        placement: the shares of each layer.
+        expected: time and traffic, estimated.
+        used: bytes of weights by node number.
+        goal: what was chosen by: ``throughput`` or ``latency``.
+        alternatives: plain placements, to compare with.
+    """
+
+    cluster: Cluster
+    placement: Placement
+    expected: Expected
+    used: Mapping[int, int]
+    goal: str
+    alternatives: tuple[Alternative, ...]
+
+    def view(self) -> View:
+        """What it shows of itself."""
+        shape = "-".join(map(str, self.placement.shape))
+        return View(
+            f"{shape} on {len(self.cluster.nodes)} nodes: {self.expected.rows_per_s:,.0f} rows/s, "
+            f"a row alone {_time(self.expected.latency_s)} (estimated, chosen for {self.goal})",
+            self.tables,
+        )
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Where the layers lie, what the nodes hold, what other placements would give."""
+        return (self._layers(), self._nodes(), self._expected())
+
+    def _layers(self) -> Table:
+        found = zip(self.placement.layers, pairwise(self.placement.shape), strict=True)
+        rows = tuple(
+            (
+                f"{i}: {inputs}-{neurons}",
+                layer.split.value,
+                layer.shares_text,
+                f"{sum(weight_bytes(layer, inputs, neurons).values()):,}",
+                _time(self.expected.layers_s[i]),
+            )
+            for i, (layer, (inputs, neurons)) in enumerate(found)
+        )
+        head = ("layer", "split", "shares", "bytes", "latency")
+        return Table("where the layers lie", head, rows, left=3)
+
+    def _nodes(self) -> Table:
+        rows = tuple(
+            (
+                f"{i} {n.name}",
+                n.target,
+                n.memory,
+                f"{self.used.get(i, 0):,}",
+                f"{n.bytes:,}",
+                f"{n.link_bps / 1e9:g} Gb/s",
+                n.figures.kind,
+            )
+            for i, n in enumerate(self.cluster.nodes, 1)
+        )
+        head = ("node", "target", "memory", "used", "of", "link", "clocks known by")
+        return Table("what the nodes hold", head, rows, left=3)
+
+    def _expected(self) -> Table:
+        every = (Alternative("this plan", self.expected), *self.alternatives)
+        rows = tuple(
+            (a.name, "does not fit", "", "", "", "")
+            if a.expected is None
+            else (
+                a.name,
+                f"{a.expected.rows_per_s:,.0f}",
+                _time(a.expected.latency_s),
+                f"{a.expected.packets:,.1f}",
+                f"{a.expected.wire_bytes:,.0f}",
+                a.expected.bottleneck,
+            )
+            for a in every
+        )
+        head = ("placement", "rows/s", "a row alone", "packets a row", "bytes on the wire")
+        title = f"expected, estimated (chosen for {self.goal})"
+        return Table(title, (*head, "busiest"), rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "version": PLAN_VERSION,
+            "placement": self.placement.to_dict(),
+            "nodes": [
+                _node(n) | {"number": i, "used_bytes": self.used.get(i, 0)}
+                for i, n in enumerate(self.cluster.nodes, 1)
+            ],
+            "home": _node(self.cluster.home),
+            "goal": self.goal,
+            "expected": {"kind": "estimated"} | asdict(self.expected),
+            "alternatives": [
+                {
+                    "name": a.name,
+                    "expected": None if a.expected is None else asdict(a.expected),
+                }
+                for a in self.alternatives
+            ],
+        }
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:,.2f} ms"
+
+
+def _node(node: ClusterNode) -> dict[str, Any]:
+    return asdict(node) | {"kind": node.figures.kind}
+
+
+def read_placement(path: str | Path) -> Placement:
+    """The placement of a plan that ``n3ic cluster plan --out`` wrote.
+
+    Raises:
+        ClusterError: it cannot be read, or is none.
+    """
+    return _placement(_plan_data(path), path)
+
+
+def read_plan(path: str | Path) -> tuple[Placement, Cluster]:
+    """The placement of a plan, and the nodes that it was made for.
+
+    Raises:
+        ClusterError: it cannot be read, or is none.
+    """
+    data = _plan_data(path)
+    placement = _placement(data, path)
+    nodes = data.get("nodes")
+    if not isinstance(nodes, list) or len(nodes) != placement.nodes:
+        raise ClusterError(f"{path}: expected {placement.nodes} nodes, as the placement has")
+    home = _read_node(data.get("home"), f"{path}: home")
+    return placement, Cluster(
+        tuple(_read_node(n, f"{path}: nodes[{i}]") for i, n in enumerate(nodes)), home
+    )
+
+
+def _read_node(data: Any, where: str) -> ClusterNode:
+    figures = data.get("figures") if isinstance(data, dict) else None
+    if not isinstance(figures, dict):
+        raise ClusterError(f"{where}: expected a node with its figures")
+    clocks = NodeFigures(**_values(NodeFigures, figures, where))
+    return ClusterNode(**_values(ClusterNode, data, where), figures=clocks)
+
+
+def _values(kind: type[ClusterNode | NodeFigures], data: dict[str, Any], where: str) -> Any:
+    """Fields of a node or of its figures: texts, truth values, and finite numbers from 0."""
+    types = {f.name: f.type for f in fields(kind) if f.name != "figures"}
+    found = {}
+    for name, kind_name in types.items():
+        value = data.get(name)
+        if kind_name in ("str", "FigureKind"):
+            right = isinstance(value, str)
+        elif kind_name == "bool":
+            right = isinstance(value, bool)
+        elif value is None:
+            right = kind_name == "int | None"
+        else:
+            least = 1 if name in _ABOVE_0 else 0
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            right = number and least * 1e-6 <= value < 1e18 and (name != "load" or value < 1)
+        if not right:
+            raise ClusterError(f"{where}: {name}: not expected: {value!r:.60}")
+        found[name] = value
+    return found
+
+
+def _plan_data(path: str | Path) -> dict[str, Any]:
+    try:
+        with Path(path).open("rb") as stream:
+            text = stream.read(_MAX_BYTES + 1)
+        if len(text) > _MAX_BYTES:
+            raise ClusterError(f"{path}: larger than {_MAX_BYTES >> 20} MiB, no plan")
+        data = json.loads(text)
+    except OSError as error:
+        raise ClusterError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ClusterError(f"{path}: this is no JSON: {str(error)[:200]}") from error
+    if not isinstance(data, dict) or data.get("version") != PLAN_VERSION:
+        raise ClusterError(
+            f"{path}: expected a plan of version {PLAN_VERSION}; n3ic cluster plan --out writes one"
+        )
+    return data
+
+
+def _placement(data: dict[str, Any], path: str | Path) -> Placement:
+    try:
+        return Placement.from_dict(data.get("placement"))
+    except ClusterError as error:
+        raise ClusterError(f"{path}: {error}") from error

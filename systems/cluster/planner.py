@@ -1,0 +1,368 @@
+"""Where the layers of a model go: each way to place each layer, and the fastest of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import accumulate, pairwise, product
+from typing import Literal
+
+from n3ic.errors import ClusterError
+from n3ic.model.bits import WORD_BITS
+from n3ic.systems.cluster.costs import Expected, expected, memory_used, row_bytes, weight_bytes
+from n3ic.systems.cluster.nodes import Cluster
+from n3ic.systems.cluster.placement import LayerPlacement, Placement, Share, Split
+from n3ic.systems.cluster.plan import Alternative, Plan
+from n3ic.systems.cluster.protocol import MAX_NODES, MAX_OFFSET, MAX_ROW
+from n3ic.systems.cluster.traffic import SLICE_BITS, slices_of
+
+Goal = Literal["throughput", "latency"]
+GOALS: tuple[Goal, ...] = ("throughput", "latency")
+_MOST_TRIED = 1500  # placements that are all compared; of more, layers are improved in turns
+_FEW = (1, 4, 16, 64, 128)  # counts of nodes that are tried where there are many
+_SAME = 1.01  # rates and latencies this close are equal, and the other figure decides
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to place a layer: how it is divided, and among how many nodes."""
+
+    split: Split
+    nodes: int
+
+
+@dataclass(frozen=True)
+class _Room:
+    """What a node has left."""
+
+    bytes: int
+    shares: int | None
+
+
+def plan_cluster(
+    shape: Sequence[int],
+    cluster: Cluster,
+    model: str = "",
+    goal: Goal = "throughput",
+    splits: Sequence[Split] | None = None,
+) -> Plan:
+    """Place a model on a cluster.
+
+    Args:
+        shape: input bits, then the neurons of each layer.
+        cluster: the nodes.
+        model: digest of the model file; empty for a shape alone.
+        goal: rows a second with many rows on their way, or the time of one row alone.
+        splits: how each layer is to be divided; what is fastest, where None.
+
+    Raises:
+        ClusterError: it fits in no way; names layer, memory and the bytes that are missing.
+    """
+    shape = tuple(shape)
+    _check_shape(shape)
+    if splits is not None and len(splits) != len(shape) - 1:
+        raise ClusterError(
+            f"expected a split for each of {len(shape) - 1} layers, got {len(splits)}"
+        )
+    if len(cluster.nodes) > MAX_NODES:
+        raise ClusterError(f"a ring has at most {MAX_NODES} nodes, got {len(cluster.nodes)}")
+    ways = [
+        [w for w in _ways(len(cluster.nodes)) if splits is None or w.split in (splits[i], None)]
+        for i in range(len(shape) - 1)
+    ]
+    better = _order(goal)
+
+    @cache
+    def tried(chosen: tuple[Way, ...]) -> tuple[Placement, Expected] | None:
+        placement = place(shape, cluster, chosen, model)
+        return None if placement is None else (placement, expected(placement, cluster))
+
+    best = _search(ways, tried, better)
+    if best is None:
+        raise ClusterError(_refusal(shape, cluster, splits))
+    placement, estimate = best
+    return Plan(
+        cluster=cluster,
+        placement=placement,
+        expected=estimate,
+        used=memory_used(placement),
+        goal=goal,
+        alternatives=_alternatives(shape, cluster, model),
+    )
+
+
+def place(
+    shape: Sequence[int], cluster: Cluster, ways: Sequence[Way], model: str = ""
+) -> Placement | None:
+    """Place each layer in a way; None where one does not fit.
+
+    Shares are in proportion to the nodes' speed, as far as their memory allows.
+    """
+    room = {i: _Room(n.bytes, n.figures.shares) for i, n in enumerate(cluster.nodes, 1)}
+    layers = []
+    for (inputs, neurons), way in zip(pairwise(shape), ways, strict=True):
+        layer = _place_layer(cluster, room, way, inputs, neurons)
+        if layer is None:
+            return None
+        for node, size in weight_bytes(layer, inputs, neurons).items():
+            left = room[node]
+            shares = None if left.shares is None else left.shares - 1
+            room[node] = _Room(left.bytes - size, shares)
+        if any(r.bytes < 0 for r in room.values()):
+            return None
+        layers.append(layer)
+    return Placement(model, tuple(shape), len(cluster.nodes), tuple(layers))
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) < 2 or min(shape, default=0) < 1 or shape[-1] < 2:
+        raise ClusterError(
+            "expected input bits and the neurons of each layer, two classes or more at the end, "
+            f"such as 4096-2048-10, got {'-'.join(map(str, shape))}"
+        )
+    for size in shape:
+        if size > min(MAX_ROW, (MAX_OFFSET + 1) * WORD_BITS):
+            raise ClusterError(f"a layer has at most {MAX_ROW:,} inputs and neurons, got {size:,}")
+
+
+def _ways(nodes: int) -> Iterator[Way]:
+    """The ways to place a layer, on few counts of nodes where there are many."""
+    counts = range(1, nodes + 1)
+    for count in counts:
+        if nodes <= 8 or count in _FEW or count in (nodes // 2, nodes - 2, nodes - 1, nodes):
+            yield Way(Split.OUTPUT, count)
+            if count > 1:
+                yield Way(Split.INPUT, count)
+                yield Way(Split.REPLICATED, count)
+
+
+def _order(goal: Goal) -> Callable[[Expected, Expected], bool]:
+    """Whether the first is better than the second."""
+
+    def better(a: Expected, b: Expected) -> bool:
+        rate, delay = a.rows_per_s / b.rows_per_s, b.latency_s / a.latency_s
+        first, second = (rate, delay) if goal == "throughput" else (delay, rate)
+        if first > _SAME or first * _SAME < 1:
+            return first > 1
+        if second > _SAME or second * _SAME < 1:
+            return second > 1
+        return a.packets < b.packets
+
+    return better
+
+
+_Tried = Callable[[tuple[Way, ...]], tuple[Placement, Expected] | None]
+
+
+def _search(
+    ways: Sequence[Sequence[Way]], tried: _Tried, better: Callable[[Expected, Expected], bool]
+) -> tuple[Placement, Expected] | None:
+    count = 1
+    for each in ways:
+        count *= len(each)
+    if count <= _MOST_TRIED:
+        return _best((tried(chosen) for chosen in product(*ways)), better)
+    widest = [max(each, key=lambda w: (w.nodes, w.split is Split.OUTPUT)) for each in ways]
+    narrow = [each[0] for each in ways]
+    begun = [widest, narrow, [*widest[:-1], narrow[-1]], [widest[0], *narrow[1:]]]
+    spread = [Way(Split.OUTPUT, max(1, widest[0].nodes - len(ways) + 1)), *narrow[1:]]
+    if spread[0] in ways[0]:
+        begun.append(spread)
+    return _best((_improved(start, ways, tried, better) for start in begun), better)
+
+
+def _improved(
+    chosen: Sequence[Way],
+    ways: Sequence[Sequence[Way]],
+    tried: _Tried,
+    better: Callable[[Expected, Expected], bool],
+) -> tuple[Placement, Expected] | None:
+    """Change one layer's way after the other, as long as that helps."""
+    now, found, changed = list(chosen), tried(tuple(chosen)), True
+    while changed:
+        changed = False
+        for i, each in enumerate(ways):
+            for way in each:
+                other = tried((*now[:i], way, *now[i + 1 :]))
+                if other is not None and (found is None or better(other[1], found[1])):
+                    now[i], found, changed = way, other, True
+    return found
+
+
+def _best(
+    found: Iterator[tuple[Placement, Expected] | None],
+    better: Callable[[Expected, Expected], bool],
+) -> tuple[Placement, Expected] | None:
+    best = None
+    for one in found:
+        if one is not None and (best is None or better(one[1], best[1])):
+            best = one
+    return best
+
+
+def _place_layer(
+    cluster: Cluster, room: dict[int, _Room], way: Way, inputs: int, neurons: int
+) -> LayerPlacement | None:
+    open_ = [i for i, r in room.items() if r.shares != 0]
+    if way.split is Split.REPLICATED:
+        whole = LayerPlacement(way.split, (Share(1, 0, neurons),))
+        size = weight_bytes(whole, inputs, neurons)[1]
+        chosen = _choose([i for i in open_ if room[i].bytes >= size], room, way.nodes)
+        return _whole(way, chosen, neurons)
+    chosen = _choose(open_, room, way.nodes)
+    if chosen is None:
+        return None
+    size = inputs if way.split is Split.INPUT else neurons
+    word = WORD_BITS * (row_bytes(inputs) + 4)  # 32 neurons with all inputs
+    if way.split is Split.INPUT:
+        shares = _input_shares(cluster, room, chosen, inputs, neurons)
+        holders = [i for i in chosen if room[i].shares is None]
+        if shares is None or not holders:
+            return None
+        holders = holders[: -(-neurons // WORD_BITS)]
+        reducers = _shares(neurons, holders, [1.0] * len(holders), [MAX_ROW] * len(holders))
+        return None if reducers is None else LayerPlacement(way.split, shares, reducers)
+    shares = _shares(
+        size, chosen, [_speed(cluster, i) for i in chosen], [room[i].bytes // word for i in chosen]
+    )
+    return None if shares is None else LayerPlacement(way.split, shares)
+
+
+def _input_shares(
+    cluster: Cluster, room: dict[int, _Room], chosen: Sequence[int], inputs: int, neurons: int
+) -> tuple[Share, ...] | None:
+    """Shares of inputs; a slice is not divided, so that each packet of the home has one owner."""
+    slice_bytes = neurons * row_bytes(SLICE_BITS)
+    caps = [max(0, room[i].bytes - 4 * neurons) // slice_bytes for i in chosen]
+    return _shares(inputs, chosen, [_speed(cluster, i) for i in chosen], caps, SLICE_BITS)
+
+
+def _whole(way: Way, chosen: Sequence[int] | None, neurons: int) -> LayerPlacement | None:
+    if chosen is None:
+        return None
+    return LayerPlacement(way.split, tuple(Share(i, 0, neurons) for i in chosen))
+
+
+def _choose(open_: Sequence[int], room: dict[int, _Room], count: int) -> list[int] | None:
+    """The nodes with the most room, in the ring's order."""
+    if len(open_) < count:
+        return None
+    return sorted(sorted(open_, key=lambda i: (-room[i].bytes, i))[:count])
+
+
+def _speed(cluster: Cluster, node: int) -> float:
+    return 1 / cluster.nodes[node - 1].seconds(cluster.nodes[node - 1].figures.slice_clocks)
+
+
+def _shares(
+    size: int,
+    nodes: Sequence[int],
+    speeds: Sequence[float],
+    caps: Sequence[int],
+    unit: int = WORD_BITS,
+) -> tuple[Share, ...] | None:
+    """Divide neurons or inputs in proportion to speed, in whole units, within capacities.
+
+    Args:
+        size: neurons or inputs.
+        nodes: who divides them.
+        speeds: of each.
+        caps: units that each has room for.
+        unit: neurons or inputs that are not divided.
+
+    Returns:
+        Shares of all nodes, or None where there is no room or where one would get nothing.
+    """
+    units = -(-size // unit)
+    if sum(caps) < units or units < len(nodes):
+        return None
+    given = [0] * len(nodes)
+    for _ in range(units):
+        i = min(
+            (i for i in range(len(nodes)) if given[i] < caps[i]),
+            key=lambda i: ((given[i] + 1) / speeds[i], i),
+        )
+        given[i] += 1
+    if 0 in given:
+        return None
+    ends = [min(size, unit * end) for end in accumulate(given)]
+    return tuple(Share(n, a, b) for n, (a, b) in zip(nodes, pairwise([0, *ends]), strict=True))
+
+
+def _alternatives(shape: Sequence[int], cluster: Cluster, model: str) -> tuple[Alternative, ...]:
+    """What plain placements would give: one node, and all layers alike on all nodes."""
+    count = len(cluster.nodes)
+    plain = {
+        "one node": Way(Split.OUTPUT, 1),
+        "replicated": Way(Split.REPLICATED, count),
+        "split by output": Way(Split.OUTPUT, count),
+        "split by input": Way(Split.INPUT, count),
+    }
+    found = []
+    for name, way in plain.items():
+        if count == 1 and name != "one node":
+            continue
+        ways = [
+            Way(way.split, min(way.nodes, _parts(way.split, inputs, neurons)))
+            for inputs, neurons in pairwise(shape)
+        ]
+        placement = place(shape, cluster, ways, model)
+        estimate = None if placement is None else expected(placement, cluster)
+        found.append(Alternative(name, estimate))
+    return tuple(found)
+
+
+def _parts(split: Split, inputs: int, neurons: int) -> int:
+    """Nodes that a layer can be divided among."""
+    if split is Split.OUTPUT:
+        return -(-neurons // WORD_BITS)
+    return slices_of(inputs) if split is Split.INPUT else MAX_NODES
+
+
+def _refusal(shape: Sequence[int], cluster: Cluster, splits: Sequence[Split] | None) -> str:
+    """Why a model has no place: which layer, which memory, by how much."""
+    room = {i: _Room(n.bytes, n.figures.shares) for i, n in enumerate(cluster.nodes, 1)}
+    order = sorted(
+        enumerate(pairwise(shape)), key=lambda e: (-e[1][0] * e[1][1], e[0])
+    )  # the largest first
+    for number, (inputs, neurons) in order:
+        split = None if splits is None else splits[number]
+        needed = _bytes(inputs, neurons)
+        open_ = {i: r for i, r in room.items() if r.shares != 0}
+        there = sum(r.bytes for r in open_.values())
+        if split is Split.REPLICATED:
+            there = max((r.bytes for r in open_.values()), default=0)
+        memory = cluster.nodes[0].memory
+        what = f"layer {number} ({inputs}-{neurons}) takes {needed:,} bytes"
+        if not open_:
+            return (
+                f"{what}, and no node is left for it: a {cluster.nodes[0].target} node holds "
+                f"{cluster.nodes[0].figures.shares} layer; more nodes: --nodes"
+            )
+        if needed > there:
+            each = max(n.bytes for n in cluster.nodes)
+            hint = f"about {-(-_total(shape) // each)} nodes of {each:,} bytes hold all layers"
+            return (
+                f"{what}; the memory {memory} of {len(open_)} nodes has {there:,} bytes left: "
+                f"{needed - there:,} bytes are missing; {hint}"
+            )
+        for i, left in sorted(open_.items(), key=lambda e: -e[1].bytes):
+            taken = min(needed, left.bytes)
+            needed -= taken
+            shares = None if left.shares is None else left.shares - 1
+            room[i] = replace(left, bytes=left.bytes - taken, shares=shares)
+            if not needed:
+                break
+    return (
+        "the layers fit together, but not in whole words of 32 neurons a node or slices of "
+        f"{SLICE_BITS} inputs: give the nodes more memory, or add one"
+    )
+
+
+def _bytes(inputs: int, neurons: int) -> int:
+    return neurons * (row_bytes(inputs) + 4)
+
+
+def _total(shape: Sequence[int]) -> int:
+    return sum(_bytes(a, b) for a, b in pairwise(shape))

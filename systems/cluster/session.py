@@ -1,0 +1,427 @@
+"""A session of a ring, seen from its home: rows in, scores out, several batches at once."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.errors import ClusterError
+from n3ic.model.bits import checked_words
+from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.dense import GemmFlow
+from n3ic.systems.cluster.home import Flow, Home, RowFlow, TaggedRows
+from n3ic.systems.cluster.kernels import OPERAND, GemmKernel, JobFlow, Kernel, integers
+from n3ic.systems.cluster.link import Timing
+from n3ic.systems.cluster.placement import Placement
+from n3ic.systems.cluster.protocol import BY_RANGE, HOME, Control, Packet, PacketType
+from n3ic.systems.cluster.station import CARD, Neighbour, Station
+from n3ic.systems.cluster.wire import Address, Faults, Wire, neighbours, run_station
+
+_EPOCH = 1_577_836_800  # 2020-01-01, UTC
+Scores = NDArray[np.int32]
+Row = TypeVar("Row", np.int32, np.int64)
+
+
+def session_number() -> int:
+    """A number greater than that of every session before: quarter seconds since 2020."""
+    return int((time.time() - _EPOCH) * 4)
+
+
+@dataclass(frozen=True)
+class Link:
+    """What a session needs to know of its ring.
+
+    Attributes:
+        addresses: of every node, by number; the home's own is not used.
+        cards: nodes of the card subset.
+        timing: of the home's links.
+        faults: damage that the home does on purpose.
+    """
+
+    addresses: Mapping[int, Address]
+    cards: Collection[int] = ()
+    timing: Timing = Timing()  # noqa: RUF009 - frozen
+    faults: Faults = Faults()  # noqa: RUF009 - frozen
+
+
+def talk(number: int, nodes: int, cards: Collection[int]) -> Neighbour:
+    """How a station talks to its successor."""
+    return CARD if (number + 1) % (nodes + 1) in cards else Neighbour()
+
+
+class HomeLoop:
+    """The home's station on a thread of its own.
+
+    Args:
+        home: the handler.
+        wire: the home's socket.
+        station: the home's station.
+        timing: of its links.
+        begin: packets to send, asked for in every turn.
+        waiting: whether something is expected from the ring.
+        failed: told why the session has failed.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        wire: Wire,
+        station: Station,
+        timing: Timing,
+        begin: Callable[[], Iterable[Packet]],
+        waiting: Callable[[], bool],
+        failed: Callable[[ClusterError], None],
+    ) -> None:
+        self.lock = threading.RLock()
+        self._home = home
+        self._wire = wire
+        self._station = station
+        self._timing = timing
+        self._begin = begin
+        self._waiting = waiting
+        self._failed = failed
+        self._heard = time.monotonic()
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="n3ic cluster", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def heard(self) -> None:
+        """Something came home."""
+        self._heard = time.monotonic()
+
+    def wake(self) -> None:
+        """There may be packets to send."""
+        self._wire.ring()
+
+    def end(self) -> None:
+        """Let the ring end, and wait until it has."""
+        with self.lock:
+            self._ending = True
+        self.wake()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            run_station(
+                self._station,
+                self._wire,
+                timing=self._timing,
+                each=self._turn,
+                stopped=lambda: self._home.error is not None,
+            )
+        finally:
+            self._wire.close()
+            with self.lock:
+                self._home.fail("the ring has ended")
+                self._failed(self._home.error or ClusterError("the ring has ended"))
+
+    def _turn(self, now: float) -> None:
+        with self.lock:
+            limit = 2 * self._timing.limit
+            if not self._waiting():
+                self._heard = now
+            elif now - self._heard > limit:
+                self._home.fail(f"nothing came home for {limit:g} s")
+            self._station.send(self._begin())
+            if self._ending:
+                self._ending = False
+                terminate = Packet(PacketType.CONTROL, Control.TERMINATE, BY_RANGE, 0, 0, 0)
+                self._station.send([terminate])
+
+
+class _Batch(Generic[Row]):
+    """Rows that were asked for together."""
+
+    def __init__(self, rows: int, width: int, kind: type[Row]) -> None:
+        self.future: Future[NDArray[Row]] = Future()
+        self.future.set_running_or_notify_cancel()  # what is on its way is not called back
+        self.results: NDArray[Row] = np.zeros((rows, width), dtype=kind)
+        self.left = rows
+
+    def put(self, index: int, result: NDArray[Row]) -> None:
+        self.results[index] = result
+        self.left -= 1
+        if not self.left:
+            self.future.set_result(self.results)
+
+
+class HomeSession(ABC):
+    """A session of a ring whose nodes run.
+
+    Use it as a context manager: at its end the nodes are told to end.
+
+    Args:
+        nodes: nodes of the ring beside the home.
+        digest: SHA-256 of what they hold.
+        flow: what goes round.
+        ring: where the nodes are.
+        sock: the home's socket, from :func:`~n3ic.systems.cluster.wire.open_socket`; closed at
+            the end.
+
+    Attributes:
+        station: the home's.
+
+    Raises:
+        ClusterError: a node is silent, or holds something else.
+    """
+
+    def __init__(
+        self, nodes: int, digest: str, flow: Flow, ring: Link, sock: socket.socket
+    ) -> None:
+        self._started: Future[None] = Future()
+        self._sent_with = flow
+        self.home = Home(nodes, digest, self._came)
+        self.station = Station(
+            self.home,
+            nodes,
+            successor=talk(HOME, nodes, ring.cards),
+            timing=ring.timing,
+            session=session_number(),
+        )
+        wire = Wire(sock, neighbours(HOME, nodes, ring.addresses), ring.faults)
+        self._loop = HomeLoop(
+            self.home, wire, self.station, ring.timing, self._begin, self._waits, self._failed
+        )
+        self.station.send([self.home.start()])
+        self._loop.start()
+        self._started.result()
+
+    def check(self) -> None:
+        """Refuse nodes that do not hold what they should: no binary model, if not overridden.
+
+        Raises:
+            ClusterError: one does not.
+        """
+        for held in self.home.holdings:
+            raise ClusterError(f"node {held.node} holds layer {held.array} of a binary model")
+
+    @abstractmethod
+    def drop(self, error: ClusterError) -> None:
+        """Tell whoever waits that the session has failed."""
+
+    def close(self) -> None:
+        """Tell the nodes to end; what is on its way is dropped."""
+        self._loop.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Queue work for the ring within the block.
+
+        Raises:
+            ClusterError: the session has failed before.
+        """
+        with self._loop.lock:
+            if self.home.error is not None:
+                raise self.home.error
+            yield
+        self._loop.wake()
+
+    def _waits(self) -> bool:
+        return not self._started.done() or not self._sent_with.idle
+
+    def _begin(self) -> list[Packet]:
+        """Check the ring once it is closed; then what has room."""
+        if not self._started.done():
+            if not self.home.started:
+                return []
+            try:
+                self.check()
+            except ClusterError as error:
+                self.home.error = error
+                return []
+            self._sent_with.slots = self.home.slots
+            self._started.set_result(None)
+        return self._sent_with.admit()
+
+    def _came(self, packet: Packet) -> list[Packet]:
+        self._loop.heard()
+        with self._loop.lock:
+            return self._sent_with.take(packet)
+
+    def _failed(self, error: ClusterError) -> None:
+        if not self._started.done():
+            self._started.set_exception(error)
+        self.drop(error)
+
+
+class RowSession(HomeSession, Generic[Row]):
+    """A session whose rows go round many at once, in batches that overlap."""
+
+    _flow: TaggedRows[Row]
+    _width: int
+    _kind: type[Row]
+    _batches: dict[int, tuple[_Batch[Row], int]]
+
+    def submit_rows(self, rows: NDArray[Any]) -> Future[NDArray[Row]]:
+        """Send rows that are checked; see the methods that call this."""
+        batch = _Batch(len(rows), self._width, self._kind)
+        if not len(rows):
+            batch.future.set_result(batch.results)
+            return batch.future
+        with self.sending():
+            first = self._flow.submit(rows.copy())  # the caller may write to its own
+            self._batches |= {first + i: (batch, i) for i in range(len(rows))}
+        return batch.future
+
+    def row_done(self, row: int, result: NDArray[Row]) -> None:
+        """Take a row's result from the flow."""
+        batch, index = self._batches.pop(row)
+        batch.put(index, result)
+
+    def drop(self, error: ClusterError) -> None:
+        """Tell whoever waits for rows."""
+        said = ClusterError(f"{error}; {len(self._batches):,} rows have no scores")
+        for batch in {id(b): b for b, _ in self._batches.values()}.values():
+            batch.future.set_exception(said)
+        self._batches.clear()
+
+
+class Session(RowSession[np.int32]):
+    """A binary model on a ring.
+
+    Args:
+        model: the model that the nodes hold.
+        placement: who holds what of it.
+        ring: where the nodes are.
+        sock: the home's socket; closed at the end.
+
+    Raises:
+        ClusterError: a node is silent, or holds something else than the plan says.
+
+    Examples:
+        >>> with Session(model, placement, ring, sock) as session:  # doctest: +SKIP
+        ...     scores = session.scores(words)
+    """
+
+    def __init__(
+        self, model: BinaryModel, placement: Placement, ring: Link, sock: socket.socket
+    ) -> None:
+        placement.check_model(model)
+        self._batches = {}
+        self._bits = model.input.n_bits
+        self._width, self._kind = placement.shape[-1], np.int32
+        self._placement = placement
+        self._flow = RowFlow(placement, self.row_done)
+        super().__init__(placement.nodes, model.digest, self._flow, ring, sock)
+
+    def check(self) -> None:
+        """Refuse nodes that hold something else than the plan says."""
+        self.home.check(self._placement)
+
+    def submit(self, words: ArrayLike) -> Future[Scores]:
+        """Send rows; their scores come later, and other batches may be sent meanwhile.
+
+        Args:
+            words: packed inputs, uint32 array of shape ``(rows, n_words)``, pad bits 0.
+
+        Returns:
+            A future of an int32 array of shape ``(rows, classes)``; its error is a
+            :class:`ClusterError` where a node dies or fails.
+
+        Raises:
+            ModelError: the inputs are not packed inputs of this model.
+            ClusterError: the session has failed before.
+        """
+        return self.submit_rows(checked_words(np.asarray(words), self._bits, "packed inputs"))
+
+    def scores(self, words: ArrayLike) -> Scores:
+        """Scores of packed inputs; see :meth:`submit`."""
+        return self.submit(words).result()
+
+
+class GemmSession(RowSession[np.int64]):
+    """Products with a matrix whose columns lie on a ring.
+
+    Args:
+        kernel: the matrix.
+        nodes: nodes of the ring.
+        ring: where they are.
+        sock: the home's socket; closed at the end.
+    """
+
+    def __init__(self, kernel: GemmKernel, nodes: int, ring: Link, sock: socket.socket) -> None:
+        self._batches = {}
+        self._inner, self._width = kernel.matrix.shape
+        self._kind = np.int64
+        self._flow = GemmFlow(OPERAND, self._width, self.row_done)
+        super().__init__(nodes, kernel.digest, self._flow, ring, sock)
+
+    def submit(self, matrix: ArrayLike) -> Future[NDArray[np.int64]]:
+        """Multiply rows of integers of 32 bits with the matrix.
+
+        Args:
+            matrix: integers of shape ``(rows, inner)``.
+
+        Raises:
+            ClusterError: they are others, or the session has failed before.
+        """
+        rows = np.asarray(matrix)
+        shape = (*rows.shape[:1], self._inner)
+        return self.submit_rows(integers(rows, "the first matrix", shape))
+
+
+class JobSession(HomeSession):
+    """Jobs of a kernel on a ring, one after another.
+
+    Args:
+        kernel: the kernel.
+        nodes: nodes of the ring.
+        ring: where they are.
+        sock: the home's socket; closed at the end.
+    """
+
+    def __init__(self, kernel: Kernel, nodes: int, ring: Link, sock: socket.socket) -> None:
+        self._kernel = kernel
+        self._nodes = nodes
+        self._flow = JobFlow()
+        self._futures: list[Future[Any]] = []
+        super().__init__(nodes, kernel.digest, self._flow, ring, sock)
+
+    def submit(self, *operands: Any) -> Future[NDArray[np.int64]]:
+        """Start a job; see the kernel's ``job``.
+
+        Raises:
+            ClusterError: the operands are not of this kernel, or the session has failed before.
+        """
+        job = self._kernel.job(self._nodes, *operands)
+        future: Future[NDArray[np.int64]] = Future()
+        future.set_running_or_notify_cancel()
+        with self.sending():
+            self._futures.append(future)
+            self._flow.submit(job, lambda result: self._done(future, result))
+        return future
+
+    def _done(self, future: Future[Any], result: Any) -> None:
+        self._futures.remove(future)
+        future.set_result(result)
+
+    def drop(self, error: ClusterError) -> None:
+        """Tell whoever waits for a job."""
+        for future in self._futures:
+            future.set_exception(error)
+        self._futures.clear()

@@ -1,0 +1,387 @@
+"""The simulation: packets, or trains of them, on their way round a ring of nodes.
+
+The handlers are those of FCsN (Guo et al., section IV-B). A packet is classified; the part of its
+range that is local goes to the kernel, at once or, if it needs remote data, when an RDMA task has
+brought that out of its owner's memory; what is before and what is behind the local part goes on
+to the next node, a packet each. Each of the servers (handlers, kernel, memory, link) takes one
+after the other. Trains of equal packets move as one: ``train`` 1 is packet by packet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from n3ic.systems.cluster.costs import EMPTY_BYTES
+from n3ic.systems.cluster.protocol import MAX_PACKETS, PACKET_BYTES
+from n3ic.systems.cluster.simulation.parts import (
+    Flow,
+    SimNode,
+    Stage,
+    Trace,
+    Workload,
+    wire_seconds,
+)
+
+if TYPE_CHECKING:
+    import simpy
+
+    Steps = Generator[simpy.Event, Any, None]
+
+_BARRIER_PACKETS = 1
+_EVENTS = 20_000  # trains that a workload is cut into, about
+_WINDOW = 2048  # trains of one flow that are on the ring at once: a bound for memory alone
+_PIECES = 64  # trains of a node's data in an exchange, at most
+
+
+@dataclass
+class _Server:
+    """Takes one after the other; ``cores`` are shared with others."""
+
+    free: float = 0.0
+    busy: float = 0.0
+    cores: list[float] | None = None
+
+    def enter(self, now: float, seconds: float) -> float:
+        """When work that comes now is done."""
+        start = max(now, self.free)
+        if self.cores is not None and seconds:
+            i = min(range(len(self.cores)), key=self.cores.__getitem__)
+            start = max(start, self.cores[i])
+            self.cores[i] = start + seconds
+        self.free = start + seconds
+        self.busy += seconds
+        return self.free
+
+
+@dataclass(frozen=True)
+class _Train:
+    """Packets that move as one, and where they still have work."""
+
+    packets: int
+    work: tuple[tuple[int, float], ...]
+    flow: Flow
+    stage: int
+    job: _Job
+
+
+@dataclass(eq=False)
+class _Job:
+    """A workload on its way: what of each stage is still open at each node, by stage and node."""
+
+    workload: Workload
+    open: list[list[int]]
+    ready: list[list[simpy.Event]]
+
+
+def simulate(
+    workload: Workload,
+    nodes: Sequence[SimNode],
+    *,
+    train: int | None = None,
+    barrier: bool = False,
+    cores: int = 0,
+) -> Trace:
+    """Simulate a workload.
+
+    Args:
+        workload: what is computed.
+        nodes: the home, then the nodes in ring order.
+        train: packets that move as one; chosen by the number of packets where None.
+        barrier: the compute-centric model (exchange, barrier, kernel, barrier) instead of the
+            data-centric one.
+        cores: of the processor that all nodes with ``core`` 0 share.
+    """
+    chosen = train or max(1, _hops(workload, len(nodes)) // _EVENTS)
+    simulation = _Simulation(nodes, chosen, cores)
+    if barrier:
+        return simulation.by_barriers(workload)
+    return simulation.by_tasks([workload], 1)
+
+
+def simulate_rows(
+    rows: Sequence[Workload], nodes: Sequence[SimNode], *, slots: int, cores: int = 0
+) -> Trace:
+    """Simulate rows that overlap; packets of a row that fit into a datagram move as one.
+
+    Args:
+        rows: what each row is.
+        nodes: the home, then the nodes in ring order.
+        slots: rows that are on their way at once.
+        cores: as in :func:`simulate`.
+    """
+    together = min(MAX_PACKETS, *(n.together for n in nodes))
+    return _Simulation(nodes, together, cores).by_tasks(rows, slots)
+
+
+def _hops(workload: Workload, nodes: int) -> int:
+    return sum(
+        f.packets * max(1, *((to - f.origin) % nodes for to, _ in f.work))
+        for s in workload.stages
+        for f in s.flows
+        if f.work
+    )
+
+
+class _Simulation:
+    def __init__(self, nodes: Sequence[SimNode], train: int, cores: int) -> None:
+        import simpy
+
+        self.env = simpy.Environment()
+        self.nodes = tuple(nodes)
+        self.train = train
+        shared = [0.0] * cores if cores else None
+        self.handlers = [_Server(cores=shared if n.core >= 0 else None) for n in nodes]
+        self.kernels = [
+            h if n.serial else _Server() for h, n in zip(self.handlers, nodes, strict=True)
+        ]
+        self.memories = [_Server() for _ in nodes]
+        self.links = [_Server() for _ in nodes]
+        self.filling = [(0, 0.0) for _ in nodes]  # packets of the newest datagram, when it leaves
+        self.packets = 0
+        self.frozen: Counter[int] = Counter()
+        self.most_frozen = 0
+
+    # -- the data-centric model --------------------------------------------------------------
+
+    def by_tasks(self, workloads: Sequence[Workload], slots: int) -> Trace:
+        """Tasks go round; a node goes on as soon as its own part of a stage is done.
+
+        Args:
+            workloads: that begin one after the other.
+            slots: of which so many are on their way at once.
+        """
+        done: list[float] = []
+        self.env.run(self.env.process(self._jobs(workloads, slots, done)))
+        return self._trace(done)
+
+    def _jobs(self, workloads: Sequence[Workload], slots: int, done: list[float]) -> Steps:
+        running: list[simpy.Event] = []
+        for workload in workloads:
+            if len(running) == slots:
+                yield running.pop(0)
+            running.append(self.env.process(self._job(workload, done)))
+        yield self.env.all_of(running)
+
+    def _job(self, workload: Workload, done: list[float]) -> Steps:
+        job = _Job(
+            workload,
+            [[0] * len(self.nodes) for _ in workload.stages],
+            [[self.env.event() for _ in self.nodes] for _ in workload.stages],
+        )
+        for number, stage in enumerate(workload.stages):
+            for flow in stage.flows:
+                for node, _ in flow.work:
+                    job.open[number][node] += flow.packets or 1
+        yield from self._at_home()
+        nodes = [self.env.process(self._node(node, job)) for node in range(len(self.nodes))]
+        yield self.env.all_of(nodes)
+        yield from self._at_home()
+        done.append(float(self.env.now))
+
+    def _at_home(self) -> Steps:
+        """A process that is the home begins and ends each row, as long as a node computes one."""
+        home = self.nodes[0]
+        if home.serial:
+            at = self.handlers[0].enter(self.env.now, home.pipeline)
+            yield self.env.timeout(at - self.env.now)
+
+    def _node(self, node: int, job: _Job) -> Steps:
+        """A node's stages, one after the other, then its results."""
+        for number, stage in enumerate(job.workload.stages):
+            sent = [
+                self.env.process(self._spawn(flow, number, job))
+                for flow in stage.flows
+                if flow.origin == node
+            ]
+            if job.open[number][node]:
+                yield job.ready[number][node]
+            if stage.whole and stage.local[node]:
+                yield from self._kernel(node, float(stage.local[node]), 0, stage.kind)
+            if sent:
+                yield self.env.all_of(sent)
+            results = int(stage.results[node])
+            if results and node:
+                yield from self._send(node, results, 0)
+
+    def _spawn(self, flow: Flow, stage: int, job: _Job) -> Steps:
+        """Put a flow's packets on the ring, as fast as its node handles them."""
+        if not flow.packets:  # work on what lies at the node
+            train = _Train(0, flow.work, flow, stage, job)
+            for node, operations in flow.work:
+                self.env.process(self._compute(node, train, operations))
+            return
+        ways: list[simpy.Event] = []
+        for packets, share in _trains(flow.packets, self.train):
+            work = tuple((node, operations * share) for node, operations in flow.work)
+            train = _Train(packets, work, flow, stage, job)
+            done = self.handlers[flow.origin].enter(
+                self.env.now, packets * self.nodes[flow.origin].packet
+            )
+            yield self.env.timeout(done - self.env.now)
+            ways.append(self.env.process(self._classified(flow.origin, train)))
+            if len(ways) >= _WINDOW:
+                yield ways.pop(0)
+
+    def _classified(self, node: int, train: _Train) -> Steps:
+        """Split a train: what is local, what lies behind it, what lies before it."""
+        parts = [train.work]
+        for at, operations in train.work:
+            if at == node:
+                self.env.process(self._compute(node, train, operations))
+                behind = tuple(w for w in train.work if w[0] > node)
+                parts = [behind, tuple(w for w in train.work if w[0] < node)]
+        ways = [
+            self.env.process(self._pass_on(node, replace(train, work=part)))
+            for part in parts
+            if part
+        ]
+        if ways:
+            yield self.env.all_of(ways)
+
+    def _pass_on(self, node: int, train: _Train) -> Steps:
+        """To the next node that the train concerns, through those that it does not."""
+        target = min(train.work, key=lambda w: (w[0] - node) % len(self.nodes))[0]
+        yield from self._send(node, train.packets, target)
+        yield from self._classified(target, train)
+
+    def _send(self, node: int, packets: int, target: int) -> Steps:
+        """From a node to another, round the ring; the handlers on the way take their time."""
+        while node != target:
+            after = (node + 1) % len(self.nodes)
+            sender, receiver = self.nodes[node], self.nodes[after]
+            yield self.env.timeout(sender.forward)
+            grams = self._datagrams(node, packets, sender, receiver)
+            if sender.serial:
+                busy = packets * sender.packet + grams * sender.datagram
+                done = self.handlers[node].enter(self.env.now, busy)
+                self.filling[node] = (self.filling[node][0], done)
+                yield self.env.timeout(done - self.env.now)
+            self.packets += packets
+            done = self.links[node].enter(self.env.now, wire_seconds(packets, grams, sender))
+            yield self.env.timeout(done - self.env.now + sender.latency)
+            busy = packets * receiver.packet + grams * receiver.datagram
+            done = self.handlers[after].enter(self.env.now, busy)
+            answer = grams * EMPTY_BYTES * 8 / receiver.link_bps
+            self.links[after].enter(self.env.now, answer)
+            yield self.env.timeout(done - self.env.now + receiver.classify)
+            node = after
+
+    def _datagrams(self, node: int, packets: int, sender: SimNode, receiver: SimNode) -> int:
+        """New datagrams of packets that leave now: what waits at the sender fills one up."""
+        together = min(sender.together, receiver.together, MAX_PACKETS)
+        held, leaves = self.filling[node]
+        if self.env.now < leaves and held + packets <= together:
+            self.filling[node] = (held + packets, leaves)
+            return 0
+        self.filling[node] = (packets, leaves)
+        return -(-packets // together)
+
+    def _compute(self, node: int, train: _Train, operations: float) -> Steps:
+        """The kernel, after remote data that the task waits for has come."""
+        count = train.packets or 1
+        if train.flow.fetch:
+            self.frozen[node] += count
+            self.most_frozen = max(self.most_frozen, self.frozen[node])
+            waits = [self.env.process(self._fetch(node, *f)) for f in train.flow.fetch]
+            yield self.env.all_of(waits)
+            self.frozen[node] -= count
+        yield from self._kernel(node, operations, train.packets, train.flow.kind)
+        still = train.job.open[train.stage]
+        still[node] -= count
+        if not still[node]:
+            train.job.ready[train.stage][node].succeed()
+
+    def _kernel(self, node: int, operations: float, streamed: float, kind: str) -> Steps:
+        """Operations on so many packets' worth of elements."""
+        at = self.nodes[node]
+        busy = max(operations / at.rates[kind], streamed * at.stream) if operations else 0.0
+        after = at.pipeline if operations else 0.0
+        if at.serial:
+            busy, after = busy + after, 0.0
+        done = self.kernels[node].enter(self.env.now, busy)
+        yield self.env.timeout(done - self.env.now + after)
+
+    def _fetch(self, node: int, owner: int, packets: int) -> Steps:
+        """An RDMA task to the owner, its memory, and the data back."""
+        yield from self._send(node, 1, owner)
+        read = packets * PACKET_BYTES / self.nodes[owner].memory_bps
+        done = self.memories[owner].enter(self.env.now, read)
+        yield self.env.timeout(done - self.env.now)
+        yield from self._send(owner, packets, node)
+
+    # -- the compute-centric model -----------------------------------------------------------
+
+    def by_barriers(self, workload: Workload) -> Trace:
+        """Stage by stage: exchange, wait for all, compute, wait for all."""
+        for stage in workload.stages:
+            self._all(self._exchange(i, stage) for i in range(1, len(self.nodes)))
+            self._barrier()
+            self._all(self._local(i, stage) for i in range(1, len(self.nodes)))
+            self._barrier()
+            self._all(
+                self._send(i, int(stage.results[i]), 0)
+                for i in range(1, len(self.nodes))
+                if stage.results[i]
+            )
+        return self._trace()
+
+    def _all(self, steps: Iterator[Steps]) -> None:
+        started = [self.env.process(s) for s in steps]
+        if started:
+            self.env.run(self.env.all_of(started))
+
+    def _exchange(self, node: int, stage: Stage) -> Steps:
+        """A node's data to all others, or to its neighbours."""
+        count = len(self.nodes) - 1
+        packets = -(-int(stage.gathered[node]) // PACKET_BYTES)
+        for size, _ in _trains(packets, max(self.train, -(-packets // _PIECES))) if packets else ():
+            at = node
+            for _ in range(count - 1):
+                to = at % count + 1
+                yield from self._send(at, size, to)
+                at = to
+        halo = -(-int(stage.halo[node]) // PACKET_BYTES)
+        for to in {node % count + 1, (node - 2) % count + 1} - {node} if halo else ():
+            yield from self._send(node, halo, to)
+
+    def _local(self, node: int, stage: Stage) -> Steps:
+        if stage.local[node]:
+            streamed = float(stage.streamed[node])
+            yield from self._kernel(node, float(stage.local[node]), streamed, stage.kind)
+
+    def _barrier(self) -> None:
+        """Everybody tells everybody: a packet goes round twice."""
+
+        def token() -> Steps:
+            for _ in range(2):
+                for node in range(len(self.nodes)):
+                    yield from self._send(node, _BARRIER_PACKETS, (node + 1) % len(self.nodes))
+
+        if len(self.nodes) > 2:
+            self._all(iter([token()]))
+
+    def _trace(self, rows: Sequence[float] = ()) -> Trace:
+        seconds = float(self.env.now)
+
+        def share(servers: Sequence[_Server]) -> tuple[float, ...]:
+            return tuple(min(1.0, s.busy / seconds) if seconds else 0.0 for s in servers)
+
+        return Trace(
+            seconds=seconds,
+            packets=self.packets,
+            handler=share(self.handlers),
+            kernel=share(self.kernels),
+            link=share(self.links),
+            frozen=self.most_frozen,
+            rows=tuple(rows),
+        )
+
+
+def _trains(packets: int, size: int) -> Iterator[tuple[int, float]]:
+    """Packets of each train, and the share of the flow that it is."""
+    for at in range(0, packets, size):
+        count = min(size, packets - at)
+        yield count, count / packets

@@ -1,0 +1,162 @@
+"""Sweeps over kernels and numbers of nodes, and FCsN's speed-ups beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from n3ic.systems.cluster.figures import NodeFigures, figures_of
+from n3ic.systems.cluster.nodes import like_home
+from n3ic.systems.cluster.simulation.engine import simulate
+from n3ic.systems.cluster.simulation.parts import SimNode, Trace, sim_nodes
+from n3ic.systems.cluster.simulation.workloads import GRAPHS, Problem, workload
+
+FCSN = Path(__file__).with_name("fcsn.toml")
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the nodes of a sweep are.
+
+    Attributes:
+        target: their target.
+        link: their links' speed.
+        figures: their clocks, instead of the target's.
+    """
+
+    target: str
+    link: str
+    figures: NodeFigures | None = None
+
+    def nodes(self, count: int) -> tuple[SimNode, ...]:
+        """So many of them behind a home of the same kind."""
+        return sim_nodes(like_home(count, self.target, self.link, self.figures))
+
+
+@dataclass(frozen=True)
+class Point:
+    """One simulation of a sweep.
+
+    Attributes:
+        kernel: its name.
+        nodes: how many.
+        data_s: seconds in the data-centric model.
+        compute_s: seconds in the compute-centric model.
+        one_s: seconds of one big node that holds everything.
+        packets: on all links, data-centric.
+        imbalance: the busiest kernel over the average, data-centric; 0 where none was busy.
+        link: share of the time that the busiest link was busy, data-centric.
+        frozen: most tasks that waited for remote data at a node.
+    """
+
+    kernel: str
+    nodes: int
+    data_s: float
+    compute_s: float
+    one_s: float
+    packets: int
+    imbalance: float
+    link: float
+    frozen: int
+
+
+def sweep(
+    problems: Sequence[Problem],
+    counts: Sequence[int],
+    card: Card,
+    *,
+    weak: bool = False,
+    straggler: float = 1.0,
+    train: int | None = None,
+    progress: Callable[[float, str], None] = lambda share, said: None,
+) -> tuple[Point, ...]:
+    """Simulate kernels on several numbers of nodes.
+
+    Args:
+        problems: the kernels.
+        counts: numbers of nodes.
+        card: what the nodes are.
+        weak: let the problem grow with the nodes; one node still has the problem as it is.
+        straggler: how many times slower the last node is.
+        train: packets that move as one; chosen where None.
+        progress: told how far it is, from 0 to 1, and at what.
+    """
+    found: list[Point] = []
+    for problem in problems:
+        alone = simulate(workload(problem, 1), card.nodes(1), barrier=True).seconds
+        for count in counts:
+            progress(len(found) / len(problems) / len(counts), f"{problem.kernel}, {count} nodes")
+            work = workload(problem.grown(count) if weak else problem, count)
+            nodes = list(card.nodes(count))
+            nodes[-1] = nodes[-1].slowed(straggler)
+            data = simulate(work, nodes, train=train)
+            compute = simulate(work, nodes, barrier=True)
+            found.append(_point(problem, count, data, compute, alone))
+    return tuple(found)
+
+
+def _point(problem: Problem, count: int, data: Trace, compute: Trace, alone: float) -> Point:
+    kernels = data.kernel[1:]
+    mean = sum(kernels) / len(kernels)
+    return Point(
+        kernel=problem.kernel,
+        nodes=count,
+        data_s=data.seconds,
+        compute_s=compute.seconds,
+        one_s=alone,
+        packets=data.packets,
+        imbalance=max(kernels) / mean if mean else 0.0,
+        link=max(data.link),
+        frozen=data.frozen,
+    )
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A speed-up that FCsN states over MPI on 16 cores.
+
+    Attributes:
+        name: of its kernel, network or graph.
+        problem: ours of the same sizes, as far as its text says.
+        speedup: data-centric, over the CPU.
+        compute: compute-centric, over the CPU; 0 where the text has none.
+    """
+
+    name: str
+    problem: Problem
+    speedup: float
+    compute: float = 0.0
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim("2-D convolution", Problem("conv2d"), 2.3, 2.3 / 1.1),
+    Claim("GEMM", Problem("gemm"), 2.3, 2.0),
+    Claim("SPMV", Problem("spmv"), 6.7, 3.8),
+    Claim("SPGEMM", Problem("spgemm"), 6.7, 3.8),
+    Claim("aggregation", Problem("aggregation"), 6.7, 3.8),
+    Claim("MLP", Problem("mlp"), 3.3, 2.9),
+    Claim("Cora", Problem("gnn", graph=GRAPHS["cora"]), 5.38, 1.52),
+    Claim("CoraFull", Problem("gnn", graph=GRAPHS["corafull"]), 5.08, 1.86),
+    Claim("Pubmed", Problem("gnn", graph=GRAPHS["pubmed"]), 6.04, 4.82),
+    Claim("CoauthorPhysics", Problem("gnn", graph=GRAPHS["physics"]), 6.64, 5.08),
+    Claim("Reddit", Problem("gnn", graph=GRAPHS["reddit"]), 10.13, 8.5),
+)
+"""FCsN, section V-B. Matrices are 2048 x 2048; of sparse kernels the text gives the average of all
+three, of MLP and graph networks no sizes of layers: ours are the defaults of :class:`Problem`."""
+
+
+def fcsn_card() -> Card:
+    """The card of FCsN behind a link of 100 Gb/s."""
+    return Card("netfpga", "100G", figures_of(FCSN))
+
+
+def shrunk(problem: Problem) -> Problem:
+    """A graph network whose edges fit this machine: the same features, fewer nodes and edges."""
+    g, most = problem.graph, 2_000_000
+    if problem.kernel != "gnn" or g.edges <= most:
+        return problem
+    share = most / g.edges
+    return replace(
+        problem, graph=replace(g, nodes=round(g.nodes * share), edges=round(g.edges * share))
+    )

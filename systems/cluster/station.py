@@ -1,0 +1,243 @@
+"""A station of the ring: a node or the home, with its two links; bytes in, bytes out.
+
+Nothing here knows of sockets or clocks: times are handed in, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from n3ic.systems.cluster.link import Receiver, Sender, Timing
+from n3ic.systems.cluster.protocol import (
+    BODY_BYTES,
+    HOME,
+    MAX_PACKETS,
+    WINDOW,
+    Control,
+    Datagram,
+    Packet,
+    PacketType,
+    ProtocolError,
+)
+
+SILENT, IMPOSSIBLE, FAILED = 1, 2, 3
+"""Codes of ``ERROR``."""
+_TEXT = BODY_BYTES - 8
+ROOM = 4096
+"""Packets that wait to be handled; while there are more, datagrams are dropped."""
+_REPORTS = 3  # copies of one that nobody acknowledges
+
+
+class Handler(Protocol):
+    """What takes a station's packets: a :class:`Node` or the home."""
+
+    number: int
+    ended: bool
+
+    def clear(self) -> None:
+        """Forget everything: a session begins."""
+
+    def handle(self, packet: Packet) -> list[Packet]:
+        """Take a packet; return those for the successor."""
+        ...
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """How a station is talked to.
+
+    Attributes:
+        per_datagram: packets in a datagram at most.
+        window: datagrams on their way at most.
+    """
+
+    per_datagram: int = MAX_PACKETS
+    window: int = WINDOW
+
+
+CARD = Neighbour(per_datagram=1, window=8)
+"""A node of the card subset: one packet a datagram."""
+
+
+def error_packet(number: int, code: int, node: int, text: str) -> Packet:
+    """The ``ERROR`` that a node sends home.
+
+    Args:
+        number: the node that tells.
+        code: of the protocol.
+        node: the node in question.
+        text: 40 ASCII characters of it are sent.
+    """
+    said = text.encode("ascii", "replace")[:_TEXT].ljust(_TEXT, b"\0")
+    body = code.to_bytes(4, "big") + node.to_bytes(4, "big") + said
+    return Packet(PacketType.CONTROL, Control.ERROR, HOME, 0, 0, 0, row=number, body=body)
+
+
+class Station:
+    """Links of a node or of the home, and the session that it is in.
+
+    Args:
+        handler: what takes the packets.
+        nodes: nodes of the ring beside the home.
+        successor: how the successor is talked to.
+        timing: when to send again, when to give up.
+        session: of the home, the session that it begins; None where the predecessor begins it.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        nodes: int,
+        *,
+        successor: Neighbour | None = None,
+        timing: Timing | None = None,
+        session: int | None = None,
+    ) -> None:
+        self.handler = handler
+        self.failed = False
+        self.dropped = 0
+        number = handler.number
+        self.predecessor = (number - 1) % (nodes + 1)
+        self.successor = (number + 1) % (nodes + 1)
+        self._talk = successor or Neighbour()
+        self._timing = timing or Timing()
+        self._acknowledge = False
+        self._inbox: deque[Packet] = deque()
+        self._urgent: list[Datagram] = []
+        self._session = -1 if session is None else session
+        self._begin_links()
+
+    def _begin_links(self) -> None:
+        self._inbox.clear()
+        self._receiver = Receiver()
+        self._sender = Sender(
+            max(self._session, 0),
+            self.handler.number,
+            self.successor,
+            per_datagram=self._talk.per_datagram,
+            window=self._talk.window,
+            timing=self._timing,
+        )
+
+    @property
+    def resent(self) -> int:
+        """Datagrams that were sent again."""
+        return self._sender.resent
+
+    @property
+    def done(self) -> bool:
+        """The handler has ended, and its successor knows."""
+        return self.failed or (self.handler.ended and self._sender.idle and not self._inbox)
+
+    def send(self, packets: Iterable[Packet]) -> None:
+        """Queue packets for the successor."""
+        self._sender.push(packets)
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take the bytes of a datagram; what is damaged or foreign is dropped."""
+        if self.failed:
+            return
+        try:
+            datagram = Datagram.decode(data)
+        except ProtocolError:
+            self.dropped += 1
+            return
+        if datagram.receiver != self.handler.number or not self._belongs(datagram):
+            self.dropped += 1
+            return
+        if datagram.sender == self.successor and datagram.acknowledge is not None:
+            self._sender.acknowledged(datagram.acknowledge, datagram.selective, now)
+        if datagram.packets:
+            self._take(datagram)
+
+    def _belongs(self, datagram: Datagram) -> bool:
+        """Whether it is of this session; begins a new one where the datagram says so."""
+        if datagram.session == self._session:
+            return True
+        from_predecessor = datagram.sender == self.predecessor
+        if not datagram.begin or not from_predecessor or datagram.session < self._session:
+            return False
+        if self.handler.number == HOME:
+            return False
+        self._session = datagram.session
+        self.handler.clear()
+        self._begin_links()
+        return True
+
+    def _take(self, datagram: Datagram) -> None:
+        if _is_report(datagram) and self.handler.number == HOME:
+            self._inbox.extend(datagram.packets)
+        elif datagram.sender != self.predecessor:
+            self.dropped += 1
+        elif len(self._inbox) < ROOM:  # else it is not acknowledged, and comes again
+            self._acknowledge = True
+            self._inbox.extend(self._receiver.accept(datagram))
+
+    @property
+    def busy(self) -> bool:
+        """Packets have come that are not handled."""
+        return bool(self._inbox) and not self.failed
+
+    def work(self, packets: int = 64) -> None:
+        """Handle some of the packets that have come.
+
+        What has come is acknowledged before: work does not make a neighbour send it again.
+        """
+        for _ in range(min(packets, len(self._inbox))):
+            try:
+                self._sender.push(self.handler.handle(self._inbox.popleft()))
+            except ProtocolError as error:
+                self._report(IMPOSSIBLE, self.handler.number, str(error))
+                return
+
+    def _report(self, code: int, node: int, text: str) -> None:
+        """Tell the home straight, and fall silent."""
+        number = self.handler.number
+        packet = error_packet(number, code, node, text)
+        if number == HOME:
+            self.handler.handle(packet)
+        else:
+            self._urgent.append(Datagram(self._session, number, HOME, packets=(packet,)))
+        self.failed = True
+
+    def outgoing(self, now: float) -> list[tuple[int, bytes]]:
+        """What is to be sent now: node numbers and the bytes for each."""
+        out: list[tuple[int, bytes]] = []
+        if not self.failed and self._sender.silent(now):
+            self._report(SILENT, self.successor, f"no acknowledgement for {self._timing.limit:g} s")
+        if self._acknowledge:
+            self._acknowledge = False
+            expected, selective = self._receiver.acknowledgement
+            answer = Datagram(
+                self._session,
+                self.handler.number,
+                self.predecessor,
+                acknowledge=expected,
+                selective=selective,
+            )
+            out.append((self.predecessor, answer.encode()))
+        if not self.failed:
+            out += [(self.successor, d.encode()) for d in self._sender.due(now)]
+        out += [(HOME, d.encode()) for d in self._urgent] * _REPORTS
+        self._urgent.clear()
+        return out
+
+    @property
+    def wake(self) -> float | None:
+        """When :meth:`outgoing` has something again, if nothing arrives; None where it has not."""
+        return None if self.failed else self._sender.wake
+
+
+def _is_report(datagram: Datagram) -> bool:
+    """Whether it is an ``ERROR`` sent straight home, beside the sequence of a link."""
+    first = datagram.packets[0]
+    return (
+        len(datagram.packets) == 1
+        and not datagram.sequence
+        and not datagram.begin
+        and first.type is PacketType.CONTROL
+        and first.identifier is Control.ERROR
+    )

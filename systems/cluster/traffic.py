@@ -1,0 +1,233 @@
+"""Packets that a placed model's row takes on every link of the ring, counted as nodes send them.
+
+What a node does with a task packet (docs/reference/cluster-protocol.md): it consumes the part of
+the range that it owns and passes on what lies before and what lies behind it, a packet each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from math import lcm
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.model.bits import WORD_BITS
+from n3ic.systems.cluster.placement import LayerPlacement, Placement, Share, Split
+from n3ic.systems.cluster.protocol import BODY_WORDS, HOME, SCORES_PER_PACKET, SUMS_PER_PACKET
+
+SLICE_BITS = BODY_WORDS * WORD_BITS
+"""Bits of an input that one task packet carries."""
+
+Counts = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """Packets and work of one row.
+
+    Attributes:
+        links: packets from node ``i`` to the next, float64 array of shape ``(nodes + 1,)``;
+            node 0 is the home.
+        taken: task packets that a node consumes a part of, those of its own included; same shape.
+        slices: slices of one neuron's weights that a node counts; same shape.
+        origins: packets that each node puts on the ring or consumes itself; same shape.
+    """
+
+    links: Counts
+    taken: Counts
+    slices: Counts
+    origins: Counts
+
+    @property
+    def packets(self) -> float:
+        """Packets on all links."""
+        return float(self.links.sum())
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.links + other.links,
+            self.taken + other.taken,
+            self.slices + other.slices,
+            self.origins + other.origins,
+        )
+
+
+@dataclass
+class _Ring:
+    """Counts of a ring of ``nodes`` beside its home."""
+
+    nodes: int
+    links: list[int] = field(init=False)
+    taken: list[int] = field(init=False)
+    slices: list[int] = field(init=False)
+    origins: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("links", "taken", "slices", "origins"):
+            setattr(self, name, [0] * (self.nodes + 1))
+
+    def send(
+        self, origin: int, start: int, end: int, owners: Sequence[Share], times: int = 1
+    ) -> int:
+        """Let packets of ``[start, end)`` go round; the most hops that a part of one takes."""
+        owner = {o.node: (o.start, o.end) for o in owners}
+        fragments, node, hops = [(start, end)], origin, 0
+        self.origins[origin] += times
+        while fragments:
+            if node in owner:
+                first, last = owner[node]
+                left = [part for f in fragments for part in _without(*f, first, last)]
+                if sum(b - a for a, b in left) < sum(b - a for a, b in fragments):
+                    met = sum(max(a, first) < min(b, last) for a, b in fragments)
+                    self.taken[node] += times * met
+                fragments = left
+            if fragments:
+                self.links[node] += times * len(fragments)
+                node = (node + 1) % (self.nodes + 1)
+                hops += 1
+        return hops
+
+    def send_to(self, origin: int, node: int, times: int) -> int:
+        """Let packets go round to one node."""
+        self.origins[origin] += times
+        hops = (node - origin) % (self.nodes + 1)
+        for i in range(hops):
+            self.links[(origin + i) % (self.nodes + 1)] += times
+        self.taken[node] += times
+        return hops
+
+    def traffic(self) -> Traffic:
+        counts = (self.links, self.taken, self.slices, self.origins)
+        return Traffic(*(np.asarray(c, dtype=np.float64) for c in counts))
+
+
+def _without(start: int, end: int, first: int, last: int) -> list[tuple[int, int]]:
+    """What is left of ``[start, end)`` without ``[first, last)``."""
+    return [(a, b) for a, b in ((start, min(end, first)), (max(start, last), end)) if a < b]
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTraffic:
+    """One layer's part of a row's way.
+
+    Attributes:
+        inputs: of its input bits to the owners of its weights.
+        sums: of partial popcounts to those who add them up; nothing but in a layer split by inputs.
+        hops: the most links that an input packet and then a packet of sums pass.
+    """
+
+    inputs: Traffic
+    sums: Traffic
+    hops: tuple[int, int]
+
+    @property
+    def total(self) -> Traffic:
+        """Both."""
+        return self.inputs + self.sums
+
+
+def period(placement: Placement) -> int:
+    """Rows after which replicas have the same turns again."""
+    return lcm(*(len(p.shares) for p in placement.layers if p.split is Split.REPLICATED))
+
+
+def sum_traffic(layers: Sequence[LayerTraffic]) -> Traffic:
+    """All layers together."""
+    total = layers[0].total
+    for layer in layers[1:]:
+        total = total + layer.total
+    return total
+
+
+def mean_traffic(rows: Sequence[Traffic]) -> Traffic:
+    """The average of several rows."""
+    if len(rows) == 1:
+        return rows[0]
+    return Traffic(
+        *(
+            np.mean([getattr(r, name) for r in rows], axis=0)
+            for name in ("links", "taken", "slices", "origins")
+        )
+    )
+
+
+def holders(layer: LayerPlacement, row: int) -> tuple[Share, ...]:
+    """Who computes a row: all shares, or the replica whose turn it is."""
+    if layer.split is Split.REPLICATED:
+        return (layer.shares[row % len(layer.shares)],)
+    return layer.shares
+
+
+def results_of(layer: LayerPlacement, row: int) -> tuple[Share, ...]:
+    """Who has which outputs of a layer."""
+    return layer.reducers or holders(layer, row)
+
+
+def work_of(layer: LayerPlacement, owner: Share, inputs: int, neurons: int) -> int:
+    """Slices of one neuron's weights that an owner counts for a row of its own."""
+    if layer.split is Split.INPUT:
+        return neurons * slices_of(owner.end - owner.start)
+    return (owner.end - owner.start) * slices_of(inputs)
+
+
+def slices_of(bits: int) -> int:
+    """Task packets that carry so many bits."""
+    return -(-bits // SLICE_BITS)
+
+
+def row_traffic(placement: Placement, row: int = 0) -> tuple[LayerTraffic, ...]:
+    """What a row takes in each layer and at the end, for its scores on their way home.
+
+    Args:
+        placement: where the layers lie.
+        row: its number; it says whose turn it is where a layer is replicated.
+
+    Returns:
+        An entry a layer, and one more for the scores.
+    """
+    sources: tuple[Share, ...] = (Share(HOME, 0, placement.shape[0]),)
+    found = []
+    for (inputs, neurons), layer in zip(pairwise(placement.shape), placement.layers, strict=True):
+        owners = holders(layer, row)
+        found.append(_layer(placement.nodes, layer, owners, sources, inputs, neurons))
+        sources = results_of(layer, row)
+    home = _Ring(placement.nodes)
+    hops = 0
+    for source in sources:
+        packets = -(-(source.end - source.start) // SCORES_PER_PACKET)
+        hops = max(hops, home.send_to(source.node, HOME, packets))
+    nothing = _Ring(placement.nodes).traffic()
+    return (*found, LayerTraffic(home.traffic(), nothing, (hops, 0)))
+
+
+@lru_cache(maxsize=4096)  # most rows and most placements that are compared share their layers
+def _layer(
+    nodes: int,
+    layer: LayerPlacement,
+    owners: tuple[Share, ...],
+    sources: tuple[Share, ...],
+    inputs: int,
+    neurons: int,
+) -> LayerTraffic:
+    ring, back = _Ring(nodes), _Ring(nodes)
+    hops = hops_back = 0
+    for source in sources:
+        packets = slices_of(source.end - source.start)
+        if layer.split is Split.REPLICATED:
+            hops = max(hops, ring.send_to(source.node, owners[0].node, packets))
+        elif layer.split is Split.OUTPUT:
+            hops = max(hops, ring.send(source.node, 0, neurons, owners, packets))
+        for at in range(source.start, source.end if layer.split is Split.INPUT else 0, SLICE_BITS):
+            end = min(at + SLICE_BITS, source.end)
+            hops = max(hops, ring.send(source.node, at, end, owners))
+    for owner in owners:
+        ring.slices[owner.node] += work_of(layer, owner, inputs, neurons)
+        for to in layer.reducers:  # boundaries of shares are boundaries of packets of sums
+            packets = -(-(to.end - to.start) // SUMS_PER_PACKET)
+            sent = back.send(owner.node, to.start, to.end, layer.reducers, packets)
+            hops_back = max(hops_back, sent)
+    return LayerTraffic(ring.traffic(), back.traffic(), (hops, hops_back))

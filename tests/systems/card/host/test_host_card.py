@@ -1,0 +1,333 @@
+"""A card of several tenants on the host: bit equality, turns, isolation, change while it runs."""
+
+import struct
+import subprocess
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import software_cards as cards
+
+from n3ic.errors import CardError, VerifyError
+from n3ic.kernel import blob
+from n3ic.model.random_models import random_model
+from n3ic.systems.card.exporting import export_card
+from n3ic.systems.card.frames import frame_of, joined, traffic
+from n3ic.systems.card.host.library import Library, RunningCard, Status
+from n3ic.systems.card.host.verify import check_answer, shape_of, verify_card
+from n3ic.systems.card.host.write import write_card
+from n3ic.systems.card.lowering import SoftwareCard, software_card
+
+pytest.importorskip("scipy", reason="needs n3ic[card]")
+ALPHA, BETA = 0, 1
+SECOND = 10**9
+
+
+@pytest.fixture(name="plan", scope="module")
+def plan_fixture(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    cards.models(folder)
+    return cards.plan(folder, cards.text("host"))
+
+
+@pytest.fixture(name="card", scope="module")
+def card_fixture(plan):
+    """With three turns of alpha to one of beta, and buckets of a frame a second."""
+    card = software_card(plan, "host")
+    alpha, beta = card.tenants
+    return replace(
+        card,
+        tenants=(
+            replace(alpha, weight=49152, rate=1000, burst=1 << 20),
+            replace(beta, weight=16384, rate=1000, burst=1 << 20),
+        ),
+    )
+
+
+@pytest.fixture(name="directory", scope="module")
+def directory_fixture(card, plan, tmp_path_factory):
+    out = tmp_path_factory.mktemp("card")
+    # one cost for both graphs: turns are of weights alone
+    write_card(
+        card, replace(plan, costs={n: replace(c, needs={}) for n, c in plan.costs.items()}), out
+    )
+    return out
+
+
+@pytest.fixture(name="library", scope="module")
+def library_fixture(card, directory):
+    return Library(directory, shape_of(card))
+
+
+@pytest.fixture(name="asked", scope="module")
+def asked_fixture(card):
+    """Frames of alpha and of beta."""
+    frames = traffic(card, 40)
+    return [[a for a in frames if card.graphs[a.graph].tenant == t] for t in (ALPHA, BETA)]
+
+
+@pytest.mark.parametrize(
+    ("join", "carrier"), [("vote", "udp-port"), ("most-certain", "vlan"), ("both", "header")]
+)
+def test_export_runs_every_network_through_the_joint_library(tmp_path, join, carrier):
+    cards.models(tmp_path)
+    plan = cards.plan(tmp_path, cards.text("host", join=join, carrier=carrier))
+    done = export_card(plan, tmp_path / "out", packets=60)
+    assert done.check is not None and not done.missing
+    assert done.check.graphs == {"alpha/paths": 120, "beta/attacks": 120}
+    assert done.check.inferences == 480
+    again = export_card(plan, tmp_path / "again", verify=False).directory
+    for path in again.rglob("*"):
+        if path.is_file():
+            assert path.read_bytes() == (tmp_path / "out" / path.relative_to(again)).read_bytes()
+
+
+def test_a_wrong_weight_bit_is_found(card, plan, tmp_path):
+    broken = card.graphs[0].branches[1].model
+    weights = broken.output.weights.copy()
+    weights[0] ^= True
+    broken = replace(broken, output=replace(broken.output, weights=weights))
+    branches = list(card.graphs[0].branches)
+    branches[1] = replace(branches[1], model=broken)
+    wrong = replace(
+        card, graphs=(replace(card.graphs[0], branches=tuple(branches)), card.graphs[1])
+    )
+    write_card(wrong, plan, tmp_path)
+    with pytest.raises(VerifyError, match="alpha/paths: scores"):
+        verify_card(card, tmp_path, 10)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"input", "b", "guard"', '"b", "guard", "input"', "input 'beta/input' behind policy"),
+        ('kind = "input"\nmodel = "b.n3ic"', cards.VERILOG, "target host has no verilog task"),
+        ('model = "a2.n3ic"', 'model = "b.n3ic"', "fields of"),
+        ('classes = ["class1"]', 'classes = ["no"]', "no network before it has a class 'no'"),
+        ('action = "drop"', 'action = "mark", mark = 8', 'expected uid = "udp-port"'),
+        ('name = "beta"\n', 'name = "beta"\nports = [1]\n', "knows no ports of a tenant"),
+    ],
+)
+def test_what_the_host_does_not_carry_is_refused(tmp_path, old, new, said):
+    cards.models(tmp_path)
+    document = cards.text("host", join="both").replace(old, new)
+    with pytest.raises(CardError, match=said):
+        export_card(cards.plan(tmp_path, document), tmp_path / "out", verify=False)
+    assert not (tmp_path / "out").exists()
+
+
+def served(running: RunningCard) -> list[int]:
+    """How many answers each tenant has, which are taken."""
+    out = [0, 0]
+    for tenant in (ALPHA, BETA):
+        while running.next(tenant) is not None:
+            out[tenant] += 1
+    return out
+
+
+def test_turns_are_as_the_plan_weighs_them(library, asked):
+    running = library.open(0)
+    for i in range(40):
+        for tenant in (ALPHA, BETA):
+            assert running.submit(asked[tenant][i].frame, 0) == Status.OK
+    assert running.work(40) == 40
+    assert served(running) == [30, 10]
+    running.work(40)  # alpha has 10 left, then beta is alone
+    assert served(running) == [10, 30]
+
+
+def test_a_tenant_that_was_idle_saves_up_no_turns(library, asked):
+    running = library.open(0)
+    for i in range(30):
+        running.submit(asked[BETA][i].frame, 0)
+    running.work(20)
+    served(running)
+    for i in range(20):
+        running.submit(asked[ALPHA][i].frame, 0)
+    running.work(12)
+    assert served(running) == [10, 2]
+
+
+def ask(running: RunningCard, frames, others=()) -> list:
+    """Answers to frames of alpha, others coming between them; each within two turns."""
+    rng = np.random.default_rng(3)
+    found = []
+    now = 0
+    for number, each in enumerate(frames):
+        for _ in range(24 if others else 0):
+            source, frame = others[int(rng.integers(len(others)))]
+            running.submit(frame, now, 1, source)
+        assert running.submit(each.frame, now, number, ALPHA) == Status.OK
+        running.work(2)
+        found.append(running.next(ALPHA))
+        assert found[-1] is not None, "alpha waits for more than one frame of another"
+        now += SECOND
+    return found
+
+
+def test_a_flood_malformed_frames_and_foreign_uids_change_nothing_of_another(card, library, asked):
+    """No bit of alpha's answers, none of its counters, and its turn comes after one of beta's."""
+    alone = library.open(0)
+    expected = ask(alone, asked[ALPHA])
+    beta, foreign = asked[BETA][0].frame, asked[ALPHA][0].frame
+    others = [
+        *((BETA, beta) for _ in range(4)),
+        (BETA, beta[: card.offset + 2]),
+        (BETA, foreign),
+        (BETA, foreign[: card.offset]),
+        (BETA, b""),
+        (BETA, b"\x00" * 13),
+        (BETA, bytes(range(64))),
+        (BETA, frame_of(card, replace(card.graphs[0], uid=4000), b"", np.random.default_rng(0))),
+    ]
+    flooded = library.open(0)
+    assert ask(flooded, asked[ALPHA], others) == expected
+    assert flooded.counters(ALPHA) == alone.counters(ALPHA)
+    theirs = flooded.counters(BETA)
+    assert theirs["foreign"] and theirs["malformed"] and theirs["other"] and theirs["unknown"]
+    assert theirs["full"]
+    assert flooded.counters()["other"] == 0
+
+
+def test_queues_and_buckets_are_bounded(library, asked, card):
+    running = library.open(0)
+    frame = asked[BETA][0].frame
+    states = [running.submit(frame, 0, 0, BETA) for _ in range(300)]
+    assert states.count(Status.OK) == 256 and set(states[256:]) == {Status.FULL}
+    assert running.submit(asked[ALPHA][0].frame, 0) == Status.OK
+    running.wait()
+    served(running)
+    length, burst = len(frame), card.tenants[BETA].burst
+    passed = 300
+    while running.submit(frame, 0, 0, BETA) != Status.THROTTLED:
+        passed += 1
+        running.wait()
+        served(running)
+    assert passed == burst // length
+    # 1,000 bytes a second: the bucket is a frame fuller as soon as its bytes have come
+    missing = length - burst % length
+    assert running.submit(frame, missing * 10**6 - 1, 0, BETA) == Status.THROTTLED
+    assert running.submit(frame, missing * 10**6, 0, BETA) == Status.OK
+    assert running.submit(frame, missing * 10**6, 0, BETA) == Status.THROTTLED
+    assert running.submit(frame, 0, 0, BETA) == Status.THROTTLED  # time does not go back
+    assert running.submit(frame, 1 << 63, 0, BETA) == Status.OK
+
+
+def test_frames_are_answered_by_the_network_that_stood_when_they_came(card, library, asked):
+    running = library.open(0)
+    place = list(card.networks).index("beta/b")
+    old = card.networks["beta/b"]
+    new = replace(random_model((23, 8, 2), np.random.default_rng(77)), input=old.input)
+    each = asked[BETA][0]
+    running.submit(each.frame, 0)
+    assert running.load(place, blob.dump(new)) == Status.OK
+    running.submit(each.frame, 0)
+    assert running.load(place, None, BETA) == Status.OK
+    assert running.submit(each.frame, 0) == Status.ABSENT
+    assert running.submit(asked[ALPHA][0].frame, 0) == Status.OK
+    running.wait()
+    first, second = running.next(BETA), running.next(BETA)
+    assert [f"{a.results[0].model:08x}" for a in (first, second)] == [
+        old.digest[:8],
+        new.digest[:8],
+    ]
+    check_answer(card, each, first)
+    assert running.next(ALPHA) is not None
+    # what is not beta's network, or not beta's to change, changes nothing
+    other = random_model((23, 8, 3), np.random.default_rng(1))
+    assert running.load(place, blob.dump(other)) == Status.BAD_MODEL
+    assert running.load(place, blob.dump(new)[:-4]) == Status.BAD_MODEL
+    assert running.load(place, b"\xff" * 100) == Status.BAD_MODEL
+    assert running.load(place, blob.dump(old), ALPHA) == Status.FOREIGN
+    assert running.load(99, blob.dump(old)) == Status.FOREIGN
+    assert running.submit(each.frame, 0) == Status.ABSENT
+    assert running.load(place, blob.dump(old), BETA) == Status.OK
+    assert running.submit(each.frame, 0) == Status.OK
+
+
+def test_a_tenant_comes_and_goes_while_anothers_traffic_flows(card: SoftwareCard, library, asked):
+    """Three threads compute, one loads and removes beta's network: alpha loses nothing."""
+    running = library.open(3)
+    place = list(card.networks).index("beta/b")
+    weights = blob.dump(card.networks["beta/b"])
+    ended = threading.Event()
+
+    def come_and_go() -> None:
+        while not ended.is_set():
+            running.load(place, None)
+            running.load(place, weights)
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    sent = {ALPHA: [], BETA: []}
+    try:
+        for number in range(400):
+            for tenant in (ALPHA, BETA):
+                each = asked[tenant][number % 40]
+                status = running.submit(each.frame, number * SECOND, number)
+                assert status in (Status.OK, Status.ABSENT) and (tenant, status) != (ALPHA, 7)
+                if status == Status.OK:
+                    sent[tenant].append(number)
+            if number % 100 == 99:
+                running.wait()
+                for tenant, numbers in sent.items():
+                    for n in numbers:
+                        answer = running.next(tenant)
+                        assert answer is not None and answer.cookie == n
+                        check_answer(card, asked[tenant][n % 40], answer)
+                    numbers.clear()
+    finally:
+        ended.set()
+        thread.join()
+
+
+def capture(frames) -> bytes:
+    head = struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    return head + b"".join(
+        struct.pack("=IIII", i, 0, len(f), len(f)) + f for i, f in enumerate(frames)
+    )
+
+
+def frames_in(data: bytes) -> list[bytes]:
+    out, at = [], 24
+    while at < len(data):
+        size = struct.unpack_from("=I", data, at + 8)[0]
+        out.append(data[at + 16 : at + 16 + size])
+        at += 16 + size
+    return out
+
+
+def test_card_exec_answers_a_capture(card, directory, asked, tmp_path: Path):
+    """Other frames pass, answers stand in their place, and beta's policy drops."""
+    subprocess.run(["make", "-s", "-C", directory, "card-exec", "CFLAGS=-O1 -Werror"], check=True)
+    control = tmp_path / "control"
+    control.write_text(f"load alpha/a0 {directory}/models/00-alpha-a0.bin\nremove no\nload x\n")
+    other = bytes(range(60))
+    mine = [each for pair in zip(*asked, strict=True) for each in pair]
+    done = subprocess.run(
+        [directory / "card-exec", "-t", "2", "-c", control],
+        input=capture([other, *(m.frame for m in mine)]),
+        capture_output=True,
+        check=True,
+    )
+    left = frames_in(done.stdout)
+    assert left[0] == other
+    expected: dict[int, list[bytes]] = {0: [], 1: []}
+    for each in mine:
+        graph = card.graphs[each.graph]
+        results = joined(graph.join, each.results)
+        if any(r.is_about(results[0].verdict, results[0].margin) for r in graph.rules):
+            continue  # dropped
+        written = bytearray(each.frame)
+        written[card.result_at : card.offset] = results[0].text.ljust(
+            card.offset - card.result_at, b"\0"
+        )
+        expected[each.graph].append(bytes(written))
+    for answers in expected.values():  # each tenant's in their order
+        assert [f for f in left[1:] if f in answers] == answers
+    assert len(left) == 1 + sum(map(len, expected.values()))
+    told = done.stderr.decode()
+    assert "load alpha/a0: done" in told and "remove no: no such network" in told
+    assert "alpha,40,40,0,0,0,0,0,0,0" in told and "(wire),0,0,1" in told

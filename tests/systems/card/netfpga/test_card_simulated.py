@@ -1,0 +1,140 @@
+"""The model of ``n3ic card simulate`` against the card's Verilog, packet by packet."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import small_cards as cards
+
+from n3ic.systems.card.description import Parallel, Series
+from n3ic.systems.card.netfpga import simulation
+from n3ic.systems.card.netfpga.image import CardGraph, CardImage, CardRegion, CardTenant, Leg
+from n3ic.systems.card.netfpga.write import write_card
+from n3ic.systems.card.simulation.baselines import POLICIES
+from n3ic.systems.card.simulation.engine import simulate
+from n3ic.systems.card.simulation.loads import Load
+from n3ic.systems.card.simulation.scenario import (
+    Board,
+    Placed,
+    Scenario,
+    SimGraph,
+    SimTask,
+    SimTenant,
+)
+
+pytest.importorskip("simpy")
+pytestmark = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
+
+HZ = 200e6
+NAMES = ("a", "b")
+SCHEDULE, FIXED = 2, 20  # how the clocks outside the executor are divided makes no difference
+HEAD = 5  # clocks in which the scheduler has the next packet of a tenant
+ONE, TWO = Series(("x",)), Series(("y",))
+
+
+@dataclass(frozen=True)
+class Side:
+    """A card as Verilog, and the ways of its tenants' packets in the model."""
+
+    image: CardImage
+    flows: tuple[Series, Series]
+    chains: tuple[str, ...]
+
+
+def core(*seeds: int) -> CardRegion:
+    return CardRegion((cards.core(*(cards.net((24, 8, 2), seed) for seed in seeds)),))
+
+
+def one_executor() -> Side:
+    """Two tenants whose networks share one executor."""
+    graphs = tuple(CardGraph(n, i, 1 + i, 3, ((Leg((0,), model=i),),)) for i, n in enumerate(NAMES))
+    image = CardImage("one", tuple(CardTenant(n) for n in NAMES), graphs, (core(1, 2),))
+    return Side(image, (ONE, ONE), ("x",))
+
+
+def branches() -> Side:
+    """A tenant with branches in two regions, of which it shares one with the other tenant."""
+    both = ((Leg((0,), model=0),), (Leg((1,), model=0),))
+    graphs = (
+        CardGraph("a", 0, 1, 3, both, "both"),
+        CardGraph("b", 1, 2, 3, ((Leg((1,), model=1),),)),
+    )
+    image = CardImage("both", tuple(CardTenant(n) for n in NAMES), graphs, (core(1), core(2, 3)))
+    return Side(image, (Series((Parallel((ONE, TWO), "both"),)), TWO), ("x", "y"))
+
+
+@pytest.mark.parametrize(
+    ("side", "first", "second", "kind"),
+    [
+        (one_executor, 0.05, 0.05, "bursts"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (one_executor, 0.04, 0.04, "poisson"),
+                (one_executor, 0.07, 0.07, "poisson"),
+                (one_executor, 0.03, 0.12, "poisson"),
+                (one_executor, 0.12, 0.12, "poisson"),
+                (branches, 0.05, 0.05, "poisson"),
+                (branches, 0.02, 0.1, "poisson"),
+                (branches, 0.08, 0.08, "poisson"),
+                (branches, 0.03, 0.03, "bursts"),
+            )
+        ),
+    ],
+)
+def test_latency_and_losses_are_the_verilog_s(
+    tmp_path: Path, side, first: float, second: float, kind: str
+) -> None:
+    """Packets a clock of either tenant; what is read off the Verilog is what one packet takes."""
+    made, rng = side(), np.random.default_rng(0)
+    write_card(made.image, tmp_path)
+    beats = -(-len(cards.ask(made.image, 0, rng).frame.data) // 32)
+
+    def run(gaps: list[int], who: list[int]) -> tuple[simulation.Log, list[np.ndarray]]:
+        packets = [cards.ask(made.image, w, rng, gap=g) for g, w in zip(gaps, who, strict=True)]
+        log = simulation.run(tmp_path, made.image, packets)
+        of = ([i for i, w in enumerate(who) if w == t] for t in (0, 1))
+        return log, [np.array(log.latencies(numbers)) for numbers in of]
+
+    _, alone = run([100] * 4, [0, 1] * 2)
+    assert len(set(alone[1])) == 1  # every packet alone takes the same
+    assert alone[0][0] - alone[1][0] == (HEAD if side is branches else 0)
+    log, _ = run([0] * 40, [1] * 40)
+    interval = round(float(np.mean(np.diff([p.clock for p in log.left]))))
+
+    seconds = 500 / (first + second) / HZ
+    task = SimTask("", int(alone[1][0]) - SCHEDULE - FIXED, interval, credits=8)
+    rates = ((first, 0.3), (second, 2.7))
+    loads = (Load(r * HZ, kind, 29, phase=p / HZ, until=seconds) for r, p in rates)
+    scenario = Scenario(
+        # queue and store: the 32 packets that a tenant's queue holds from ingress to egress
+        Board(HZ, SCHEDULE, head_interval=HEAD, fixed=FIXED, link_gbps=1e4, ingress_queue=1,
+              store=31),
+        dict.fromkeys(made.chains, task),
+        tuple(SimTenant(n) for n in NAMES),
+        tuple(SimGraph(n, n, f, load, HZ)
+              for n, f, load in zip(NAMES, made.flows, loads, strict=True)),
+        len(made.chains),
+        1.0,
+        tuple(Placed((name,)) for name in made.chains),
+        seconds + 3000 / HZ,  # until all have left
+        bins=1,
+    )  # fmt: skip
+    trace = simulate(scenario, POLICIES["chains"])
+    arrivals = sorted((at, i) for i, n in enumerate(NAMES) for at, _ in trace.counts[n].arrivals)
+    gaps, clock = [], 0  # the same packets for both
+    for at, _ in arrivals:
+        gaps.append(max(0, at - clock))
+        clock += gaps[-1] + beats
+    log, found = run(gaps, [i for _, i in arrivals])
+    for i, tenant in enumerate(NAMES):
+        served = trace.served[tenant]
+        ours = np.asarray(served.left) - np.asarray(served.arrived)
+        lost = trace.counts[tenant].dropped.get("ingress", 0)
+        said = (tenant, found[i].mean(), ours.mean(), np.percentile(found[i], 99),
+                np.percentile(ours, 99), log.counters[i]["overflow"], lost)  # fmt: skip
+        assert lost == pytest.approx(log.counters[i]["overflow"], abs=2), said
+        assert ours.mean() == pytest.approx(found[i].mean(), rel=0.04), said
+        assert np.percentile(ours, 99) == pytest.approx(np.percentile(found[i], 99), rel=0.1), said

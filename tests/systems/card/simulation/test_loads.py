@@ -1,0 +1,51 @@
+from itertools import islice, takewhile
+
+import numpy as np
+import pytest
+
+from n3ic.systems.card.simulation.loads import LOAD_KINDS, SIZE_KINDS, Load
+
+
+def arrivals(load, seconds, seed=0):
+    rng = np.random.default_rng(seed)
+    return list(takewhile(lambda p: p.time < seconds, load.packets(rng)))
+
+
+@pytest.mark.parametrize("kind", LOAD_KINDS)
+def test_every_kind_has_its_mean_rate(kind):
+    counts = [len(arrivals(Load(1000.0, kind, burst=8), 10, seed)) for seed in range(4)]
+    assert np.mean(counts) == pytest.approx(10_000, rel=0.15 if kind == "heavy-tailed" else 0.05)
+
+
+def test_bursts_are_of_their_peak_rate():
+    times = [p.time for p in arrivals(Load(1000.0, "bursts", peak=10.0), 5)]
+    gaps = np.diff(times)
+    assert np.quantile(gaps, 0.5) == pytest.approx(1e-4)
+    assert gaps.max() > 20e-4
+
+
+@pytest.mark.parametrize("sizes", SIZE_KINDS)
+def test_lengths_have_the_mean_that_is_said(sizes):
+    load = Load(1.0, bytes=300, sizes=sizes)
+    found = [p.bytes for p in islice(load.packets(np.random.default_rng(0)), 20_000)]
+    assert np.mean(found) == pytest.approx(load.mean_bytes, rel=0.03)
+
+
+def test_changes_take_effect_when_they_are_due_and_gaps_span_them():
+    load = Load(10.0, changes=((1.0, 0.0), (2.0, 5.0)))
+    times = [p.time for p in arrivals(load, 3)]
+    assert len([t for t in times if t < 1 - 1e-9]) == 10
+    assert not [t for t in times if 1 + 1e-9 < t < 2]
+    assert len([t for t in times if t >= 2]) == pytest.approx(50, abs=1)
+
+
+def test_a_load_that_falls_silent_ends():
+    found = list(Load(10.0, changes=((1.05, 0.0),)).packets(np.random.default_rng(0)))
+    assert len(found) == 11
+    assert list(Load(0.0).packets(np.random.default_rng(0))) == []
+
+
+def test_the_same_seed_gives_the_same_packets():
+    load = Load(1e4, "heavy-tailed", sizes="imix", malformed=0.1)
+    assert arrivals(load, 0.1, 3) == arrivals(load, 0.1, 3) != arrivals(load, 0.1, 4)
+    assert any(p.malformed for p in arrivals(load, 0.1, 3))

@@ -1,0 +1,188 @@
+"""A Verilated card without a network: frames over a socket that keeps them apart.
+
+And a ring of stations in this process around it.
+"""
+
+import signal
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+
+from n3ic.systems.cluster.binary import held_by
+from n3ic.systems.cluster.home import Home, RowFlow
+from n3ic.systems.cluster.link import Timing
+from n3ic.systems.cluster.netfpga.image import Endpoint, card_image
+from n3ic.systems.cluster.netfpga.simulation import build
+from n3ic.systems.cluster.netfpga.tap import NodeCounters
+from n3ic.systems.cluster.node import Node
+from n3ic.systems.cluster.station import CARD, Station
+
+HOST_MAC = bytes.fromhex("020000000a01")
+CARD_MAC = bytes.fromhex("020000000a02")
+HOST, CARD_IP, PORT = "10.9.9.1", "10.9.9.2", 5999
+ETHERNET, IPV4 = 14, 20
+
+
+def checksum(data):
+    """The Internet checksum of RFC 1071."""
+    words = np.frombuffer(data + b"\0" * (len(data) % 2), dtype=">u2")
+    total = int(words.sum(dtype=np.uint64))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def frame(payload, source=(HOST, 6000), target=(CARD_IP, PORT), macs=CARD_MAC + HOST_MAC):
+    """An Ethernet frame with a UDP datagram, all checksums right."""
+    addresses = socket.inet_aton(source[0]) + socket.inet_aton(target[0])
+    length = 8 + len(payload)
+    udp = struct.pack(">HHHH", source[1], target[1], length, 0) + payload
+    check = checksum(addresses + struct.pack(">HH", 17, length) + udp) or 0xFFFF
+    head = struct.pack(">BBHHHBBH", 0x45, 0, IPV4 + length, 0, 0x4000, 64, 17, 0) + addresses
+    head = head[:10] + struct.pack(">H", checksum(head)) + head[12:]
+    return macs + b"\x08\x00" + head + udp[:6] + struct.pack(">H", check) + payload
+
+
+def opened(data):
+    """UDP port and payload of a frame that the card sent; everything in it is checked."""
+    assert data[:12] == HOST_MAC + CARD_MAC
+    assert data[12:15] == b"\x08\x00\x45"
+    assert checksum(data[14:34]) == 0
+    assert data[26:34] == socket.inet_aton(CARD_IP) + socket.inet_aton(HOST)
+    length = int.from_bytes(data[38:40], "big")
+    assert int.from_bytes(data[16:18], "big") == IPV4 + length
+    assert int.from_bytes(data[34:36], "big") == PORT
+    datagram = data[34 : 34 + length]
+    assert len(data) == max(60, 34 + length)
+    assert checksum(data[26:34] + struct.pack(">HH", 17, length) + datagram) == 0
+    return int.from_bytes(data[36:38], "big"), datagram[8:]
+
+
+class Rig:
+    """A card's process; frames go in and come out."""
+
+    def __init__(self, image, folder: Path):
+        self.near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        far.setblocking(False)
+        file = folder / "image.hex"
+        file.write_text(image.text)
+        self.log = folder / "log.txt"
+        self.process = subprocess.Popen(
+            [str(build(image.size)), str(far.fileno()), str(file), "0", "0", str(self.log)],
+            pass_fds=[far.fileno()],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        far.close()
+        assert self.process.stdout.readline() == "ready\n"
+
+    def send(self, data):
+        self.near.send(data)
+
+    def receive(self, seconds=10.0):
+        """The next frame; None where none comes."""
+        self.near.settimeout(seconds)
+        try:
+            return self.near.recv(65536)
+        except TimeoutError:
+            return None
+
+    def stop(self):
+        """Its counters."""
+        self.near.close()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        text, _ = self.process.communicate(timeout=30)
+        counters = NodeCounters.parse(text)
+        assert counters is not None
+        return counters
+
+
+def endpoints(placement, node):
+    """Addresses of the card and its neighbours, which have port 6000 + their number."""
+    size = placement.nodes + 1
+    return {
+        "own": Endpoint(CARD_MAC, CARD_IP, PORT),
+        "predecessor": Endpoint(HOST_MAC, HOST, 6000 + (node - 1) % size),
+        "successor": Endpoint(HOST_MAC, HOST, 6000 + (node + 1) % size),
+    }
+
+
+class MixedRing:
+    """Stations of this process and one card; datagrams are lost, repeated and damaged at will."""
+
+    def __init__(self, model, placement, card, folder, *, seed=0, loss=0.0, repeat=0.0, damage=0.0):
+        self.rng = np.random.default_rng(seed)
+        self.loss, self.repeat, self.damage = loss, repeat, damage
+        self.card, self.placement = card, placement
+        self.rig = Rig(card_image(model, placement, card, **endpoints(placement, card)), folder)
+        self.scores = {}
+        self.flow = RowFlow(placement, self.scores.__setitem__)
+        self.home = Home(placement.nodes, model.digest, self.flow.take)
+        timing = Timing(limit=30)
+        handlers = [self.home] + [
+            Node(n, held_by(model, placement, n), model.digest)
+            for n in range(1, placement.nodes + 1)
+            if n != card
+        ]
+        self.stations = {}
+        for handler in handlers:
+            before = handler.number == (card - 1) % (placement.nodes + 1)
+            session = 7 if handler.number == 0 else None
+            self.stations[handler.number] = Station(
+                handler,
+                placement.nodes,
+                timing=timing,
+                successor=CARD if before else None,
+                session=session,
+            )
+
+    def _arrives(self, data):
+        """The bytes that a receiver gets of a datagram, none, one or two times."""
+        if self.rng.random() < self.loss:
+            return
+        for _ in range(1 + (self.rng.random() < self.repeat)):
+            raw = bytearray(data)
+            if self.rng.random() < self.damage:
+                raw[self.rng.integers(len(raw))] ^= 1 << self.rng.integers(8)
+            yield bytes(raw)
+
+    def step(self):
+        now = time.monotonic()
+        for number, station in self.stations.items():
+            station.work()
+            for node, data in station.outgoing(now):
+                for raw in self._arrives(data):
+                    if node == self.card:
+                        self.rig.send(frame(raw, (HOST, 6000 + number)))
+                    else:
+                        self.stations[node].receive(raw, now)
+        while (data := self.rig.receive(0.002)) is not None:
+            port, payload = opened(data)
+            for raw in self._arrives(payload):
+                self.stations[port - 6000].receive(raw, time.monotonic())
+
+    def until(self, condition, seconds=120):
+        end = time.monotonic() + seconds
+        while not condition() and not self.home.error:
+            self.step()
+            assert time.monotonic() < end, "the ring stands still"
+        if self.home.error:
+            raise self.home.error
+
+    def start(self):
+        self.stations[0].send([self.home.start()])
+        self.until(lambda: self.home.started)
+        self.home.check(self.placement)
+        self.flow.slots = self.home.slots
+
+    def run(self, words):
+        first = self.flow.submit(words)
+        self.stations[0].send(self.flow.admit())
+        self.until(lambda: self.flow.idle)
+        return np.array([self.scores[first + i] for i in range(len(words))])

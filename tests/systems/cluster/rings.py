@@ -1,0 +1,155 @@
+"""A ring in memory: stations, and a network that loses, repeats, delays and damages."""
+
+import heapq
+import itertools
+
+import numpy as np
+
+from n3ic.systems.cluster.binary import held_by
+from n3ic.systems.cluster.dense import GemmFlow
+from n3ic.systems.cluster.home import Home, RowFlow
+from n3ic.systems.cluster.kernels import GemmKernel, JobFlow
+from n3ic.systems.cluster.link import Timing
+from n3ic.systems.cluster.node import Node
+from n3ic.systems.cluster.station import Station
+
+
+class Network:
+    """Datagrams with the faults of a seeded generator; time is simulated, in seconds."""
+
+    def __init__(self, stations, seed=0, loss=0.0, repeat=0.0, damage=0.0, jitter=0.0):
+        self.stations = stations
+        self.rng = np.random.default_rng(seed)
+        self.loss, self.repeat, self.damage, self.jitter = loss, repeat, damage, jitter
+        self.now = 0.0
+        self.dead = set()
+        self.sent = 0
+        self._flying = []
+        self._count = itertools.count()
+
+    def _launch(self, node, data):
+        self.sent += 1
+        copies = 1 + (self.rng.random() < self.repeat)
+        for _ in range(copies):
+            if self.rng.random() < self.loss:
+                continue
+            copy = self._damaged(data) if self.rng.random() < self.damage else data
+            delay = 1e-4 + self.jitter * self.rng.random()
+            heapq.heappush(self._flying, (self.now + delay, next(self._count), node, copy))
+
+    def _damaged(self, data):
+        raw = bytearray(data)
+        kind = self.rng.integers(3)
+        if kind == 0:
+            return bytes(raw[: self.rng.integers(len(raw))])
+        for _ in range(self.rng.integers(1, 6)):
+            raw[self.rng.integers(len(raw))] ^= 1 << self.rng.integers(8)
+        return bytes(raw)
+
+    def run(self, until, limit=600.0):
+        """Let time pass until a condition holds; False where nothing more happens."""
+        while not until():
+            for number, station in self.stations.items():
+                if number not in self.dead:
+                    while station.busy:
+                        station.work()
+                    for node, data in station.outgoing(self.now):
+                        self._launch(node, data)
+            if until():
+                return True
+            wakes = [
+                s.wake
+                for n, s in self.stations.items()
+                if n not in self.dead and s.wake is not None
+            ]
+            times = wakes + [t for t, *_ in self._flying[:1]]
+            if not times or self.now > limit:
+                return False
+            self.now = max(self.now, min(times))
+            while self._flying and self._flying[0][0] <= self.now:
+                _, _, node, data = heapq.heappop(self._flying)
+                if node not in self.dead and node in self.stations:
+                    self.stations[node].receive(data, self.now)
+        return True
+
+
+class BinaryRing:
+    """A binary model over nodes in memory."""
+
+    def __init__(self, model, placement, timing=None, talk=None, slots=None, **faults):
+        timing = timing or Timing()
+        self.scores = {}
+        self.flow = RowFlow(placement, self.scores.__setitem__)
+        self.home = Home(placement.nodes, model.digest, self.flow.take)
+        self.nodes = {
+            n: Node(n, held_by(model, placement, n), model.digest)
+            for n in range(1, placement.nodes + 1)
+        }
+        stations = {
+            n: Station(handler, placement.nodes, timing=timing, successor=talk)
+            for n, handler in self.nodes.items()
+        }
+        self.station = Station(self.home, placement.nodes, timing=timing, successor=talk, session=7)
+        self.network = Network(stations | {0: self.station}, **faults)
+        self.placement = placement
+        self.slots = slots
+
+    def start(self):
+        self.station.send([self.home.start()])
+        assert self.network.run(lambda: self.home.started or self.home.error)
+        if self.home.error:
+            raise self.home.error
+        self.home.check(self.placement)
+        self.flow.slots = self.slots or self.home.slots
+
+    def run(self, words):
+        """Scores of packed rows; raises the home's error."""
+        first = self.flow.submit(words)
+        self.station.send(self.flow.admit())
+        self.network.run(lambda: self.flow.idle or self.home.error)
+        if self.home.error:
+            raise self.home.error
+        return np.array([self.scores[first + i] for i in range(len(words))])
+
+
+class KernelRing:
+    """A kernel of integers over nodes in memory."""
+
+    def __init__(self, kernel, nodes, **faults):
+        self.kernel, self.nodes = kernel, nodes
+        self.results = {}
+        self.jobs = JobFlow()
+        self.flow = self.jobs
+        if isinstance(kernel, GemmKernel):
+            self.products = GemmFlow(0, kernel.matrix.shape[1], self.results.__setitem__)
+            self.flow = self.products
+        self.home = Home(nodes, kernel.digest, self.flow.take)
+        stations = {
+            n: Station(Node(n, kernel.held(n, nodes), kernel.digest), nodes)
+            for n in range(1, nodes + 1)
+        }
+        self.station = Station(self.home, nodes, session=7)
+        self.network = Network(stations | {0: self.station}, **faults)
+        self.station.send([self.home.start()])
+        self._until(lambda: self.home.started)
+        self.flow.slots = self.home.slots
+
+    def _until(self, condition):
+        self.network.run(lambda: condition() or self.home.error)
+        if self.home.error:
+            raise self.home.error
+
+    def run(self, *operands):
+        """The result of a job."""
+        found = []
+        self.jobs.submit(self.kernel.job(self.nodes, *operands), found.append)
+        self.station.send(self.flow.admit())
+        self._until(lambda: self.flow.idle)
+        return found[0]
+
+    def rows(self, matrix):
+        """The product of GEMM."""
+        self.products.submit(matrix)
+        self.station.send(self.flow.admit())
+        self._until(lambda: self.flow.idle)
+        return np.array([self.results[i] for i in range(len(matrix))])

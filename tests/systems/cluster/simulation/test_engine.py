@@ -1,0 +1,183 @@
+"""The simulated ring: times by hand, packets as counted, stragglers, barriers, frozen tasks."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from n3ic.systems.cluster.costs import EMPTY_BYTES, expected
+from n3ic.systems.cluster.nodes import equal_nodes, like_home
+from n3ic.systems.cluster.placement import Split
+from n3ic.systems.cluster.planner import Way, place, plan_cluster
+from n3ic.systems.cluster.simulation.engine import simulate, simulate_rows
+from n3ic.systems.cluster.simulation.parts import (
+    MAC,
+    Flow,
+    SimNode,
+    Stage,
+    Workload,
+    nothing,
+    sim_nodes,
+)
+from n3ic.systems.cluster.simulation.placed import row_workload
+from n3ic.systems.cluster.simulation.workloads import Problem, workload
+from n3ic.systems.cluster.traffic import row_traffic, sum_traffic
+
+pytest.importorskip("simpy")
+
+NODE = SimNode(
+    name="n",
+    packet=1.0,
+    datagram=0.0,
+    classify=0.5,
+    forward=0.25,
+    stream=0.0,
+    pipeline=2.0,
+    rates={MAC: 1.0, "slice": 1.0},
+    memory_bps=64.0,
+    link_bps=(64 + EMPTY_BYTES) * 8 / 0.125,  # a packet takes an eighth of a second
+    latency=4.0,
+)
+
+
+PLAN_WITHIN = [
+    ("output", 0.25),
+    ("input", 0.4),
+    ("replicated", 0.25),
+]  # docs/explanation/cluster.md
+
+
+def one_stage(nodes, *flows, local=None):
+    none = nothing(nodes)
+    results = np.zeros(nodes + 1, dtype=np.int64)
+    ops = none if local is None else np.array(local, dtype=np.float64)
+    return Workload("test", (Stage("test", flows, results, ops, none, none, none),))
+
+
+def test_a_packet_takes_its_handlers_its_link_and_its_kernel():
+    work = one_stage(1, Flow(0, 1, ((1, 3.0),)))
+    # spawned 1, forwarded 0.25, wire 0.125, latency 4, handled 1, classified 0.5, 3 operations, 2
+    assert simulate(work, [NODE, NODE]).seconds == pytest.approx(1 + 0.25 + 0.125 + 4 + 1.5 + 3 + 2)
+
+
+def test_packets_overlap_and_the_slowest_part_sets_the_pace():
+    one = simulate(one_stage(1, Flow(0, 1, ((1, 3.0),))), [NODE, NODE]).seconds
+    ten = simulate(one_stage(1, Flow(0, 10, ((1, 30.0),))), [NODE, NODE], train=1)
+    assert ten.seconds == pytest.approx(one + 9 * 3)
+    assert ten.kernel[1] == pytest.approx(30 / ten.seconds)
+
+
+def test_a_process_does_one_after_the_other():
+    process = replace(NODE, serial=True)
+    pipelined = simulate(one_stage(1, Flow(0, 10, ((1, 30.0),))), [NODE, NODE], train=1).seconds
+    serial = simulate(one_stage(1, Flow(0, 10, ((1, 30.0),))), [NODE, process], train=1).seconds
+    assert serial > pipelined + 5  # handlers and kernel no longer overlap
+
+
+def test_processes_that_share_a_core_wait_for_it():
+    flows = [Flow(i, 0, ((i, 100.0),)) for i in (1, 2, 3, 4)]
+    nodes = [NODE, *[replace(NODE, serial=True, core=0)] * 4]
+    alone = simulate(one_stage(4, *flows), nodes).seconds
+    shared = simulate(one_stage(4, *flows), nodes, cores=2).seconds
+    assert shared == pytest.approx(2 * alone)
+
+
+def test_a_straggler_holds_up_everybody_at_a_barrier():
+    slow = [NODE, NODE, NODE, NODE.slowed(3)]
+    flows = [Flow(i, 0, ((i, 100.0),)) for i in (1, 2, 3)]
+    two = Workload("two", one_stage(3, *flows, local=[0, 100, 100, 100]).stages * 2)
+    tasks = simulate(two, slow)
+    barriers = simulate(two, slow, barrier=True)
+    assert tasks.seconds == pytest.approx(2 * (300 + 6))  # nobody else waits
+    assert barriers.seconds > 2 * (300 + 6)
+    assert max(tasks.kernel) / min(tasks.kernel[1:]) == pytest.approx(3)
+
+
+def test_a_halo_freezes_its_tasks_until_the_data_is_there():
+    nodes = [NODE] * 3
+    free = one_stage(2, Flow(1, 0, ((1, 1.0),)))
+    frozen = one_stage(2, Flow(1, 0, ((1, 1.0),), fetch=((2, 5),)))
+    trace = simulate(frozen, nodes)
+    assert trace.frozen == 1
+    # an RDMA task to node 2, five packets of data through the home and back
+    assert trace.packets == 1 + 5 + 5
+    assert trace.seconds > simulate(free, nodes).seconds + 3 * NODE.latency
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.integers(2, 900), min_size=2, max_size=4),
+    st.integers(1, 5),
+    st.integers(0, 3),
+    st.data(),
+)
+def test_simulated_packets_are_those_that_are_counted(shape, count, row, data):
+    cluster = equal_nodes(count, "nfp")
+    ways = [
+        Way(data.draw(st.sampled_from(list(Split))), data.draw(st.integers(1, count)))
+        for _ in itertools.pairwise(shape)
+    ]
+    placed = place(shape, cluster, ways)
+    if placed is not None:
+        trace = simulate(row_workload(placed, row), sim_nodes(cluster), train=1)
+        assert trace.packets == sum_traffic(row_traffic(placed, row)).packets
+
+
+@pytest.mark.parametrize(("split", "within"), PLAN_WITHIN)
+@pytest.mark.parametrize("shape", [(4096, 2048, 10), (768, 512, 64, 4)])
+def test_the_plan_is_as_close_to_the_simulation_as_the_docs_say(shape, split, within):
+    cluster = like_home(4, "nfp", "10G")
+    figures = replace(cluster.home.figures, slice_clocks=1)
+    nodes = tuple(replace(n, figures=figures, bytes=10**8) for n in cluster.nodes)
+    cluster = replace(cluster, nodes=nodes)
+    ways = [Way(Split(split), 2)] + [Way(Split.OUTPUT, 1)] * (len(shape) - 2)
+    placed = place(shape, cluster, ways)
+    plan = expected(placed, cluster)
+    alone = simulate(row_workload(placed, 0), sim_nodes(cluster), train=1)
+    rows = [row_workload(placed, row) for row in range(96)]
+    many = simulate_rows(rows, sim_nodes(cluster), slots=64)
+    assert alone.seconds == pytest.approx(plan.latency_s, rel=within)
+    assert 96 / many.seconds == pytest.approx(plan.rows_per_s, rel=0.25)
+    assert len(many.rows) == 96
+
+
+def test_slots_bound_the_rows_on_their_way():
+    cluster = like_home(2, "nfp", "10G")
+    placed = plan_cluster((384, 64, 2), cluster).placement
+    rows = [row_workload(placed, row) for row in range(8)]
+    one = simulate_rows(rows, sim_nodes(cluster), slots=1)
+    alone = simulate_rows(rows[:1], sim_nodes(cluster), slots=1)
+    assert one.seconds == pytest.approx(8 * alone.seconds, rel=0.1)
+    assert simulate_rows(rows, sim_nodes(cluster), slots=8).seconds < 0.9 * one.seconds
+
+
+@pytest.mark.parametrize("kernel", ["gemm", "spmv", "aggregation"])
+def test_trains_of_packets_are_close_to_packet_by_packet(kernel):
+    nodes = sim_nodes(like_home(4, "nfp", "10G"))
+    work = workload(Problem(kernel, size=128, density=0.05), 4)
+    exact = simulate(work, nodes, train=1)
+    coarse = simulate(work, nodes, train=8)
+    assert coarse.packets == exact.packets
+    assert coarse.seconds == pytest.approx(exact.seconds, rel=0.15)
+
+
+def test_a_card_takes_about_as_many_clocks_as_its_verilog():
+    """480 neurons of 960 inputs: the clocks that the Verilog is held to by its own test."""
+    (card,) = equal_nodes(1, "netfpga").nodes
+    f = card.figures
+    verilog = 480 * 2 + f.compute + f.result + 9
+    quick = replace(NODE, packet=0.0, classify=0.0, forward=0.0, latency=0.0, link_bps=1e15)
+    sim = replace(sim_nodes(equal_nodes(1, "netfpga"))[1], packet=0.0, classify=0.0)
+    work = one_stage(1, Flow(0, 3, ((1, 480.0 * 3),), kind="slice"))
+    clocks = simulate(work, [quick, sim], train=3).seconds * f.clock_hz
+    assert clocks == pytest.approx(verilog, rel=0.12)
+
+
+def test_a_simulation_is_the_same_every_time():
+    work = workload(Problem("spmv", size=256, density=0.02), 3)
+    nodes = sim_nodes(like_home(3, "nfp", "10G"))
+    first, second = (simulate(work, nodes) for _ in range(2))
+    assert (first.seconds, first.packets) == (second.seconds, second.packets)

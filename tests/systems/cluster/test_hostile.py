@@ -1,0 +1,92 @@
+"""Packets that are well formed and make no sense: an error that says so, and no other end."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from n3ic.model.random_models import random_model
+from n3ic.systems.cluster.binary import held_by
+from n3ic.systems.cluster.convolution import Filters
+from n3ic.systems.cluster.dense import GemmFlow
+from n3ic.systems.cluster.home import Flow, Home, RowFlow
+from n3ic.systems.cluster.kernels import ConvolutionKernel, GemmKernel, JobFlow, SparseKernel
+from n3ic.systems.cluster.node import Node
+from n3ic.systems.cluster.placement import Split, even_placement
+from n3ic.systems.cluster.protocol import IDENTIFIERS, Packet, PacketType, ProtocolError
+from n3ic.systems.cluster.sparse import Combine
+
+MODEL = random_model((70, 64, 40, 3), np.random.default_rng(0))
+PLACED = even_placement(MODEL, 2, (Split.OUTPUT, Split.INPUT, Split.REPLICATED))
+IMAGE = (6, 5, 1)
+KERNELS = {
+    "sum": SparseKernel((8, 8), 2),
+    "max": SparseKernel((8, 8), 2, Combine.MAX),
+    "sparse": SparseKernel((8, 8), 2, sparse=True),
+    "gemm": GemmKernel(np.ones((20, 9), dtype=np.int64)),
+    "convolution": ConvolutionKernel(Filters(np.ones((2, 1, 3, 3), dtype=int), IMAGE, padding=1)),
+    "binary": ConvolutionKernel(Filters(np.ones((2, 1, 3, 3), dtype=int), IMAGE, binary=True)),
+}
+NODES = {"model": lambda: Node(2, held_by(MODEL, PLACED, 2), MODEL.digest)} | {
+    name: lambda kernel=kernel: Node(2, kernel.held(2, 2), kernel.digest)
+    for name, kernel in KERNELS.items()
+}
+FLOWS: dict[str, Callable[[], Flow]] = {
+    "model": lambda: RowFlow(PLACED, lambda *_: None),
+    "gemm": lambda: GemmFlow(0, 9, lambda *_: None),
+    "jobs": JobFlow,
+}
+BODIES = st.sampled_from(
+    [bytes(48), b"\xff" * 48, bytes(range(48)), b"\0\0\0\2" * 12, (b"\0" * 7 + b"\2") * 6]
+)
+
+
+@st.composite
+def packets(draw):
+    kind = draw(st.sampled_from(PacketType))
+    start = draw(st.integers(0, 70))
+    return Packet(
+        kind,
+        draw(st.sampled_from(list(IDENTIFIERS[kind]))),
+        destination=draw(st.sampled_from([0, 1, 2, 255])),
+        array=draw(st.integers(0, 3)),
+        start=start,
+        end=start + draw(st.sampled_from([1, 2, 6, 12, 16, 32, 64, 2**31])),
+        row=draw(st.integers(0, 3)),
+        count=draw(st.integers(0, 12)),
+        offset=draw(st.integers(0, 3)),
+        body=draw(BODIES),
+        lap=draw(st.booleans()),
+    )
+
+
+@pytest.mark.parametrize("name", list(NODES))
+@settings(max_examples=30, deadline=None)
+@given(sent=st.lists(packets(), max_size=25))
+def test_a_node_answers_or_refuses(name, sent):
+    node = NODES[name]()
+    for packet in sent:
+        try:
+            passed = node.handle(packet)
+        except ProtocolError:
+            node.clear()
+            continue
+        for on in passed:
+            assert Packet.decode(on.encode()) == on
+
+
+@pytest.mark.parametrize("name", list(FLOWS))
+@settings(max_examples=30, deadline=None)
+@given(sent=st.lists(packets(), max_size=25))
+def test_the_home_takes_or_refuses(name, sent):
+    flow: Flow = FLOWS[name]()
+    home = Home(2, MODEL.digest, flow.take)
+    for packet in sent:
+        try:
+            passed = home.handle(packet)
+        except ProtocolError:
+            continue
+        assert all(p.lap for p in passed)
+        assert home.started in (True, False)

@@ -1,0 +1,220 @@
+"""Packets and datagrams to the bit, and bytes that are none."""
+
+import struct
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from n3ic.systems.cluster.protocol import (
+    BY_RANGE,
+    HEADER_BYTES,
+    IDENTIFIERS,
+    MAX_PACKETS,
+    PACKET_BYTES,
+    Control,
+    Data,
+    Datagram,
+    Packet,
+    PacketType,
+    ProtocolError,
+    Task,
+    bits_packets,
+    score_packets,
+    sums_packets,
+)
+
+TASK = Packet(
+    PacketType.TASK,
+    Task.BITS,
+    BY_RANGE,
+    array=7,
+    start=0x01020304,
+    end=0x05060708,
+    row=0xABCD,
+    count=12,
+    offset=0xEF1,
+    body=bytes(range(48)),
+    lap=True,
+)
+
+
+@st.composite
+def packets(draw):
+    kind = draw(st.sampled_from(PacketType))
+    start = draw(st.integers(0, 2**32 - 2))
+    return Packet(
+        kind,
+        draw(st.sampled_from(list(IDENTIFIERS[kind]))),
+        destination=draw(st.integers(0, 255)),
+        array=draw(st.integers(0, 255)),
+        start=start,
+        end=draw(st.integers(start + 1, 2**32 - 1)),
+        row=draw(st.integers(0, 2**16 - 1)),
+        count=draw(st.integers(0, 12)),
+        offset=draw(st.integers(0, 2**12 - 1)),
+        body=draw(st.binary(min_size=48, max_size=48)),
+        lap=draw(st.booleans()),
+    )
+
+
+@st.composite
+def datagrams(draw):
+    held = draw(st.lists(packets(), max_size=4))
+    sequence = draw(st.integers(0, 2**32 - 1)) if held else 0
+    acknowledge = draw(st.none() | st.integers(0, 2**32 - 1))
+    return Datagram(
+        session=draw(st.integers(0, 2**32 - 1)),
+        sender=draw(st.integers(0, 255)),
+        receiver=draw(st.integers(0, 255)),
+        sequence=sequence,
+        acknowledge=acknowledge,
+        selective=0 if acknowledge is None else draw(st.integers(0, 2**32 - 1)),
+        begin=bool(held) and sequence == 0 and draw(st.booleans()),
+        packets=tuple(held),
+    )
+
+
+def sealed(data):
+    return data + zlib.crc32(data).to_bytes(4, "big")
+
+
+def test_a_packet_to_the_bit():
+    data = TASK.encode()
+    assert data.hex() == (
+        "8101ff07" "01020304" "05060708" "abcd" "cef1" + bytes(range(48)).hex()
+    )  # fmt: skip
+    assert Packet.decode(data) == TASK
+
+
+def test_a_datagram_to_the_bit():
+    data = Datagram(
+        0x11223344, 1, 2, sequence=0, acknowledge=5, selective=9, begin=True, packets=(TASK,)
+    ).encode()
+    head = "4e3301c1112233440102000000000000000500000009"
+    assert data[:22].hex() == head
+    assert data[22:-4] == TASK.encode()
+    assert data[-4:] == zlib.crc32(data[:-4]).to_bytes(4, "big")
+    # Ethernet, IPv4 and UDP before it: the packet begins on a beat of 32 bytes
+    assert 14 + 20 + 8 + HEADER_BYTES == 64
+
+
+@given(datagrams())
+def test_round_trip(datagram):
+    assert Datagram.decode(datagram.encode()) == datagram
+
+
+@given(datagrams(), st.data())
+def test_a_changed_bit_is_found(datagram, data):
+    raw = bytearray(datagram.encode())
+    at = data.draw(st.integers(0, 8 * len(raw) - 1))
+    raw[at // 8] ^= 1 << at % 8
+    with pytest.raises(ProtocolError):
+        Datagram.decode(bytes(raw))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_datagram_or_an_error(data):
+    for candidate in (data, sealed(data), sealed(b"N3\1" + data)):
+        try:
+            found = Datagram.decode(candidate)
+        except ProtocolError:
+            continue
+        assert found.encode() == candidate
+
+
+@pytest.mark.parametrize(
+    ("at", "byte", "message"),
+    [
+        (0, 0x00, "packet type 0 with"),
+        (0, 0x05, "packet type 5"),
+        (0, 0x11, "reserved bits"),
+        (1, 0x00, "type 1 with identifier 0"),
+        (1, 0x09, "type 1 with identifier 9"),
+        (4, 0xFF, "begins before it ends"),
+        (14, 0xD0, "a count of 13"),
+    ],
+)
+def test_a_packet_that_cannot_be(at, byte, message):
+    data = bytearray(replace(TASK, lap=False).encode())
+    data[at] = byte
+    with pytest.raises(ProtocolError, match=message):
+        Packet.decode(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"magic": 0}, "not a datagram of n3ic"),
+        ({"version": 2}, "version 2"),
+        ({"flags": 0x20}, "reserved bits"),
+        ({"flags": 0x01}, "a datagram of 1 packets has 26 bytes"),
+        ({"flags": 23, "more": 23 * PACKET_BYTES}, "a datagram of 23 packets"),
+        ({"acknowledge": 1}, "without its flag"),
+        ({"selective": 1}, "without its flag"),
+        ({"sequence": 1}, "without a packet"),
+        ({"flags": 0x80}, "begins with packets"),
+    ],
+)
+def test_a_datagram_that_cannot_be(change, message):
+    names = ("magic", "version", "flags", "session", "sender", "receiver", "sequence")
+    fields = dict.fromkeys((*names, "acknowledge", "selective"), 0)
+    fields |= {"magic": 0x4E33, "version": 1} | change
+    more = bytes(fields.pop("more", 0))
+    with pytest.raises(ProtocolError, match=message):
+        Datagram.decode(sealed(struct.pack(">HBBIBBIII", *fields.values()) + more))
+
+
+def test_a_datagram_cut_short():
+    data = Datagram(1, 1, 2, packets=(TASK,)).encode()
+    for size in range(len(data)):
+        with pytest.raises(ProtocolError):
+            Datagram.decode(data[:size])
+    with pytest.raises(ValueError, match="23 packets"):
+        Datagram(1, 1, 2, packets=(TASK,) * (MAX_PACKETS + 1)).encode()
+
+
+def test_bits_travel_in_slices_of_twelve_words():
+    words = np.arange(1, 30, dtype=np.uint32)
+    found = list(bits_packets(words, task=Task.BITS, array=2, row=5, outputs=70, offset=3))
+    assert [(p.start, p.end, p.offset, p.count) for p in found] == [
+        (0, 70, 3, 12),
+        (0, 70, 15, 12),
+        (0, 70, 27, 5),
+    ]
+    read = [Packet.decode(p.encode()) for p in found]
+    assert np.concatenate([p.words for p in read]).tolist() == words.tolist()
+    found = list(bits_packets(words, task=Task.INPUTS, array=2, row=5, outputs=70, offset=3))
+    assert [(p.start, p.end) for p in found] == [(96, 480), (480, 864), (864, 1024)]
+
+
+def test_sums_stay_in_groups_of_sixteen():
+    sums = np.arange(65500, 65536, dtype=np.int32)
+    found = list(sums_packets(sums, array=1, row=2, offset=4, start=8))
+    assert [(p.start, p.end) for p in found] == [(8, 16), (16, 32), (32, 44)]
+    assert np.concatenate([p.sums for p in found]).tolist() == sums.tolist()
+    # the splitter narrows a range and leaves the body as it is
+    assert replace(found[1], start=20, end=22).sums.tolist() == sums[12:14].tolist()
+    with pytest.raises(ProtocolError, match="not in one packet"):
+        _ = replace(found[1], end=33).sums
+
+
+def test_scores_are_signed():
+    scores = np.array([-(2**31), -1, 0, 2**31 - 1, *range(10)], dtype=np.int32)
+    found = list(score_packets(scores, array=3, row=9))
+    assert [(p.start, p.end, p.destination) for p in found] == [(0, 12, 0), (12, 14, 0)]
+    assert np.concatenate([p.scores for p in found]).tolist() == scores.tolist()
+    with pytest.raises(ProtocolError, match="not in one packet"):
+        _ = replace(found[0], end=13).scores
+
+
+def test_the_reference_names_every_identifier():
+    page = Path(__file__).parents[2] / "docs" / "reference" / "cluster-protocol.md"
+    text = page.read_text(encoding="utf-8")
+    for kind in (Task, Data, Control):
+        for named in kind:
+            assert f"`{named.name}`" in text, named

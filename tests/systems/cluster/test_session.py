@@ -1,0 +1,169 @@
+"""Rings on loopback sockets: nodes on threads, the home's session, losses, a node that dies."""
+
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from n3ic.errors import ClusterError, ModelError, VerifyError
+from n3ic.model.bits import pack
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.random_models import random_model
+from n3ic.systems.cluster.binary import held_by
+from n3ic.systems.cluster.link import Timing
+from n3ic.systems.cluster.measuring import compare, rows_to_compare
+from n3ic.systems.cluster.node import Node
+from n3ic.systems.cluster.placement import Split, even_placement
+from n3ic.systems.cluster.session import Link, Session, talk
+from n3ic.systems.cluster.station import Station
+from n3ic.systems.cluster.wide import side_by_side
+from n3ic.systems.cluster.wire import Faults, Wire, neighbours, open_socket, run_station
+
+MODEL = random_model((500, 200, 70, 3), np.random.default_rng(2))
+MIXED = (Split.OUTPUT, Split.INPUT, Split.REPLICATED)
+
+
+class LoopbackRing:
+    """Nodes on threads, each with a socket of its own."""
+
+    def __init__(self, model, placement, *, timing=None, loss=0.0, held=None):
+        self.timing = timing or Timing()
+        self.stopped = set()
+        numbers = range(placement.nodes + 1)
+        socks = {n: open_socket("127.0.0.1") for n in numbers}
+        self.addresses = {n: sock.getsockname() for n, sock in socks.items()}
+        self.faults = Faults(loss, 1)
+        self.threads = []
+        for n in numbers[1:]:
+            holds = (held or held_by)(model, placement, n)
+            node = Node(n, holds, model.digest)
+            near = neighbours(n, placement.nodes, self.addresses)
+            wire = Wire(socks[n], near, Faults(loss, n + 2))
+            station = Station(
+                node, placement.nodes, timing=self.timing, successor=talk(n, placement.nodes, ())
+            )
+            thread = threading.Thread(
+                target=run_station,
+                args=(station, wire),
+                kwargs={"timing": self.timing, "stopped": lambda n=n: n in self.stopped},
+                daemon=True,
+            )
+            thread.start()
+            self.threads.append(thread)
+        self.model, self.placement, self.sock = model, placement, socks[0]
+
+    def session(self):
+        link = Link(self.addresses, timing=self.timing, faults=self.faults)
+        return Session(self.model, self.placement, link, self.sock)
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.01, 0.1])
+def test_every_row_has_the_models_scores_whatever_is_lost(loss):
+    ring = LoopbackRing(MODEL, even_placement(MODEL, 4, MIXED), loss=loss)
+    words = rows_to_compare(MODEL, 60, seed=0)
+    with ring.session() as session:
+        measured = compare(session, MODEL, words)
+    assert measured.rows == 60
+    assert measured.to_dict()["kind"] == "measured"
+    for thread in ring.threads:
+        thread.join(timeout=20)
+        assert not thread.is_alive()
+
+
+def test_batches_overlap_and_come_in_any_order():
+    words = pack(np.random.default_rng(0).random((90, 500)) < 0.5)
+    want = MODEL.scores(words)
+    with LoopbackRing(MODEL, even_placement(MODEL, 2)).session() as session:
+        batches = [session.submit(words[at : at + 7]) for at in range(0, 90, 7)]
+        empty = session.submit(words[:0])
+        found = [batch.result() for batch in reversed(batches)][::-1]
+        assert empty.result().shape == (0, 3)
+        with pytest.raises(ModelError):
+            session.submit(words[:, :3])
+    assert np.array_equal(np.concatenate(found), want)
+
+
+def test_a_node_that_dies_is_an_error_that_names_it_and_the_rows():
+    ring = LoopbackRing(MODEL, even_placement(MODEL, 3), timing=Timing(limit=0.5))
+    words = pack(np.random.default_rng(0).random((40, 500)) < 0.5)
+    with ring.session() as session:
+        assert np.array_equal(session.scores(words[:5]), MODEL.scores(words[:5]))
+        ring.stopped.add(2)
+        time.sleep(0.6)  # a node looks whether it is to stop twice a second
+        began = time.monotonic()
+        with pytest.raises(ClusterError, match=r"node 2 is dead or cut off.*; 40 rows have no"):
+            session.scores(words)
+        assert time.monotonic() - began < 5
+        with pytest.raises(ClusterError, match="node 2 is dead"):
+            session.submit(words)
+
+
+def test_a_ring_with_a_node_that_never_ran_does_not_start():
+    ring = LoopbackRing(MODEL, even_placement(MODEL, 2), timing=Timing(limit=0.3))
+    ring.stopped.add(1)
+    time.sleep(0.6)
+    with pytest.raises(ClusterError, match="node 1 is dead or cut off"):
+        ring.session()
+
+
+def test_nodes_of_another_plan_are_refused():
+    def other(model, placement, node):
+        return held_by(model, even_placement(model, 2, (Split.INPUT,) * 3), node)
+
+    with pytest.raises(ClusterError, match="unlike the plan"):
+        LoopbackRing(MODEL, even_placement(MODEL, 2), held=other).session()
+
+
+def test_a_wrong_score_is_an_error_that_names_row_and_class():
+    wrong = random_model((500, 200, 70, 3), np.random.default_rng(9))
+    words = rows_to_compare(MODEL, 10, seed=0)
+    with (
+        LoopbackRing(MODEL, even_placement(MODEL, 1)).session() as session,
+        pytest.raises(VerifyError, match="row 0, class 'class0'"),
+    ):
+        compare(session, wrong, words)
+
+
+def test_a_port_that_is_taken_is_an_error():
+    with (
+        open_socket("127.0.0.1") as sock,
+        pytest.raises(ClusterError, match=r"127.0.0.1:.*Address already in use"),
+    ):
+        open_socket(*sock.getsockname())
+
+
+@pytest.mark.parametrize("density", [None, 0.4])
+def test_networks_side_by_side_are_one_wide_network_of_their_scores(density):
+    rng = np.random.default_rng(5)
+    models = {f"q{i}": random_model((152, 32, 16, 2), rng, density=density) for i in range(5)}
+    wide = side_by_side(models)
+    assert wide.shape == (152, 160, 80, 10)
+    assert wide.classes[2:4] == ("q1/class0", "q1/class1")
+    words = rows_to_compare(wide, 50, seed=1)
+    want = np.concatenate([m.scores(words) for m in models.values()], axis=1)
+    assert np.array_equal(wide.scores(words), want)
+    with pytest.raises(ClusterError, match="other has 2 layers, q0 3"):
+        side_by_side(models | {"other": random_model((152, 32, 2), rng)})
+    with pytest.raises(ClusterError, match="no network"):
+        side_by_side({})
+
+
+def test_networks_side_by_side_share_the_input_fields_that_they_have_in_common():
+    rng = np.random.default_rng(6)
+    delay, other = Field.binary("delay", 8), Field.thermometer("other", (3, 9, 700))
+    specs = {
+        "a": InputSpec((delay, other)),
+        "b": InputSpec((Field.thermometer("delay", (5, 6)), delay)),
+        "c": InputSpec((other,)),
+    }
+    models = {
+        name: replace(random_model((spec.n_bits, 9, 2), rng), input=spec)
+        for name, spec in specs.items()
+    }
+    wide = side_by_side(models)
+    assert wide.shape == (13, 27, 6)
+    features = {"delay": rng.integers(0, 300, 200), "other": rng.integers(0, 999, 200)}
+    want = [m.scores(m.encode(features)) for m in models.values()]
+    assert np.array_equal(wide.scores(wide.encode(features)), np.concatenate(want, axis=1))
