@@ -43,9 +43,9 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Plan:
     """Who gets what of a card.
 
     Space first: :func:`~n3ic.systems.card.demand.entitlements` divides it by dominant-resource
-    fairness, and :func:`~n3ic.systems.card.chains.place` turns that into whole instances in regions.
-    Then time: each graph is guaranteed what dominant resource fair queueing gives it while all tenants send
-    what they want.
+    fairness, and :func:`~n3ic.systems.card.chains.place` turns that into whole instances in
+    regions. Then time: each graph is guaranteed what dominant resource fair queueing gives it
+    while all tenants send what they want.
 
     Args:
         card: its description.

@@ -14,7 +14,8 @@ from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.device import Device, Memory
 from n3ic.targets.figures import KINDS, FigureKind
 
-NODE_FILE = Path("cluster") / "node.toml"
+NODE_FILE = "node.toml"
+FOLDER = Path(__file__).resolve().parent
 
 
 _NANOSECONDS = 1000.0  # MHz of a target without a clock: its clocks are nanoseconds
@@ -70,16 +71,20 @@ class NodeFigures:
 
 
 def node_figures(target: str) -> NodeFigures:
-    """Figures of a target's node: of its ``cluster/node.toml``, else from its device.
+    """Figures of a target's node: of its ``node.toml``, else from its device.
+
+    The file lies in the target's folder here, or in ``cluster/`` beside an exporter of another
+    package.
 
     Raises:
         UsageError: there is no such target.
         ClusterError: the target's device has no memory for weights.
     """
     plugin = exporter(target)
-    path = plugin.folder / NODE_FILE
-    if path.is_file():
-        return _described(plugin, tomllib.loads(path.read_text(encoding="utf-8")))
+    for folder in (FOLDER / plugin.name, plugin.folder / "cluster"):
+        if (folder / NODE_FILE).is_file():
+            text = (folder / NODE_FILE).read_text(encoding="utf-8")
+            return _described(plugin, tomllib.loads(text), folder / NODE_FILE)
     return _estimated(plugin)
 
 
@@ -111,9 +116,9 @@ def room_in(device: Device, memory: Memory) -> int:
     return max(0, memory.bytes - int(device.limits.get(f"reserve_{memory.name}", 0)))
 
 
-def _described(plugin: Exporter, data: dict[str, Any]) -> NodeFigures:
+def _described(plugin: Exporter, data: dict[str, Any], path: Path) -> NodeFigures:
     memory = plugin.device.memory(data["memory"]) if "memory" in data else _fastest(plugin)
-    return _from_toml(data, memory, room_in(plugin.device, memory), plugin.folder / NODE_FILE)
+    return _from_toml(data, memory, room_in(plugin.device, memory), path)
 
 
 def _from_toml(data: dict[str, Any], memory: Memory, room: int, path: Path) -> NodeFigures:

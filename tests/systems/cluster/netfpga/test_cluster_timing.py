@@ -1,4 +1,4 @@
-"""The clocks of ``cluster/node.toml``, which the plan and the cycle simulator read."""
+"""The clocks of a node on the NetFPGA, which the plan and the cycle simulator read."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ import pytest
 from card_rig import frame
 from lone_card import Alone, bits
 
-from n3ic.exporters.netfpga import EXPORTER
+from n3ic.systems.cluster import netfpga
 
 needs_verilator = pytest.mark.skipif(
     shutil.which("verilator") is None or shutil.which("g++") is None,
@@ -22,7 +22,7 @@ TASK = 132  # bytes of a frame with a packet
 
 
 def clocks():
-    return tomllib.loads((EXPORTER.folder / "cluster" / "node.toml").read_text())["clocks"]
+    return tomllib.loads((Path(netfpga.__file__).parent / "node.toml").read_text())["clocks"]
 
 
 def events(path: Path):

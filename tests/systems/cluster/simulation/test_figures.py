@@ -3,16 +3,15 @@
 import pytest
 
 from n3ic import plugins
-from n3ic.systems.cluster.figures import NODE_FILE, figures_of, node_figures
+from n3ic.systems.cluster.figures import FOLDER, NODE_FILE, figures_of, node_figures
 from n3ic.systems.cluster.simulation.calibration import Measured, measure_node
 from n3ic.systems.cluster.simulation.experiments import CLAIMS, FCSN, Card, fcsn_card, shrunk, sweep
 from n3ic.systems.cluster.simulation.workloads import Problem
-from n3ic.targets.base import exporter
 
 
 @pytest.mark.parametrize(
     "target",
-    [t for t in plugins.names("n3ic.exporters") if (exporter(t).folder / NODE_FILE).is_file()],
+    [t for t in plugins.names("n3ic.exporters") if (FOLDER / t / NODE_FILE).is_file()],
 )
 def test_a_target_that_describes_its_node_says_how_it_knows(target):
     found = node_figures(target)
