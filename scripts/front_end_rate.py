@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from n3ic.exporters.netfpga import EXPORTER
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend.bench import FrontBench
 from n3ic.exporters.netfpga.frontend.form import front_form
 from n3ic.exporters.netfpga.frontend.rate import measure, tcp_latency

@@ -233,3 +233,6 @@ def _trace(net: KernelNetwork, words: Words, model: BinaryModel, where: str) -> 
         return net.trace(words, model)
     except KernelError as error:
         raise VerifyError(f"{where}: {error}") from error
+
+
+EXPORTER = HostExporter()

@@ -355,3 +355,6 @@ def _estimate(model: BinaryModel, options: Options) -> Resources:
     return unrolled_size.estimate(
         model, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
     )
+
+
+EXPORTER = NetfpgaExporter()

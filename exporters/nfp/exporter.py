@@ -279,3 +279,6 @@ class NfpExporter(Exporter):
             "input_start": built.input_start,
             "body": ",\n".join(lines),
         }
+
+
+EXPORTER = NfpExporter()

@@ -342,3 +342,6 @@ def bits_of(values: NDArray[Any], layer: int) -> Bits:
     if not np.isin(values, (0, 1)).all():
         raise VerifyError(f"layer {layer}: an output is neither 0 nor 1")
     return values > 0
+
+
+EXPORTER = OnnxExporter()

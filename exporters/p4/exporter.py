@@ -177,3 +177,6 @@ def memory_figures(commands: str) -> tuple[Figure, ...]:
     count = len({table for _, table, *_ in lines})  # those of the model are set twice
     entries = Figure("table.entries", count, "entry", "measured", "count of commands.txt")
     return (*memory, entries)
+
+
+EXPORTER = P4Exporter()

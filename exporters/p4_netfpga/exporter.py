@@ -122,3 +122,6 @@ class P4NetfpgaExporter(P4Target):
                 f"{paper['reference_brams']:.0f} BRAMs.",
             ),
         )
+
+
+EXPORTER = P4NetfpgaExporter()

@@ -273,3 +273,6 @@ def _verdict(b: graph.GraphBuilder, model: BinaryModel) -> None:
     b.node("Gather", ["top", "second"], ["next"], axis=1)
     b.node("Sub", ["highest", "next"], ["margin"])
     graph.add_verdict(b, model.shunt, 1, np.float32)
+
+
+EXPORTER = QonnxExporter()

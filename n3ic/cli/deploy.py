@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 
 from n3ic.cli.console import note, print_json, say, table, working
 from n3ic.cli.plugin_options import Owned, options_of, with_options
-from n3ic.errors import UsageError, VerifyError
+from n3ic.errors import N3icError, UsageError, VerifyError
 from n3ic.options import Option, OptionValue
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
@@ -20,6 +21,16 @@ ModelOption = Annotated[
     Path | None, typer.Option(help="Model file or run; the newest run without it.")
 ]
 Given = Mapping[str, OptionValue] | None
+_KINDS = {
+    "export": "options",
+    "verify": "verify_options",
+    "bench": "bench_options",
+    "simulate": "simulate_options",
+}
+_HINT = (
+    "A target brings options of its own: name the target in n3ic {name} before --help, or call "
+    "n3ic targets TARGET."
+)
 RunChanged = Annotated[
     bool,
     typer.Option(
@@ -29,34 +40,73 @@ RunChanged = Annotated[
 ]
 
 
-def register(app: typer.Typer, plugin_options: bool) -> None:
+def register(app: typer.Typer, words: Sequence[str]) -> None:
     """Add the commands.
 
     Args:
         app: the command line.
-        plugin_options: whether the targets' own options are needed, too.
+        words: what was typed. The target that it names is loaded for its own options, no other.
     """
 
-    def add(name: str, function: Callable[..., None], *kinds: str) -> None:
-        app.command(name)(with_options(function, _owners(kinds) if plugin_options else ()))
+    def add(name: str, function: Callable[..., None]) -> None:
+        called = words[:1] == [name]
+        named = _targets_named(name, words[1:]) if called else ()
+        epilog = _HINT.format(name=name) if called and not named else None
+        owned = with_options(function, _owners(_KINDS[name], named))
+        app.command(name, epilog=epilog)(owned)
 
     app.command("targets")(targets)
-    add("export", export, "options")
-    add("verify", verify, "verify_options")
-    add("bench", bench, "bench_options")
-    add("simulate", simulate, "simulate_options")
+    add("export", export)
+    add("verify", verify)
+    add("bench", bench)
+    add("simulate", simulate)
 
 
-def _owners(kinds: Sequence[str]) -> list[Owned]:
+def _targets_named(command: str, words: Sequence[str]) -> tuple[str, ...]:
+    """The targets that a command line names, by option, by export directory or as an argument."""
     from n3ic import plugins
-    from n3ic.targets.base import exporter
 
+    known = plugins.names("n3ic.exporters")
+    if command == "verify":
+        found = {name for word in words for name in _exported_for(Path(word))}
+    elif command == "export":
+        pairs = zip(words, [*words[1:], ""], strict=True)
+        found = {value for word, value in pairs if word in ("--target", "-t")}
+        found |= {word.partition("=")[2] for word in words if word.startswith("--target=")}
+        found |= {word[2:] for word in words if word.startswith("-t")}
+    else:
+        found = set(words)
+    return known if "all" in found else tuple(name for name in known if name in found)
+
+
+def _exports_below(directory: Path) -> list[Path]:
+    """The export directories that a path is or holds, sorted."""
+    from n3ic.targets.manifest import MANIFEST
+
+    if (directory / MANIFEST).exists() or not directory.is_dir():
+        return [directory]
+    return sorted(path.parent for path in directory.rglob(MANIFEST))
+
+
+def _exported_for(directory: Path) -> Iterator[str]:
+    """The targets of the exports there; what is no export is said when it is verified."""
+    from n3ic.targets.manifest import read_manifest
+
+    if directory.is_dir():
+        for folder in _exports_below(directory):
+            with suppress(N3icError):
+                yield read_manifest(folder)["target"]
+
+
+def _owners(kind: str, names: Sequence[str]) -> list[Owned]:
     def load(name: str) -> Sequence[Option]:
+        from n3ic.targets.base import exporter
+
         tool = exporter(name)
         tools = [tool.for_family(family) for family in tool.families]
-        return [option for each in tools for kind in kinds for option in getattr(each, kind)]
+        return [option for each in tools for option in getattr(each, kind)]
 
-    return options_of({name: partial(load, name) for name in plugins.names("n3ic.exporters")})
+    return options_of({name: partial(load, name) for name in names})
 
 
 def targets(
@@ -192,14 +242,9 @@ def verify(
     """
     from n3ic.data.flows import read_features
     from n3ic.model.families import load_model
-    from n3ic.targets.manifest import MANIFEST
     from n3ic.targets.verification import verify_directory
 
-    folders = (
-        [directory]
-        if (directory / MANIFEST).exists() or not directory.is_dir()
-        else sorted(p.parent for p in directory.rglob(MANIFEST))
-    )
+    folders = _exports_below(directory)
     if not folders:
         raise UsageError(f"{directory} holds no export directory")
     results = []

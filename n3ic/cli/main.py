@@ -58,7 +58,7 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     decide.register(app, "decide" in words)
     model.register(app)
     shunt.register(app)
-    deploy.register(app, not {"export", "verify", "bench", "simulate"}.isdisjoint(words))
+    deploy.register(app, words)
     report.register(app)
     data.register(app, {"data", "generate"} <= set(words))
     _add_commands(app, words)

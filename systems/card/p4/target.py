@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from n3ic.errors import CardError
-from n3ic.exporters.p4 import EXPORTER
+from n3ic.exporters.p4.exporter import EXPORTER
 from n3ic.exporters.p4.shared.target import read_artefact
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.description import Card

@@ -33,7 +33,7 @@ def export_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artefacts of a small network with both kinds of fields and awkward names."""
     from kernel_models import small_model
 
-    from n3ic.exporters.host import EXPORTER
+    from n3ic.exporters.host.exporter import EXPORTER
 
     directory = tmp_path_factory.mktemp("export")
     EXPORTER.write(small_model(), EXPORTER.parse_options({}), directory)

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from n3ic.exporters.host import EXPORTER
+from n3ic.exporters.host.exporter import EXPORTER
 
 C = ("flow_exec.c", "capture.c", "live.c", "meter.c", "bnn.c")
 

@@ -7,7 +7,8 @@ import pytest
 from kernel_models import small_model
 
 from n3ic.errors import UsageError, VerifyError
-from n3ic.exporters.host import EXPORTER, bench
+from n3ic.exporters.host import bench
+from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.kernel import blob
 from n3ic.kernel.library import Library
 from n3ic.model.bits import unpack

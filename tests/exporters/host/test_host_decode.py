@@ -11,8 +11,8 @@ import pytest
 from kernel_models import put_word, reseal, small_model
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.host import EXPORTER
 from n3ic.exporters.host.decode import decode_blob
+from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.kernel import blob
 from n3ic.model.random_models import random_model
 from n3ic.targets.decoding import decoding_difference

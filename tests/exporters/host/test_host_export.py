@@ -11,7 +11,7 @@ import pytest
 from kernel_models import flip, limits_at, put_word, small_model, weights_at, word
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
-from n3ic.exporters.host import EXPORTER
+from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.kernel import blob
 from n3ic.kernel.library import Library
 from n3ic.model.boundary import verification_vectors

@@ -28,7 +28,8 @@ from n3ic.errors import (
     UsageError,
     VerifyError,
 )
-from n3ic.exporters.host import EXPORTER, bench, packet_bench
+from n3ic.exporters.host import bench, packet_bench
+from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.exporters.host.sources import TEMPLATES
 from n3ic.kernel import build
 from n3ic.meter.capture import Capture, libpcap

@@ -12,8 +12,8 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
 
-from n3ic.exporters.netfpga import EXPORTER
 from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.packet.wrapper import packet_format
 from n3ic.exporters.netfpga.sequential import read_update
 from n3ic.model.bits import Words, pack, unpack

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.netfpga import EXPORTER
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.packet.card import LEAST_ASKS, Seen, check_card
 from n3ic.exporters.netfpga.packet.traffic import Frame, asks, traffic
 from n3ic.exporters.netfpga.packet.wrapper import packet_format

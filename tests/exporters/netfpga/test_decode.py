@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.netfpga import EXPORTER
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.errors import ExportError, N3icWarning, UsageError, VerifyError
-from n3ic.exporters.netfpga import EXPORTER, sequential
+from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.model.bits import unpack
 from n3ic.model.boundary import verification_vectors

@@ -19,8 +19,9 @@ from n3ic.errors import (
     UsageError,
     VerifyError,
 )
-from n3ic.exporters.netfpga import EXPORTER, sequential, unrolled
+from n3ic.exporters.netfpga import sequential, unrolled
 from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.packet.card import LEAST_ASKS, Seen, check_card
 from n3ic.exporters.netfpga.sequential import plan_with, read_update
 from n3ic.exporters.netfpga.tools import simulate, synth

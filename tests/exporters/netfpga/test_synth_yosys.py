@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from n3ic.errors import MissingDependencyError
-from n3ic.exporters.netfpga import EXPORTER, unrolled
+from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.sequential import plan_with, size
 from n3ic.exporters.netfpga.tools import synth

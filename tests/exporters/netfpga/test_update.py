@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ExportError, UsageError
-from n3ic.exporters.netfpga import EXPORTER, sequential
+from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.sequential import read_update
 from n3ic.model.layers import OutputLayer
 from n3ic.model.network import BinaryModel

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.nfp import EXPORTER
 from n3ic.exporters.nfp.blob import build
 from n3ic.exporters.nfp.decode import decode_words
+from n3ic.exporters.nfp.exporter import EXPORTER
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.targets.decoding import decoding_difference

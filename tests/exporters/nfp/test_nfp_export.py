@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.nfp import EXPORTER
 from n3ic.exporters.nfp.blob import build
-from n3ic.exporters.nfp.exporter import MODELLED
+from n3ic.exporters.nfp.exporter import EXPORTER, MODELLED
 from n3ic.kernel import blob as host_blob
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference

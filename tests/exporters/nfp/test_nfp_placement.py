@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from n3ic.errors import UsageError
-from n3ic.exporters.nfp import EXPORTER
 from n3ic.exporters.nfp.estimate import PAPER_SHAPES, calibration, estimate, paper_key
+from n3ic.exporters.nfp.exporter import EXPORTER
 from n3ic.exporters.nfp.placement import available, plan
 from n3ic.model.random_models import random_model
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.errors import ExportError, N3icWarning, VerifyError
-from n3ic.exporters.onnx import EXPORTER as ONNX
+from n3ic.exporters.onnx.exporter import EXPORTER as ONNX
 from n3ic.exporters.onnx.importer import read
-from n3ic.exporters.qonnx import EXPORTER as QONNX
+from n3ic.exporters.qonnx.exporter import EXPORTER as QONNX
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import Field, InputSpec

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.errors import ModelError
-from n3ic.exporters.onnx import EXPORTER, importer
+from n3ic.exporters.onnx import importer
+from n3ic.exporters.onnx.exporter import EXPORTER
 from n3ic.exporters.onnx.importer import parse, read
 from n3ic.model.bits import pack
 from n3ic.model.random_models import random_model

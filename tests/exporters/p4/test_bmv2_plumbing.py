@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
-from n3ic.exporters.p4 import EXPORTER
+from n3ic.exporters.p4.exporter import EXPORTER
 from n3ic.exporters.p4.run import bmv2, wire
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference

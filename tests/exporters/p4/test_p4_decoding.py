@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4 import EXPORTER as P4
-from n3ic.exporters.p4_netfpga import EXPORTER as NETFPGA
+from n3ic.exporters.p4.exporter import EXPORTER as P4
+from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from n3ic.errors import ExportError, N3icWarning, UsageError, VerifyError
-from n3ic.exporters.p4 import EXPORTER as P4
+from n3ic.exporters.p4.exporter import EXPORTER as P4
 from n3ic.exporters.p4.interpreter import P4Error, Switch
 from n3ic.exporters.p4.interpreter.tables import RuntimeTable
 from n3ic.exporters.p4.run.execute import LoadedProgram
 from n3ic.exporters.p4.run.packets import FIELD_BITS, PacketResult
 from n3ic.exporters.p4.shared.options import packet_layout
-from n3ic.exporters.p4_netfpga import EXPORTER as NETFPGA
+from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.model.bits import Words
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference

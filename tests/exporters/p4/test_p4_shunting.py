@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from n3ic.errors import UsageError, VerifyError
-from n3ic.exporters.p4 import EXPORTER as P4
+from n3ic.exporters.p4.exporter import EXPORTER as P4
 from n3ic.exporters.p4.interpreter import P4Error
 from n3ic.exporters.p4.run.packets import SHUNTED
-from n3ic.exporters.p4_netfpga import EXPORTER as NETFPGA
+from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import OutputLayer

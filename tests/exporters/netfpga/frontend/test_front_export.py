@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from n3ic.errors import UsageError, VerifyError
-from n3ic.exporters.netfpga import EXPORTER
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend.form import front_form
 from n3ic.exporters.netfpga.frontend.verify import check_front
 from n3ic.model.network import BinaryModel

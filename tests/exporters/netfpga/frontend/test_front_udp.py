@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from n3ic.exporters.netfpga import EXPORTER
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend import messages as m
 from n3ic.exporters.netfpga.frontend import packets as p
 from n3ic.exporters.netfpga.frontend.bench import MAC, PORT, FrontBench, Offered

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from n3ic.exporters.netfpga import EXPORTER
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend import messages as m
 from n3ic.exporters.netfpga.frontend import packets as p
 from n3ic.exporters.netfpga.frontend.bench import FrontBench, Offered

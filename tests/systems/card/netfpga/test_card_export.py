@@ -9,7 +9,7 @@ import small_cards as cards
 
 from n3ic.cli.main import command_line
 from n3ic.errors import CardError, UsageError, VerifyError
-from n3ic.exporters.netfpga import EXPORTER
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.model.network import BinaryModel
 from n3ic.systems.card.exporting import export_card, verify_card
 from n3ic.systems.card.netfpga.image import CardImage, CoreTask

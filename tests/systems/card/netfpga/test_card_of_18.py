@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import small_cards as cards
 
-from n3ic.exporters.netfpga import EXPORTER
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.systems.card.changes import change_of
 from n3ic.systems.card.description import Rate
 from n3ic.systems.card.exporting import change_card, export_card

@@ -6,7 +6,7 @@ import pytest
 import software_cards as cards
 
 from n3ic.errors import CardError, MissingDependencyError, VerifyError
-from n3ic.exporters.nfp import EXPORTER
+from n3ic.exporters.nfp.exporter import EXPORTER
 from n3ic.model.network import BinaryModel
 from n3ic.systems.card.exporting import export_card
 from n3ic.systems.card.frames import traffic

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from n3ic.errors import N3icError
-from n3ic.exporters.netfpga import EXPORTER
+from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.tools import tap
 from n3ic.model.random_models import random_model
 
