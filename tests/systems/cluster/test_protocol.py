@@ -213,7 +213,7 @@ def test_scores_are_signed():
 
 
 def test_the_reference_names_every_identifier():
-    page = Path(__file__).parents[2] / "docs" / "reference" / "cluster-protocol.md"
+    page = Path(__file__).parents[3] / "docs" / "reference" / "cluster-protocol.md"
     text = page.read_text(encoding="utf-8")
     for kind in (Task, Data, Control):
         for named in kind:

@@ -1,5 +1,12 @@
 """What cards on the XDP target need of the machine."""
 
+import sys
+from pathlib import Path
+
 from xdp_machine import clang, compile_bpf, in_namespace, kernel, veth
 
 __all__ = ["clang", "compile_bpf", "in_namespace", "kernel", "veth"]
+
+TESTS = Path(__file__).parents[3]
+sys.path.insert(0, str(TESTS / "exporters" / "xdp"))
+sys.path.insert(0, str(TESTS / "meter"))
