@@ -273,13 +273,12 @@ def simulate(
     import tempfile
 
     from n3ic.targets.base import exporter
-    from n3ic.targets.custody import check_unchanged
+    from n3ic.targets.custody import runnable
     from n3ic.targets.manifest import read_manifest
 
     manifest = read_manifest(directory)
     if manifest["target"] != target:
         raise UsageError(f"{directory} is an export for {manifest['target']}, not {target}")
     with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
-        if not run_changed:
-            check_unchanged(directory, Path(name))
-        exporter(target).simulate(directory if run_changed else Path(name), given or {}, say)
+        place = runnable(directory, Path(name), run_changed=run_changed)
+        exporter(target).simulate(place, given or {}, say)
