@@ -126,10 +126,13 @@ def export(
     json: JsonFlag = False,
     given: Given = None,
 ) -> None:
-    """Export a model for a target, or for all of them; a wrong export is an error."""
+    """Export a model for a target, or for all of them; a wrong export is an error.
+
+    A target that refuses the model does not keep the others from theirs.
+    """
     from n3ic.runs.folder import open_models
     from n3ic.targets.base import exporter
-    from n3ic.targets.batch import export_item, export_plan
+    from n3ic.targets.batch import export_item, export_plan, failure
     from n3ic.targets.colocation_report import write_set_report
     from n3ic.usecases.base import set_tables
 
@@ -152,7 +155,6 @@ def export(
                     metrics=metrics,
                 )
             )
-    written = [d for d in done if d.exported is not None]
     if json:
         print_json([d.to_dict() for d in done])
     else:
@@ -161,11 +163,13 @@ def export(
     summary = write_set_report(done, set_tables(metrics))
     if summary is not None and not json:
         say(f"set report: {summary}")
-    refused = [d for d in done if d.error is not None]
-    if refused and (len(refused) == len(done) or not written or target != "all"):
-        raise refused[0].error or UsageError("nothing was exported")
-    if refused:
-        note(f"{len(refused)} of {len(done)} exports were refused, for the reasons above")
+    failed, errors = failure(done), [d.error for d in done if d.error is not None]
+    if failed is not None:
+        raise failed
+    if errors and (len(errors) == len(done) or target != "all"):
+        raise errors[0]
+    if errors:
+        note(f"{len(errors)} of {len(done)} exports were refused, for the reasons above")
 
 
 def verify(

@@ -298,6 +298,23 @@ class Classifier(Displayed):
         found: Self = replace(cast(Any, self), **fields)
         return found
 
+    def with_input(
+        self, spec: InputSpec, *, meter: MeterSpec | None = None, table: TableRules | None = None
+    ) -> Self:
+        """The same model, whose bits come of other features.
+
+        The meter and the table that give its features now do not give those, and go with them.
+
+        Args:
+            spec: the features and their cuts, of as many bits.
+            meter: what computes them of packets, where something does.
+            table: how they are read of a table, where it is known.
+
+        Raises:
+            ModelError: meter or table does not give a feature, or there are not as many bits.
+        """
+        return self.changed(input=spec, meter=meter, table=table)
+
     def with_shunt(self, shunt: int) -> Self:
         """The same model with another shunting threshold.
 
