@@ -295,7 +295,7 @@ def spread_model(
         grid = rng.choice(np.arange(1, 256), int(count), replace=False) * (top // 256)
         fields.append(Field.thermometer(name, sorted(int(cut) for cut in grid), unit=unit))
     model = random_model((CUTS, *HIDDEN), rng, extremes=False)
-    return replace(model, input=InputSpec(tuple(fields)))
+    return model.with_input(InputSpec(tuple(fields)))
 
 
 def _named(count: int) -> list[tuple[str, str]]:

@@ -33,12 +33,16 @@ from n3ic.model.bits import Words, pack
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import Option, Options, OptionValue, parse_options
+from n3ic.targets.artefacts import files_of
 from n3ic.targets.base import Execution, Exporter, Metered
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Bench, Figure, Report
 from n3ic.targets.identifiers import comment
+from n3ic.util.files import read_regular
 from n3ic.util.templates import render
+
+MAX_BYTES = 16 << 20  # of a file of a program, several times what the kernel takes
 
 VALUE = "network.bin"
 PACKETS = 1000  # that verification replays, of a generator that uses every branch of the parser
@@ -283,11 +287,11 @@ def read_program(place: Path) -> dict[str, str]:
     """
     try:
         return {
-            path.name: path.read_text(encoding="utf-8")
-            for path in sorted(place.iterdir())
-            if path.suffix in (".c", ".h")
+            name: read_regular(place / name, MAX_BYTES).decode()
+            for name in files_of(place)
+            if name.endswith((".c", ".h"))
         }
-    except (OSError, UnicodeDecodeError) as error:
+    except (ExportError, OSError, UnicodeDecodeError) as error:
         raise VerifyError(f"{place}: cannot be read: {error}") from error
 
 
@@ -298,7 +302,7 @@ def read_value(place: Path) -> bytes:
         VerifyError: it cannot be read.
     """
     try:
-        return (place / VALUE).read_bytes()
+        return read_regular(place / VALUE, MAX_BYTES)
     except OSError as error:
         raise VerifyError(f"{place / VALUE}: {error.strerror or error}") from error
 

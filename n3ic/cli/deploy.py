@@ -176,10 +176,13 @@ def export(
     json: JsonFlag = False,
     given: Given = None,
 ) -> None:
-    """Export a model for a target, or for all of them; a wrong export is an error."""
+    """Export a model for a target, or for all of them; a wrong export is an error.
+
+    A target that refuses the model does not keep the others from theirs.
+    """
     from n3ic.runs.folder import open_models
     from n3ic.targets.base import exporter
-    from n3ic.targets.batch import export_item, export_plan
+    from n3ic.targets.batch import export_item, export_plan, failure
     from n3ic.targets.colocation_report import write_set_report
     from n3ic.usecases.base import set_tables
 
@@ -202,7 +205,6 @@ def export(
                     metrics=metrics,
                 )
             )
-    written = [d for d in done if d.exported is not None]
     if json:
         print_json([d.to_dict() for d in done])
     else:
@@ -211,11 +213,13 @@ def export(
     summary = write_set_report(done, set_tables(metrics))
     if summary is not None and not json:
         say(f"set report: {summary}")
-    refused = [d for d in done if d.error is not None]
-    if refused and (len(refused) == len(done) or not written or target != "all"):
-        raise refused[0].error or UsageError("nothing was exported")
-    if refused:
-        note(f"{len(refused)} of {len(done)} exports were refused, for the reasons above")
+    failed, errors = failure(done), [d.error for d in done if d.error is not None]
+    if failed is not None:
+        raise failed
+    if errors and (len(errors) == len(done) or target != "all"):
+        raise errors[0]
+    if errors:
+        note(f"{len(errors)} of {len(done)} exports were refused, for the reasons above")
 
 
 def verify(
@@ -318,13 +322,12 @@ def simulate(
     import tempfile
 
     from n3ic.targets.base import exporter
-    from n3ic.targets.custody import check_unchanged
+    from n3ic.targets.custody import runnable
     from n3ic.targets.manifest import read_manifest
 
     manifest = read_manifest(directory)
     if manifest["target"] != target:
         raise UsageError(f"{directory} is an export for {manifest['target']}, not {target}")
     with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
-        if not run_changed:
-            check_unchanged(directory, Path(name))
-        exporter(target).simulate(directory if run_changed else Path(name), given or {}, say)
+        place = runnable(directory, Path(name), run_changed=run_changed)
+        exporter(target).simulate(place, given or {}, say)

@@ -17,6 +17,7 @@ from n3ic.errors import UsageError
 from n3ic.util.files import free_path, write_atomic
 
 if TYPE_CHECKING:
+    from n3ic.targets.batch import ExportOutcome
     from n3ic.targets.overview import TargetRow
 
 _WIDE = 80
@@ -55,7 +56,7 @@ def report(
 ) -> None:
     """Print a row a target: does it fit, memory, latency, throughput, resources, what is shown."""
     from n3ic.runs.folder import open_models
-    from n3ic.targets.batch import report_all
+    from n3ic.targets.batch import failure, report_all
     from n3ic.targets.overview import overview
 
     if html is not None:
@@ -67,9 +68,6 @@ def report(
         note(f"run: {source}")
     with working("collecting and writing exports") as progress:
         found = report_all(models, metrics, exports, progress, note)
-    if json:
-        print_json({o.name: o.details() for o in found})
-        return
     rows = overview(found)
     if html is not None:
         from n3ic.usecases.page.page import report_page
@@ -82,20 +80,32 @@ def report(
             )
         write_atomic(html, page)
         note(f"wrote {html}")
-    say(f"{source}: {', '.join(dict.fromkeys(m.shape_text for m in models.values()))}")
-    for line in rows_text(rows):
-        say(line)
-    if every:
-        for outcome in found:
-            say("")
-            if outcome.exported is None:
-                say(f"{outcome.name}: {outcome.error}")
-                continue
-            show_table(changed(outcome.exported.report.table, title=outcome.name))
-            where = f"{outcome.exported.path}: " if outcome.kept else ""
-            say(f"{where}{outcome.equality}")
-            for remark in outcome.exported.report.notes:
-                say(f"- {remark}")
+    if json:
+        print_json({o.name: o.details() for o in found})
+    else:
+        shapes = dict.fromkeys(m.shape_text for m in models.values())
+        say(f"{source}: {', '.join(shapes)}")
+        for line in rows_text(rows):
+            say(line)
+        if every:
+            _say_figures(found)
+    failed = failure(found)
+    if failed is not None:
+        raise failed
+
+
+def _say_figures(found: Sequence[ExportOutcome]) -> None:
+    """Every figure of every target, with its source."""
+    for outcome in found:
+        say("")
+        if outcome.exported is None:
+            say(str(outcome))
+            continue
+        show_table(changed(outcome.exported.report.table, title=outcome.name))
+        where = f"{outcome.exported.path}: " if outcome.kept else ""
+        say(f"{where}{outcome.equality}")
+        for remark in outcome.exported.report.notes:
+            say(f"- {remark}")
 
 
 def rows_text(rows: Sequence[TargetRow], width: int = 0) -> list[str]:

@@ -10,7 +10,6 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -152,7 +151,7 @@ def _check(library: Library) -> None:
     """
     cuts = Field.thermometer("cuts", range(3, 123, 3))
     spec = InputSpec((cuts, Field.binary("bits", 30)))
-    model = replace(random_model((70, 33, 9, 3), np.random.default_rng(0)), input=spec)
+    model = random_model((70, 33, 9, 3), np.random.default_rng(0)).with_input(spec)
     network = library.load(blob.dump(model))
     words = verification_vectors(model, 100)
     columns = {"cuts": np.arange(130), "bits": np.arange(130) << 24}

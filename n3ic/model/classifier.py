@@ -32,13 +32,19 @@ from n3ic.model.file import (
 )
 from n3ic.model.inputs import InputSpec
 from n3ic.model.metering import MeterSpec
+from n3ic.model.text import check_text
 from n3ic.util.display import Displayed, Table, View, facts, listed
 from n3ic.util.files import write_atomic
+from n3ic.util.plain import from_plain, shown
 
 SHUNT = -1
 """The verdict of a flow that is left to the host; every other verdict is a class index."""
 SHUNT_NAME = "shunt"
 """What stands for it where classes are written by name."""
+MAX_FACTS = 64
+MAX_FACT = 4096
+"""How many facts the provenance has, and how many characters one of them."""
+_CONTAINER = ("format", "version", "family", "checksum")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +84,25 @@ def family_text(family: str) -> str:
     return " ".join(family.rsplit("-", 1))
 
 
+@dataclass(frozen=True)
+class _Told:
+    """What files of every family say of the model; what is of a class is read by that class."""
+
+    name: str
+    classes: tuple[str, ...]
+    input: Any
+    provenance: Mapping[str, str]
+    meter: Any = None
+    shunt: int = 0
+    table: Any = None
+
+
 class Classifier(Displayed):
     """A frozen model from packed input bits to integer scores; a family is a subclass.
 
     Attributes:
         family: what its file says of it, such as ``binary-network``.
+        header_keys: what the family adds to the header of its file.
         input: how integer features become input bits.
         classes: name of each class, two or more.
         name: what the model is for, such as ``anomaly``.
@@ -96,6 +116,7 @@ class Classifier(Displayed):
     """
 
     family: ClassVar[str]
+    header_keys: ClassVar[tuple[str, ...]]
     input: InputSpec
     classes: tuple[str, ...]
     name: str
@@ -194,8 +215,14 @@ class Classifier(Displayed):
             )
         if len(set(self.classes)) != len(self.classes):
             raise ModelError("class names must differ")
-        if any(not isinstance(c, str) or not 0 < len(c) <= 256 for c in self.classes):
-            raise ModelError("a class name has 1 to 256 characters")
+        check_text("name", self.name, least=0)
+        for name in self.classes:
+            check_text("a class's name", name)
+        if len(provenance) > MAX_FACTS:
+            raise ModelError(f"provenance: {len(provenance):,} facts, at most {MAX_FACTS} expected")
+        for key, value in provenance.items():
+            check_text("a key of the provenance", key)
+            check_text(f"provenance: {key}", value, least=0, most=MAX_FACT)
         if self.meter is not None:
             _check_metered(self.input, self.meter)
         if self.table is not None and (lacking := {*self.input.features} - {*self.table.features}):
@@ -271,6 +298,23 @@ class Classifier(Displayed):
         found: Self = replace(cast(Any, self), **fields)
         return found
 
+    def with_input(
+        self, spec: InputSpec, *, meter: MeterSpec | None = None, table: TableRules | None = None
+    ) -> Self:
+        """The same model, whose bits come of other features.
+
+        The meter and the table that give its features now do not give those, and go with them.
+
+        Args:
+            spec: the features and their cuts, of as many bits.
+            meter: what computes them of packets, where something does.
+            table: how they are read of a table, where it is known.
+
+        Raises:
+            ModelError: meter or table does not give a feature, or there are not as many bits.
+        """
+        return self.changed(input=spec, meter=meter, table=table)
+
     def with_shunt(self, shunt: int) -> Self:
         """The same model with another shunting threshold.
 
@@ -345,22 +389,18 @@ class Classifier(Displayed):
         try:
             if header["family"] != cls.family:
                 raise ModelError(f"a model of family {header['family']!r}, expected {cls.family!r}")
-            classes, provenance, name = header["classes"], header["provenance"], header["name"]
-            if not isinstance(classes, list) or not isinstance(provenance, dict):
-                raise ModelError("bad classes or provenance")
-            if not isinstance(name, str) or any(
-                not isinstance(v, str) for v in provenance.values()
-            ):
-                raise ModelError("names and provenance must be text")
+            own = {key: header[key] for key in header if key not in {*_CONTAINER, *cls.header_keys}}
+            told = _told(own)
             shared = {
-                "input": InputSpec.from_dict(header["input"]),
-                "classes": tuple(classes),
-                "name": name,
-                "provenance": provenance,
+                "classes": told.classes,
+                "name": told.name,
+                "provenance": told.provenance,
+                "shunt": told.shunt,
+                "input": InputSpec.from_dict(told.input),
                 "meter": MeterSpec.from_dict(header["meter"]) if "meter" in header else None,
-                "shunt": _shunt_of(header),
                 "table": TableRules.from_dict(header["table"]) if "table" in header else None,
             }
+            _check_version(header["version"], told.shunt)
             model = cls._read(header, tensors, shared)
             tensors.close()
         except ModelError as error:
@@ -410,14 +450,17 @@ def _check_metered(spec: InputSpec, meter: MeterSpec) -> None:
             )
 
 
-def _shunt_of(header: Mapping[str, Any]) -> int:
-    """The threshold of a file: there in the version that shunts, and in no other."""
-    shunt = header.get("shunt", 0)
-    if isinstance(shunt, bool) or not isinstance(shunt, int) or shunt < 0:
-        raise ModelError(f"bad shunting threshold {shunt!r}")
-    if (header["version"] == SHUNT_VERSION) != (shunt > 0):
+def _told(header: Mapping[str, Any]) -> _Told:
+    try:
+        return from_plain(_Told, header, strict=True)
+    except ValueError as error:
+        raise ModelError(str(error)) from error
+
+
+def _check_version(version: int, shunt: int) -> None:
+    """Check that a threshold is there in the version that shunts, and in no other."""
+    if (version == SHUNT_VERSION) != (shunt > 0):
         raise ModelError(
-            f"a shunting threshold of {shunt} in a file of version {header['version']}; "
+            f"a shunting threshold of {shown(shunt)} in a file of version {version}; "
             f"version {SHUNT_VERSION} has one, and only that"
         )
-    return shunt

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from n3ic.errors import ModelError
+from n3ic.model.inputs import check_scale
+from n3ic.model.text import check_text
+from n3ic.util.plain import shown
 
 ColumnKind = Literal["number", "address", "category"]
 Blank = Literal["refuse", "largest", "zero"]
@@ -20,6 +23,7 @@ Negative = Literal["zero", "split"]
 NEGATIVE_PART = "_negative"  # behind a column's name: what it is below 0, with the sign turned
 MOST_VALUES = 256
 _LONGEST = 1024
+_MOST_COLUMNS = 4096
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class ColumnRule:
         require(self.blank in get_args(Blank), "blank", " or ".join(get_args(Blank)))
         require(self.negative in get_args(Negative), "negative", " or ".join(get_args(Negative)))
         require(math.isfinite(self.scale) and self.scale > 0, "scale", "a positive number")
+        check_scale("scale", self.scale)
         require(
             isinstance(self.bits, int) and not isinstance(self.bits, bool) and 1 <= self.bits <= 32,
             "bits",
@@ -70,7 +75,8 @@ class ColumnRule:
         for name in ("unit", "source_unit"):
             text = getattr(self, name)
             require(isinstance(text, str) and len(text) < _LONGEST, name, "a short text")
-        texts = all(isinstance(v, str) and len(v) < _LONGEST for v in self.values)
+            check_text(name, text, least=0, most=_LONGEST)
+        texts = all(_is_text(v) for v in self.values)
         distinct = texts and len({*self.values}) == len(self.values) <= MOST_VALUES
         require(distinct, "values", f"at most {MOST_VALUES} different texts")
         require(bool(self.values) == (self.kind == "category"), "values", "texts, of a category")
@@ -123,8 +129,12 @@ class TableRules:
     def __post_init__(self) -> None:
         for name in ("label", "positive", "blank_label"):
             text = getattr(self, name)
-            if not isinstance(text, str) or len(text) >= _LONGEST:
-                raise ModelError(f"{name}: expected a short text, got {text!r}"[:200])
+            if not _is_text(text):
+                raise ModelError(f"{name}: expected a short text, got {shown(text)}")
+        for name in self.columns:
+            check_text("a column's name", name)
+        if len(self.columns) > _MOST_COLUMNS:
+            raise ModelError(f"{len(self.columns):,} columns, at most {_MOST_COLUMNS:,} expected")
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -153,15 +163,16 @@ class TableRules:
             ModelError: the data is no such rules.
         """
         try:
-            columns = {
-                _name(name): ColumnRule.from_dict(rule) for name, rule in data["columns"].items()
-            }
+            known = {field.name for field in fields(cls)}
+            if unknown := {*data} - known:
+                raise ModelError(f"{shown(min(unknown))}: unknown key, expected {sorted(known)}")
+            columns = {name: ColumnRule.from_dict(rule) for name, rule in data["columns"].items()}
             return cls(columns, data["label"], data["positive"], data["blank_label"])
         except (KeyError, TypeError, AttributeError) as error:
             raise ModelError(f"no rules of a table: {error!r}"[:200]) from error
 
 
-def _name(name: Any) -> str:
-    if not isinstance(name, str) or not 0 < len(name) <= 256:
-        raise ModelError(f"a column's name has 1 to 256 characters, got {name!r}"[:200])
-    return name
+def _is_text(value: object) -> bool:
+    """Whether it is a short text of cells, which may hold what is not printable."""
+    surrogates = isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value)
+    return isinstance(value, str) and len(value) < _LONGEST and not surrogates

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import stat
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,11 +20,14 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from n3ic.errors import ModelError, N3icWarning
+from n3ic.util.files import read_regular
+from n3ic.util.plain import shown
 
 FORMAT = "n3ic-model"
 VERSION = 2
 SHUNT_VERSION = 3  # of a model that shunts: a reader of 2 would decide every flow
 MAX_FILE_BYTES = 256 << 20
+MAX_HEADER_BYTES = 16 << 20
 _FORMAT_1 = "n3ic-binary-model"  # the format's name in version 1, which had no checksum
 _KEY = "n3ic"  # one entry: safetensors does not keep an order between several
 _NO_CHECKSUM = b"0" * 64
@@ -63,7 +65,7 @@ class Tensors:
             ModelError: the file holds a tensor that was not taken.
         """
         if self._left:
-            raise ModelError(f"unknown tensor {min(self._left)}")
+            raise ModelError(f"unknown tensor {shown(min(self._left))}")
 
 
 def pack_file(
@@ -106,9 +108,11 @@ def unpack_file(data: bytes, source: str) -> tuple[dict[str, Any], Tensors]:
     Warns:
         N3icWarning: a file of version 1, which has no checksum.
     """
+    header_size = int.from_bytes(data[:8], "little")
+    if header_size > MAX_HEADER_BYTES:
+        raise ModelError(f"{source}: not an n3ic model, or damaged (its header is too large)")
     try:
         tensors = load(data)
-        header_size = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + header_size]).get("__metadata__", {})
         header = json.loads(metadata[_KEY])
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
@@ -117,7 +121,7 @@ def unpack_file(data: bytes, source: str) -> tuple[dict[str, Any], Tensors]:
         raise ModelError(f"{source}: not an n3ic model, or damaged (its header is no object)")
     kind, version = header.get("format"), header.get("version")
     if kind not in (FORMAT, _FORMAT_1):
-        raise ModelError(f"{source}: not an n3ic model (format {kind!r})")
+        raise ModelError(f"{source}: not an n3ic model (format {shown(kind)})")
     if (kind, version) == (_FORMAT_1, 1):
         warnings.warn(
             f"{source}: a model of n3ic 0.1, whose files have no checksum: damage may go "
@@ -129,7 +133,7 @@ def unpack_file(data: bytes, source: str) -> tuple[dict[str, Any], Tensors]:
     # 2.0 and True would be equal to versions that they are not.
     if kind != FORMAT or type(version) is not int or version not in (VERSION, SHUNT_VERSION):
         raise ModelError(
-            f"{source}: version {version!r}, this n3ic reads versions 1 to {SHUNT_VERSION}; "
+            f"{source}: version {shown(version)}, this n3ic reads versions 1 to {SHUNT_VERSION}; "
             "a newer n3ic may read it"
         )
     checksum = str(header.get("checksum")).encode()
@@ -139,23 +143,20 @@ def unpack_file(data: bytes, source: str) -> tuple[dict[str, Any], Tensors]:
     return header, Tensors(tensors)
 
 
-def read_file(path: str | Path) -> bytes:
+def read_file(path: str | Path, *, follow: bool = True) -> bytes:
     """Bytes of a model file.
+
+    Args:
+        path: the file.
+        follow: whether it may be a symbolic link.
 
     Raises:
         ModelError: it cannot be read, is no regular file, or is too large for a model.
     """
-    file = Path(path)
     try:
-        found = file.stat()
-        if not stat.S_ISREG(found.st_mode):
-            what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
-            raise ModelError(f"cannot read the model {file}: it is {what}")
-        if found.st_size > MAX_FILE_BYTES:
-            raise ModelError(f"{file}: larger than {MAX_FILE_BYTES >> 20} MiB, not a model")
-        return file.read_bytes()
+        return read_regular(path, MAX_FILE_BYTES, follow=follow)
     except OSError as error:
-        raise ModelError(f"cannot read the model {file}: {error.strerror or error}") from error
+        raise ModelError(f"cannot read the model {path}: {error.strerror or error}") from error
 
 
 def short(error: BaseException) -> str:

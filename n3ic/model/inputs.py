@@ -17,12 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ModelError
 from n3ic.model.bits import Bits, Words, pack, word_count
+from n3ic.model.text import check_text
 from n3ic.util.display import Displayed, Table, View, listed
+from n3ic.util.plain import from_plain
 
 UINT32_MAX = 2**32 - 1
 MAX_INPUT_BITS = 1 << 16
 RATE_UNIT = 1 << 16
 """Rates of bits are kept in parts of this: it stands for a bit that is always set."""
+MAX_SCALE = 1e18
+"""Scales are at most this, and at least one by this: no product of a value leaves a float."""
 
 Kind = Literal["binary", "thermometer"]
 
@@ -55,15 +59,14 @@ class Field:
     rates: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_text("a feature's name", self.feature)
         where = f"field {self.feature!r}"
-        if not isinstance(self.feature, str) or not self.feature or len(self.feature) > 256:
-            raise ModelError(f"{where}: a feature name has 1 to 256 characters")
+        check_text(f"{where}: unit", self.unit, least=0)
         if self.kind not in ("binary", "thermometer"):
             raise ModelError(f"{where}: kind is 'binary' or 'thermometer', got {self.kind!r}")
         if not 0 < self.clamp <= UINT32_MAX:
             raise ModelError(f"{where}: clamp {self.clamp} is not in 1..2^32-1")
-        if not (np.isfinite(self.scale) and self.scale > 0):
-            raise ModelError(f"{where}: scale {self.scale} is not a positive number")
+        check_scale(f"{where}: scale", self.scale)
         # One value has one type, so that equal fields have equal bytes in a file.
         object.__setattr__(self, "scale", float(self.scale))
         try:
@@ -140,6 +143,16 @@ class Field:
         if self.rates:
             out["rates"] = list(self.rates)
         return out
+
+
+def check_scale(where: str, scale: float) -> None:
+    """Refuse a scale that is no number from 1 / ``MAX_SCALE`` to ``MAX_SCALE``.
+
+    Raises:
+        ModelError: it is none.
+    """
+    if not 1 / MAX_SCALE <= scale <= MAX_SCALE:
+        raise ModelError(f"{where}: expected {1 / MAX_SCALE:g} to {MAX_SCALE:g}, got {scale!r}")
 
 
 def to_integer(source: ArrayLike, scale: float) -> NDArray[np.int64]:
@@ -298,26 +311,6 @@ class InputSpec(Displayed):
             ModelError: the data is not a spec.
         """
         try:
-            return cls(
-                tuple(
-                    Field(
-                        feature=_typed(f["feature"], str),
-                        kind=f["kind"],
-                        width=_typed(f["width"], int),
-                        clamp=_typed(f["clamp"], int),
-                        cuts=tuple(_typed(c, int) for c in f.get("cuts", ())),
-                        unit=_typed(f["unit"], str),
-                        scale=float(f["scale"]),
-                        rates=tuple(_typed(r, int) for r in f.get("rates", ())),
-                    )
-                    for f in data["fields"]
-                )
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ModelError(f"not an input spec: {error!r}") from error
-
-
-def _typed(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is not of type {kind.__name__}")
-    return value
+            return from_plain(cls, data, strict=True)
+        except ValueError as error:
+            raise ModelError(f"not an input spec: {error}") from error

@@ -16,10 +16,13 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from n3ic.errors import ModelError
+from n3ic.model.text import check_text
+from n3ic.util.plain import from_plain, shown
 
 VERSION = 1
 MAX_REGISTERS = 64
 MAX_FEATURES = 256
+MAX_STEPS = 64
 UINT32_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
 
@@ -52,15 +55,10 @@ _FIELD_BITS: dict[PacketField, int] = {
     "tcp_window": 16,
 }
 
-_NUMBERS = {
-    "width", "flags_set", "flags_clear", "protocols", "amount", "flows", "idle_timeout",
-    "active_timeout", "cache_flows", "packets", "after", "tick_ns",
-}  # fmt: skip
-
 
 def _one_of(what: str, value: object, known: Sequence[str]) -> None:
     if value not in known:
-        raise ModelError(f"{what}: expected {', '.join(known)}, got {value!r}")
+        raise ModelError(f"{what}: expected {', '.join(known)}, got {shown(value)}")
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,8 @@ class Guard:
     def __post_init__(self) -> None:
         _one_of("direction", self.direction, get_args(Direction))
         _one_of("payload", self.payload, ("any", "some", "none"))
-        if any(not 0 <= p <= 255 for p in self.protocols):
-            raise ModelError(f"guard: protocol numbers are in 0..255, got {self.protocols}")
+        if any(not 0 <= p <= 255 for p in self.protocols) or len(self.protocols) > 256:
+            raise ModelError("guard: protocol numbers are in 0..255, each once")
         if not 0 <= self.flags_set <= 255 or not 0 <= self.flags_clear <= 255:
             raise ModelError("guard: TCP flags are the bits of a byte")
         if self.flags_set & self.flags_clear:
@@ -293,10 +291,11 @@ class MeterSpec:
             if unknown:
                 raise ModelError(f"window {window.name!r}: a {self.key} key has no {unknown[0]}")
         for name in self.feature_names:
-            if not isinstance(name, str) or not 0 < len(name) <= 256 or not name.isprintable():
-                raise ModelError("a feature's name has 1 to 256 printable characters")
-        if any(not isinstance(f.unit, str) or not f.unit.isprintable() for f in self.features):
-            raise ModelError("a feature's unit is printable text")
+            check_text("a feature's name", name)
+        for f in self.features:
+            check_text(f"unit of feature {f.name!r}", f.unit, least=0)
+            if len(f.program) > MAX_STEPS:
+                raise ModelError(f"feature {f.name!r}: at most {MAX_STEPS} steps")
         for feature in self.features:
             self.largest(feature)  # checks names, order and widths
 
@@ -435,46 +434,11 @@ class MeterSpec:
         try:
             given = dict(data)
             version = given.pop("version")
-            _check_types(given)
-            if version != VERSION:
+            if type(version) is not int or version != VERSION:
                 raise ModelError(
-                    f"a meter's specification of version {version!r}, this n3ic reads {VERSION}"
+                    f"a meter's specification of version {shown(version)}, "
+                    f"this n3ic reads {VERSION}"
                 )
-            spec = cls(
-                **given
-                | {
-                    "registers": tuple(_register(r) for r in given["registers"]),
-                    "features": tuple(_feature(f) for f in given["features"]),
-                    "windows": tuple(
-                        Window(**{**w, "same": tuple(w["same"])}) for w in given["windows"]
-                    ),
-                    "ends": tuple(given["ends"]),
-                    "decision": Decision(**given["decision"]),
-                }
-            )
-            hash(spec)  # refuses lists where values belong
-            return spec
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise ModelError(f"not a meter's specification: {error!r}") from error
-
-
-def _register(data: Mapping[str, Any]) -> Register:
-    guard = dict(data["guard"])
-    guard["protocols"] = tuple(guard["protocols"])
-    return Register(**{**data, "guard": Guard(**guard)})
-
-
-def _feature(data: Mapping[str, Any]) -> MeteredFeature:
-    return MeteredFeature(**{**data, "program": tuple(Step(**step) for step in data["program"])})
-
-
-def _check_types(data: Any, name: str = "") -> None:
-    """Refuse what is no whole number, no truth value or no text where one belongs."""
-    if isinstance(data, Mapping):
-        for key, value in data.items():
-            _check_types(value, str(key))
-    elif isinstance(data, list | tuple):
-        for value in data:
-            _check_types(value, name)
-    elif type(data) is not (bool if name == "repeat" else int if name in _NUMBERS else str):
-        raise TypeError(f"{name}: {data!r}")
+            return from_plain(cls, given, strict=True)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"not a meter's specification: {error}") from error

@@ -72,6 +72,7 @@ class BinaryModel(Classifier):
     """
 
     family: ClassVar[str] = "binary-network"
+    header_keys: ClassVar[tuple[str, ...]] = ("shape",)
     input: InputSpec
     hidden: tuple[HiddenLayer, ...]
     output: OutputLayer
@@ -251,7 +252,9 @@ def _typed_shape(shape: Any) -> list[int]:
         or len(shape) < 2
         or any(not isinstance(n, int) or isinstance(n, bool) or n < 1 for n in shape)
     ):
-        raise ModelError(f"bad shape {shape!r}")
+        raise ModelError(
+            f"shape: expected a list of two positive integers or more, got {shape!r}"[:200]
+        )
     return shape
 
 

@@ -16,6 +16,7 @@ from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import Evaluation, counted_class, evaluate
 from n3ic.model.bits import Bits
 from n3ic.model.inputs import UINT32_MAX, InputSpec
+from n3ic.model.text import check_text
 from n3ic.runs.progress import StageCallback
 from n3ic.training.recipe import Recipe
 
@@ -100,6 +101,7 @@ def prepare(
 
     Raises:
         DataError: the table cannot be split that way.
+        ModelError: a name of a class or feature is none that a model may have.
         UsageError: the recipe does not fit the table, or its training rows have a single class.
     """
     from n3ic.training.baselines import Rows, class_probabilities
@@ -116,6 +118,8 @@ def prepare(
     if not labelled and absent != {anomaly}:
         raise UsageError(f"{table.name}: the training rows have fewer than two classes")
     names = candidates(table, recipe)
+    for name in (*table.classes, *names):  # before the training, not at its end
+        check_text("a name of a class or feature", name)
     choose_bits = recipe.encoding in ("boosted", "weighted", "greedy") and not recipe.features
     asked = experiment.with_baselines or (
         not unlabelled and (recipe.training.distill > 0 or choose_bits)

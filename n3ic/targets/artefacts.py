@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from n3ic import __version__
+from n3ic.errors import ExportError
 from n3ic.model.passes import Simplified
 from n3ic.options import Options, applying
 from n3ic.targets.base import Exporter
@@ -14,10 +16,12 @@ from n3ic.targets.device import Fit
 from n3ic.targets.figures import Report
 from n3ic.targets.manifest import FORMAT, MANIFEST, MODEL, VERSION
 from n3ic.targets.report import exported_as, identity_of, write_report
-from n3ic.util.files import sha256_file, write_atomic
+from n3ic.util.files import read_regular, sha256_file, write_atomic
 from n3ic.util.json_text import json_text
 
 TOOL = f"n3ic {__version__}"
+MAX_FILES = 10_000
+_SLACK = 1 << 20
 
 
 def write_artefacts(
@@ -64,13 +68,51 @@ def describe(
 
 
 def files_of(directory: Path) -> list[str]:
-    """Paths of all that lies in a directory and is no folder, links included, sorted."""
-    return sorted(p.relative_to(directory).as_posix() for p in _walk(directory))
+    """Paths of all that lies in a directory and is no folder, links included, sorted.
+
+    Raises:
+        ExportError: a folder cannot be read, or there are more than ``MAX_FILES`` files and
+            folders.
+    """
+    found: list[str] = []
+    folders = [""]
+    count = 0
+    while folders:
+        at = folders.pop()
+        try:
+            with os.scandir(directory / at) as entries:
+                for entry in entries:
+                    count += 1
+                    if count > MAX_FILES:
+                        raise ExportError(
+                            f"{directory} holds more than {MAX_FILES:,} files and folders, "
+                            "which no export does"
+                        )
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(f"{at}{entry.name}/")
+                    else:
+                        found.append(at + entry.name)
+        except OSError as error:
+            raise ExportError(f"{directory / at} cannot be read: {error.strerror}") from error
+    return sorted(found)
 
 
-def _walk(directory: Path) -> Iterator[Path]:
-    for entry in directory.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            yield from _walk(entry)
-        else:
-            yield entry
+def copy_files(directory: Path, like: Path, into: Path) -> None:
+    """Copy what somebody else may have changed of an export, to decode or run it.
+
+    Tools that know nothing of hostile files read the copy: it has regular files alone, those that
+    n3ic writes, none much larger than n3ic writes it. What is none of these is left out.
+
+    Args:
+        directory: the export directory.
+        like: the same export as n3ic writes it.
+        into: an empty directory.
+    """
+    for name in sorted({*files_of(like)} & {*files_of(directory)}):
+        most = 2 * (like / name).stat().st_size + _SLACK
+        try:
+            data = read_regular(directory / name, most)
+        except OSError:
+            continue  # said where the directories were compared
+        (into / name).parent.mkdir(parents=True, exist_ok=True)
+        (into / name).write_bytes(data)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic import plugins
-from n3ic.errors import ExportError, MissingDependencyError, N3icError, UsageError
+from n3ic.errors import ExportError, MissingDependencyError, ModelError, N3icError, UsageError
 from n3ic.model.classifier import Classifier
 from n3ic.options import OptionValue
 from n3ic.targets.base import exporter
@@ -17,7 +17,10 @@ from n3ic.targets.directory import Exported, export
 from n3ic.targets.existing import find_export
 from n3ic.targets.manifest import read_manifest
 from n3ic.targets.report import exported_as
+from n3ic.util import signals
 from n3ic.util.names import path_component
+
+REFUSALS = (ExportError, MissingDependencyError, ModelError, UsageError)
 
 
 @dataclass(frozen=True)
@@ -38,19 +41,32 @@ class ExportOutcome:
     Attributes:
         item: what was to be exported.
         exported: what was.
-        error: why not.
+        error: why not; one of ``REFUSALS``, or what went wrong.
         kept: whether the directory is still there.
     """
 
     item: ExportItem
     exported: Exported | None
-    error: N3icError | None
+    error: Exception | None
     kept: bool = True
 
     @property
     def name(self) -> str:
         """The target and, of a set, the network."""
         return self.item.target + (f" {self.item.task}" if self.item.task else "")
+
+    @property
+    def why(self) -> str:
+        """Why there is no export, in words; empty where there is one."""
+        if self.error is None:
+            return ""
+        if isinstance(self.error, MissingDependencyError):
+            return f"not exported: {self.error}"
+        if isinstance(self.error, REFUSALS):
+            return f"refused: {self.error}"
+        if isinstance(self.error, N3icError):
+            return f"failed: {self.error}"
+        return f"failed: {type(self.error).__name__}: {self.error}"
 
     @property
     def equality(self) -> str:
@@ -61,7 +77,7 @@ class ExportOutcome:
     def __str__(self) -> str:
         name, proof = self.name, self.equality
         if self.exported is None:
-            return f"{name}: refused: {self.error}"
+            return f"{name}: {self.why}"
         forced = "" if self.exported.fit.ok else " (does not fit, forced)"
         network = self.exported.network
         removed = f" as {network.model.shape_text}" if network.findings.removes else ""
@@ -139,12 +155,12 @@ def export_plan(
 def _option_names(target: str, families: Sequence[str], *, alone: bool) -> set[str]:
     """Names of a target's options for models of some families.
 
-    One among all whose library is missing, or that takes no such models, has none.
+    One among all that is broken, whose library is missing, or that takes no such models, has none.
     """
     try:
         tools = [exporter(target).for_family(family) for family in families]
         return {option.name for tool in tools for option in tool.options}
-    except (ExportError, MissingDependencyError):
+    except REFUSALS:
         if alone:
             raise
         return set()
@@ -159,7 +175,10 @@ def export_item(
     simplify: bool = True,
     metrics: Mapping[str, Any] | None = None,
 ) -> ExportOutcome:
-    """Export one item; a refusal is kept, so that the others go on."""
+    """Export one item; its error is kept, whatever it is, so that the others go on.
+
+    Whoever exports several raises :func:`failure` when all are told.
+    """
     try:
         done = export(
             item.model,
@@ -172,9 +191,16 @@ def export_item(
             simplify=simplify,
             metrics=_metrics_of(metrics, item.task),
         )
-    except (ExportError, MissingDependencyError, UsageError) as error:
+    except Exception as error:  # noqa: BLE001 - a target's defect does not end the others
+        signals.check()  # a signal may be what a library made an error of
         return ExportOutcome(item, None, error)
     return ExportOutcome(item, done, None)
+
+
+def failure(outcomes: Sequence[ExportOutcome]) -> Exception | None:
+    """The first error that is no refusal: a wrong export, a full disk, a defect of a target."""
+    errors = (o.error for o in outcomes)
+    return next((e for e in errors if e is not None and not isinstance(e, REFUSALS)), None)
 
 
 def _metrics_of(metrics: Mapping[str, Any] | None, task: str) -> Mapping[str, Any] | None:

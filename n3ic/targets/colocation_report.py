@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from n3ic.targets.base import Exporter, exporter
+from n3ic.targets.base import exporter
 from n3ic.targets.batch import ExportOutcome
 from n3ic.targets.colocation import Member
 from n3ic.util.files import write_atomic
@@ -36,7 +36,7 @@ def set_summary(outcomes: Sequence[ExportOutcome]) -> dict[str, Any]:
         members = [
             Member(
                 o.exported.network.model,
-                exporter(name).parse_options(o.item.options),
+                exporter(name).for_family(o.item.model.family).parse_options(o.item.options),
                 o.exported.fit,
                 o.exported.report,
             )
@@ -46,14 +46,14 @@ def set_summary(outcomes: Sequence[ExportOutcome]) -> dict[str, Any]:
         out[name] = {
             "networks": len(members),
             "refused": dict(Counter(str(o.error) for o in of_target if o.error is not None)),
-            "together": _together(exporter(name), members) if members else None,
+            "together": _together(name, members) if members else None,
         }
     return out
 
 
-def _together(target: Exporter, members: Sequence[Member]) -> dict[str, Any]:
+def _together(target: str, members: Sequence[Member]) -> dict[str, Any]:
     """What the target says of the set, and what it said of networks that were forced on it."""
-    found = asdict(target.colocate(members))
+    found = asdict(exporter(target).for_family(members[0].model.family).colocate(members))
     alone = [str(problem) for member in members for problem in member.fit.problems]
     return found | {"problems": [*dict.fromkeys(alone), *found["problems"]]}
 

@@ -6,8 +6,8 @@ the directory prove nothing against whoever can change the directory.
 
 from __future__ import annotations
 
+import errno
 import json
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +15,21 @@ from typing import Any
 
 from n3ic.errors import ExportError, ModelError, UsageError
 from n3ic.model.passes import Simplified
-from n3ic.targets.artefacts import TOOL, describe, files_of, write_artefacts
+from n3ic.targets.artefacts import TOOL, copy_files, describe, files_of, write_artefacts
 from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.manifest import MANIFEST, VERIFICATION, exported_network, read_manifest
+from n3ic.targets.manifest import (
+    MANIFEST,
+    MAX_JSON_BYTES,
+    VERIFICATION,
+    exported_network,
+    read_manifest,
+)
 from n3ic.targets.report import REPORT
+from n3ic.util.files import read_regular
 
-_BLOCK = 1 << 20
+_WHAT = "this model and these options"
+_NAMED = 10  # files that are told by name, of those that should not be there
 
 
 @dataclass(frozen=True)
@@ -75,14 +83,14 @@ def write_again(
     for name in wanted:
         if name == MANIFEST or name not in found:
             continue
-        if _same(directory / name, fresh / name):
-            equal += 1
+        if why := difference(directory / name, fresh / name, _WHAT):
+            changed.append(f"{name} is {why}")
         else:
-            changed.append(f"{name} is not what n3ic writes for this model and these options")
+            equal += 1
     fields = list(_fields(manifest, json.loads((fresh / MANIFEST).read_text())))
     other = manifest["tool"] != TOOL
     note = ""
-    if _same(directory / MANIFEST, fresh / MANIFEST):
+    if not difference(directory / MANIFEST, fresh / MANIFEST, _WHAT):
         equal += 1
     elif other and not changed and not fields:
         note = f"written by {manifest['tool']}; {TOOL} writes the same"
@@ -92,31 +100,49 @@ def write_again(
         changed += [f"{MANIFEST}: {field} is not what n3ic writes" for field in fields]
         if not other and not fields:
             changed.append(f"{MANIFEST} is not written as n3ic writes it")
-    beside = [name for name in found if name not in wanted and name != VERIFICATION]
-    added = [f"{name} is no part of the export" for name in beside if not tool.is_product(name)]
+    beside = [name for name in found if name not in {*wanted, VERIFICATION}]
+    foreign = [name for name in beside if not tool.is_product(name)]
+    added = [f"{_shown(name)} is no part of the export" for name in foreign[:_NAMED]]
+    if foreign[_NAMED:]:
+        added.append(f"nor are {len(foreign) - _NAMED:,} more files")
     built = [name for name in beside if tool.is_product(name)]
     if built:
-        note = "; ".join([*([note] if note else []), f"not compared: {', '.join(built)}"])
+        more = f" and {len(built) - _NAMED:,} more" if built[_NAMED:] else ""
+        said = f"not compared: {', '.join(map(_shown, built[:_NAMED]))}{more}"
+        note = "; ".join([*([note] if note else []), said])
     return Custody(tuple(changed), tuple(added), equal, note)
 
 
-def check_unchanged(directory: Path, fresh: Path) -> None:
-    """Refuse an export directory that holds something else than this n3ic writes.
+def runnable(directory: Path, place: Path, *, run_changed: bool = False) -> Path:
+    """A copy of an export directory that may be run.
 
     Args:
         directory: the export directory.
-        fresh: an empty directory; afterwards it holds the export, which may be run.
+        place: an empty directory, for the copy.
+        run_changed: whether files may differ from what this n3ic writes.
 
     Raises:
         ExportError: the directory is not an export, or a file or field of it differs.
         ModelError: its model is damaged.
     """
+    fresh, copy = place / "fresh", place / "copy"
+    fresh.mkdir()
     manifest = read_manifest(directory)
     network = exported_network(directory, manifest)
     tool = exporter(manifest["target"]).for_family(network.source.family)
     found = write_again(directory, manifest, tool, network, fresh)
-    if found.changed:
+    if not found.changed:
+        return fresh
+    if not run_changed:
         raise ExportError(f"{found.changed[0]}: what n3ic would not write itself, it does not run")
+    copy.mkdir()
+    copy_files(directory, fresh, copy)
+    return copy
+
+
+def _shown(name: str) -> str:
+    """A file's name of whatever bytes, in one line."""
+    return name if name.isprintable() else name.encode("unicode_escape").decode()
 
 
 def _fields(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
@@ -129,9 +155,7 @@ def _report(directory: Path) -> tuple[Report, Mapping[str, Any]]:
     """Figures, notes and accuracy that a directory's report claims; empty where it is damaged."""
     empty = Report((), ())
     try:
-        if not stat.S_ISREG((directory / REPORT).lstat().st_mode):
-            return empty, {}
-        data = json.loads((directory / REPORT).read_bytes())
+        data = json.loads(read_regular(directory / REPORT, MAX_JSON_BYTES))
         figures = tuple(Figure(**figure) for figure in data["figures"])
         notes, accuracy = tuple(data["notes"]), data["accuracy"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -146,16 +170,19 @@ def _report(directory: Path) -> tuple[Report, Mapping[str, Any]]:
     return Report(figures, notes), accuracy if isinstance(accuracy, dict) else {}
 
 
-def _same(one: Path, other: Path) -> bool:
-    """Whether two paths are regular files of equal bytes."""
+def difference(one: Path, written: Path, what: str) -> str:
+    """How a file of somebody else differs from one that was just written; empty where it is equal.
+
+    Args:
+        one: the file; no more of it is read than ``written`` has.
+        written: what it should be.
+        what: what it was written for, in words.
+    """
+    wanted = written.read_bytes()
     try:
-        first, second = one.lstat(), other.lstat()
-        if not stat.S_ISREG(first.st_mode) or first.st_size != second.st_size:
-            return False
-        with one.open("rb") as a, other.open("rb") as b:
-            while block := a.read(_BLOCK):
-                if block != b.read(_BLOCK):
-                    return False
-    except OSError:
-        return False
-    return True
+        same = read_regular(one, len(wanted)) == wanted
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            return f"not to be read: {error.strerror}"
+        same = False
+    return "" if same else f"not what n3ic writes for {what}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +15,19 @@ from n3ic.targets.base import exporter
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.directory import Exported
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.manifest import MANIFEST, VERIFICATION, exported_network, read_manifest
+from n3ic.targets.manifest import (
+    MANIFEST,
+    MAX_JSON_BYTES,
+    VERIFICATION,
+    exported_network,
+    read_manifest,
+)
 from n3ic.targets.record import ARTEFACTS, state_of
 from n3ic.targets.report import REPORT
 from n3ic.targets.verification import Verification
-from n3ic.util.files import sha256_file
+from n3ic.util.files import read_regular
 from n3ic.util.plain import from_plain
 
-_MAX_BYTES = 16 << 20
 _DEPTH = 3  # exports/MODEL/TARGET/TASK
 _STALE = "{path} is not verified: verification.json is of other files; next: n3ic verify {path}"
 
@@ -58,9 +64,10 @@ def read_export(path: Path) -> Exported:
     """
     manifest = read_manifest(path)
     network = exported_network(path, manifest)
-    if not (path / REPORT).is_file() or manifest["files"].get(REPORT) != sha256_file(path / REPORT):
+    text = _read(path / REPORT)
+    if manifest["files"].get(REPORT) != hashlib.sha256(text).hexdigest():
         raise ExportError(f"{path / REPORT} is not what was written")
-    data = _object(path / REPORT)
+    data = _object(path / REPORT, text)
     try:
         fit = Fit(_all(Placement, data, "placements"), _all(Problem, data, "problems"))
         report = Report(_all(Figure, data, "figures"), tuple(map(str, data.get("notes", ()))))
@@ -74,7 +81,7 @@ def _recorded(path: Path, target: str, family: str) -> Verification | None:
     """The outcome of the last verification, if it is of the files that are there now."""
     if not (path / VERIFICATION).is_file():
         return None
-    data = _object(path / VERIFICATION)
+    data = _object(path / VERIFICATION, _read(path / VERIFICATION))
     found = from_plain(Verification, data)
     same = data.get(ARTEFACTS) == state_of(path, exporter(target).for_family(family))
     return found if same else None
@@ -94,18 +101,21 @@ def _candidates(root: Path, target: str, digest: str) -> Iterator[tuple[Path, di
                 yield path.parent, manifest["options"], written
 
 
-def _object(path: Path) -> dict[str, Any]:
-    """A JSON object of bounded size.
+def _read(path: Path) -> bytes:
+    try:
+        return read_regular(path, MAX_JSON_BYTES)
+    except OSError as error:
+        raise ExportError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _object(path: Path, text: bytes) -> dict[str, Any]:
+    """A JSON object.
 
     Raises:
         ExportError: it is none.
     """
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ExportError(f"{path}: too large for what it should be")
-        data = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ExportError(f"{path} cannot be read: {error.strerror or error}") from error
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ExportError(f"{path} is damaged: {error}") from error
     if not isinstance(data, dict):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from n3ic.errors import ExportError
-from n3ic.model.families import load_model
+from n3ic.model.families import parse_model
+from n3ic.model.file import read_file
 from n3ic.model.passes import Simplified, simplify, unchanged
+from n3ic.util.files import read_regular
 
 FORMAT = "n3ic-export"
 CARD_FORMAT = "n3ic-card"  # of an export of several tenants' models, which n3ic.systems.card writes
@@ -18,7 +19,7 @@ VERSION = 1
 MANIFEST = "manifest.json"
 MODEL = "model.n3ic"
 VERIFICATION = "verification.json"
-_MAX_MANIFEST_BYTES = 16 << 20
+MAX_JSON_BYTES = 4 << 20  # of a manifest, a report or a verification
 _MAX_TEXT = 1000
 
 
@@ -77,12 +78,7 @@ def read_manifest(directory: str | Path) -> dict[str, Any]:
     """
     path = Path(directory) / MANIFEST
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise ExportError(f"{path} is no regular file")
-        if found.st_size > _MAX_MANIFEST_BYTES:
-            raise ExportError(f"{path}: too large for a manifest")
-        data = json.loads(path.read_bytes())
+        data = json.loads(read_regular(path, MAX_JSON_BYTES))
     except OSError as error:
         raise ExportError(
             f"{directory} is not an export directory ({MANIFEST}: {error.strerror or error})"
@@ -114,5 +110,6 @@ def exported_network(directory: str | Path, manifest: Mapping[str, Any]) -> Simp
     Raises:
         ModelError: the model file is missing or damaged.
     """
-    model = load_model(Path(directory) / MODEL)
+    path = Path(directory) / MODEL
+    model = parse_model(read_file(path, follow=False), str(path))
     return simplify(model) if manifest["simplify"] else unchanged(model)

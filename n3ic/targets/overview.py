@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from n3ic.errors import MissingDependencyError
 from n3ic.targets.base import exporter
 from n3ic.targets.batch import ExportOutcome
 from n3ic.targets.colocation_report import set_summary
@@ -100,7 +99,7 @@ def overview(outcomes: Sequence[ExportOutcome]) -> tuple[TargetRow, ...]:
 
 def _row(outcomes: Sequence[ExportOutcome], sharing: Mapping[str, object] | None) -> TargetRow:
     done = [o.exported for o in outcomes if o.exported is not None]
-    errors = dict.fromkeys(_refusal(o) for o in outcomes if o.error is not None)
+    errors = dict.fromkeys(o.why for o in outcomes if o.error is not None)
     problems = dict.fromkeys(f"does not fit: {p}" for each in done for p in each.fit.problems)
     remarks = [*errors, *problems]
     together = sharing["together"] if sharing else None
@@ -139,11 +138,6 @@ def _row(outcomes: Sequence[ExportOutcome], sharing: Mapping[str, object] | None
         shown,
         tuple(dict.fromkeys(remarks)),
     )
-
-
-def _refusal(outcome: ExportOutcome) -> str:
-    missing = isinstance(outcome.error, MissingDependencyError)
-    return f"{'not exported' if missing else 'refused'}: {outcome.error}"
 
 
 def _figures(exported: Exported) -> list[Figure]:

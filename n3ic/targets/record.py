@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from n3ic.errors import ExportError
 from n3ic.targets.artefacts import files_of
 from n3ic.targets.base import Exporter
 from n3ic.targets.manifest import VERIFICATION
-from n3ic.util.files import sha256_file, write_atomic
+from n3ic.util.files import open_regular, write_atomic
 from n3ic.util.json_text import json_text
 
 ARTEFACTS = "artefacts"
+MAX_BYTES = 1 << 30  # of all files of an export
 
 
 def state_of(directory: Path, tool: Exporter[Any]) -> str:
@@ -24,9 +26,16 @@ def state_of(directory: Path, tool: Exporter[Any]) -> str:
     Args:
         directory: the export directory.
         tool: its target.
+
+    Raises:
+        ExportError: the files are more, or larger, than those of any export.
     """
-    names = (n for n in files_of(directory) if n != VERIFICATION and not tool.is_product(n))
-    digests = {name: _digest(directory / name) for name in names}
+    names = [n for n in files_of(directory) if n != VERIFICATION and not tool.is_product(n)]
+    digests = {}
+    room = MAX_BYTES
+    for name in names:
+        digests[name], size = _digest(directory / name, room)
+        room -= size
     return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
 
 
@@ -44,5 +53,12 @@ def write_record(directory: Path, outcome: Mapping[str, Any], state: str) -> Non
     write_atomic(directory / VERIFICATION, json_text({**outcome, ARTEFACTS: state}))
 
 
-def _digest(path: Path) -> str:
-    return sha256_file(path) if stat.S_ISREG(path.lstat().st_mode) else "no regular file"
+def _digest(path: Path, most: int) -> tuple[str, int]:
+    """Digest and bytes of a file."""
+    try:
+        with open_regular(path, most) as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest(), stream.tell()
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return "no regular file", 0
+        raise ExportError(f"{path} cannot be read: {error.strerror}") from error

@@ -20,6 +20,7 @@ from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import Simplified
 from n3ic.options import Options, OptionValue
+from n3ic.targets.artefacts import copy_files
 from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.custody import write_again
 from n3ic.targets.decoding import decoding_difference
@@ -207,13 +208,17 @@ def verify_directory(
     parsed = tool.parse_options(manifest["options"] | dict(options or {}), verify=True)
     state = state_of(path, tool)
     with tempfile.TemporaryDirectory(prefix="n3ic-verify-") as name:
-        fresh = Path(name)
+        fresh, copy = Path(name, "fresh"), Path(name, "copy")
+        fresh.mkdir()
+        copy.mkdir()
         try:
             custody = write_again(path, manifest, tool, network, fresh)
         except MissingDependencyError as error:
             return Verification(tool.name, "", 0, missing=str(error))
+        if custody.changed:
+            copy_files(path, fresh, copy)
         if custody.changed and not run_changed:
-            result = _not_run(path, tool, network.model, parsed)
+            result = _not_run(copy, tool, network.model, parsed)
         else:
             if custody.changed:
                 warnings.warn(
@@ -222,7 +227,7 @@ def verify_directory(
                     stacklevel=2,
                 )
             count = tool.vectors if vectors is None else vectors
-            place = path if custody.changed else fresh
+            place = copy if custody.changed else fresh
             result = verify_artefacts(
                 place, tool, network, parsed, count, rows=rows, captures=captures, seed=seed
             )

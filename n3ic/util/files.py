@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +21,14 @@ from n3ic.util.signals import check, held
 
 _NEW = ".n3ic-new"  # a directory that is being written, and locked
 _OLD = ".n3ic-old"  # one that is being replaced
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def free_path(path: str | Path, replace: bool) -> Path:
@@ -341,6 +352,44 @@ def sha256_file(path: str | Path) -> str:
     """SHA-256 of a file's bytes, in hexadecimal."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def open_regular(path: str | Path, most: int, *, follow: bool = False) -> BufferedReader:
+    """A file of somebody else, open for reading: never a pipe, a device or an endless file.
+
+    Args:
+        path: the file.
+        most: bytes that it may have.
+        follow: whether the last part of ``path`` may be a symbolic link.
+
+    Raises:
+        OSError: it cannot be opened, is no regular file, or is larger; its ``strerror`` says which.
+    """
+    # A device may do something when it is opened; what is there may be another file a moment later.
+    _check_regular(Path(path).stat(follow_symlinks=follow), path, most)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
+    handle = os.open(path, flags)
+    try:
+        _check_regular(os.fstat(handle), path, most)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_regular(path: str | Path, most: int, *, follow: bool = False) -> bytes:
+    """The bytes of a file of somebody else; see :func:`open_regular`."""
+    with open_regular(path, most, follow=follow) as stream:
+        return stream.read(most)
+
+
+def _check_regular(found: os.stat_result, path: str | Path, most: int) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a special file")
+        raise OSError(errno.EINVAL, f"it is {kind}, no regular file", str(path))
+    if found.st_size > most:
+        said = f"it has {found.st_size:,} bytes, at most {most:,} are expected"
+        raise OSError(errno.EFBIG, said, str(path))
 
 
 def _umask() -> int:

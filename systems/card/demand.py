@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,26 @@ class Demand:
     def resources(self) -> tuple[Resource, ...]:
         """What is divided."""
         return (*self.space, *self.time, *self.common)
+
+    def scaled(self, by: Floats, graphs: NDArray[np.int64] | None = None) -> Demand:
+        """The same where graphs want more or less.
+
+        Args:
+            by: factors of what they want, shape of ``graphs``.
+            graphs: which of them are kept, by index; all if None.
+        """
+        kept = np.arange(len(self.graphs)) if graphs is None else graphs
+        return replace(
+            self,
+            graphs=tuple(self.graphs[g] for g in kept),
+            owner=self.owner[kept],
+            wanted=self.wanted[kept] * by,
+            uses=self.uses[kept],
+            occupancy=self.occupancy[kept] * by[:, None],
+            whole=self.whole[kept],
+            work=self.work[kept] * by[:, None, None],
+            load=self.load[kept] * by[:, None],
+        )
 
     def of_tenants(self, per_graph: Floats) -> Floats:
         """Sums over the graphs of each tenant, shape ``(tenants, ...)``."""

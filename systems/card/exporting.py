@@ -18,10 +18,12 @@ from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.description import Card
 from n3ic.systems.card.plan import Plan
 from n3ic.systems.card.resources import Amount, TaskCost
+from n3ic.targets.artefacts import files_of
 from n3ic.targets.base import Exporter, exporter
+from n3ic.targets.custody import difference
 from n3ic.targets.figures import Figure
-from n3ic.targets.manifest import CARD_FORMAT, FORMAT, MANIFEST, VERIFICATION
-from n3ic.util.files import new_directory, sha256_file, write_atomic
+from n3ic.targets.manifest import CARD_FORMAT, FORMAT, MANIFEST, MAX_JSON_BYTES, VERIFICATION
+from n3ic.util.files import new_directory, read_regular, sha256_file, write_atomic
 from n3ic.util.json_text import json_text
 from n3ic.util.markdown import escaped, table
 
@@ -268,15 +270,15 @@ def _written_anew(target: CardTarget, plan: Plan, directory: Path) -> Iterator[P
         fresh = Path(name) / "card"
         fresh.mkdir()
         _write(target, plan, fresh)
-        found = {name for name in _files(directory) if not target.is_product(name)}
-        for file in sorted({*_files(fresh), *found} - {VERIFICATION, "report.md"}):
-            mine, theirs = directory / file, fresh / file
-            if not theirs.exists():
+        found = {name for name in files_of(directory) if not target.is_product(name)}
+        written = files_of(fresh)
+        for file in sorted({*written, *found} - {VERIFICATION, "report.md"}):
+            if file not in written:
                 raise VerifyError(f"{file}: n3ic writes no such file for this card")
-            if not mine.is_file() or mine.is_symlink():
+            if file not in found:
                 raise VerifyError(f"{file}: missing from {directory}")
-            if mine.read_bytes() != theirs.read_bytes():
-                raise VerifyError(f"{file}: not what n3ic {__version__} writes for this card")
+            if why := difference(directory / file, fresh / file, "this card"):
+                raise VerifyError(f"{file}: {why}")
         yield fresh
 
 
@@ -305,13 +307,9 @@ def _write(target: CardTarget, plan: Plan, directory: Path) -> None:
         "tool": f"n3ic {__version__}",
         "target": plan.card.device.target,
         "card": plan.card.name,
-        "files": {name: sha256_file(directory / name) for name in _files(directory)},
+        "files": {name: sha256_file(directory / name) for name in files_of(directory)},
     }
     write_atomic(directory / MANIFEST, json_text(manifest))
-
-
-def _files(directory: Path) -> list[str]:
-    return sorted(p.relative_to(directory).as_posix() for p in directory.rglob("*") if p.is_file())
 
 
 def _written(target: CardTarget, out: Path) -> tuple[str, ...]:
@@ -320,14 +318,14 @@ def _written(target: CardTarget, out: Path) -> tuple[str, ...]:
     names = found.get("files") if found.get("format") == CARD_FORMAT else None
     if not isinstance(names, dict) or not names:
         return ()
-    built = (name for name in _files(out) if target.is_product(name))
+    built = (name for name in files_of(out) if target.is_product(name))
     return (*names, MANIFEST, VERIFICATION, "report.md", *built)
 
 
 def _manifest(directory: Path) -> dict[str, Any]:
     """The manifest of a directory; empty where it has none that can be read."""
     try:
-        found = json.loads((directory / MANIFEST).read_bytes())
+        found = json.loads(read_regular(directory / MANIFEST, MAX_JSON_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 Where = tuple[str | int, ...]
 
+DEEPEST = 64  # brackets within brackets
+MOST_PARTS = 8  # of a dotted key: tomllib keeps every prefix of it
+LONGEST_WORD = 1000  # characters of a number or of a bare key
+
+# Of any text, a token is found at each place, so that a document is gone through once.
+_TOKEN = re.compile(
+    r'''
+      (?P<newline> \n )
+    | (?P<space> [^\S\n]++ | \#[^\n]*+ )
+    | (?P<quoted> """ (?: [^"\\]++ | \\. | "(?!"") )*+ "{0,5}
+                | \'\'\' (?: [^']++ | '(?!\'\') )*+ '{0,5}
+                | " (?: [^"\\\n]++ | \\. )*+ "?
+                | ' [^'\n]*+ '? )
+    | (?P<bare> [A-Za-z0-9_-]++ )
+    | (?P<open> [\[{] )
+    | (?P<close> [\]}] )
+    | (?P<other> . )
+    ''',
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class LimitError(ValueError):
+    """A document is beyond what is read, at a line."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+
 
 def parse(text: str) -> tuple[dict[str, Any], dict[Where, int]]:
     """A document, and the line, from 1, at which each of its tables and keys stands.
 
-    Entries of an inline table or array have the line of the key that it is the value of.
+    Entries of an inline table or array have no line of their own, see :func:`line_of`. The text is
+    gone through twice, however it is made.
 
     Args:
         text: the document.
@@ -22,23 +53,24 @@ def parse(text: str) -> tuple[dict[str, Any], dict[Where, int]]:
 
     Raises:
         tomllib.TOMLDecodeError: it is no TOML; the text names line and column.
+        LimitError: it is nested deeper, or has a longer word, than any description needs.
     """
+    statements = list(_statements(text))
     data = tomllib.loads(text)
     lines: dict[Where, int] = {(): 1}
     table: Where = ()
     counts: dict[Where, int] = {}
-    for line, kind, keys in _statements(text):
-        path: Where = () if kind != "key" else table
-        for depth, key in enumerate(keys, start=1):
-            path = (*path, key)
+    for line, brackets, words in statements:
+        path: Where = () if brackets else table
+        for depth, word in enumerate(words, start=1):
+            path = (*path, _key(word))
             lines.setdefault(path, line)
-            last = depth == len(keys)
-            if kind == "array" and last:
+            if brackets == 2 and depth == len(words):
                 counts[path] = counts.get(path, -1) + 1
-            if kind != "key" and path in counts:  # the array's last table is meant
+            if brackets and path in counts:  # the array's last table is meant
                 path = (*path, counts[path])
                 lines.setdefault(path, line)
-        if kind != "key":
+        if brackets:
             table = path
     return data, lines
 
@@ -50,33 +82,53 @@ def line_of(lines: Mapping[Where, int], path: Where) -> int:
     return lines[path]
 
 
-def _statements(text: str) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """Line, kind (``table``, ``array``, ``key``) and key of each statement.
+def _statements(text: str) -> Iterator[tuple[int, int, list[str]]]:
+    """Line, brackets before the key (2 of ``[[table]]``) and the words of the key, in TOML.
 
-    A statement is complete as soon as it is a document by itself, which is what tells a line
-    within a multi-line string or array from one that begins a statement.
+    Of a text that is no TOML, they mean nothing.
     """
-    start, gathered = 1, ""
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not gathered:
-            start = number
-        gathered += line.removesuffix("\r") + "\n"
-        try:
-            found = tomllib.loads(gathered)
-        except tomllib.TOMLDecodeError:
-            continue
-        head = gathered.lstrip()
-        gathered = ""
-        if not found:
-            continue
-        kind = "array" if head.startswith("[[") else "table" if head.startswith("[") else "key"
-        yield start, kind, tuple(_keys(found, kind))
+    line, start, brackets, depth, dots = 1, 1, 0, 0, 0
+    words: list[str] = []
+    in_key = True
+    for token in _TOKEN.finditer(text):
+        kind, found = token.lastgroup, token[0]
+        if found == ".":
+            dots += 1
+            if dots >= MOST_PARTS:
+                raise LimitError(line, f"nested too deeply, a key of more than {MOST_PARTS} parts")
+        elif kind not in ("quoted", "bare", "space"):
+            dots = 0
+        if kind in ("quoted", "bare"):
+            if kind == "bare" and len(found) > LONGEST_WORD:
+                said = f"a word of {len(found)} characters, expected {LONGEST_WORD} at most"
+                raise LimitError(line, said)
+            if in_key:
+                start = start if words or brackets else line
+                words.append(found)
+        elif kind == "open":
+            depth += 1
+            if depth > DEEPEST:
+                raise LimitError(line, f"nested too deeply, more than {DEEPEST} brackets")
+            if in_key and not words:
+                start = start if brackets else line
+                brackets += 1
+        elif kind == "close":
+            depth = max(depth - 1, 0)
+        elif found == "=":
+            in_key = False
+        elif kind == "newline" and depth == 0:
+            if words:
+                yield start, brackets, words
+            words, brackets, in_key = [], 0, True
+        line += found.count("\n")
+    if words:
+        yield start, brackets, words
 
 
-def _keys(found: Any, kind: str) -> Iterator[str]:
-    """The key of a statement: of a value, its inline tables' keys follow while there is one."""
-    while isinstance(found, dict) and len(found) == 1:
-        key, found = next(iter(found.items()))
-        yield key
-        if kind == "array" and isinstance(found, list):
-            return
+def _key(word: str) -> str:
+    """A part of a key from its TOML: bare, or a text in quotes."""
+    if word[0] == "'":
+        return word[1:-1]
+    if word[0] == '"':
+        return str(tomllib.loads(f"k={word}")["k"]) if "\\" in word else word[1:-1]
+    return word

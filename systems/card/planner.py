@@ -13,10 +13,11 @@ from n3ic.systems.card.demand import Demand, demand_of, entitlements
 from n3ic.systems.card.description import Card
 from n3ic.systems.card.drf import Floats
 from n3ic.systems.card.exporting import joint_costs
+from n3ic.systems.card.fairness import Scarce, fair_rates
 from n3ic.systems.card.models import check_models
 from n3ic.systems.card.plan import GraphPlan, Plan, Region, TenantShare
 from n3ic.systems.card.resources import Budget, TaskCost, budget_of, costs_of, uncounted
-from n3ic.systems.card.routing import fair_rates, flows_of, latency_of, paths_of
+from n3ic.systems.card.routing import flows_of, latency_of, paths_of
 
 BURST_FRAMES = 16  # frames that a token bucket lets pass at once
 _SHORT = 1e-4  # share of a wanted rate that may be missing before it is a problem
@@ -59,7 +60,8 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Plan:
     entitled = entitlements(demand)
     placement = place(demand, entitled, budget.scheduling_ns)
     weights = time_weights(demand, entitled)
-    rates = fair_rates(demand, placement.instances, weights, demand.wanted)
+    fair = fair_rates(demand, placement.instances, weights, demand.wanted)
+    rates = fair.rates
     regions = _regions(demand, placement.instances, rates, budget.spare)
     flows = flows_of(demand, placement.instances, rates, budget.scheduling_ns)
     latency = dict(zip(demand.tasks, map(float, demand.latency), strict=True))
@@ -95,7 +97,7 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Plan:
         regions=regions,
         shares=_shares(demand, entitled),
         graphs=tuple(graphs),
-        problems=tuple(_problems(demand, placement, graphs)),
+        problems=tuple(_problems(demand, placement, graphs, fair.scarce)),
         notes=tuple(_notes(card, budget, costs, placement)),
     )
 
@@ -131,8 +133,8 @@ def time_shares(planned: Plan, budget: Budget, loads: Mapping[int, float]) -> di
     load = np.array([loads.get(g.uid, 0.0) for g in planned.graphs])
     guaranteed = np.array([g.guaranteed for g in planned.graphs])
     standing = instances_of(planned)
-    rates = fair_rates(demand, standing, time_weights(demand, entitled), load, guaranteed)
-    return {g.uid: float(rate) for g, rate in zip(planned.graphs, rates, strict=True)}
+    fair = fair_rates(demand, standing, time_weights(demand, entitled), load, guaranteed)
+    return {g.uid: float(rate) for g, rate in zip(planned.graphs, fair.rates, strict=True)}
 
 
 def instances_of(planned: Plan) -> NDArray[np.bool_]:
@@ -170,24 +172,39 @@ def _shares(demand: Demand, entitled: Floats) -> tuple[TenantShare, ...]:
     )
 
 
-def _problems(demand: Demand, placement: Placement, graphs: Sequence[GraphPlan]) -> Iterator[str]:
+def _problems(
+    demand: Demand,
+    placement: Placement,
+    graphs: Sequence[GraphPlan],
+    scarce: Sequence[Sequence[Scarce]],
+) -> Iterator[str]:
     """Graphs that are not served what they want, and what is too small for them."""
-    count = placement.instances.sum(axis=1)
-    asked = demand.occupancy.sum(axis=0)
     for g, graph in enumerate(graphs):
         if graph.guaranteed >= graph.wanted * (1 - _SHORT):
             continue
-        missing = [demand.tasks[t] for t in np.flatnonzero(demand.uses[g] & (count == 0))]
-        scarce = [
-            f"{demand.tasks[t]} ({asked[t]:.3g} instances are wanted, {count[t]} fit)"
-            for t in np.flatnonzero(demand.uses[g] & (asked > count * (1 + _SHORT)))
-        ]
-        why = f"there is no room for {', '.join(missing)}" if missing else "; ".join(scarce)
+        here = placement.instances.sum(axis=1) > 0
+        missing = [demand.tasks[s] for s in scarce[g] if isinstance(s, int) and not here[s]]
+        too_small = (_too_small(demand, placement.instances, s) for s in scarce[g])
+        why = f"there is no room for {', '.join(missing)}" if missing else "; ".join(too_small)
         entitled = " (which is beyond its share)" if graph.entitled < graph.wanted * 0.9999 else ""
         yield (
             f"{graph.tenant}/{graph.graph} wants {rate_text(graph, graph.wanted)}{entitled}, "
-            f"{rate_text(graph, graph.guaranteed)} can be guaranteed" + (f": {why}" if why else "")
+            f"{rate_text(graph, graph.guaranteed)} can be guaranteed: {why}"
         )
+
+
+def _too_small(demand: Demand, instances: NDArray[np.bool_], scarce: Scarce) -> str:
+    """How much is wanted of a task or of a resource that packets take, and how much there is."""
+    if isinstance(scarce, int):
+        asked, count = demand.occupancy[:, scarce].sum(), instances[scarce].sum()
+        return f"{demand.tasks[scarce]} ({asked:.3g} instances are wanted, {count} fit)"
+    if scarce in demand.common:
+        s = demand.common.index(scarce)
+        asked, there = demand.load[:, s].sum(), demand.common_capacity[s]
+    else:
+        s = demand.time.index(scarce)
+        asked, there = demand.work[:, :, s].sum(), demand.time_capacity[s] * demand.regions
+    return f"{scarce.name} ({asked:.3g} {scarce.unit} are wanted, {there:.3g} there are)"
 
 
 def _notes(

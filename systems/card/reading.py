@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,7 +30,7 @@ from n3ic.systems.card.description import (
     UserVerilog,
 )
 from n3ic.systems.card.entries import Entry, is_int, shown
-from n3ic.systems.card.lines import parse
+from n3ic.systems.card.lines import LimitError, parse
 
 CARD_FILE = "card.toml"
 _MAX_BYTES = 1 << 18
@@ -70,12 +71,12 @@ def parse_card(text: str, source: str = CARD_FILE, folder: Path = Path()) -> Car
     """
     try:
         data, lines = parse(text)
-    except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
+    except LimitError as error:
+        raise CardError(f"{source}:{error.line}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
         said = re.search(r"at line (\d+)", str(error))
-        place = f":{said[1]}" if said else f":{text.count(chr(10)) + 1}"
-        raise CardError(f"{source}{place}: this is no TOML: {error}") from error
-    except RecursionError as error:
-        raise CardError(f"{source}: nested too deeply for a description of a card") from error
+        line = int(said[1]) if said else text.count("\n") + 1
+        raise CardError(f"{source}:{line}: this is no TOML: {error}") from error
     return _card(Entry(data, (), source, lines, folder))
 
 
@@ -85,11 +86,11 @@ def _card(root: Entry) -> Card:
     tasks: dict[str, Task] = {}
     for entry in root.tables("tasks"):
         _add(tasks, _task(entry, ""), entry)
-    tenants: list[Tenant] = []
+    tenants: dict[str, Tenant] = {}
     for entry in root.tables("tenants"):
         entry.only("name", "weight", "ports", "tasks", "graphs")
         name = entry.name()
-        if any(t.name == name for t in tenants):
+        if name in tenants:
             raise entry.error(f"a second tenant named {name!r}, expected a name of its own", "name")
         for below in entry.tables("tasks"):
             _add(tasks, _task(below, f"{name}/"), below)
@@ -99,11 +100,11 @@ def _card(root: Entry) -> Card:
                 f"tenant {name!r}: expected [[tenants.graphs]], one or more; got none"
             )
         weight = entry.number("weight", 1.0, 1e6)
-        tenants.append(Tenant(name, weight, tuple(graphs), entry.line, _ports(entry)))
+        tenants[name] = Tenant(name, weight, tuple(graphs), entry.line, _ports(entry))
     if not tenants:
         raise root.error("expected [[tenants]], one or more; got none")
-    _unique_graphs(root, tenants)
-    card = Card(root.text("name", "card"), device, tasks, tuple(tenants), root.source)
+    _unique_graphs(root, tenants.values())
+    card = Card(root.text("name", "card"), device, tasks, tuple(tenants.values()), root.source)
     _all_used(root, card)
     return card
 
@@ -255,7 +256,7 @@ def _graph(entry: Entry, tenant: str, tasks: Mapping[str, Task], device: CardDev
     twice = [name for name, count in Counter(flow.tasks()).items() if count > 1]
     if twice:
         raise entry.error(f"'flow' has {twice[0]!r} twice, expected each task once", "flow")
-    _in_order(entry, flow, tasks, ())
+    _in_order(entry, flow, tasks, {})
     return Graph(
         name=entry.name(),
         uid=uid,
@@ -318,37 +319,40 @@ _ORDER = ("meter", "input", "network", "policy")
 
 
 def _in_order(
-    entry: Entry, flow: Series, tasks: Mapping[str, Task], before: tuple[str, ...]
-) -> tuple[str, ...]:
+    entry: Entry, flow: Series, tasks: Mapping[str, Task], before: Mapping[str, str]
+) -> Mapping[str, str]:
     """Refuse a task that reads what tasks before it do not give.
 
     Args:
         entry: of the graph, for errors.
         flow: its tasks.
         tasks: all tasks.
-        before: those before it, but for what a user's own task made something else of.
+        before: the last task of each kind before it, but for what a user's own task made something
+            else of.
 
     Returns:
         The same, behind the flow.
     """
+    seen = dict(before)
     for step in flow.steps:
         if isinstance(step, Parallel):
-            ends = [_in_order(entry, branch, tasks, before) for branch in step.branches]
-            before = tuple(dict.fromkeys(name for end in ends for name in end))
+            ends = [_in_order(entry, branch, tasks, seen) for branch in step.branches]
+            seen = {kind: name for end in ends for kind, name in end.items()}
             continue
         kind = tasks[step].kind
         if kind == "verilog":  # gives whatever it likes; a policy and a meter stay what they are
-            before = tuple(n for n in before if tasks[n].kind in ("meter", "policy"))
-        later = _ORDER[_ORDER.index(kind) :] if kind in _ORDER[:3] else ()
-        wrong = [n for n in before if tasks[n].kind in later]
+            seen = {k: n for k, n in seen.items() if k in ("meter", "policy")}
+            continue
+        later = _ORDER[_ORDER.index(kind) :] if kind != "policy" else ()
+        wrong = [k for k in later if k in seen]
         if wrong:
             raise entry.error(
-                f"'flow': {kind} {step!r} behind {tasks[wrong[-1]].kind} {wrong[-1]!r}, expected "
+                f"'flow': {kind} {step!r} behind {wrong[-1]} {seen[wrong[-1]]!r}, expected "
                 f"{', '.join(_ORDER)} in this order, and one of each but policies",
                 "flow",
             )
-        before = (*before, step) if kind in _ORDER else before
-    return before
+        seen[kind] = step
+    return seen
 
 
 def _known(entry: Entry, name: str, tenant: str, tasks: Mapping[str, Task]) -> str:
@@ -373,7 +377,7 @@ def _add(tasks: dict[str, Task], task: Task, entry: Entry) -> None:
     tasks[task.name] = task
 
 
-def _unique_graphs(root: Entry, tenants: Sequence[Tenant]) -> None:
+def _unique_graphs(root: Entry, tenants: Iterable[Tenant]) -> None:
     seen: dict[int, tuple[str, int]] = {}
     for tenant in tenants:
         names: set[str] = set()

@@ -16,72 +16,6 @@ from n3ic.systems.card.plan import Path, Visit
 _LEAST = 1e-5  # share of a graph's packets that is worth a path
 
 
-def fair_rates(
-    demand: Demand,
-    instances: NDArray[np.bool_],
-    weights: Floats,
-    loads: Floats,
-    guaranteed: Floats | None = None,
-) -> Floats:
-    """Max-min fair packets a second, by weight, of graphs whose tasks stand where they stand.
-
-    What dominant resource fair queueing converges to where packets are many and small (Ghodsi et
-    al., "Multi-Resource Fair Queueing for Packet Processing", SIGCOMM 2012): every task's
-    instances, every region's and the card's resources are a resource each, a packet takes its
-    processing time of them, and the largest of a graph's shares, divided by its weight, is
-    levelled. Linear programmes raise the level; who cannot rise any more stays.
-
-    Args:
-        demand: the card's numbers.
-        instances: bool, shape ``(tasks, regions)``.
-        weights: of the graphs, shape ``(graphs,)``.
-        loads: packets a second that arrive, shape ``(graphs,)``.
-        guaranteed: packets a second that a graph has before any is levelled; none if None.
-
-    Returns:
-        Packets a second, shape ``(graphs,)``; none is above its load.
-    """
-    most = loads / demand.wanted
-    dominant = dominant_shares(demand, instances)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # served share of the wanted packets at level 1; free where nothing is scarce
-        pace = np.where(dominant > 0, weights / dominant, np.inf)
-    pace = np.where(np.isfinite(dominant), pace, 0.0)
-    served = np.where(np.isinf(pace), most, 0.0)
-    rising = np.isfinite(pace) & (pace > 0) & (most > 0)
-    low = (
-        served
-        if guaranteed is None
-        else np.maximum(served, np.minimum(guaranteed, loads) / demand.wanted)
-    )
-    while rising.any():
-        level = _level(demand, instances, most, low, np.where(rising, pace, 0.0))
-        low = np.where(rising, np.maximum(np.minimum(level * pace, most), low), low)
-        for g in np.flatnonzero(rising):
-            reachable = _largest(demand, instances, most, low, int(g))
-            rising[g] = reachable > low[g] * (1 + 1e-6) + SLACK and low[g] < most[g] - SLACK
-        if level <= 0:
-            break
-    return np.asarray(low * demand.wanted)
-
-
-def dominant_shares(demand: Demand, instances: NDArray[np.bool_]) -> Floats:
-    """Largest share that all wanted packets of a graph take of a resource, shape ``(graphs,)``.
-
-    A task's instances are one resource, however many there are; infinite where there is none. So
-    is the time of all regions that hold tasks of the graph.
-    """
-    count = instances.sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        pools = np.where(demand.occupancy > 0, demand.occupancy / count, 0.0)
-        pools = np.where(demand.uses & (count == 0), np.inf, pools)
-        hosts = np.maximum((demand.uses.astype(int) @ instances > 0).sum(axis=1), 1)
-        busy = demand.work.sum(axis=1) / (demand.time_capacity * hosts[:, None])
-        common = np.where(demand.load > 0, demand.load / demand.common_capacity, 0.0)
-    parts = (pools.max(axis=1, initial=0), busy.max(axis=1, initial=0))
-    return np.asarray(np.maximum.reduce([*parts, common.max(axis=1, initial=0)]))
-
-
 def flows_of(
     demand: Demand, instances: NDArray[np.bool_], rates: Floats, scheduling_ns: float
 ) -> Flows:
@@ -93,10 +27,12 @@ def flows_of(
         rates: packets a second that the instances can serve, shape ``(graphs,)``.
         scheduling_ns: one pass through the scheduler.
     """
-    share = rates / demand.wanted
-    programme = Programme(demand, scheduling_ns=scheduling_ns, most=share, instances=instances)
-    for column, value in zip(programme.f, share, strict=True):
-        programme.at_least({int(column): 1.0}, max(0.0, float(value) - 10 * SLACK))
+    # a share is one of the given rate, so that the solver's tolerance is, too
+    asked = demand.scaled(rates / demand.wanted)
+    most = np.where(rates > 0, 1.0, 0.0)
+    programme = Programme(asked, scheduling_ns=scheduling_ns, most=most, instances=instances)
+    for column, share in zip(programme.f, most, strict=True):
+        programme.at_least({int(column): 1.0}, float(share) * (1 - 10 * SLACK))
     found = programme.solve(programme.latency())
     if found is None:
         raise CardError("the rates are beyond what the instances serve")
@@ -192,30 +128,3 @@ def latency_of(
         scheduling_ns + max(sum(latency[t] for t in visit.tasks) for visit in stage)
         for stage in stages
     )
-
-
-def _level(
-    demand: Demand, instances: NDArray[np.bool_], most: Floats, low: Floats, pace: Floats
-) -> float:
-    """The highest level that those who rise reach together, until one has its load."""
-    programme = Programme(demand, most=most, instances=instances)
-    for g, column in enumerate(programme.f):
-        programme.at_least({int(column): 1.0}, max(0.0, float(low[g]) - SLACK))
-        if pace[g] > 0:
-            row = {int(column): 1.0 / float(pace[g]), int(programme.level): -1.0}
-            programme.at_least(row, 0.0)
-    found = programme.solve({int(programme.level): -1.0})
-    if found is None:
-        raise CardError("the rates are beyond what the instances serve")
-    return float(found[programme.level])
-
-
-def _largest(
-    demand: Demand, instances: NDArray[np.bool_], most: Floats, low: Floats, g: int
-) -> float:
-    """How much one graph could be served while the others keep what they have."""
-    programme = Programme(demand, most=most, instances=instances)
-    for column, value in zip(programme.f, low, strict=True):
-        programme.at_least({int(column): 1.0}, max(0.0, float(value) - SLACK))
-    found = programme.solve({int(programme.f[g]): -1.0})
-    return 0.0 if found is None else float(found[programme.f[g]])

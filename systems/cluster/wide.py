@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ClusterError
+from n3ic.model.columns import ColumnRule, TableRules
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
@@ -19,13 +21,15 @@ def side_by_side(models: Mapping[str, BinaryModel]) -> BinaryModel:
 
     Its input has every field of theirs once; masks keep each neuron to the inputs of its own
     network, where others have more. Its classes are ``network/class``, its scores those of the
-    networks one after another. It is as the first one was trained: data, meter and table.
+    networks one after another. Data and meter are those of the first one; of a table, it reads
+    the columns of all.
 
     Args:
         models: networks of as many layers each, by name.
 
     Raises:
-        ClusterError: they have different depths, or there are none.
+        ClusterError: they have different depths, read a column of a table differently, or there
+            are none.
     """
     parts = list(models.values())
     if not parts:
@@ -56,8 +60,23 @@ def side_by_side(models: Mapping[str, BinaryModel]) -> BinaryModel:
         name="side by side",
         provenance=first.provenance,
         meter=first.meter,
-        table=first.table,
+        table=_table(models, spec),
     )
+
+
+def _table(models: Mapping[str, BinaryModel], spec: InputSpec) -> TableRules | None:
+    """The columns that the networks read, with the label of the first; None where one says none."""
+    columns: dict[str, ColumnRule] = {}
+    for name, model in models.items():
+        for column, rule in (model.table.columns if model.table else {}).items():
+            if columns.setdefault(column, rule) != rule:
+                raise ClusterError(
+                    f"{name} reads the column {column!r} in another way than a network before it: "
+                    "networks that are put side by side read one table alike"
+                )
+    first = next(iter(models.values())).table
+    found = replace(first, columns=columns) if first else None
+    return found if found and {*spec.features} <= {*found.features} else None
 
 
 def _inputs(models: Sequence[BinaryModel]) -> tuple[InputSpec, list[NDArray[np.intp]]]:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -383,10 +382,10 @@ def test_evaluate_gives_the_figures_of_the_network(place, flows):
 
 
 def test_names_from_files_do_not_reach_the_terminal_as_control_characters(tmp_path):
-    model = random_model((32, 4, 2), np.random.default_rng(0))
-    hostile = replace(model, name="a\x1b[2Jb", provenance={"data": "x\x07\ry"})
+    hostile = random_model((32, 4, 2), np.random.default_rng(0))
+    object.__setattr__(hostile, "name", "a\x1b[2Jb")
     hostile.save(tmp_path / "m.n3ic")
-    shown = n3ic("inspect", "m.n3ic", cwd=tmp_path).stdout
+    shown = n3ic("inspect", "m.n3ic", cwd=tmp_path, expect=1).stderr
     assert "\\x1b[2J" in shown
     assert not set("\x1b\x07\r") & set(shown)
 

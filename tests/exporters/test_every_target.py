@@ -181,11 +181,15 @@ def test_the_same_model_gives_the_same_bytes(target, tmp_path):
         assert (first / name).read_bytes() == (again / name).read_bytes(), name
 
 
+STEERING = ['*/ system("x"); /*', "../../x #include </etc/passwd>", "int"]
+LONG = ['"' * 256, "☃" * 256, "\\" * 256]
+
+
+@pytest.mark.parametrize("names", [STEERING, LONG], ids=["steering", "long"])
 @pytest.mark.parametrize("target", TARGETS)
-def test_hostile_names_stay_names(target, tmp_path):
+def test_hostile_names_stay_names(target, names, tmp_path):
     """Names of features and classes never leave their place in code or paths."""
     base = random_model((40, 6, 2), np.random.default_rng(0), extremes=False)
-    names = ['*/ system("x"); /*', "../../x\n#include </etc/passwd>", "int"]
     spec = InputSpec(
         (
             Field.thermometer(names[0], range(5, 25)),
@@ -194,7 +198,8 @@ def test_hostile_names_stay_names(target, tmp_path):
             Field.binary(names[2], 1),
         )
     )
-    model = BinaryModel(spec, base.hidden, base.output, ('"); }', "`rm -rf`"), "*/ n")
+    classes = (names[0], "`rm -rf` %s")
+    model = BinaryModel(spec, base.hidden, base.output, classes, names[1])
     done = export(model, target, tmp_path / "out", verify=False)
     rng = np.random.default_rng(1)
     rows = {name: rng.integers(0, 40, 30) for name in names}

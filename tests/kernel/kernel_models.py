@@ -12,7 +12,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 
 HEADER_WORDS = 18
-CLASSES = ('good, "plain"', "*/ int x; /*\n`#`")
+CLASSES = ('good, "plain"', "*/ int x; /*#`")
 
 
 def small_model() -> BinaryModel:

@@ -60,7 +60,7 @@ def test_spec_survives_json():
         ({"cuts": [0, 5], "width": 2}, "strictly increasing"),
         ({"cuts": [1, 9], "width": 2, "clamp": 8}, "above the clamp"),
         ({"cuts": [1], "width": 2}, "1 cuts for 2 bits"),
-        ({"kind": "float"}, "kind is"),
+        ({"kind": "float"}, "kind: expected binary, thermometer"),
         ({"clamp": 2**32}, "clamp"),
         ({"scale": float("nan")}, "scale"),
         ({"feature": 7}, "not an input spec"),

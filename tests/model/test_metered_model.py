@@ -10,6 +10,7 @@ import pytest
 from n3ic.errors import ModelError
 from n3ic.meter.source import meter_source
 from n3ic.meter.table import catalogue_of
+from n3ic.model.columns import ColumnRule, TableRules
 from n3ic.model.file import pack_file, unpack_file
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.metering import Decision, Guard, MeteredFeature, MeterSpec, Register, Step, Window
@@ -52,6 +53,19 @@ def test_the_meter_survives_the_file_and_the_passes():
     assert again.to_bytes() == model.to_bytes()
     assert replace(model, meter=None) != model
     assert simplify(model).model.meter == SPEC
+
+
+def test_another_input_takes_meter_and_table_with_it():
+    read = TableRules({name: ColumnRule() for name in ("n", "octets", "near")}, "label")
+    model = metered().changed(table=read).with_shunt(1)
+    raw = InputSpec.raw(model.input.n_bits)
+    with pytest.raises(ModelError, match="'x0', which its meter"):
+        model.changed(input=raw)
+    with pytest.raises(ModelError, match="'x0', which its table"):
+        model.changed(input=raw, meter=None)
+    other = model.with_input(raw)
+    assert (other.meter, other.table, other.shunt) == (None, None, 1)
+    assert other.with_input(model.input, meter=SPEC, table=read) == model
 
 
 def test_the_file_of_a_model_without_a_meter_has_no_word_of_it():

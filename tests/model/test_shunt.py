@@ -82,7 +82,7 @@ def rewritten(model, change):
 @pytest.mark.parametrize("value", [0, -1, 10**9, 1.0, True, "3", None, [3]])
 def test_a_hostile_threshold_in_a_file_is_refused(value):
     changed = rewritten(sample(3), lambda header: header.update(shunt=value))
-    with pytest.raises(ModelError, match="threshold"):
+    with pytest.raises(ModelError, match=r"threshold|shunt: expected an integer"):
         BinaryModel.from_bytes(changed)
 
 

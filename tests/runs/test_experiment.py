@@ -9,11 +9,12 @@ import pytest
 
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.datasets.ns3_tomography.table import queue_tables
+from n3ic.errors import ModelError
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.unrolled.decode import decode_core
 from n3ic.model.passes import simplify
 from n3ic.runs.experiment import train
-from n3ic.runs.preparation import Experiment
+from n3ic.runs.preparation import Experiment, prepare
 from n3ic.targets.decoding import decoding_difference
 from n3ic.training.recipe import Training
 from n3ic.training.recipes import TABLES
@@ -37,3 +38,12 @@ def test_trees_are_trained_and_read_back_from_the_core(experiment):
     found = decode_core(texts[unrolled.FILE], texts[unrolled.CELLS], model)
     assert found is not None
     assert not decoding_difference(model, found)
+
+
+def test_a_name_that_no_model_may_have_is_refused_before_the_training(experiment):
+    table = experiment.table
+    bad = replace(table, classes=(*table.classes[:-1], "Web Attack \x96"))
+    said = []
+    with pytest.raises(ModelError, match=r"name of a class .* got 'Web Attack \\x96'"):
+        prepare(replace(experiment, table=bad), said.append)
+    assert said == []

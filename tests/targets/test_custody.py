@@ -12,7 +12,7 @@ import pytest
 from n3ic.errors import ExportError, N3icError, N3icWarning, UsageError
 from n3ic.model.random_models import random_model
 from n3ic.targets import artefacts
-from n3ic.targets.custody import check_unchanged
+from n3ic.targets.custody import runnable
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_directory
 from n3ic.util.files import sha256_file
@@ -98,11 +98,14 @@ def test_what_building_makes_is_no_failure_and_not_compared(path, toy, model, mo
     assert not verify_directory(path).ok
 
 
-@pytest.mark.parametrize("name", ["artefact.bin", "manifest.json"])
-def test_a_link_is_no_file_of_an_export(path, tmp_path, name):
-    (path / name).rename(tmp_path / "elsewhere")
-    (path / name).symlink_to(tmp_path / "elsewhere")
-    assert not verify_directory(path).ok
+def test_a_link_is_no_file_of_an_export(path, tmp_path):
+    for name in ("artefact.bin", "manifest.json"):
+        (path / name).rename(tmp_path / name)
+        (path / name).symlink_to(tmp_path / name)
+        if name == "artefact.bin":
+            assert not verify_directory(path).ok
+    with pytest.raises(ExportError, match="a symbolic link, no regular file"):
+        verify_directory(path)
 
 
 @pytest.mark.parametrize(
@@ -167,11 +170,14 @@ def test_a_verdict_that_cannot_be_recorded_is_not_lost(path):
 
 def test_a_simulated_card_is_compared_too(path, tmp_path):
     (tmp_path / "a").mkdir()
-    check_unchanged(path, tmp_path / "a")
+    assert runnable(path, tmp_path / "a").is_relative_to(tmp_path / "a")
     (path / "artefact.bin").write_bytes(b"")
     (tmp_path / "b").mkdir()
     with pytest.raises(ExportError, match=r"artefact\.bin .* does not run"):
-        check_unchanged(path, tmp_path / "b")
+        runnable(path, tmp_path / "b")
+    (tmp_path / "c").mkdir()
+    copy = runnable(path, tmp_path / "c", run_changed=True)
+    assert (copy / "artefact.bin").read_bytes() == b"" and copy.is_relative_to(tmp_path / "c")
 
 
 def test_the_command_line_has_the_rule(tmp_path):

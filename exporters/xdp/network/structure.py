@@ -23,6 +23,7 @@ from n3ic.exporters.xdp.network.groups import (
     row_sums,
 )
 from n3ic.model.bits import Bits
+from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 
@@ -242,11 +243,7 @@ def structure_of(models: Sequence[BinaryModel], *, bits: bool = False) -> Struct
 
 def as_bits(model: BinaryModel) -> BinaryModel:
     """The model over its packed input bits: features ``x0``, ``x1``, ... of 32 bits."""
-    from dataclasses import replace
-
-    from n3ic.model.inputs import InputSpec
-
-    return replace(model, input=InputSpec.raw(model.input.n_bits), meter=None)
+    return model.with_input(InputSpec.raw(model.input.n_bits))
 
 
 def _selectors(features: tuple[str, ...], groups: Iterable[Group]) -> tuple[Selector, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.xdp import source
-from n3ic.exporters.xdp.exporter import read_program, read_value, table_of
+from n3ic.exporters.xdp.exporter import MAX_BYTES, read_program, read_value, table_of
 from n3ic.exporters.xdp.libbpf import AttachMode, BpfError, attach, detach, program_by_id, query
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
@@ -32,6 +32,7 @@ from n3ic.exporters.xdp.tools.record import (
 )
 from n3ic.model.network import BinaryModel
 from n3ic.targets.manifest import exported_network, read_manifest
+from n3ic.util.files import read_regular
 
 OBJECT = "meter.o"
 _TRIES = 3
@@ -382,7 +383,7 @@ def exported(export: Path) -> tuple[BinaryModel, bool, source.Table]:
 def _image(place: Path) -> bytes:
     """The object file that ``make`` built there; compiled now where there is none."""
     try:
-        return (place / OBJECT).read_bytes()
+        return read_regular(place / OBJECT, MAX_BYTES)
     except FileNotFoundError:
         return source.compiled(read_program(place), source.METER)
     except OSError as error:

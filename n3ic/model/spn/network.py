@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,7 @@ from n3ic.model.inputs import InputSpec
 from n3ic.model.metering import MeterSpec
 from n3ic.model.spn.arithmetic import Arithmetic, LinearArithmetic, LogArithmetic
 from n3ic.model.spn.nodes import Leaf, Node, Product, Sum, bounds, error_bounds, scopes
+from n3ic.util.plain import from_plain, shown
 
 CONSTANT = -1
 """The root of a class whose score is its bias, such as an anomaly's: the threshold."""
@@ -51,6 +52,7 @@ class SpnModel(Classifier):
     """
 
     family: ClassVar[str] = "sum-product-network"
+    header_keys: ClassVar[tuple[str, ...]] = ("arithmetic", "fraction", "sizes")
     input: InputSpec
     nodes: tuple[Node, ...]
     arithmetic: Arithmetic
@@ -241,23 +243,20 @@ class SpnModel(Classifier):
 
     @classmethod
     def _read(cls, header: Mapping[str, Any], tensors: Tensors, shared: Mapping[str, Any]) -> Self:
-        sizes = header["sizes"]
+        try:
+            told = from_plain(_Told, {k: header[k] for k in cls.header_keys}, strict=True)
+        except ValueError as error:
+            raise ModelError(str(error)) from error
+        sizes = dict(told.sizes)
 
         def take(name: str, dtype: type[np.generic] = np.int32) -> NDArray[Any]:
-            size = sizes[name]
-            if type(size) is not int or size < 0:
-                raise ModelError(f"bad size {size!r} of {name}")
-            return tensors.take(name, dtype, (size,))
+            return tensors.take(name, dtype, (sizes.pop(name),))
 
-        fraction = header["fraction"]
-        if type(fraction) is not int:
-            raise ModelError(f"bad fraction {fraction!r}")
-        if header["arithmetic"] == LogArithmetic.name:
-            arithmetic: Arithmetic = LogArithmetic(fraction, take("log_add"))
-        elif header["arithmetic"] == LinearArithmetic.name:
-            arithmetic = LinearArithmetic(fraction)
-        else:
-            raise ModelError(f"unknown arithmetic {header['arithmetic']!r}")
+        arithmetic: Arithmetic = (
+            LogArithmetic(told.fraction, take("log_add"))
+            if told.arithmetic == LogArithmetic.name
+            else LinearArithmetic(told.fraction)
+        )
         nodes = _nodes(
             take("node.kind", np.uint8),
             take("node.operands"),
@@ -266,8 +265,19 @@ class SpnModel(Classifier):
             take("sum.weights"),
             [f.width + 1 for f in shared["input"].fields],
         )
-        roots = tuple(take("roots").tolist())
-        return cls(nodes=nodes, arithmetic=arithmetic, roots=roots, bias=take("bias"), **shared)
+        roots, bias = tuple(take("roots").tolist()), take("bias")
+        if sizes:
+            raise ModelError(f"sizes: unknown tensor {shown(min(sizes))}")
+        return cls(nodes=nodes, arithmetic=arithmetic, roots=roots, bias=bias, **shared)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a file says of the family's own."""
+
+    arithmetic: Literal["log", "linear"]
+    fraction: int
+    sizes: Mapping[str, int]
 
 
 def _joined(arrays: Any) -> NDArray[np.int32]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from n3ic.systems.card.description import Parallel, Series
+from n3ic.systems.card.drfq import VirtualClock
 from n3ic.systems.card.simulation.baselines import Policy
 from n3ic.systems.card.simulation.control import Control, Watched
 from n3ic.systems.card.simulation.ingress import TokenBucket
@@ -93,8 +94,7 @@ class _Simulation:
         }
         self.control = Control(self.env, scenario, policy, self.scheduler, watched)
         self.lanes = {name: _Lane(w.graph, w) for name, w in watched.items()}
-        self.virtual = 0.0
-        self.finish = {g.name: 0.0 for g in scenario.graphs}
+        self.clock = VirtualClock()
         self.tie = 0
         self.egress_free = 0.0
         self.region_busy = np.zeros(scenario.regions)
@@ -211,10 +211,8 @@ class _Simulation:
                 / self.hz / max(1, counts.get(t, 1))
                 for t in graph.flow.tasks()
             )  # fmt: skip
-        start = max(self.virtual, self.finish[graph.name])
-        self.finish[graph.name] = start + cost / graph.weight
         self.tie += 1
-        packet.tag = (start, self.tie)
+        packet.tag = (self.clock.start(graph.name, cost, graph.weight), self.tie)
 
     def _series(self, packet: _Packet, series: Series) -> Steps:
         run: list[str] = []
@@ -247,7 +245,7 @@ class _Simulation:
         while tasks:
             graph = packet.graph
             grant: Grant = yield self.scheduler.request(graph.name, graph.tenant, packet.tag, tasks)
-            self.virtual = max(self.virtual, packet.tag[0])
+            self.clock.served(packet.tag[0])
             packet.passes += 1
             yield self.env.timeout(grant.wait + self.scenario.board.schedule)
             done = yield from self._chain(packet, grant, tasks)

@@ -154,7 +154,7 @@ def built(
     """A model that shunts, and its ``bnn-exec`` with the sanitizers."""
     directory = tmp_path_factory.mktemp("spn")
     model = shunting(random_spn(np.random.default_rng(8), features=4, classes=3))
-    model = replace(model, classes=('"q",\n', "\\0%s", "z"))
+    model = replace(model, classes=('"q",', "\\0%s", "z"))
     EXPORTER.write(model, OPTIONS, directory)
     sources = [directory / name for name in ("bnn.c", "bnn_exec.c")]
     return model, compiled(compiler, directory / "bnn-exec", sources, *sanitize)

@@ -170,11 +170,11 @@ def with_features(seed: int = 0) -> BinaryModel:
             Field.thermometer("gap", [1, 10, 4_000_000_000]),
             Field("size", "binary", 11, 1500),
             Field.thermometer("port", [5, 80, 443]),
-            Field.binary("*/ wide\n", 32),
+            Field.binary("*/ wide\\n", 32),
         )
     )
     base = random_model((spec.n_bits, 20, 3), np.random.default_rng(seed))
-    return replace(base, input=spec, classes=('a"', "b\n", "ü"))
+    return replace(base, input=spec, classes=('a"', "b\\n", "ü"))
 
 
 def test_input_stage(tmp_path):

@@ -24,6 +24,7 @@ from n3ic.exporters.xdp.network.kernel import KernelNetwork
 from n3ic.exporters.xdp.network.structure import as_bits, hidden_sums, layer_groups
 from n3ic.model.bits import pack
 from n3ic.model.boundary import boundary_features, verification_vectors
+from n3ic.model.columns import ColumnRule, TableRules
 from n3ic.model.inputs import UINT32_MAX, Field, InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
@@ -97,6 +98,16 @@ def test_every_shape_gives_the_models_scores(hidden, density):
     bits = structure_of([model], bits=True)
     words = verification_vectors(model, 2000)
     same(model, bits, features={f"x{i}": column for i, column in enumerate(words.T)})
+
+
+def test_bits_of_a_network_that_reads_a_table_are_no_columns_of_it():
+    rng = np.random.default_rng(4)
+    model = model_of(random_spec(rng, 5), (6, 3), rng)
+    model = model.changed(table=TableRules({f: ColumnRule() for f in model.input.features}, "app"))
+    assert as_bits(model).table is None
+    words = verification_vectors(model, 500)
+    columns = {f"x{i}": column for i, column in enumerate(words.T)}
+    same(model, structure_of([model], bits=True), features=columns)
 
 
 @pytest.mark.parametrize("classes", [2, 5])

@@ -1,8 +1,10 @@
 """Time: dominant resource fair queueing of packets, and the rates that it converges to."""
 
+import heapq
+
 import pytest
 
-from n3ic.systems.card.drfq import FairQueue
+from n3ic.systems.card.drfq import VirtualClock
 
 # SuperNIC's figure 4: seconds of a gigabit at each task; tasks 2 and 4 have two instances
 FIRST = {"nt1": 0.1, "nt2": 0.05, "nt3": 0.1, "nt4": 0.05}
@@ -11,7 +13,7 @@ SECOND = {"nt2": 0.05, "nt4": 0.05}
 
 def served(loads, weights, seconds=60.0, packet=0.01):
     """Gb/s of two users at the two instances of task 2, which serve 20 Gb/s."""
-    queue = FairQueue(weights)
+    clock, waiting = VirtualClock(), []
     done = dict.fromkeys(weights, 0.0)
     sent = dict.fromkeys(weights, 0.0)
     step = packet / 20
@@ -19,10 +21,12 @@ def served(loads, weights, seconds=60.0, packet=0.01):
         for user, load in loads.items():
             while sent[user] < load * i * step:
                 needs = FIRST if user == "u1" else SECOND
-                queue.put(user, i, {task: t * packet for task, t in needs.items()})
+                start = clock.start(user, max(needs.values()) * packet, weights[user])
+                heapq.heappush(waiting, (start, user))
                 sent[user] += packet
-        if len(queue):
-            user, _ = queue.get()
+        if waiting:
+            start, user = heapq.heappop(waiting)
+            clock.served(start)
             done[user] += packet
     return {user: amount / seconds for user, amount in done.items()}
 
@@ -42,21 +46,17 @@ def test_who_sends_less_than_its_share_is_not_delayed_and_the_other_has_the_rest
 
 
 def test_idle_time_gives_no_credit():
-    queue = FairQueue({"a": 1.0, "b": 1.0})
-    for i in range(100):
-        queue.put("a", i, {"r": 1.0})
-    for _ in range(50):
-        queue.get()
-    for i in range(100):
-        queue.put("b", i, {"r": 1.0})
-    after = [queue.get()[0] for _ in range(20)]
-    assert after.count("b") == pytest.approx(10, abs=1)
+    clock = VirtualClock()
+    first = [clock.start("a", 1.0, 1.0) for _ in range(100)]
+    assert first == list(range(100))
+    for start in first[:50]:
+        clock.served(start)
+    # the second begins where the first is, not where it was when it began
+    assert [clock.start("b", 1.0, 2.0) for _ in range(3)] == [49.0, 49.5, 50.0]
 
 
-def test_packets_of_a_user_stay_in_order_and_an_empty_queue_says_so():
-    queue = FairQueue({"a": 1.0})
-    with pytest.raises(IndexError, match="no packet waits"):
-        queue.get()
-    for i in range(3):
-        queue.put("a", i, {"r": 1.0 + i})
-    assert [queue.get()[1] for _ in range(3)] == [0, 1, 2]
+def test_a_packet_that_comes_back_does_not_turn_the_clock_back():
+    clock = VirtualClock()
+    clock.served(5.0)
+    clock.served(3.0)
+    assert clock.start("a", 1.0, 1.0) == 5.0

@@ -9,6 +9,7 @@ import pytest
 
 from n3ic.errors import ClusterError, ModelError, VerifyError
 from n3ic.model.bits import pack
+from n3ic.model.columns import ColumnRule, TableRules
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster.binary import held_by
@@ -167,3 +168,21 @@ def test_networks_side_by_side_share_the_input_fields_that_they_have_in_common()
     features = {"delay": rng.integers(0, 300, 200), "other": rng.integers(0, 999, 200)}
     want = [m.scores(m.encode(features)) for m in models.values()]
     assert np.array_equal(wide.scores(wide.encode(features)), np.concatenate(want, axis=1))
+
+
+def test_networks_side_by_side_read_the_columns_of_all_of_their_tables():
+    def network(rules, *names):
+        spec = InputSpec(tuple(Field.binary(name, 4) for name in names))
+        model = random_model((spec.n_bits, 3, 2), np.random.default_rng(7)).with_input(spec)
+        return model.changed(table=rules)
+
+    size, proto = ColumnRule(unit="byte"), ColumnRule("category", values=("tcp", "udp"))
+    a = network(TableRules({"size": size}, "app"), "size")
+    b = network(TableRules({"proto": proto, "size": size}, "other"), "proto", "size")
+    wide = side_by_side({"a": a, "b": b})
+    assert wide.table == TableRules({"size": size, "proto": proto}, "app")
+    assert side_by_side({"a": a, "b": b.changed(table=None)}).table is None
+    assert side_by_side({"a": a.changed(table=None), "b": b}).table is None
+    in_bits = network(TableRules({"size": ColumnRule(unit="bit")}, "app"), "size")
+    with pytest.raises(ClusterError, match="b reads the column 'size' in another way"):
+        side_by_side({"a": a, "b": in_bits})

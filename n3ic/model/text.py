@@ -1,0 +1,22 @@
+"""Which text a model may carry: what every target can write and every terminal can show."""
+
+from __future__ import annotations
+
+from n3ic.errors import ModelError
+from n3ic.util.plain import shown
+
+MAX_NAME = 256
+
+
+def check_text(where: str, value: object, *, least: int = 1, most: int = MAX_NAME) -> None:
+    """Refuse a name that is no printable Unicode text, or is too long.
+
+    Control characters, NUL and line ends among them, and lone surrogates are not printable.
+
+    Raises:
+        ModelError: it is none; says what was expected and what came.
+    """
+    if not (isinstance(value, str) and least <= len(value) <= most and value.isprintable()):
+        raise ModelError(
+            f"{where}: expected {least} to {most:,} printable characters, got {shown(value)}"
+        )

@@ -1,0 +1,207 @@
+"""Models of the how-to pages on every target that is installed: exported, verified, reported on.
+
+A page with another kind of model adds a line to ``MODELS``; targets are those that are installed.
+"""
+
+import csv
+import json
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from n3ic import plugins
+from n3ic.cli.main import command_line
+from n3ic.data.own import describe
+from n3ic.meter.standard import standard_spec
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.random_models import random_model
+from n3ic.runs.experiment import train
+from n3ic.runs.preparation import Experiment
+from n3ic.targets.base import exporter
+from n3ic.targets.directory import export
+from n3ic.training.recipe import Recipe
+
+TARGETS = plugins.names("n3ic.exporters")
+SLOW = {"netfpga"}  # builds Verilog for each
+ROWS = 240
+APPS = 12
+
+
+@pytest.fixture(scope="session")
+def own_table(tmp_path_factory):
+    """A table of somebody's own, of a few classes: text and numbers, below 0 and not whole, too."""
+    draw = random.Random(1)
+    path = tmp_path_factory.mktemp("own") / "flows.csv"
+    with path.open("w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["Proto", "dur", "Src Bytes", "pkts", "jitter", "app"])
+        for _ in range(ROWS):
+            k = draw.randrange(4)
+            size, packets = draw.randrange(100, 900) * (k + 1), draw.randrange(1, 9) + 3 * k
+            duration, jitter = round(draw.random() * (k + 1), 3), draw.randrange(-9, 99)
+            lines.writerow([("tcp", "udp", "sctp")[k % 3], duration, size, packets, jitter, k])
+    own, _ = describe(path, label="app")
+    return own.load(path)
+
+
+@cache
+def trained(table, name="own", **options):
+    """A network of the table, with its columns, as a run has it."""
+    recipe = Recipe(name, "small", encoding="quantile").with_options(options)
+    model = train(Experiment(table, recipe, name=name, with_baselines=False)).model
+    assert model.table is not None
+    return model
+
+
+def own(table):
+    return trained(table, hidden=(6,), epochs=2, bits=24)
+
+
+def many_classes(table):
+    base = own(table)
+    model = random_model((base.input.n_bits, 9, APPS), np.random.default_rng(1), extremes=False)
+    return model.with_input(base.input, table=base.table)
+
+
+def few_bits(table):
+    return trained(table, "few", encoding="greedy", bits=6, method="prototypes", hidden=(4,))
+
+
+def tree_shaped(table):
+    return trained(table, "tables", method="trees", trees=1, leaves=6, bits=24)
+
+
+def shunting(table):
+    return own(table).with_shunt(2)
+
+
+def sum_product(table):
+    recipe = Recipe("spn", "small", family="spn", columns=("dur", "pkts"))
+    return train(Experiment(table, recipe, name="spn", with_baselines=False)).model
+
+
+def metered(table):
+    spec = standard_spec()
+    names = spec.feature_names[:4]
+    fields = tuple(Field.thermometer(f, (3, 70, 900), unit=spec.units[f]) for f in names)
+    model = random_model((3 * len(names), 7, 2), np.random.default_rng(2), extremes=False)
+    return model.with_input(InputSpec(fields), meter=spec)
+
+
+def queues(table):
+    """Networks of several queues that read the same delays."""
+    rng = np.random.default_rng(3)
+    spec = InputSpec(tuple(Field.binary(f"delay{i}", 8) for i in range(4)))
+    return {
+        f"queue{i}": random_model((32, 8, 2), rng, extremes=False).with_input(spec)
+        for i in range(2)
+    }
+
+
+def imported(table, tmp_path_factory):
+    """An ONNX graph that was read back."""
+    pytest.importorskip("onnx")
+    folder = tmp_path_factory.mktemp("onnx") / "out"
+    return exporter("onnx").read(
+        export(own(table), "onnx", folder, verify=False).path / "model.onnx"
+    )
+
+
+MODELS = {
+    "own": own,
+    "many classes": many_classes,
+    "few bits": few_bits,
+    "trees": tree_shaped,
+    "shunting": shunting,
+    "spn": sum_product,
+    "metered": metered,
+    "queues": queues,
+    "imported": imported,
+}
+
+
+def typed(*words):
+    """What ``n3ic`` prints, expected to do what it should."""
+    words = tuple(map(str, words))
+    done = CliRunner().invoke(command_line(words), words)
+    assert done.exit_code == 0, (words, done.output, done.exception)
+    return done.stdout
+
+
+def refused(target, models):
+    """Whether a target says of itself that it takes no such models."""
+    first, tool = next(iter(models.values())), exporter(target)
+    return first.family not in tool.families or (first.shunt > 0 and not tool.shunts)
+
+
+@pytest.fixture(scope="session")
+def exported(own_table, tmp_path_factory):
+    """By the name of a model: its networks, its file or run, and its exports for all targets."""
+
+    @cache
+    def of(name):
+        more = (tmp_path_factory,) if name == "imported" else ()
+        found = MODELS[name](own_table, *more)
+        models = found if isinstance(found, dict) else {"": found}
+        folder = tmp_path_factory.mktemp(name.replace(" ", "-"))
+        (folder / "models").mkdir()
+        for task, model in models.items():
+            model.save(folder / "models" / f"{task}.n3ic" if task else folder / "model.n3ic")
+        source = folder if "" not in models else folder / "model.n3ic"
+        words = ("export", "--target", "all", "--model", source, "--no-verify", "--json")
+        told = json.loads(typed(*words, "--out", folder / "exports"))
+        return models, source, folder / "exports", told
+
+    return of
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_target_writes_the_model_or_refuses_it(exported, name):
+    models, _, out, told = exported(name)
+    assert [(t["target"], t["task"]) for t in told] == [(t, k) for t in TARGETS for k in models]
+    for each in told:
+        assert ("error" in each) == refused(each["target"], models), each
+        assert (out / each["target"] / each["task"]).exists() != ("error" in each)
+
+
+CELLS = [
+    pytest.param(name, target, marks=[pytest.mark.slow] if target in SLOW else [])
+    for name in MODELS
+    for target in TARGETS
+]
+
+
+@pytest.mark.parametrize(("name", "target"), CELLS)
+def test_what_was_written_computes_the_models_scores(exported, name, target):
+    models, source, out, _ = exported(name)
+    if refused(target, models):
+        done = CliRunner().invoke(
+            command_line(()), ["export", "-t", target, "--model", str(source), "--out", str(out)]
+        )
+        assert done.exit_code == 1 and target in str(done.exception)
+        return
+    words = ("verify", str(out / target), "--vectors", "40", "--no-record", "--json")
+    done = CliRunner().invoke(command_line(words), words)
+    results = json.loads(done.stdout)
+    if any(r["missing"] for r in results):
+        pytest.skip(results[0]["missing"])
+    assert done.exit_code == 0, results
+    assert len(results) == len(models) and all(r["ok"] for r in results)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_report_has_a_row_a_target(exported, name, tmp_path):
+    models, source, _, _ = exported(name)
+    page = tmp_path / "page.html"
+    lines = typed("report", source, "--exports", tmp_path / "none", "--html", page).splitlines()
+    text = page.read_text()
+    for target in TARGETS:
+        (row,) = (line.split() for line in lines if line.startswith(f"{target} "))
+        fits = f"{len(models)}/{len(models)}" if len(models) > 1 else "yes"
+        assert row[1] == ("no" if refused(target, models) else fits), row
+        assert f">{target}</" in text
+    refusals = sum(line.startswith("  refused: ") for line in lines)
+    assert refusals == sum(refused(target, models) for target in TARGETS)
