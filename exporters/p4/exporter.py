@@ -13,13 +13,13 @@ from n3ic.card.lowering import SoftwareCard, software_card, unplanned_card
 from n3ic.card.plan import Plan
 from n3ic.card.resources import Amount
 from n3ic.errors import CardError
-from n3ic.exporters.p4.card.changes import entries_text
+from n3ic.exporters.p4.card.changes import make_change
 from n3ic.exporters.p4.card.image import image_of
 from n3ic.exporters.p4.card.needs import joint_needs
 from n3ic.exporters.p4.card.verify import verify_card
+from n3ic.exporters.p4.card.write import CHANGES, change_files, write_card
 from n3ic.exporters.p4.card.write import COMMANDS as CARD_COMMANDS
 from n3ic.exporters.p4.card.write import PROGRAM as CARD_PROGRAM
-from n3ic.exporters.p4.card.write import write_card
 from n3ic.exporters.p4.decoding import (
     decode_entries,
     from_commands,
@@ -33,6 +33,8 @@ from n3ic.exporters.p4.entries import (
     p4runtime_requests,
     tutorial_runtime,
 )
+from n3ic.exporters.p4.interpreter import Switch
+from n3ic.exporters.p4.interpreter.commands import SetDefault
 from n3ic.exporters.p4.run.packets import INGRESS, PacketLayout
 from n3ic.exporters.p4.shared.decoding import check_popcount_masks
 from n3ic.exporters.p4.shared.options import PACKET_OPTIONS, SHUNTING, packet_layout, shunt_port
@@ -40,6 +42,7 @@ from n3ic.exporters.p4.shared.pipeline import Pipeline, pipeline_of, statements,
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
     P4Target,
+    compiled,
     program_figures,
     read_artefact,
 )
@@ -51,7 +54,6 @@ from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.nearest import Shape, nearest_shape
-from n3ic.util.files import free_path, write_atomic
 
 COMMANDS, P4RUNTIME, TUTORIAL = "commands.txt", "p4runtime.json", "runtime.json"
 
@@ -141,7 +143,7 @@ class P4Exporter(P4Target, CardExporter):
         source = read_artefact(directory / PROGRAM)
         check_popcount_masks(source, model.shape)
         held = {
-            COMMANDS: from_commands(texts[COMMANDS], COMMANDS),
+            COMMANDS: from_commands(texts[COMMANDS], COMMANDS, compiled(source, model)),
             P4RUNTIME: from_p4runtime(texts[P4RUNTIME], P4RUNTIME, source),
             TUTORIAL: from_tutorial(texts[TUTORIAL], TUTORIAL),
         }
@@ -160,9 +162,11 @@ class P4Exporter(P4Target, CardExporter):
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Entries, operations, PHV bits and tables; no latency of bmv2 is claimed."""
+        source = read_artefact(directory / PROGRAM)
+        program = compiled(source, model)
         figures = (
-            *memory_figures(read_artefact(directory / COMMANDS)),
-            *program_figures(model, read_artefact(directory / PROGRAM)),
+            *memory_figures(read_artefact(directory / COMMANDS), program),
+            *program_figures(model, source, program),
             self.latency(model, "; bmv2 is a software switch and far slower"),
         )
         return Report(
@@ -190,13 +194,16 @@ class P4Exporter(P4Target, CardExporter):
         """Send packets of all graphs through the program in the interpreter; see the base class."""
         card = software_card(plan, self.name)
         source, commands = (read_artefact(directory / n) for n in (CARD_PROGRAM, CARD_COMMANDS))
-        return verify_card(card, source, commands, packets)
+        changes = {
+            name: read_artefact(directory / CHANGES / name)
+            for graph in card.graphs
+            for name in change_files(graph)
+        }
+        return verify_card(card, source, commands, packets, changes)
 
     def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
-        """Write commands for ``simple_switch_CLI`` into a new file ``to``; see the base class."""
-        text = entries_text(software_card(plan, self.name), change)
-        write_atomic(free_path(to, replace=False), text)
-        return f"{to}: {text.count(chr(10))} commands, next: simple_switch_CLI < {to}"
+        """Change the switch at ``thrift:PORT``, or write commands into a new file ``to``."""
+        return make_change(software_card(plan, self.name), change, to)
 
     def _check_card(self, card: SoftwareCard) -> None:
         """Refuse a card whose program p4c does not take.
@@ -216,20 +223,23 @@ class P4Exporter(P4Target, CardExporter):
             raise CardError(f"the card's {len(models)} shapes of networks: {'; '.join(problems)}")
 
 
-def memory_figures(commands: str) -> tuple[Figure, ...]:
+def memory_figures(commands: str, program: Switch) -> tuple[Figure, ...]:
     """Bytes of action data by kind, and the entries, counted in the commands."""
     totals = {"weights": 0, "masks": 0, "thresholds": 0, "biases": 0}
-    lines = [line.split() for line in commands.splitlines() if line.strip()]
-    for _, table, _, *data in lines:
-        kinds = {"weights": ("weights", "masks"), "threshold": ("thresholds",), "bias": ("biases",)}
-        for kind, value in zip(kinds.get(table.rpartition("_")[2], ()), data, strict=False):
-            totals[kind] += -(-(len(value) - len("0x")) // 2)
+    kinds = {"weights": ("weights", "masks"), "threshold": ("thresholds",), "bias": ("biases",)}
+    filled = set[str]()  # the tables of the model are set twice
+    for command in program.read(commands):
+        if isinstance(command, SetDefault):
+            filled.add(command.table)
+            parameters = program.tables[command.table].actions[command.action].parameters
+            named = kinds.get(command.table.rpartition("_")[2], ())
+            for kind, parameter in zip(named, parameters, strict=False):
+                totals[kind] += -(-parameter.type.width // 8)
     source = "action data of commands.txt, each parameter in whole bytes"
     memory = (
         Figure(f"memory.{kind}", size, "byte", "measured", source)
         for kind, size in totals.items()
         if size or kind != "masks"
     )
-    count = len({table for _, table, *_ in lines})  # those of the model are set twice
-    entries = Figure("table.entries", count, "entry", "measured", "count of commands.txt")
+    entries = Figure("table.entries", len(filled), "entry", "measured", "count of commands.txt")
     return (*memory, entries)

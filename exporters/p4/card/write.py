@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from n3ic.card.lowering import SoftwareCard
+from n3ic.card.lowering import SoftwareCard, SoftwareGraph
 from n3ic.exporters.p4.card.image import (
     CardImage,
     change_of,
@@ -17,7 +17,7 @@ from n3ic.exporters.p4.shared.pipeline import literal
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
-PROGRAM, COMMANDS = "n3ic_card.p4", "commands.txt"
+PROGRAM, COMMANDS, CHANGES = "n3ic_card.p4", "commands.txt", "graphs"
 _HERE = Path(__file__).resolve().parent
 _FOLDERS = (_HERE / "templates", _HERE.parent / "templates", _HERE.parent / "shared" / "templates")
 _SPARE = 2  # times the entries that there are: room for tenants to come
@@ -41,11 +41,16 @@ def write_card(card: SoftwareCard, out: Path) -> None:
         ("README.md", _rendered("README.md", image)),
     ):
         (out / name).write_text(text, encoding="ascii", newline="\n")
-    (out / "graphs").mkdir()
+    (out / CHANGES).mkdir()
     for graph in card.graphs:
-        for name, remove in ((f"{graph.uid}.txt", False), (f"{graph.uid}-remove.txt", True)):
+        for name, remove in zip(change_files(graph), (False, True), strict=True):
             text = change_of(image, graph, remove=remove)
-            (out / "graphs" / name).write_text(text, encoding="ascii", newline="\n")
+            (out / CHANGES / name).write_text(text, encoding="ascii", newline="\n")
+
+
+def change_files(graph: SoftwareGraph) -> tuple[str, str]:
+    """The files that bring a graph and take it away, in the folder of changes."""
+    return f"{graph.uid}.txt", f"{graph.uid}-remove.txt"
 
 
 def program_of(image: CardImage) -> str:
