@@ -93,8 +93,8 @@ def planned(path: Path, rows: int, cores: int, json: bool) -> None:
     placement, cluster = read_plan(path)
     nodes = tuple(replace(n, core=0) if cores and n.serial else n for n in sim_nodes(cluster))
     with working("simulating"):
-        alone = simulate_rows([row_workload(placement, 0)], nodes, slots=1, cores=cores)
-        work = [row_workload(placement, row) for row in range(rows)]
+        alone = simulate_rows([row_workload(placement, 0, nodes)], nodes, slots=1, cores=cores)
+        work = [row_workload(placement, row, nodes) for row in range(rows)]
         many = simulate_rows(work, nodes, slots=ROW_SLOTS, cores=cores)
     estimate = expected(placement, cluster)
     found = {

@@ -83,7 +83,8 @@ def sweep(
         progress: told how far it is, from 0 to 1, and at what.
     """
     found: list[Point] = []
-    for problem in problems:
+    slice_bits = card.nodes(1)[1].slice_bits
+    for problem in (replace(p, slice_bits=slice_bits) for p in problems):
         alone = simulate(workload(problem, 1), card.nodes(1), barrier=True).seconds
         for count in counts:
             progress(len(found) / len(problems) / len(counts), f"{problem.kernel}, {count} nodes")
