@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from n3ic.cluster.placement import Split, even_placement
+from n3ic.cluster.plan import PLAN_VERSION
 from n3ic.model.random_models import random_model
 
 pytest.importorskip("distributed")
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.slow  # starts rings of processes
 
 
 def plan_text(placement):
-    return json.dumps({"version": 1, "placement": placement.to_dict()})
+    return json.dumps({"version": PLAN_VERSION, "placement": placement.to_dict()})
 
 
 def test_a_ring_of_processes_loses_packets_and_computes_the_models_scores(n3ic, tmp_path):

@@ -25,7 +25,8 @@ def test_a_target_without_a_description_is_estimated_from_its_device():
     found = node_figures("nfp")
     assert (found.kind, found.memory, found.bytes) == ("estimated", "cls", 65536 - 16384)
     # a word of 32 bits after the other, 62.5 ns each at 800 MHz
-    assert found.slice_clocks == 12 * 50
+    assert (found.slice_bits, found.slice_clocks) == (32, 50)
+    assert found.neuron_clocks(384) == 12 * 50
 
 
 def test_the_card_of_fcsn_is_labelled_an_estimate():
