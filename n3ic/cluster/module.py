@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from n3ic.cluster.overlay import Cluster, Started, initialise
+from n3ic.cluster.overlay import Cluster, Started, check_computable, initialise
 from n3ic.cluster.placement import Placement
 from n3ic.cluster.starting import RingOptions
 from n3ic.errors import ModelError
@@ -100,9 +100,11 @@ def on_cluster(
         options: how to start the nodes.
 
     Raises:
-        ClusterError: a node does not start, or does not take its part.
+        ClusterError: it is no binary model (of a PyTorch module the text names the layer), a node
+            does not start, or does not take its part.
         MissingDependencyError: distributed is not installed.
     """
+    check_computable(model)
     count = nodes if placement is None else placement.nodes
     with initialise(count, options) as cluster:
         cluster.load(TASK_ID, model, placement)
