@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from n3ic.errors import VerifyError
+from n3ic.exporters.p4.interpreter import P4Error, Switch
+from n3ic.exporters.p4.interpreter.commands import SetDefault
 from n3ic.exporters.p4.shared.decoding import Place, decoded_layers, held_digest
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import Decoded
 
-_COMMAND = re.compile(r"table_set_default ([a-z0-9_]+) ([a-z0-9_]+)((?: 0x[0-9a-f]+)*)")
+_WRITTEN = re.compile(r"table_set_default [a-z0-9_]+ [a-z0-9_]+(?: 0x[0-9a-f]+)*")
 _NUMBERED = re.compile(r'@name\("\.(\w+)"\) @id\((0x[0-9a-f]{8})\)\s+(table|action)\b')
 _TABLE = re.compile(r"l(\d{1,9})_n(\d{1,9})_(weights|threshold|bias)")
 _ACTIONS = {"weights": "xnor", "threshold": "sign", "bias": "add_bias"}
@@ -33,19 +35,27 @@ class HeldEntry:
     data: tuple[int, ...]
 
 
-def from_commands(text: str, name: str) -> list[HeldEntry]:
+def from_commands(text: str, name: str, program: Switch) -> list[HeldEntry]:
     """The entries of a file of ``simple_switch_CLI`` commands.
 
+    Args:
+        text: the commands.
+        name: their file, for errors.
+        program: whose tables and actions they name; it is read and not changed.
+
     Raises:
-        VerifyError: a line is another command; names it.
+        VerifyError: ``simple_switch_CLI`` would refuse or misread a line, or it is another command
+            or written otherwise than n3ic does; names it.
     """
+    try:
+        commands = program.read(text)
+    except P4Error as error:
+        raise VerifyError(f"{name}: {error}") from error
     held = []
-    for number, line in enumerate(text.splitlines(), 1):
-        found = _COMMAND.fullmatch(line)
-        if found is None:
+    for number, (line, command) in enumerate(zip(text.split("\n"), commands, strict=False), 1):
+        if not isinstance(command, SetDefault) or _WRITTEN.fullmatch(line) is None:
             raise VerifyError(f"{name}, line {number}: not a table_set_default with its data")
-        data = tuple(int(word, 16) for word in found[3].split())
-        held.append(HeldEntry(found[1], found[2], data))
+        held.append(HeldEntry(command.table, command.action, command.data))
     return held
 
 

@@ -19,6 +19,8 @@ from n3ic.exporters.p4.entries import (
     p4runtime_requests,
     tutorial_runtime,
 )
+from n3ic.exporters.p4.interpreter import Switch
+from n3ic.exporters.p4.interpreter.commands import SetDefault
 from n3ic.exporters.p4.run.packets import INGRESS, PacketLayout
 from n3ic.exporters.p4.shared.decoding import check_popcount_masks
 from n3ic.exporters.p4.shared.options import PACKET_OPTIONS, SHUNTING, packet_layout, shunt_port
@@ -26,6 +28,7 @@ from n3ic.exporters.p4.shared.pipeline import Pipeline, pipeline_of, statements,
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
     P4Target,
+    compiled,
     program_figures,
     read_artefact,
 )
@@ -124,7 +127,7 @@ class P4Exporter(P4Target):
         source = read_artefact(directory / PROGRAM)
         check_popcount_masks(source, model.shape)
         held = {
-            COMMANDS: from_commands(texts[COMMANDS], COMMANDS),
+            COMMANDS: from_commands(texts[COMMANDS], COMMANDS, compiled(source, model)),
             P4RUNTIME: from_p4runtime(texts[P4RUNTIME], P4RUNTIME, source),
             TUTORIAL: from_tutorial(texts[TUTORIAL], TUTORIAL),
         }
@@ -143,9 +146,11 @@ class P4Exporter(P4Target):
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Entries, operations, PHV bits and tables; no latency of bmv2 is claimed."""
+        source = read_artefact(directory / PROGRAM)
+        program = compiled(source, model)
         figures = (
-            *memory_figures(read_artefact(directory / COMMANDS)),
-            *program_figures(model, read_artefact(directory / PROGRAM)),
+            *memory_figures(read_artefact(directory / COMMANDS), program),
+            *program_figures(model, source, program),
             self.latency(model, "; bmv2 is a software switch and far slower"),
         )
         return Report(
@@ -160,22 +165,25 @@ class P4Exporter(P4Target):
         )
 
 
-def memory_figures(commands: str) -> tuple[Figure, ...]:
+def memory_figures(commands: str, program: Switch) -> tuple[Figure, ...]:
     """Bytes of action data by kind, and the entries, counted in the commands."""
     totals = {"weights": 0, "masks": 0, "thresholds": 0, "biases": 0}
-    lines = [line.split() for line in commands.splitlines() if line.strip()]
-    for _, table, _, *data in lines:
-        kinds = {"weights": ("weights", "masks"), "threshold": ("thresholds",), "bias": ("biases",)}
-        for kind, value in zip(kinds.get(table.rpartition("_")[2], ()), data, strict=False):
-            totals[kind] += -(-(len(value) - len("0x")) // 2)
+    kinds = {"weights": ("weights", "masks"), "threshold": ("thresholds",), "bias": ("biases",)}
+    filled = set[str]()  # the tables of the model are set twice
+    for command in program.read(commands):
+        if isinstance(command, SetDefault):
+            filled.add(command.table)
+            parameters = program.tables[command.table].actions[command.action].parameters
+            named = kinds.get(command.table.rpartition("_")[2], ())
+            for kind, parameter in zip(named, parameters, strict=False):
+                totals[kind] += -(-parameter.type.width // 8)
     source = "action data of commands.txt, each parameter in whole bytes"
     memory = (
         Figure(f"memory.{kind}", size, "byte", "measured", source)
         for kind, size in totals.items()
         if size or kind != "masks"
     )
-    count = len({table for _, table, *_ in lines})  # those of the model are set twice
-    entries = Figure("table.entries", count, "entry", "measured", "count of commands.txt")
+    entries = Figure("table.entries", len(filled), "entry", "measured", "count of commands.txt")
     return (*memory, entries)
 
 

@@ -13,6 +13,7 @@ from n3ic.exporters.p4.shared.pipeline import PAPER_SHAPE, Pipeline, masked_bits
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
     P4Target,
+    compiled,
     program_figures,
     read_artefact,
 )
@@ -97,6 +98,7 @@ class P4NetfpgaExporter(P4Target):
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
         """Resources and latency scaled from the paper's figures of its shape."""
         paper = self.device.paper
+        source = read_artefact(directory / PROGRAM)
         needs = self.needs([model.shape], masked_bits(model))
         constants = "the model's bits, constants in the code without a memory of their own"
         how = (
@@ -106,7 +108,7 @@ class P4NetfpgaExporter(P4Target):
         figures = (
             Figure("memory.weights", model.weight_bytes, "byte", "measured", constants),
             Figure("memory.thresholds", model.threshold_bytes, "byte", "measured", constants),
-            *program_figures(model, read_artefact(directory / PROGRAM)),
+            *program_figures(model, source, compiled(source, model)),
             Figure("resources.lut", round(needs["luts"]), "LUT", "estimated", how, paper["luts"]),
             Figure(
                 "resources.bram", round(needs["brams"]), "BRAM", "estimated", how, paper["brams"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, TypeVar
 
 from n3ic.errors import MissingDependencyError, N3icError
@@ -12,6 +14,7 @@ from n3ic.util.signals import check, held
 
 T = TypeVar("T")
 Call = tuple[Any, ...]
+_WAIT_S = 10
 
 
 def each(
@@ -31,21 +34,30 @@ def each(
             this machine's cores if None.
 
     Yields:
-        The number of a call, from 0, and what it returned: in the order in which they end on this
-        machine, in the order of the calls on a cluster.
+        The number of a call, from 0, and what it returned, in the order in which they end.
 
     Raises:
         MissingDependencyError: ``dask`` is given and distributed is not installed.
-        N3icError: the scheduler cannot be reached, or a worker process was killed.
+        N3icError: the scheduler cannot be reached, has no worker or was lost, or a worker process
+            was killed.
     """
+    if dask is None:
+        yield from _on_cores(function, calls, jobs or os.cpu_count() or 1)
+        return
+    with _client(dask) as client:
+        yield from _on_cluster(function, calls, client, dask)
+
+
+def _on_cores(
+    function: Callable[..., T], calls: Iterable[Call], jobs: int
+) -> Iterator[tuple[int, T]]:
     from multiprocessing.resource_tracker import ensure_running
 
-    from joblib import Parallel, delayed
+    from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    with _workers(jobs, dask):
-        # joblib's Dask backend gives results in the order of the calls only
-        parallel = Parallel(return_as="generator" if dask else "generator_unordered")
+    with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+        parallel = Parallel(return_as="generator_unordered")
         ensure_running()  # joblib would start it later, and that lets the signals through again
         with held():  # workers inherit that: this process alone is to end them
             results = parallel(delayed(_numbered)(i, function, c) for i, c in enumerate(calls))
@@ -60,28 +72,71 @@ def each(
             ) from error
 
 
+def _on_cluster(
+    function: Callable[..., T], calls: Iterable[Call], client: Any, address: str
+) -> Iterator[tuple[int, T]]:
+    """The same on a Dask cluster: a core of it each, and as many that wait for one."""
+    from concurrent.futures import CancelledError
+
+    from distributed import KilledWorker, as_completed
+
+    left = enumerate(calls)
+    running = as_completed([])
+
+    def submit(count: int) -> None:
+        for i, call in islice(left, count):
+            # nothing is a cluster's to remember: not pure
+            running.add(client.submit(_numbered, i, function, call, pure=False))
+
+    submit(2 * sum(client.ncores().values()))
+    for future in running:
+        check()
+        try:
+            found: tuple[int, T] = future.result()
+        except CancelledError as error:  # by the client itself, when its connection is closed
+            raise N3icError(
+                f"the Dask scheduler at {address} was lost; start one again, then the same command"
+            ) from error
+        except KilledWorker as error:
+            raise N3icError(
+                f"workers of the Dask scheduler at {address} were killed again and again, as the "
+                "system does where memory runs out; give each more memory, or fewer threads"
+            ) from error
+        submit(1)
+        yield found
+
+
 def _numbered(number: int, function: Callable[..., T], arguments: Call) -> tuple[int, T]:
     return number, function(*arguments)
 
 
 @contextmanager
-def _workers(jobs: int | None, dask: str | None) -> Iterator[None]:
-    from joblib import parallel_config
+def _client(address: str) -> Iterator[Any]:
+    """A client of a Dask scheduler that has workers.
 
-    if dask is None:
-        count = jobs or os.cpu_count() or 1
-        with parallel_config("loky", n_jobs=count, inner_max_num_threads=1):
-            yield
-        return
+    What goes wrong is told as an error of ours, so its own log is silent meanwhile.
+    """
     try:
+        import dask
         from distributed import Client
+        from distributed.utils import silence_logging_cmgr
     except ImportError as error:
         raise MissingDependencyError(
             "a Dask cluster needs distributed; install it with: pip install 'n3ic[cluster]'"
         ) from error
-    try:
-        client = Client(dask, timeout="10s")
-    except (OSError, ValueError, TimeoutError) as error:
-        raise N3icError(f"no Dask scheduler answers at {dask}: {error}") from error
-    with client, parallel_config("dask"):
-        yield
+    # Tables travel with the calls: a worker that dies does not take them along.
+    large = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
+    with silence_logging_cmgr(logging.CRITICAL + 1), large:
+        try:
+            client = Client(address, timeout=f"{_WAIT_S}s")
+        except (OSError, ValueError, TimeoutError) as error:
+            raise N3icError(f"no Dask scheduler answers at {address}: {error}") from error
+        with client:
+            try:
+                client.wait_for_workers(1, timeout=_WAIT_S)
+            except (OSError, TimeoutError) as error:
+                raise N3icError(
+                    f"the Dask scheduler at {address} has no worker; start one: dask worker "
+                    f"{address}"
+                ) from error
+            yield client

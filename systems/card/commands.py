@@ -284,8 +284,8 @@ Running = Annotated[
     str,
     typer.Option(
         "--to",
-        help="The running card: the FIFO of card-exec -c (host), an interface (xdp); or a new file "
-        "of what its control plane does (netfpga, p4).",
+        help="The running card: the FIFO of card-exec -c (host), an interface (xdp), thrift:PORT "
+        "of simple_switch (p4); or a new file of what its control plane does (netfpga, p4).",
     ),
 ]
 Exported = Annotated[Path, typer.Option(help="The export that runs.")]

@@ -185,6 +185,11 @@ def run(
         f"measured: {measured.rows_per_s:,.0f} rows/s; a row alone {measured.p50_ms:.1f} ms, "
         f"p99 {measured.p99_ms:.1f} ms"
     )
+    one, ring_rate = measured.one_process_rows_per_s, measured.rows_per_s
+    compared = (
+        f"{one / ring_rate:,.1f} times as fast" if one > ring_rate else "slower than the ring"
+    )
+    say(f"one process without a ring, same rows, measured: {one:,.0f} rows/s, {compared}")
     say(f"nodes threw {lost:,} datagrams away on purpose; {again:,} were sent again")
 
 

@@ -16,6 +16,7 @@ from n3ic.systems.cluster.traffic import (
     Counts,
     LayerTraffic,
     Traffic,
+    Work,
     mean_traffic,
     period,
     row_traffic,
@@ -110,8 +111,9 @@ def expected(placement: Placement, cluster: Cluster) -> Expected:
     rows = [row_traffic(placement, row) for row in range(period(placement))]
     layers = tuple(_layer_seconds(layer, nodes) for layer in rows[0])
     total = mean_traffic([sum_traffic(row) for row in rows])
-    computed = np.mean([_computed(row) for row in rows], axis=0)
-    busy = _busy(total, computed, nodes)
+    computed = np.mean([_computed(row, len(nodes)) for row in rows], axis=0)
+    clocks = np.mean([_kernel_clocks(row, nodes) for row in rows], axis=0)
+    busy = _busy(total, computed, clocks, nodes)
     slowest = max(busy, key=lambda name: busy[name])
     wire = sum(_sent_bytes(total, i, nodes) for i in range(len(nodes)))
     return Expected(
@@ -137,12 +139,23 @@ def _layer_seconds(layer: LayerTraffic, nodes: tuple[ClusterNode, ...]) -> float
         seconds += max(
             n.seconds(n.figures.classify) for n, t in zip(nodes, part.taken, strict=True) if t
         )
-    kernels = [
-        n.seconds(float(count) * n.figures.slice_clocks + n.figures.compute + n.figures.result)
-        for n, count in zip(nodes, layer.inputs.slices, strict=True)
-        if count
-    ]
+    kernels = (_computing(work, nodes[work.node]) for work in layer.work)
     return seconds + max(kernels, default=0.0)
+
+
+def _computing(work: Work, node: ClusterNode) -> float:
+    """Seconds from the last words of a row to the packet of the last result."""
+    f = node.figures
+    return node.seconds(work.neurons * f.neuron_clocks(work.inputs) + f.compute + f.result)
+
+
+def _kernel_clocks(row: tuple[LayerTraffic, ...], nodes: tuple[ClusterNode, ...]) -> Counts:
+    """Clocks in which each node's kernel counts a row's neurons."""
+    found = np.zeros(len(nodes))
+    for work in (w for layer in row for w in layer.work):
+        figures = nodes[work.node].figures
+        found[work.node] += work.neurons * figures.neuron_clocks(work.inputs)
+    return found
 
 
 def _handled(part: Traffic, at: int, nodes: tuple[ClusterNode, ...]) -> float:
@@ -178,10 +191,10 @@ def _alone(node: ClusterNode) -> float:
     return (PACKET_BYTES + EMPTY_BYTES) * 8 / node.link_bps
 
 
-def _computed(row: tuple[LayerTraffic, ...]) -> Counts:
+def _computed(row: tuple[LayerTraffic, ...], nodes: int) -> Counts:
     """Layers of a row that each node computes a part of."""
-    layers: list[Counts] = [(layer.inputs.slices > 0).astype(np.float64) for layer in row]
-    return np.asarray(sum(layers), dtype=np.float64)
+    owners = [work.node for layer in row for work in layer.work]
+    return np.bincount(owners, minlength=nodes).astype(np.float64)
 
 
 def _home_seconds(home: ClusterNode) -> float:
@@ -189,15 +202,23 @@ def _home_seconds(home: ClusterNode) -> float:
     return 2 * home.seconds(home.figures.compute + home.figures.result) * home.figures.serial
 
 
-def _busy(total: Traffic, computed: Counts, nodes: tuple[ClusterNode, ...]) -> dict[str, float]:
-    """Seconds of a row in each part of the cluster."""
+def _busy(
+    total: Traffic, computed: Counts, clocks: Counts, nodes: tuple[ClusterNode, ...]
+) -> dict[str, float]:
+    """Seconds of a row in each part of the cluster.
+
+    Args:
+        total: packets.
+        computed: layers that each node computes a part of.
+        clocks: of each node's kernel.
+        nodes: the home, then the nodes.
+    """
     found: dict[str, float] = {}
     for i, node in enumerate(nodes):
         handler = _handled(total, i, nodes)
-        kernel = node.seconds(float(total.slices[i]) * node.figures.slice_clocks)
+        kernel = node.seconds(float(clocks[i]))
         if node.figures.serial:
-            clocks = node.figures.compute + node.figures.result
-            rows = node.seconds(float(computed[i]) * clocks)
+            rows = node.seconds(float(computed[i]) * (node.figures.compute + node.figures.result))
             begun = 0.0 if i else _home_seconds(node)
             found[f"{node.name} processor"] = handler + kernel + rows + begun
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,9 @@ class NodeFigures:
         clock_hz: what the other figures count.
         memory: name of the memory that holds weights.
         bytes: of it for weights.
-        slice_clocks: XNOR, popcount and sum of one neuron's weights beside a task packet.
+        slice_bits: weights of one neuron that are counted together: a slice, which is a word of
+            the memory; what is left of a neuron behind whole slices takes one more.
+        slice_clocks: XNOR, popcount and sum of a slice.
         packet: from one packet that is taken in or sent to the next.
         datagram: of a datagram, beside its packets.
         classify: from a task packet's arrival to its slice being stored.
@@ -49,6 +50,7 @@ class NodeFigures:
     clock_hz: float
     memory: str
     bytes: int
+    slice_bits: int
     slice_clocks: float
     packet: float
     datagram: float
@@ -68,6 +70,10 @@ class NodeFigures:
     def seconds(self, clocks: float) -> float:
         """Clocks as seconds."""
         return clocks / self.clock_hz
+
+    def neuron_clocks(self, inputs: int) -> float:
+        """Clocks that one neuron of so many inputs takes, in whole slices."""
+        return -(-inputs // self.slice_bits) * self.slice_clocks
 
 
 def node_figures(target: str) -> NodeFigures:
@@ -130,6 +136,7 @@ def _from_toml(data: dict[str, Any], memory: Memory, room: int, path: Path) -> N
         clock_hz=data["clock_mhz"] * 1e6,
         memory=memory.name,
         bytes=data.get("bytes", {}).get("weights", room),
+        slice_bits=_slice_bits(data, path),
         slice_clocks=clocks.get("slice", 1),
         packet=clocks["packet"],
         datagram=clocks.get("datagram", 0),
@@ -148,6 +155,13 @@ def _from_toml(data: dict[str, Any], memory: Memory, room: int, path: Path) -> N
     )
 
 
+def _slice_bits(data: dict[str, Any], path: Path) -> int:
+    found = data.get("slice_bits", SLICE_BITS)
+    if isinstance(found, bool) or not isinstance(found, int) or found < 1:
+        raise ClusterError(f"{path}: slice_bits: expected a number of bits, got {found!r:.60}")
+    return found
+
+
 def _estimated(plugin: Exporter) -> NodeFigures:
     """A pipeline that reads one word of its fastest memory after the other."""
     device, memory = plugin.device, _fastest(plugin)
@@ -157,7 +171,8 @@ def _estimated(plugin: Exporter) -> NodeFigures:
         clock_hz=mhz * 1e6,
         memory=memory.name,
         bytes=room_in(device, memory),
-        slice_clocks=ceil(SLICE_BITS / memory.word_bits) * access,
+        slice_bits=memory.word_bits,
+        slice_clocks=access,
         packet=8,
         datagram=0,
         classify=16,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from n3ic.errors import ModelError
 from n3ic.model.bits import Words, pack
 from n3ic.model.network import BinaryModel
-from n3ic.systems.cluster.overlay import Cluster, Started, initialise
+from n3ic.systems.cluster.overlay import Cluster, Started, check_computable, initialise
 from n3ic.systems.cluster.placement import Placement
 from n3ic.systems.cluster.starting import RingOptions
 
@@ -100,9 +100,11 @@ def on_cluster(
         options: how to start the nodes.
 
     Raises:
-        ClusterError: a node does not start, or does not take its part.
+        ClusterError: it is no binary model (of a PyTorch module the text names the layer), a node
+            does not start, or does not take its part.
         MissingDependencyError: distributed is not installed.
     """
+    check_computable(model)
     count = nodes if placement is None else placement.nodes
     with initialise(count, options) as cluster:
         cluster.load(TASK_ID, model, placement)

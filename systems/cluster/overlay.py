@@ -24,6 +24,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from n3ic.errors import ClusterError
+from n3ic.model.classifier import Classifier, family_text
 from n3ic.model.network import BinaryModel
 from n3ic.systems.cluster.kernels import GemmKernel, Kernel
 from n3ic.systems.cluster.placement import Placement, even_placement
@@ -76,8 +77,10 @@ class Cluster:
             placement: of a model; even parts of every layer if None.
 
         Raises:
-            ClusterError: the task id is taken, or a node does not take its part.
+            ClusterError: the task id is taken, the nodes cannot compute the kernel, or one does
+                not take its part.
         """
+        check_computable(kernel)
         if task_id in self._rings:
             raise ClusterError(f"task id {task_id!r} is loaded already")
         work: Work
@@ -147,6 +150,36 @@ class Cluster:
         except KeyError:
             known = ", ".join(sorted(self._rings)) or "none"
             raise ClusterError(f"task id {task_id!r} is not loaded; {known} is") from None
+
+
+def check_computable(kernel: object) -> None:
+    """Refuse what the nodes of a ring cannot compute.
+
+    Raises:
+        ClusterError: it is neither a binary model nor a kernel of integers; of a PyTorch module
+            the text names the first layer.
+    """
+    if isinstance(kernel, BinaryModel | Kernel | GemmKernel):
+        return
+    if isinstance(kernel, Classifier):
+        found = f"a {family_text(kernel.family)}"
+    else:
+        found = type(kernel).__name__ + _layer_text(kernel)
+    raise ClusterError(
+        f"a ring cannot compute {found}; it computes the fully connected binary layers of a "
+        "BinaryModel (n3ic train writes one, BinaryModel.load reads it), and GemmKernel, "
+        "SparseKernel and ConvolutionKernel of integers (initialise(), then load())"
+    )
+
+
+def _layer_text(kernel: object) -> str:
+    """The first layer of a PyTorch module, in words; empty for anything else."""
+    named = getattr(kernel, "named_modules", None)
+    if not callable(named):
+        return ""
+    # a module without modules in it is a layer; the name of one that stands alone is empty
+    name, layer = next((n, m) for n, m in named() if not any(True for _ in m.children()))
+    return f", whose layer {name!r} is {layer}" if name else f", the layer {layer}"
 
 
 def initialise(nodes: int, options: RingOptions | None = None) -> Cluster:

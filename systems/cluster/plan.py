@@ -16,9 +16,17 @@ from n3ic.systems.cluster.nodes import Cluster, ClusterNode
 from n3ic.systems.cluster.placement import Placement
 from n3ic.util.display import Displayed, Table, View
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 _MAX_BYTES = 1 << 22
-_ABOVE_0 = ("clock_hz", "slice_clocks", "link_bps", "together", "macs", "memory_bytes")
+_ABOVE_0 = (
+    "clock_hz",
+    "slice_bits",
+    "slice_clocks",
+    "link_bps",
+    "together",
+    "macs",
+    "memory_bytes",
+)
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,10 @@ def _place_layer(
         reducers = _shares(neurons, holders, [1.0] * len(holders), [MAX_ROW] * len(holders))
         return None if reducers is None else LayerPlacement(way.split, shares, reducers)
     shares = _shares(
-        size, chosen, [_speed(cluster, i) for i in chosen], [room[i].bytes // word for i in chosen]
+        size,
+        chosen,
+        [_speed(cluster, i, inputs) for i in chosen],
+        [room[i].bytes // word for i in chosen],
     )
     return None if shares is None else LayerPlacement(way.split, shares)
 
@@ -235,7 +238,8 @@ def _input_shares(
     """Shares of inputs; a slice is not divided, so that each packet of the home has one owner."""
     slice_bytes = neurons * row_bytes(SLICE_BITS)
     caps = [max(0, room[i].bytes - 4 * neurons) // slice_bytes for i in chosen]
-    return _shares(inputs, chosen, [_speed(cluster, i) for i in chosen], caps, SLICE_BITS)
+    speeds = [_speed(cluster, i, SLICE_BITS) for i in chosen]
+    return _shares(inputs, chosen, speeds, caps, SLICE_BITS)
 
 
 def _whole(way: Way, chosen: Sequence[int] | None, neurons: int) -> LayerPlacement | None:
@@ -251,8 +255,10 @@ def _choose(open_: Sequence[int], room: dict[int, _Room], count: int) -> list[in
     return sorted(sorted(open_, key=lambda i: (-room[i].bytes, i))[:count])
 
 
-def _speed(cluster: Cluster, node: int) -> float:
-    return 1 / cluster.nodes[node - 1].seconds(cluster.nodes[node - 1].figures.slice_clocks)
+def _speed(cluster: Cluster, node: int, inputs: int) -> float:
+    """Neurons of so many inputs that a node counts in a second."""
+    at = cluster.nodes[node - 1]
+    return 1 / at.seconds(at.figures.neuron_clocks(inputs))
 
 
 def _shares(

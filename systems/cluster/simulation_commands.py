@@ -17,6 +17,7 @@ from n3ic.systems.cluster.simulation.experiments import (
     Point,
     fcsn_card,
     shrunk,
+    slower,
     sweep,
 )
 from n3ic.systems.cluster.simulation.workloads import GRAPHS, KERNELS, Problem, workload
@@ -93,8 +94,8 @@ def planned(path: Path, rows: int, cores: int, json: bool) -> None:
     placement, cluster = read_plan(path)
     nodes = tuple(replace(n, core=0) if cores and n.serial else n for n in sim_nodes(cluster))
     with working("simulating"):
-        alone = simulate_rows([row_workload(placement, 0)], nodes, slots=1, cores=cores)
-        work = [row_workload(placement, row) for row in range(rows)]
+        alone = simulate_rows([row_workload(placement, 0, nodes)], nodes, slots=1, cores=cores)
+        work = [row_workload(placement, row, nodes) for row in range(rows)]
         many = simulate_rows(work, nodes, slots=ROW_SLOTS, cores=cores)
     estimate = expected(placement, cluster)
     found = {
@@ -153,6 +154,10 @@ def kernels(
                 "weak": weak,
                 "straggler": straggler,
                 "points": [asdict(p) for p in points],
+                "slower_than_one_node": [
+                    {"kernel": p.kernel, "nodes": p.nodes, "speedup": p.speedup}
+                    for p in slower(points, weak)
+                ],
                 "mpi": {
                     "kind": "measured",
                     "runs": [asdict(m) for each in ranks.values() for m in each],
@@ -161,6 +166,7 @@ def kernels(
         )
     else:
         _show_points(points, weak)
+        _show_slower(points, weak)
         _show_ranks(ranks)
     if plot is not None:
         from n3ic.systems.cluster.simulation.picture import scaling_figure
@@ -192,7 +198,7 @@ def _show_points(points: Sequence[Point], weak: bool) -> None:
                 _time(p.data_s),
                 _time(p.compute_s),
                 _time(p.one_s),
-                f"{p.one_s / p.data_s:.2f}",
+                f"{p.speedup:.2f}",
                 f"{p.packets:,}",
                 f"{p.imbalance:.2f}",
                 f"{p.link:.0%}",
@@ -201,6 +207,17 @@ def _show_points(points: Sequence[Point], weak: bool) -> None:
             for p in points
         ],
     )  # fmt: skip
+
+
+def _show_slower(points: Sequence[Point], weak: bool) -> None:
+    """Which rings are not worth it, a kernel each; nothing where all are."""
+    found: dict[str, list[str]] = {}
+    for p in slower(points, weak):
+        found.setdefault(p.kernel, []).append(f"{p.nodes} nodes ({p.speedup:.2g})")
+    if found:
+        what = "efficiency" if weak else "speed-up"
+        said = "; ".join(f"{kernel} on {', '.join(nodes)}" for kernel, nodes in found.items())
+        say(f"slower on a ring than on one big node, {what} in brackets: {said}")
 
 
 def _show_ranks(ranks: Mapping[int, Sequence[Measured]]) -> None:

@@ -27,19 +27,17 @@ Counts = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """Packets and work of one row.
+    """Packets of one row.
 
     Attributes:
         links: packets from node ``i`` to the next, float64 array of shape ``(nodes + 1,)``;
             node 0 is the home.
         taken: task packets that a node consumes a part of, those of its own included; same shape.
-        slices: slices of one neuron's weights that a node counts; same shape.
         origins: packets that each node puts on the ring or consumes itself; same shape.
     """
 
     links: Counts
     taken: Counts
-    slices: Counts
     origins: Counts
 
     @property
@@ -51,7 +49,6 @@ class Traffic:
         return Traffic(
             self.links + other.links,
             self.taken + other.taken,
-            self.slices + other.slices,
             self.origins + other.origins,
         )
 
@@ -63,11 +60,10 @@ class _Ring:
     nodes: int
     links: list[int] = field(init=False)
     taken: list[int] = field(init=False)
-    slices: list[int] = field(init=False)
     origins: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        for name in ("links", "taken", "slices", "origins"):
+        for name in ("links", "taken", "origins"):
             setattr(self, name, [0] * (self.nodes + 1))
 
     def send(
@@ -101,13 +97,28 @@ class _Ring:
         return hops
 
     def traffic(self) -> Traffic:
-        counts = (self.links, self.taken, self.slices, self.origins)
+        counts = (self.links, self.taken, self.origins)
         return Traffic(*(np.asarray(c, dtype=np.float64) for c in counts))
 
 
 def _without(start: int, end: int, first: int, last: int) -> list[tuple[int, int]]:
     """What is left of ``[start, end)`` without ``[first, last)``."""
     return [(a, b) for a, b in ((start, min(end, first)), (max(start, last), end)) if a < b]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a node counts of one row in one layer.
+
+    Attributes:
+        node: its number.
+        neurons: how many, in part or whole.
+        inputs: bits of each that it counts.
+    """
+
+    node: int
+    neurons: int
+    inputs: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +129,13 @@ class LayerTraffic:
         inputs: of its input bits to the owners of its weights.
         sums: of partial popcounts to those who add them up; nothing but in a layer split by inputs.
         hops: the most links that an input packet and then a packet of sums pass.
+        work: of each node that counts a part; empty for the scores' way home.
     """
 
     inputs: Traffic
     sums: Traffic
     hops: tuple[int, int]
+    work: tuple[Work, ...] = ()
 
     @property
     def total(self) -> Traffic:
@@ -150,7 +163,7 @@ def mean_traffic(rows: Sequence[Traffic]) -> Traffic:
     return Traffic(
         *(
             np.mean([getattr(r, name) for r in rows], axis=0)
-            for name in ("links", "taken", "slices", "origins")
+            for name in ("links", "taken", "origins")
         )
     )
 
@@ -167,11 +180,12 @@ def results_of(layer: LayerPlacement, row: int) -> tuple[Share, ...]:
     return layer.reducers or holders(layer, row)
 
 
-def work_of(layer: LayerPlacement, owner: Share, inputs: int, neurons: int) -> int:
-    """Slices of one neuron's weights that an owner counts for a row of its own."""
+def work_of(layer: LayerPlacement, owner: Share, inputs: int, neurons: int) -> Work:
+    """What an owner counts for a row of its own."""
+    size = owner.end - owner.start
     if layer.split is Split.INPUT:
-        return neurons * slices_of(owner.end - owner.start)
-    return (owner.end - owner.start) * slices_of(inputs)
+        return Work(owner.node, neurons, size)
+    return Work(owner.node, size, inputs)
 
 
 def slices_of(bits: int) -> int:
@@ -225,9 +239,9 @@ def _layer(
             end = min(at + SLICE_BITS, source.end)
             hops = max(hops, ring.send(source.node, at, end, owners))
     for owner in owners:
-        ring.slices[owner.node] += work_of(layer, owner, inputs, neurons)
         for to in layer.reducers:  # boundaries of shares are boundaries of packets of sums
             packets = -(-(to.end - to.start) // SUMS_PER_PACKET)
             sent = back.send(owner.node, to.start, to.end, layer.reducers, packets)
             hops_back = max(hops_back, sent)
-    return LayerTraffic(ring.traffic(), back.traffic(), (hops, hops_back))
+    work = tuple(work_of(layer, owner, inputs, neurons) for owner in owners)
+    return LayerTraffic(ring.traffic(), back.traffic(), (hops, hops_back), work)

@@ -2,23 +2,35 @@
 
 import hashlib
 import json
+import re
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
 
 import numpy as np
 import pytest
-from command_line import interrupted, n3ic
+from command_line import N3IC, interrupted, n3ic
+
+SWEPT = [
+    *("sweep", "flows", "--data", "my flows.csv", "--label", "app", "--encoding", "quantile"),
+    *("--bits", "8", "--hidden", "4,8-4", "--polish", "0"),
+]
 
 
-@pytest.mark.slow
-def test_a_sweep_is_interrupted_goes_on_and_its_commands_train_its_networks(tmp_path):
+def write_flows(path):
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 1000, (300, 3))
     names = np.where(rows[:, 0] + rng.integers(0, 200, 300) > 550, "web", "mail")
     lines = [f"{a},{b},{c},{app}" for (a, b, c), app in zip(rows, names, strict=True)]
-    (tmp_path / "my flows.csv").write_text("\n".join(["a,b,c,app", *lines, ""]))
+    path.write_text("\n".join(["a,b,c,app", *lines, ""]))
+
+
+@pytest.mark.slow
+def test_a_sweep_is_interrupted_goes_on_and_its_commands_train_its_networks(tmp_path):
+    write_flows(tmp_path / "my flows.csv")
     words = [
-        *("sweep", "flows", "--data", "my flows.csv", "--label", "app", "--encoding", "quantile"),
-        *("--bits", "8", "--hidden", "4,8-4", "--epochs", "30", "--polish", "0", "--seeds", "2"),
-        *("--seed", "3", "--jobs", "1", "--out", "new/sweep"),
+        *(*SWEPT, "--epochs", "30", "--seeds", "2", "--seed", "3", "--jobs", "1"),
+        *("--out", "new/sweep"),
     ]
     folder = tmp_path / "new" / "sweep"
     err = interrupted(*words, cwd=tmp_path, once="new/sweep/point-*")
@@ -41,6 +53,55 @@ def test_a_sweep_is_interrupted_goes_on_and_its_commands_train_its_networks(tmp_
     assert metrics["validation"]["accuracy"] == found["points"][0]["validation"]["values"][0]
     done = n3ic(*words, "--density", "0.5", cwd=tmp_path, expect=2)
     assert "new/sweep holds another sweep (swept {" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_dask_scheduler_that_is_killed_is_one_line_and_the_sweep_goes_on(tmp_path):
+    pytest.importorskip("distributed")
+    write_flows(tmp_path / "my flows.csv")
+    words = [*SWEPT, "--epochs", "2", "--distill", "0", "--seeds", "3", "--out", "sweep"]
+    with ExitStack() as stack:
+
+        def started(*command, **more):
+            process = stack.enter_context(subprocess.Popen(command, cwd=tmp_path, **more))
+            stack.callback(process.kill)  # before the process is waited for
+            return process
+
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        tool = [sys.executable, "-m"]
+        scheduler = started(
+            *(*tool, "distributed.cli.dask_scheduler", "--no-dashboard"),
+            *("--host", "127.0.0.1", "--port", "0"),
+            **quiet,
+        )
+        address = next(
+            found[0] for line in scheduler.stderr if (found := re.findall(r"tcp://[\d.:]+", line))
+        )
+        for _ in range(2):
+            started(
+                *(*tool, "distributed.cli.dask_worker", address, "--no-dashboard"),
+                *("--nthreads", "1", "--no-nanny", "--local-directory", "scratch"),
+                **quiet | {"stderr": subprocess.DEVNULL},
+            )
+        sweep = started(*N3IC, *words, "--dask", address, **quiet)
+        while not list(tmp_path.glob("sweep/point-*")) and sweep.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                sweep.wait(timeout=0.02)
+        scheduler.kill()
+        _, err = sweep.communicate(timeout=120)
+    assert sweep.returncode == 1, err
+    assert "Traceback" not in err
+    *_, kept, error = err.splitlines()
+    assert "kept in sweep; the same command goes on from there" in kept
+    assert error == (
+        f"n3ic: error: the Dask scheduler at {address} was lost; start one again, then the same "
+        "command"
+    )
+    assert "distributed" not in err
+    there = len(list(tmp_path.glob("sweep/point-*")))
+    assert 1 <= there < 6
+    done = n3ic(*words, cwd=tmp_path)
+    assert f"{there} of 6 networks were trained before; going on" in done.stderr
 
 
 @pytest.mark.parametrize(

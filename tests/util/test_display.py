@@ -28,20 +28,21 @@ from n3ic.targets.verification import Verification
 from n3ic.usecases.shunt_study import Aim, ShuntStudy
 from n3ic.util.display import Displayed, Table, View, facts, listed
 
-EVIL = "<script>alert(1)</script>\x1b[2J\u202e\"'&"
+NAME = "<script>alert(1)</script>\"'&"  # what a model may be called
+EVIL = f"{NAME}\x1b[2J\u202e"
 
 
 def hostile_model():
     found = random_model((64, 8, 2), np.random.default_rng(0))
-    spec = InputSpec((Field.thermometer(EVIL, range(1, 33)), Field.binary("bytes", 32, unit=EVIL)))
-    classes = (EVIL, "b")
-    return found.changed(input=spec, classes=classes, name=EVIL, provenance={EVIL: EVIL})
+    spec = InputSpec((Field.thermometer(NAME, range(1, 33)), Field.binary("bytes", 32, unit=NAME)))
+    classes = (NAME, "b")
+    return found.changed(input=spec, classes=classes, name=NAME, provenance={NAME: NAME})
 
 
 def hostile_spn():
-    spec = InputSpec((Field.thermometer(EVIL, [2, 4, 8]),))
+    spec = InputSpec((Field.thermometer(NAME, [2, 4, 8]),))
     leaf = Leaf(0, [0, -1, -2, -3])
-    return SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [0, 0], (EVIL, "b"), EVIL)
+    return SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [0, 0], (NAME, "b"), NAME)
 
 
 def hostile_table():
@@ -132,7 +133,7 @@ def test_a_line_in_a_terminal_and_tables_in_a_notebook(make):
 
 
 def test_names_are_there_as_text():
-    text = Page(hostile_model()._repr_html_()).text
+    text = "".join(Page(make()._repr_html_()).text for make in (hostile_model, hostile_run))
     assert "<script>alert(1)</script>" in text and "\\x1b[2J" in text and "\\u202e" in text
 
 

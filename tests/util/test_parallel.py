@@ -1,13 +1,51 @@
 """Calls side by side whose processes end as they should not."""
 
 import signal
+import threading
 
 import pytest
 
 from n3ic.errors import N3icError
+from n3ic.util import parallel
 from n3ic.util.parallel import each
 
 
 def test_a_worker_that_is_killed_is_one_error():
     with pytest.raises(N3icError, match="a worker process was killed"):
         list(each(signal.raise_signal, [(signal.SIGKILL,)] * 2, jobs=2))
+
+
+def thread_name():
+    return threading.current_thread().name
+
+
+@pytest.fixture
+def dask_cluster():
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp"
+    ) as cluster:
+        yield cluster
+
+
+def test_a_dask_cluster_of_one_core_computes_all_calls_itself(dask_cluster):
+    dask_cluster.scale(1)
+    found = dict(each(thread_name, [()] * 5, dask=dask_cluster.scheduler_address))
+    assert sorted(found) == [0, 1, 2, 3, 4]
+    assert threading.current_thread().name not in found.values()
+
+
+def test_a_dask_scheduler_that_is_lost_is_one_error(dask_cluster, capfd):
+    dask_cluster.scale(1)
+    results = each(thread_name, [()] * 5, dask=dask_cluster.scheduler_address)
+    next(results)
+    dask_cluster.close()
+    with pytest.raises(N3icError, match=r"the Dask scheduler at tcp.* was lost; start one again"):
+        list(results)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_dask_scheduler_without_workers_is_one_error(dask_cluster, monkeypatch):
+    monkeypatch.setattr(parallel, "_WAIT_S", 1)
+    with pytest.raises(N3icError, match="has no worker; start one: dask worker tcp"):
+        list(each(thread_name, [()], dask=dask_cluster.scheduler_address))

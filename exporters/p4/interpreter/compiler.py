@@ -48,6 +48,7 @@ from n3ic.exporters.p4.interpreter.types import (
 )
 
 _MAX_STATES = 1000
+_DEFAULT_SIZE = 1024  # entries of a table that names no size, as p4c has it
 
 
 class ProgramCompiler:
@@ -292,8 +293,9 @@ class ProgramCompiler:
         default = _named(actions, table.default, "action", table.line)
         if default not in chosen:
             raise P4Error(f"default action {table.default} is not in actions", table.line)
+        size = _DEFAULT_SIZE if table.size is None else s.number(table.size)
         self.tables[name] = RuntimeTable(
-            name, keys, ranged, {action.name: action for action in chosen}, default.bind(())
+            name, keys, ranged, {action.name: action for action in chosen}, size, default.bind(())
         )
         return self.tables[name]
 

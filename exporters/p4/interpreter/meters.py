@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -52,6 +51,13 @@ class RuntimeMeter:
         self._buckets[index] = first, second
         self._filled.pop(index, None)
 
+    def rates(self, index: int) -> tuple[Rate, Rate] | None:
+        """The committed and the peak rate of one of them; None while none are set."""
+        if index not in self._buckets:
+            return None
+        committed, peak = self._buckets[index]
+        return (committed.rate, committed.burst), (peak.rate, peak.burst)
+
     def execute(self, index: int, size: int, now: int) -> int:
         """The colour of a packet; green while no rates are set.
 
@@ -79,18 +85,3 @@ class RuntimeMeter:
             return YELLOW
         committed.held -= cost
         return GREEN
-
-
-def rates(words: Sequence[str]) -> tuple[Rate, Rate]:
-    """The committed and the peak rate of a command, ``RATE:BURST RATE:BURST``.
-
-    Raises:
-        P4Error: they are none.
-    """
-    try:
-        found = [(Fraction(r), int(b)) for r, b in (w.split(":") for w in words)]
-    except (ValueError, ZeroDivisionError) as error:
-        raise P4Error(f"rates are RATE:BURST RATE:BURST, got {' '.join(words)[:80]!r}") from error
-    if len(found) != 2:
-        raise P4Error(f"a meter has two rates, got {len(found)}")
-    return found[0], found[1]

@@ -10,14 +10,21 @@ from dataclasses import dataclass
 
 from n3ic.exporters.p4.interpreter import syntax as s
 from n3ic.exporters.p4.interpreter.architecture import Architecture
+from n3ic.exporters.p4.interpreter.commands import (
+    Add,
+    Command,
+    CommandReader,
+    Modify,
+    SetDefault,
+    SetRates,
+)
 from n3ic.exporters.p4.interpreter.compiler import ProgramCompiler
 from n3ic.exporters.p4.interpreter.errors import P4Error
-from n3ic.exporters.p4.interpreter.meters import RuntimeMeter, rates
+from n3ic.exporters.p4.interpreter.meters import RuntimeMeter
 from n3ic.exporters.p4.interpreter.steps import KEPT, READER, WRITER, Reader, Writer
-from n3ic.exporters.p4.interpreter.tables import RuntimeTable, number
+from n3ic.exporters.p4.interpreter.tables import RuntimeTable
 from n3ic.exporters.p4.interpreter.types import Frame, bits_of
 
-_VERBS = ("table_set_default", "table_add", "table_modify")
 _MAX_PASSES = 256  # of one packet
 _RESUBMITTED = 6  # instance_type of a packet that was submitted again, on bmv2
 FIELD_BITS = 2048  # p4c refuses wider fields unless it is built otherwise
@@ -82,57 +89,43 @@ class Switch:
         self._blocks = compiler.blocks
         self._deparse = compiler.deparse
 
-    def load(self, commands: str) -> int:
-        """Run the table commands of a ``simple_switch_CLI`` file.
+    def read(self, commands: str) -> list[Command]:
+        """The commands of a ``simple_switch_CLI`` file, none of them run.
 
-        Args:
-            commands: lines of ``table_set_default TABLE ACTION [DATA...]`` and
-                ``table_add TABLE ACTION KEYS... => [DATA...]`` and
-                ``table_modify TABLE ACTION HANDLE [DATA...]``, whose handle counts the entries
-                that the table was given, and ``meter_set_rates METER INDEX RATE:BURST RATE:BURST``,
-                of which the first rate is the committed one, in units a microsecond; blank lines
-                are skipped.
+        Raises:
+            P4Error: ``simple_switch_CLI`` would refuse or misread a line, or it does not suit the
+                program; names the line.
+        """
+        return CommandReader(self.tables, self.meters).read(commands)
+
+    def load(self, commands: str) -> int:
+        """Run the commands of a ``simple_switch_CLI`` file; see :class:`CommandReader`.
 
         Returns:
             How many commands were run.
 
         Raises:
-            P4Error: a line is no such command or does not suit the program; names the line.
+            P4Error: a line is no such command or does not suit the program, and none was run; or
+                a table refuses one, and those before it were run. Names the line.
         """
-        count = 0
-        for position, line in enumerate(commands.splitlines(), 1):
-            if line.strip():
-                try:
-                    self._command(line.split())
-                except P4Error as error:
-                    raise P4Error(f"entry {position}: {error}") from error
-                count += 1
-        return count
+        read = self.read(commands)
+        for position, command in enumerate(read, 1):
+            try:
+                self._run(command)
+            except P4Error as error:
+                raise P4Error(f"entry {position}: {error}") from error
+        return len(read)
 
-    def _command(self, words: list[str]) -> None:
-        if words[0] == "meter_set_rates" and len(words) > 2:
-            if words[1] not in self.meters:
-                raise P4Error(f"the program has no meter {words[1]}")
-            self.meters[words[1]].set_rates(number(words[2]), *rates(words[3:]))
-            return
-        if len(words) < 3 or words[0] not in _VERBS:
-            raise P4Error(f"not a table command: {' '.join(words)[:80]!r}")
-        verb, name, action, *rest = words
-        if name not in self.tables:
-            raise P4Error(f"the program has no table {name}")
-        table = self.tables[name]
-        if verb == "table_set_default":
-            table.set_default(action, [number(w) for w in rest])
-            return
-        if verb == "table_modify":
-            if not rest:
-                raise P4Error("table_modify takes HANDLE DATA")
-            table.modify(action, number(rest[0]), [number(w) for w in rest[1:]])
-            return
-        if "=>" not in rest:
-            raise P4Error("table_add takes KEYS => DATA")
-        middle = rest.index("=>")
-        table.add(action, rest[:middle], [number(w) for w in rest[middle + 1 :]])
+    def _run(self, command: Command) -> None:
+        match command:
+            case SetDefault(table, action, data):
+                self.tables[table].set_default(action, data)
+            case Add(table, action, keys, data, priority):
+                self.tables[table].add(action, keys, data, priority)
+            case Modify(table, action, handle, data):
+                self.tables[table].modify(action, handle, data)
+            case SetRates(meter, index, rates):
+                self.meters[meter].set_rates(index, *rates)
 
     def process(self, packet: bytes, ingress: int, now: int = 0) -> Outcome:
         """Send a packet through the switch.

@@ -23,6 +23,7 @@ import numpy as np
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.p4.run import wire
+from n3ic.exporters.p4.run.cli import CLI, UnreachedError, ask, confirm, end_of, run
 from n3ic.exporters.p4.run.execute import LoadedProgram, read_result
 from n3ic.exporters.p4.run.packets import INGRESS
 from n3ic.model.bits import Words
@@ -37,14 +38,10 @@ TOOLS = {
 }
 COMPILE_SECONDS = 900
 START_SECONDS = 60
-CLI_SECONDS = 300
 PACKET_SECONDS = 10
 COMMAND_SECONDS = 30
 THRIFT_PORT = 9090  # within a namespace of its own, no other switch has it
 NOTIFICATIONS = "--notifications-addr"
-ACCEPTED = "Setting default action of"
-REFUSED = re.compile(r"\b(Error|Invalid|Unknown syntax)\b")
-_TAIL = 600
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ def run_bmv2(
         namespace = stack.enter_context(network_namespace(program.packets.shunt_port))
         log = folder / "switch.log"
         process = stack.enter_context(running_switch(namespace, compiled, log))
-        load_entries(namespace, program.commands, process, log)
+        load_entries(namespace, program, process, log)
         answers = send(namespace, requests)
         if process.poll() is not None:
             raise VerifyError(f"simple_switch ended with {process.returncode}: {_tail(log)}")
@@ -113,11 +110,11 @@ def compile_program(source: str, folder: Path) -> Path:
     """The bmv2 JSON of a P4 program, compiled by p4c-bm2-ss."""
     program, compiled = folder / "n3ic.p4", folder / "n3ic.json"
     program.write_text(source, encoding="ascii")
-    done = _run(
+    done = run(
         ["p4c-bm2-ss", "--arch", "v1model", "-o", str(compiled), str(program)], COMPILE_SECONDS
     )
     if done.returncode or not compiled.is_file():
-        raise VerifyError(f"p4c-bm2-ss refuses the program: {_end(done.stderr or done.stdout)}")
+        raise VerifyError(f"p4c-bm2-ss refuses the program: {end_of(done.stderr or done.stdout)}")
     return compiled
 
 
@@ -145,7 +142,7 @@ def network_namespace(more: int | None = None) -> Iterator[Namespace]:
     finally:
         # Whatever went wrong before is the news; a namespace that stays is only untidy.
         with contextlib.suppress(VerifyError):
-            _run(["ip", "netns", "del", name], COMMAND_SECONDS)
+            run(["ip", "netns", "del", name], COMMAND_SECONDS)
 
 
 @contextlib.contextmanager
@@ -154,7 +151,7 @@ def running_switch(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """simple_switch on the namespace's ports; ended by its process id."""
     options = ["--thrift-port", str(THRIFT_PORT)]
-    known = _run(["simple_switch", "--help"], COMMAND_SECONDS)
+    known = run(["simple_switch", "--help"], COMMAND_SECONDS)
     if NOTIFICATIONS in known.stdout + known.stderr:
         # The default is one path for all switches of a machine. A switch that was built without
         # nanomsg sends no notifications and does not know the option.
@@ -177,26 +174,30 @@ def running_switch(
 
 
 def load_entries(
-    namespace: Namespace, commands: str, process: subprocess.Popen[bytes], log: Path
-) -> None:
-    """Feed the commands to simple_switch_CLI once the switch answers, and count what it took."""
-    wanted = sum(1 for line in commands.splitlines() if line.strip())
+    namespace: Namespace, program: LoadedProgram, process: subprocess.Popen[bytes], log: Path
+) -> int:
+    """Give a program's entries to the switch once it answers, and read them back.
+
+    Returns:
+        How many were read back.
+
+    Raises:
+        VerifyError: the switch ends, does not answer, refuses an entry, or does not hold it.
+    """
+    switch = program.switch()
     deadline = time.monotonic() + START_SECONDS
-    cli = namespace.command("simple_switch_CLI", "--thrift-port", str(THRIFT_PORT))
+    cli = namespace.command(CLI, "--thrift-port", str(THRIFT_PORT))
     while True:
         if process.poll() is not None:
             raise VerifyError(f"simple_switch ended with {process.returncode}: {_tail(log)}")
-        done = _run(cli, CLI_SECONDS, commands.encode("ascii"))
-        text = done.stdout + done.stderr
-        taken = text.count(ACCEPTED)
-        # The text comes before the switch is asked, which may yet refuse.
-        if taken == wanted and not done.returncode and not REFUSED.search(text):
-            return
-        if taken or "Could not connect" not in text:
-            raise VerifyError(f"simple_switch_CLI took {taken} of {wanted} entries: {_end(text)}")
-        if time.monotonic() > deadline:
-            raise VerifyError(f"simple_switch does not answer: {_tail(log)}")
-        time.sleep(0.2)
+        try:
+            ask(cli, program.commands.splitlines())
+        except UnreachedError as error:
+            if time.monotonic() > deadline:
+                raise VerifyError(f"simple_switch does not answer: {_tail(log)}") from error
+            time.sleep(0.2)
+        else:
+            return confirm(cli, switch, switch.read(program.commands))
 
 
 def send(namespace: Namespace, requests: Sequence[bytes]) -> list[tuple[int, bytes]]:
@@ -217,7 +218,7 @@ def send(namespace: Namespace, requests: Sequence[bytes]) -> list[tuple[int, byt
     except subprocess.TimeoutExpired as error:
         raise VerifyError(f"packets took more than {seconds} s") from error
     if done.returncode:
-        raise VerifyError(f"packets cannot be sent: {_end(done.stderr.decode(errors='replace'))}")
+        raise VerifyError(f"packets cannot be sent: {end_of(done.stderr.decode(errors='replace'))}")
     answers = wire.split(done.stdout)
     return [(namespace.ports[data[0]], data[1:]) if data else (0, b"") for data in answers]
 
@@ -263,40 +264,16 @@ def _compare(
 
 def tool_version(tool: str) -> str:
     """A tool's name and what it says of its version."""
-    done = _run([tool, "--version"], COMMAND_SECONDS)
+    done = run([tool, "--version"], COMMAND_SECONDS)
     found = re.search(r"\d+\.\d[\w.+-]*", done.stdout or done.stderr)
     return f"{tool} {found[0][:60] if found else 'of unknown version'}"
 
 
-def _run(
-    command: list[str], seconds: float, stdin: bytes | None = None
-) -> subprocess.CompletedProcess[str]:
-    try:
-        done = subprocess.run(
-            command,
-            input=stdin if stdin is not None else b"",
-            capture_output=True,
-            timeout=seconds,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise VerifyError(f"{' '.join(command[:6])} took more than {seconds:.0f} s") from error
-    return subprocess.CompletedProcess(
-        command,
-        done.returncode,
-        done.stdout.decode(errors="replace"),
-        done.stderr.decode(errors="replace"),
-    )
-
-
 def _checked(command: list[str], optional: bool = False) -> None:
-    done = _run(command, COMMAND_SECONDS)
+    done = run(command, COMMAND_SECONDS)
     if done.returncode and not optional:
-        raise VerifyError(f"{' '.join(command)}: {_end(done.stderr or done.stdout)}")
+        raise VerifyError(f"{' '.join(command)}: {end_of(done.stderr or done.stdout)}")
 
 
 def _tail(log: Path) -> str:
-    return _end(log.read_bytes().decode(errors="replace"))
-
-
-def _end(text: str) -> str:
-    return " ".join(text.split())[-_TAIL:] or "no message"
+    return end_of(log.read_bytes().decode(errors="replace"))

@@ -31,6 +31,7 @@ from n3ic.targets.nearest import Shape
 from n3ic.util.templates import render
 
 if TYPE_CHECKING:
+    from n3ic.exporters.p4.interpreter import Switch
     from n3ic.exporters.p4.run.execute import LoadedProgram
 
 PROGRAM = "n3ic.p4"
@@ -187,12 +188,24 @@ class P4Target(Exporter):
         )
 
 
-def program_figures(model: BinaryModel, source: str) -> tuple[Figure, ...]:
-    """What the program's text tells: its size, PHV bits and pipeline steps."""
-    from n3ic.exporters.p4.interpreter import Switch
+def compiled(source: str, model: BinaryModel) -> Switch:
+    """The program of a network, with no entries.
+
+    Raises:
+        VerifyError: a compiler would refuse it.
+    """
+    from n3ic.exporters.p4.interpreter import P4Error, Switch
     from n3ic.exporters.p4.interpreter.switch import FIELD_BITS as WIDEST
 
-    switch = Switch(source, field_bits=max(WIDEST, *model.shape))
+    try:
+        # Fields that p4c refuses are the business of `check`: a forced export is read all the same.
+        return Switch(source, field_bits=max(WIDEST, *model.shape))
+    except P4Error as error:
+        raise VerifyError(f"{PROGRAM}: {error}") from error
+
+
+def program_figures(model: BinaryModel, source: str, switch: Switch) -> tuple[Figure, ...]:
+    """What the program tells, as text and compiled: its size, PHV bits and pipeline steps."""
     stages = sum((layer.n_inputs - 1).bit_length() for layer in model.layers)
     told = "counted in the compiled program"
     return (

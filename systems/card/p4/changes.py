@@ -1,10 +1,75 @@
-"""Changes of a card as commands for ``simple_switch_CLI``."""
+"""Changes of a card as commands for ``simple_switch_CLI``, given to a switch or to a file."""
 
 from __future__ import annotations
 
+import re
+import shutil
+
+from n3ic.errors import MissingDependencyError, UsageError
+from n3ic.exporters.p4.run.cli import CLI, UnreachedError
+from n3ic.exporters.p4.run.cli import change as change_switch
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.lowering import SoftwareCard
-from n3ic.systems.card.p4.image import change_of, image_of, networks_of, with_network
+from n3ic.systems.card.p4.image import change_of, commands_of, image_of, networks_of, with_network
+from n3ic.systems.card.p4.verify import switch_of
+from n3ic.systems.card.p4.write import program_of
+from n3ic.util.files import free_path, write_atomic
+
+_ADDRESS = re.compile(r"thrift:(?:([A-Za-z0-9][A-Za-z0-9.-]*):)?([0-9]{1,5})")
+
+
+def make_change(card: SoftwareCard, change: CardChange, to: str) -> str:
+    """Change a card that runs, or write what changes it.
+
+    Args:
+        card: the card that runs.
+        change: what comes, is replaced or goes.
+        to: ``thrift:PORT`` or ``thrift:HOST:PORT``, where ``simple_switch`` runs it; or a new file.
+
+    Returns:
+        What was done, and whether it is confirmed, in a sentence.
+
+    Raises:
+        CardError: the program's stages do not compute a network.
+        UsageError: no switch is there, or the file exists.
+        MissingDependencyError: ``simple_switch_CLI`` is not on the PATH.
+        VerifyError: the switch does not hold what it was given.
+    """
+    cli = cli_of(to)
+    image = image_of(card)
+    switch = switch_of(card, program_of(image), commands_of(image))
+    text = entries_text(card, change)
+    if cli is None:
+        path = free_path(to, replace=False)
+        count = switch.load(text)  # no file has a command that simple_switch_CLI refuses
+        write_atomic(path, text)
+        return (
+            f"{to}: {count} commands, given to no switch yet, next: {CLI} < {to}; "
+            "--to thrift:9090 gives them to the switch there and reads its entries back"
+        )
+    try:
+        read = change_switch(cli, switch, text)
+    except UnreachedError as error:
+        raise UsageError(f"{to}: nothing was changed: {error}") from error
+    return f"{to}: {change.verb} confirmed: {read} entries read back from the switch"
+
+
+def cli_of(to: str) -> list[str] | None:
+    """The command that reaches a switch; None where ``to`` is a file.
+
+    Raises:
+        UsageError: it begins as an address and is none.
+        MissingDependencyError: ``simple_switch_CLI`` is not on the PATH.
+    """
+    if not to.startswith("thrift:"):
+        return None
+    found = _ADDRESS.fullmatch(to)
+    if found is None or not 0 < int(found[2]) < 1 << 16:
+        raise UsageError(f"--to: expected thrift:PORT or thrift:HOST:PORT, got {to!r}")
+    if shutil.which(CLI) is None:
+        raise MissingDependencyError(f"--to {to} needs {CLI}: install bmv2 (package p4lang-bmv2)")
+    host = ["--thrift-ip", found[1]] if found[1] else []
+    return [CLI, "--thrift-port", found[2], *host]
 
 
 def entries_text(card: SoftwareCard, change: CardChange) -> str:

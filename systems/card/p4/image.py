@@ -230,7 +230,9 @@ def _modify(
     entry: KeyedEntry, handles: dict[tuple[str, Keys], int], action: str, data: tuple[int, ...]
 ) -> str:
     handle = handles[entry.table, entry.keys]
-    return _words("table_modify", entry.table, action, str(handle), *_hex(data))
+    # simple_switch_CLI ends with an error where nothing at all follows the handle.
+    given = _hex(data) or ["=>"]
+    return _words("table_modify", entry.table, action, str(handle), *given)
 
 
 def _check(graph: SoftwareGraph, card: SoftwareCard) -> None:

@@ -13,14 +13,13 @@ from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.description import Card
 from n3ic.systems.card.exporting import CardCheck, CardTarget
 from n3ic.systems.card.lowering import SoftwareCard, software_card, unplanned_card
-from n3ic.systems.card.p4.changes import entries_text
+from n3ic.systems.card.p4.changes import make_change
 from n3ic.systems.card.p4.image import image_of
 from n3ic.systems.card.p4.needs import joint_needs
 from n3ic.systems.card.p4.verify import verify_card
-from n3ic.systems.card.p4.write import COMMANDS, PROGRAM, write_card
+from n3ic.systems.card.p4.write import CHANGES, COMMANDS, PROGRAM, change_files, write_card
 from n3ic.systems.card.plan import Plan
 from n3ic.systems.card.resources import Amount
-from n3ic.util.files import free_path, write_atomic
 
 
 class P4Cards(CardTarget):
@@ -44,13 +43,16 @@ class P4Cards(CardTarget):
         """Send packets of all graphs through the program in the interpreter; see the base class."""
         card = software_card(plan, self.name)
         source, commands = (read_artefact(directory / n) for n in (PROGRAM, COMMANDS))
-        return verify_card(card, source, commands, packets)
+        changes = {
+            name: read_artefact(directory / CHANGES / name)
+            for graph in card.graphs
+            for name in change_files(graph)
+        }
+        return verify_card(card, source, commands, packets, changes)
 
     def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
-        """Write commands for ``simple_switch_CLI`` into a new file ``to``; see the base class."""
-        text = entries_text(software_card(plan, self.name), change)
-        write_atomic(free_path(to, replace=False), text)
-        return f"{to}: {text.count(chr(10))} commands, next: simple_switch_CLI < {to}"
+        """Change the switch at ``thrift:PORT``, or write commands into a new file ``to``."""
+        return make_change(software_card(plan, self.name), change, to)
 
     def _check_card(self, card: SoftwareCard) -> None:
         """Refuse a card whose program p4c does not take.

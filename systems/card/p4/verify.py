@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import Outcome, Switch
+from n3ic.exporters.p4.interpreter.tables import Keys
 from n3ic.exporters.p4.run.packets import INGRESS, SCORE_BITS
 from n3ic.model.bits import Bits
 from n3ic.model.difference import first_difference
 from n3ic.systems.card.exporting import CardCheck
 from n3ic.systems.card.frames import Asked, hostile, joined, mark, traffic, words_of
-from n3ic.systems.card.lowering import LONGEST_FRAME, SoftwareCard
+from n3ic.systems.card.lowering import LONGEST_FRAME, SoftwareCard, SoftwareGraph
 from n3ic.systems.card.p4.image import CardImage, image_of
+from n3ic.systems.card.p4.write import change_files
 
 _CROSSED = INGRESS ^ 1
 _SIGN = 1 << (SCORE_BITS - 1)
@@ -35,8 +37,18 @@ def switch_of(card: SoftwareCard, source: str, commands: str) -> Switch:
     return switch
 
 
-def verify_card(card: SoftwareCard, source: str, commands: str, packets: int) -> CardCheck:
-    """Compare all bytes, scores and hidden bits of all graphs; see the base class."""
+def verify_card(
+    card: SoftwareCard, source: str, commands: str, packets: int, changes: Mapping[str, str]
+) -> CardCheck:
+    """Compare all bytes, scores and hidden bits of all graphs; see the base class.
+
+    Args:
+        card: the card.
+        source: its program.
+        commands: its entries.
+        packets: of each graph.
+        changes: the commands that bring and take graphs, by their files' names.
+    """
     switch = switch_of(card, source, commands)
     image = image_of(card)
     rng = np.random.default_rng(5)
@@ -57,6 +69,10 @@ def verify_card(card: SoftwareCard, source: str, commands: str, packets: int) ->
         runs[each.graph].append((each, outcome))
     for index in runs:
         _compare(image, runs[index])
+    first = {each.graph: each for each in reversed(asked)}
+    for index, each in first.items():
+        now += refill(card)
+        sent += _check_changes(card, switch, card.graphs[index], each, now, changes)
     sent += _check_rates(card, switch, asked, now + refill(card))
     counts = Counter(each.graph for each in asked)
     return CardCheck(
@@ -70,6 +86,43 @@ def verify_card(card: SoftwareCard, source: str, commands: str, packets: int) ->
 def refill(card: SoftwareCard) -> int:
     """Microseconds in which every tenant's bucket fills."""
     return max(-(-t.burst * 10**6 // t.rate) for t in card.tenants)
+
+
+def _check_changes(
+    card: SoftwareCard,
+    switch: Switch,
+    graph: SoftwareGraph,
+    asked: Asked,
+    now: int,
+    changes: Mapping[str, str],
+) -> int:
+    """Take a graph away and bring it back by its files: in between nothing answers for it.
+
+    Returns:
+        Packets that were sent.
+
+    Raises:
+        P4Error: a command of a file would be refused or misread.
+        VerifyError: a graph that is taken away answers, or one that is back is another one.
+    """
+    come, remove = change_files(graph)
+    before = _entries(switch)
+    switch.load(changes[remove])
+    outcome = switch.process(asked.frame, INGRESS, now)
+    if any(outcome.packet[card.result_at :][:4]):
+        raise VerifyError(f"the card: {graph.name} answers after graphs/{remove}")
+    switch.load(changes[come])
+    if _entries(switch) != before:
+        raise VerifyError(f"the card: {graph.name} is another one after graphs/{come}")
+    return 1
+
+
+def _entries(switch: Switch) -> dict[str, list[tuple[Keys, str, tuple[int, ...]]]]:
+    """All entries of a switch, by table."""
+    return {
+        name: [(entry.keys, entry.does.action, entry.does.data) for entry in table.entries]
+        for name, table in switch.tables.items()
+    }
 
 
 def _check_rates(card: SoftwareCard, switch: Switch, asked: Sequence[Asked], now: int) -> int:

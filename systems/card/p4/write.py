@@ -7,7 +7,7 @@ from typing import Any
 
 from n3ic.exporters import p4
 from n3ic.exporters.p4.shared.pipeline import literal
-from n3ic.systems.card.lowering import SoftwareCard
+from n3ic.systems.card.lowering import SoftwareCard, SoftwareGraph
 from n3ic.systems.card.p4.image import (
     CardImage,
     change_of,
@@ -18,7 +18,7 @@ from n3ic.systems.card.p4.image import (
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
-PROGRAM, COMMANDS = "n3ic_card.p4", "commands.txt"
+PROGRAM, COMMANDS, CHANGES = "n3ic_card.p4", "commands.txt", "graphs"
 _P4 = Path(p4.__file__).resolve().parent
 _FOLDERS = (
     Path(__file__).resolve().parent / "templates",
@@ -46,11 +46,16 @@ def write_card(card: SoftwareCard, out: Path) -> None:
         ("README.md", _rendered("README.md", image)),
     ):
         (out / name).write_text(text, encoding="ascii", newline="\n")
-    (out / "graphs").mkdir()
+    (out / CHANGES).mkdir()
     for graph in card.graphs:
-        for name, remove in ((f"{graph.uid}.txt", False), (f"{graph.uid}-remove.txt", True)):
+        for name, remove in zip(change_files(graph), (False, True), strict=True):
             text = change_of(image, graph, remove=remove)
-            (out / "graphs" / name).write_text(text, encoding="ascii", newline="\n")
+            (out / CHANGES / name).write_text(text, encoding="ascii", newline="\n")
+
+
+def change_files(graph: SoftwareGraph) -> tuple[str, str]:
+    """The files that bring a graph and take it away, in the folder of changes."""
+    return f"{graph.uid}.txt", f"{graph.uid}-remove.txt"
 
 
 def program_of(image: CardImage) -> str:

@@ -60,6 +60,21 @@ class Point:
     link: float
     frozen: int
 
+    @property
+    def speedup(self) -> float:
+        """Times as fast as one big node, data-centric; the efficiency of a problem that grew."""
+        return self.one_s / self.data_s
+
+
+def slower(points: Sequence[Point], weak: bool = False) -> tuple[Point, ...]:
+    """Rings of several nodes that take longer than one big node would, data-centric.
+
+    Args:
+        points: of a sweep.
+        weak: whether the problems grew with the nodes: one node would take so many times longer.
+    """
+    return tuple(p for p in points if p.nodes > 1 and p.speedup * (p.nodes if weak else 1) < 1)
+
 
 def sweep(
     problems: Sequence[Problem],
@@ -83,7 +98,8 @@ def sweep(
         progress: told how far it is, from 0 to 1, and at what.
     """
     found: list[Point] = []
-    for problem in problems:
+    slice_bits = card.nodes(1)[1].slice_bits
+    for problem in (replace(p, slice_bits=slice_bits) for p in problems):
         alone = simulate(workload(problem, 1), card.nodes(1), barrier=True).seconds
         for count in counts:
             progress(len(found) / len(problems) / len(counts), f"{problem.kernel}, {count} nodes")

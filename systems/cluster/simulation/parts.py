@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from n3ic.systems.cluster.costs import EMPTY_BYTES
 from n3ic.systems.cluster.nodes import Cluster, ClusterNode
 from n3ic.systems.cluster.protocol import PACKET_BYTES
+from n3ic.systems.cluster.traffic import SLICE_BITS
 
 SLICE, MAC = "slice", "mac"
-"""Operations: one neuron's weights beside a task packet; one multiplication and addition."""
+"""Operations: a slice of one neuron's weights, as many as a node counts together; one
+multiplication and addition."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class SimNode:
         latency: from its port to the next node's.
         together: packets in a datagram at most.
         serial: whether packets and operations take turns.
+        slice_bits: weights of one neuron that are counted together.
         core: of which processor's cores it needs one for all that it does; -1 for its own circuits.
     """
 
@@ -50,7 +53,12 @@ class SimNode:
     latency: float
     together: int = 1
     serial: bool = False
+    slice_bits: int = SLICE_BITS
     core: int = -1
+
+    def slices(self, inputs: int) -> int:
+        """Operations that a neuron of so many inputs takes."""
+        return -(-inputs // self.slice_bits)
 
     def slowed(self, factor: float) -> SimNode:
         """The same node, slower in everything but its link: a straggler."""
@@ -83,6 +91,7 @@ def sim_node(node: ClusterNode) -> SimNode:
         latency=node.latency_s,
         together=f.together,
         serial=f.serial,
+        slice_bits=f.slice_bits,
     )
 
 

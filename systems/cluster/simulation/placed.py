@@ -11,16 +11,17 @@ from numpy.typing import NDArray
 
 from n3ic.systems.cluster.placement import LayerPlacement, Placement, Share, Split
 from n3ic.systems.cluster.protocol import HOME, SCORES_PER_PACKET, SUMS_PER_PACKET
-from n3ic.systems.cluster.simulation.parts import SLICE, Flow, Stage, Workload, nothing
+from n3ic.systems.cluster.simulation.parts import SLICE, Flow, SimNode, Stage, Workload, nothing
 from n3ic.systems.cluster.traffic import SLICE_BITS, holders, results_of, slices_of, work_of
 
 
-def row_workload(placement: Placement, row: int) -> Workload:
+def row_workload(placement: Placement, row: int, nodes: Sequence[SimNode]) -> Workload:
     """What a row of a placed model is: a stage a layer, and one more for partial popcounts.
 
     Args:
         placement: where the layers lie.
         row: its number.
+        nodes: the home, then the nodes in ring order: who counts how many weights together.
     """
     stages: list[Stage] = []
     sources: Sequence[Share] = (Share(HOME, 0, placement.shape[0]),)
@@ -28,7 +29,8 @@ def row_workload(placement: Placement, row: int) -> Workload:
         owners = holders(layer, row)
         work = nothing(placement.nodes)
         for owner in owners:
-            work[owner.node] = work_of(layer, owner, inputs, neurons)
+            mine = work_of(layer, owner, inputs, neurons)
+            work[owner.node] = mine.neurons * nodes[owner.node].slices(mine.inputs)
         flows = tuple(f for s in sources for f in _input_flows(layer, s, owners))
         stages.append(_stage("layer", flows, work))
         if layer.reducers:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from n3ic.errors import UsageError
 from n3ic.systems.cluster.protocol import BODY_BYTES, NONZEROS_PER_PACKET
 from n3ic.systems.cluster.simulation.parts import SLICE, Flow, Stage, Workload, nothing
-from n3ic.systems.cluster.traffic import slices_of
+from n3ic.systems.cluster.traffic import SLICE_BITS, slices_of
 
 ELEMENT_BYTES = 4
 ELEMENTS = BODY_BYTES // ELEMENT_BYTES  # of a dense matrix in a task packet
@@ -63,6 +63,7 @@ class Problem:
         hidden: columns between the two layers of a graph network.
         skew: exponent of Zipf's law by which columns of a sparse matrix are popular; 0: all alike.
         seed: of the random sparse matrices.
+        slice_bits: weights of a binary neuron that a node counts together.
     """
 
     kernel: str
@@ -77,6 +78,7 @@ class Problem:
     hidden: int = 16
     skew: float = 0.0
     seed: int = 0
+    slice_bits: int = SLICE_BITS
 
     def grown(self, nodes: int) -> Problem:
         """A problem with ``nodes`` times the work, for weak scaling."""
@@ -108,10 +110,10 @@ def workload(problem: Problem, nodes: int) -> Workload:
 
 def _binary(problem: Problem, nodes: int) -> tuple[Stage, ...]:
     """A binary layer, split by output: input bits go round from home, result bits come back."""
-    neurons, slices = _divided(problem.outputs, nodes), slices_of(problem.size)
+    neurons, slices = _divided(problem.outputs, nodes), -(-problem.size // problem.slice_bits)
     work = tuple((i, float(n * slices * problem.batch)) for i, n in enumerate(neurons, 1) if n)
     results = np.array([0, *(problem.batch * slices_of(n) for n in neurons)], dtype=np.int64)
-    flow = Flow(0, problem.batch * slices, work, SLICE)
+    flow = Flow(0, problem.batch * slices_of(problem.size), work, SLICE)
     local = _by_node(nodes, work)
     given, none = _even(nodes, problem.batch * problem.size / 8 / nodes), nothing(nodes)
     return (Stage("binary", (flow,), results, local, none, given, none, SLICE),)

@@ -152,7 +152,7 @@ TABLE = """
 def test_tables_match_and_defaults_change_at_run_time() -> None:
     running = switch(locals=TABLE, apply="t.apply(); meta.z = meta.x; keyless.apply();")
     assert running.process(b"\0\1\0\0", 0).value("metadata.x") == 7
-    assert running.load("table_add t set 0x1 0 => 5 6\n\ntable_set_default I.keyless I.nop") == 2
+    assert running.load("table_add t set 0x1 0 => 5 6\ntable_set_default keyless I.nop\n") == 2
     outcome = running.process(b"\0\1\0\0", 0)
     assert (outcome.value("metadata.z"), outcome.value("metadata.w")) == (5, 6)
     assert running.process(b"\0\2\0\0", 0).value("metadata.z") == 0
@@ -170,14 +170,86 @@ def test_tables_match_and_defaults_change_at_run_time() -> None:
         ("table_add t set 1 => 1 2", "has 2 keys, got 1"),
         ("table_add t set 1 2 1 2", "takes KEYS => DATA"),
         ("table_add t set 0x10000 2 => 1 2", "does not fit bit<16>"),
-        ("table_add I.keyless set => 1 2", "has 0 keys"),
+        ("table_add t set 1 2 =>", "needs 2 parameters, got 0"),
+        ("table_add t NoAction 1 0", "takes KEYS => DATA"),  # the last key would be lost
+        ("table_add t set 1 2 => 1 => 2", "needs 2 parameters, got 3"),
+        ("table_add t set 02:00:00:00:00:01 2 => 1 2", "is no number of 16 bits"),
+        ("table_add t set 010 2 => 1 2", "is no number"),
+        ("table_add t set 1->2 2 => 1 2", "expected a number"),
+        ("table_add I.keyless seven =>", "has 0 keys"),
+        ("table_set_default t set => 1 2", "needs 2 parameters, got 3"),
+        ("table_set_default t", "not a table command"),
         ("table_dump t set", "not a table command"),
+        ("table_delete t 0", "not a table command"),
+        ("table_modify t NoAction 0", "ends simple_switch_CLI: expected =>"),
+        ("table_modify t set 0", "ends simple_switch_CLI"),
+        ("table_modify t set 0 => 1", "needs 2 parameters, got 1"),
+        ("table_modify t set 0x0 1 2", "no decimal number for a handle"),
+        ("table_modify t set -1 1 2", "no decimal number for a handle"),
+        ("table_modify t NoAction 0 =>", "has 0 entries, none of 0"),
+        ("\n", "run the line before it again"),
+        ("# comment", "not a table command"),
+        ("table_set_default t set \u0661 2", "expected ASCII"),
     ],
 )
 def test_entries_that_do_not_suit_the_program_are_refused(line: str, reason: str) -> None:
     running = switch(locals=TABLE, apply="t.apply(); keyless.apply();")
     with pytest.raises(P4Error, match=f"entry 1: .*{reason}"):
         running.load(line)
+
+
+def test_a_name_that_two_end_in_names_neither() -> None:
+    """Also the one whose whole name it is: simple_switch_CLI knows names by their unique ends."""
+    two = """
+        @name(".t") table t { actions = { NoAction; } default_action = NoAction(); }
+        @name("t") table u { actions = { NoAction; } default_action = NoAction(); }
+    """
+    running = switch(locals=two, apply="t.apply(); u.apply();")
+    assert set(running.tables) == {"t", "I.t"}
+    assert running.load("table_set_default I.t NoAction") == 1
+    with pytest.raises(P4Error, match=r"table t is not one alone: I\.t, t"):
+        running.load("table_set_default t NoAction")
+
+
+def test_nothing_of_a_file_runs_where_a_line_is_wrong() -> None:
+    running = switch(locals=TABLE, apply="t.apply(); keyless.apply();")
+    with pytest.raises(P4Error, match="entry 2"):
+        running.load("table_set_default keyless nop\ntable_set_default keyless gone\n")
+    assert running.tables["I.keyless"].default.action == "I.seven"
+
+
+def test_a_full_table_and_an_entry_that_is_there_are_refused() -> None:
+    running = switch(locals=TABLE, apply="t.apply(); keyless.apply();")
+    running.load("\n".join(f"table_add t NoAction {key} 0 =>" for key in range(8)))
+    for key, reason in ((3, "has an entry for"), (8, "has room for 8 entries")):
+        with pytest.raises(P4Error, match=reason):
+            running.load(f"table_add t NoAction {key} 0 =>")
+
+
+def test_an_entry_is_modified_with_and_without_the_arrow() -> None:
+    running = switch(locals=TABLE, apply="t.apply(); keyless.apply();")
+    running.load("table_add t set 1 0 => 5 6\n")
+    for line, expected in (
+        ("table_modify t set 0 7 8", ("set", (7, 8))),
+        ("table_modify t NoAction 0 =>", ("NoAction", ())),
+        ("table_modify t set 0 => 9 1", ("set", (9, 1))),
+    ):
+        running.load(line)
+        does = running.tables["t"].entries[0].does
+        assert (does.action, does.data) == expected
+
+
+def test_addresses_are_read_by_their_width() -> None:
+    table = """
+        action set(bit<48> mac, bit<32> address) { meta.wide = (bit<40>) mac; }
+        table t { actions = { set; NoAction; } default_action = NoAction(); }
+    """
+    running = switch(locals=table, apply="t.apply();")
+    running.load("table_set_default t set 02:00:00:00:00:01 10.1.2.3")
+    assert running.tables["I.t"].default.data == (0x020000000001, 0x0A010203)
+    for data in ("0x01 10.1.2", "0x01 10.1.2.256", "02:00:00:00:00 0", "10.1.2.3 0"):
+        with pytest.raises(P4Error, match="is no number of"):
+            running.load(f"table_set_default t set {data}")
 
 
 @pytest.mark.parametrize(
@@ -353,6 +425,10 @@ def test_a_meter_marks_by_two_rates() -> None:
         ("meter_set_rates rates 0 1:1", "two rates, got 1"),
         ("meter_set_rates rates 0 1:1 x", "RATE:BURST"),
         ("meter_set_rates rates 0 1/0:1 1:1", "RATE:BURST"),
+        ("meter_set_rates rates 0 inf:1 inf:1", "RATE:BURST"),
+        ("meter_set_rates rates 0 0:1 1:1", "RATE:BURST"),
+        ("meter_set_rates rates 0x0 1:1 1:1", "no decimal number for an index"),
+        ("meter_set_rates rates 0 1:0x1 1:1", "no decimal number for a burst"),
     ],
 )
 def test_rates_that_a_meter_does_not_take_are_refused(line: str, reason: str) -> None:
@@ -407,6 +483,8 @@ def test_a_range_matches_by_priority() -> None:
         ("table_add I.t I.set 1 3->0x10000 => 7 2", "does not fit"),
         ("table_add I.t I.set 1->2 3->4 => 7 2", "expected a number"),
         ("table_add I.t NoAction 1 3->4 =>", "has a priority"),
+        ("table_add I.t NoAction 1 3->4 => 0x1", "has a priority"),
+        ("table_add I.t NoAction 1 3->4 => 2147483648", "no decimal number for a priority"),
     ):
         with pytest.raises(P4Error, match=reason):
             ranged.load(line)

@@ -171,8 +171,11 @@ def test_missing_doubled_and_foreign_entries_of_the_threshold_are_found(tmp_path
     for changed, said in (
         ([*lines[:at], *lines[at + 1 :]], "does not end with the model's number"),
         ([*lines[: at + 1], *lines[at:]], "is set twice"),
-        ([*lines[:at], lines[at].replace("shunt_below", "shunt_to"), *lines[at + 1 :]], "no such"),
-        ([*lines[:at], lines[at].replace(" 0x", " 0x1 0x"), *lines[at + 1 :]], "no such"),
+        (
+            [*lines[:at], lines[at].replace("shunt_below", "shunt_to"), *lines[at + 1 :]],
+            "no action shunt_to",
+        ),
+        ([*lines[:at], lines[at].replace(" 0x", " 0x1 0x"), *lines[at + 1 :]], "got 2"),
     ):
         file.write_text("".join(changed))
         assert said in complaint(P4, model, tmp_path, options)

@@ -42,11 +42,20 @@ def test_kernels_are_simulated_and_drawn(tmp_path):
     sizes = ("--size", 128, "-n", "1,2", "--kernel", "spmv", "--kernel", "conv2d")
     out, _ = cluster("simulate", *sizes, "--plot", "p.png", cwd=tmp_path)
     assert "compute-centric" in out
+    (warned,) = [line for line in out.splitlines() if line.startswith("slower on a ring than")]
+    assert "spmv on 2 nodes (0." in warned
     first = (tmp_path / "p.png").read_bytes()
     cluster("simulate", *sizes, "--plot", "p.png", "--replace", cwd=tmp_path)
     assert (tmp_path / "p.png").read_bytes() == first
     slow = ("--weak", "--straggler", 4, "--figures", "fcsn", "--json")
-    points = json.loads(cluster("simulate", *sizes, *slow, cwd=tmp_path)[0])["points"]
+    found = json.loads(cluster("simulate", *sizes, *slow, cwd=tmp_path)[0])
+    points = found["points"]
+    assert found["slower_than_one_node"] == [
+        {"kernel": p["kernel"], "nodes": 2, "speedup": p["one_s"] / p["data_s"]}
+        for p in points
+        if p["nodes"] > 1 and 2 * p["one_s"] < p["data_s"]
+    ]
+    assert found["slower_than_one_node"]
     assert [(p["kernel"], p["nodes"]) for p in points] == [
         (k, n) for k in ("spmv", "conv2d") for n in (1, 2)
     ]

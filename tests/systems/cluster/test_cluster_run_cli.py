@@ -1,19 +1,21 @@
 """``n3ic cluster run`` as a person types it."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster.placement import Split, even_placement
+from n3ic.systems.cluster.plan import PLAN_VERSION
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow  # starts rings of processes
 
 
 def plan_text(placement):
-    return json.dumps({"version": 1, "placement": placement.to_dict()})
+    return json.dumps({"version": PLAN_VERSION, "placement": placement.to_dict()})
 
 
 def test_a_ring_of_processes_loses_packets_and_computes_the_models_scores(n3ic, tmp_path):
@@ -21,10 +23,12 @@ def test_a_ring_of_processes_loses_packets_and_computes_the_models_scores(n3ic, 
     model.save(tmp_path / "m.n3ic")
     said = n3ic("cluster run m.n3ic --nodes 4 --loss 0.01 --rows 50 --split output,input,output")
     assert "50 of 50 rows: the single model's scores, bit for bit" in said.stdout
+    assert re.search(r"\none process without a ring, .*: [\d,]+ rows/s, ", said.stdout)
     placed = even_placement(model, 2, (Split.INPUT, Split.OUTPUT, Split.REPLICATED))
     (tmp_path / "plan.json").write_text(plan_text(placed))
     done = json.loads(n3ic("cluster run m.n3ic --plan plan.json --rows 20 --json").stdout)
     assert (done["kind"], done["rows"]) == ("measured", 20)
+    assert done["one_process_rows_per_s"] > 0
     assert done["placement"] == placed.to_dict()
 
 

@@ -29,7 +29,7 @@ def ring(count, size=None, shares=None, **change):
         replace(
             n,
             bytes=n.bytes if size is None else size,
-            figures=replace(n.figures, shares=shares, clock_hz=2e8, slice_clocks=1),
+            figures=replace(n.figures, shares=shares, clock_hz=2e8, slice_bits=384, slice_clocks=1),
             **change,
         )
         for n in cluster.nodes
@@ -141,10 +141,10 @@ def test_a_plan_is_written_and_its_placement_read_back(tmp_path):
     [
         ("{", "no JSON"),
         ("[]", "expected a plan"),
-        ('{"version": 9}', "expected a plan of version 1"),
-        ('{"version": 1}', "placement"),
+        ('{"version": 9}', "expected a plan of version 2"),
+        ('{"version": 2}', "placement"),
         ("[" * 100_000, "no JSON"),
-        ('{"version": 1, "placement": {"version": 1, "model": "", "shape": [2, 2], "nodes": 1e9, '
+        ('{"version": 2, "placement": {"version": 1, "model": "", "shape": [2, 2], "nodes": 1e9, '
          '"layers": []}}', "integers"),
     ],
 )  # fmt: skip

@@ -19,7 +19,7 @@ from n3ic.systems.cluster.placement import (
     even_placement,
     even_shares,
 )
-from n3ic.systems.cluster.traffic import mean_traffic, period, row_traffic, sum_traffic
+from n3ic.systems.cluster.traffic import Work, mean_traffic, period, row_traffic, sum_traffic
 
 
 def counted_by_nodes(model, placed, row_words):
@@ -65,7 +65,7 @@ def test_input_packets_of_a_layer_split_by_output_pass_each_owner_and_end_at_the
     layers = row_traffic(placement((4096, 2048), 4, by_output(2048, (1, 2, 3))))
     assert layers[0].inputs.links.tolist() == [11, 11, 11, 0, 0]  # 4096 bits: 11 packets of 384
     assert layers[0].inputs.taken.tolist() == [0, 11, 11, 11, 0]
-    assert layers[0].inputs.slices.tolist()[1:4] == [s * 11 for s in (672, 672, 704)]
+    assert layers[0].work == (Work(1, 672, 4096), Work(2, 672, 4096), Work(3, 704, 4096))
     # scores: 12 a packet, each owner's own, on the way home through all that follow
     assert layers[1].inputs.links.tolist() == [0, 56, 112, 171, 171]
 
@@ -98,8 +98,10 @@ def test_replicas_take_turns_and_a_row_stays_on_its_node():
     replicas = LayerPlacement(Split.REPLICATED, (Share(1, 0, 64), Share(2, 0, 64)))
     placed = placement((384, 64, 64), 2, replicas, replicas)
     assert period(placed) == 2
-    first, second = (sum_traffic(row_traffic(placed, row)) for row in (0, 1))
-    assert first.slices.tolist() == [0, 128, 0]
-    assert second.slices.tolist() == [0, 0, 128]
+    rows = [row_traffic(placed, row) for row in (0, 1)]
+    assert [[layer.work for layer in row] for row in rows] == [
+        [(Work(node, 64, 384),), (Work(node, 64, 64),), ()] for node in (1, 2)
+    ]
+    first, second = (sum_traffic(row) for row in rows)
     assert second.links.tolist() == [1, 1, 6]
-    assert mean_traffic([first, second]).slices == pytest.approx(np.array([0, 64, 64]))
+    assert mean_traffic([first, second]).links == pytest.approx((first.links + second.links) / 2)

@@ -2,15 +2,19 @@
 
 N3IC_SPOIL spoils it for the tests: ``deaf`` drops packets, ``flip`` flips a bit of the result
 header, ``tail`` one of the payload's neighbour, ``crash`` ends at once, ``bare`` knows no
-``--notifications-addr``, as a switch that is built without nanomsg.
+``--notifications-addr``, as a switch that is built without nanomsg, ``ignore`` takes changes of
+entries and defaults and makes none, ``forget`` gives entries that are changed no data but zeros.
+Port 0 is a free one, which it names.
 """
 
 # ruff: noqa: T201 - the tools that these stand in for print, too
 
+import json
 import os
 import selectors
 import socket
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 from n3ic.exporters.p4.interpreter import P4Error, Switch
@@ -29,11 +33,82 @@ if ("--notifications-addr" in sys.argv) == (mode == "bare"):
 if mode == "crash":
     print("cannot open the interface", flush=True)
     sys.exit(3)
+
+
+def config():
+    """What the program's JSON tells of its tables, actions and meters."""
+    tables = {
+        t.name: {
+            "keys": [
+                (f"key{i}", "range" if r else "exact", k.sized)
+                for i, (k, r) in enumerate(zip(t.keys, t.ranged, strict=True))
+            ],
+            "actions": list(t.actions),
+        }
+        for t in switch.tables.values()
+    }
+    actions = {
+        a.name: [leaf.type.width for leaf in a.parameters]
+        for t in switch.tables.values()
+        for a in t.actions.values()
+    }
+    return {"tables": tables, "actions": actions, "meters": list(switch.meters)}
+
+
+def answered(request):
+    """The answer to a request of the stand-in for simple_switch_CLI."""
+    table = switch.tables.get(request.get("table"))
+    meter = switch.meters.get(request.get("meter"))
+    data = request.get("data")
+    match request["do"]:
+        case "config":
+            return config()
+        case "default" if mode != "ignore":
+            table.set_default(request["action"], data)
+        case "add":
+            keys = tuple(tuple(k) if isinstance(k, list) else k for k in request["keys"])
+            table.add(request["action"], keys, data, request["priority"])
+        case "modify" if mode == "forget":
+            table.modify(request["action"], request["handle"], [0] * len(data))
+        case "modify" if mode != "ignore":
+            table.modify(request["action"], request["handle"], data)
+        case "count":
+            return {"count": len(table.entries)}
+        case "get" if request["handle"] >= len(table.entries):
+            return {"of": "table", "error": "INVALID_HANDLE"}
+        case "get":
+            entry = table.entries[request["handle"]]
+            shown = {"action": entry.does.action, "data": entry.does.data}
+            return {"keys": entry.keys, "priority": entry.priority, **shown}
+        case "get_default":
+            return {"action": table.default.action, "data": table.default.data}
+        case "set_rates":
+            meter.set_rates(request["index"], *((Fraction(r), b) for r, b in request["rates"]))
+        case "get_rates":
+            return {"rates": [(float(r), b) for r, b in meter.rates(request["index"])]}
+        case "packet":
+            outcome = switch.process(bytes.fromhex(request["bytes"]), 0, request["now"])
+            return {"bytes": outcome.packet.hex()}
+    return {}
+
+
+def serve(connection):
+    with connection, connection.makefile("rw") as stream:
+        for line in stream:
+            try:
+                answer = answered(json.loads(line))
+            except P4Error as error:
+                answer = {"of": "table", "error": str(error)}
+            stream.write(json.dumps(answer) + "\n")
+            stream.flush()
+
+
 arguments = sys.argv[1:]
 interfaces = dict(arguments[i + 1].split("@") for i, word in enumerate(arguments) if word == "-i")
 switch = Switch(Path(arguments[-1]).read_text())
 waiting = selectors.DefaultSelector()
 server = socket.create_server(("127.0.0.1", int(arguments[arguments.index("--thrift-port") + 1])))
+print("port", server.getsockname()[1], flush=True)
 waiting.register(server, selectors.EVENT_READ, None)
 ports = {}
 for number, name in interfaces.items():
@@ -44,15 +119,7 @@ for number, name in interfaces.items():
 while True:
     for key, _ in waiting.select():
         if key.data is None:
-            connection, _ = server.accept()
-            with connection, connection.makefile("rw") as stream:
-                for line in stream:
-                    try:
-                        switch.load(line)
-                        stream.write(f"Setting default action of {line.split()[1]}\n")
-                    except P4Error as error:
-                        stream.write(f"Error: {error}\n")
-                    stream.flush()
+            serve(server.accept()[0])
             continue
         packet, address = ports[key.data].recvfrom(65535)
         if address[2] == socket.PACKET_OUTGOING or mode == "deaf":

@@ -77,10 +77,10 @@ TOLD = {"neurons": (0, 64, 544, 0, 1, 16, 32, 1), "inputs": (1, 96, 512, 3, 2, 1
 class Alone:
     """The card of a placement, between a predecessor and a successor."""
 
-    def __init__(self, folder, name="neurons"):
-        placed = placement(*PLACED[name])
-        self.told = TOLD[name]
-        self.rig = Rig(card_image(MODEL, placed, CARD, **endpoints(placed, CARD)), folder)
+    def __init__(self, folder, name="neurons", model=MODEL, placed=None, told=None):
+        placed = placed or placement(*PLACED[name])
+        self.model, self.told = model, told or TOLD[name]
+        self.rig = Rig(card_image(model, placed, CARD, **endpoints(placed, CARD)), folder)
         self.inbox = {1: deque(), 3: deque()}
         self.session = 9
         self.sequence = self.expected = 0
@@ -133,7 +133,7 @@ class Alone:
         assert (told.identifier, told.row) == (Control.STATUS, CARD)
         numbers = [int.from_bytes(told.body[at : at + 4], "big") for at in (32, 36, 40, 44)]
         assert (told.array, told.start, told.end, told.offset, *numbers) == self.told
-        assert told.body[:32] == bytes.fromhex(MODEL.digest)
+        assert told.body[:32] == bytes.fromhex(self.model.digest)
 
     def quiet(self):
         """Nothing leaves the card for a while."""

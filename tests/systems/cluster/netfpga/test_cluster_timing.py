@@ -8,11 +8,21 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from card_rig import frame
-from lone_card import Alone, bits
+from lone_card import CARD, Alone, bits
 
+from n3ic.model.bits import pack
+from n3ic.model.random_models import random_model
 from n3ic.systems.cluster import netfpga
+from n3ic.systems.cluster.costs import expected
+from n3ic.systems.cluster.nodes import like_home
+from n3ic.systems.cluster.placement import LayerPlacement, Placement, Share, Split
+from n3ic.systems.cluster.protocol import Task, bits_packets
+from n3ic.systems.cluster.simulation.engine import simulate_rows
+from n3ic.systems.cluster.simulation.parts import sim_nodes
+from n3ic.systems.cluster.simulation.placed import row_workload
 
 needs_verilator = pytest.mark.skipif(
     shutil.which("verilator") is None or shutil.which("g++") is None,
@@ -76,3 +86,81 @@ def test_the_clocks_of_the_file_are_those_of_the_verilog(tmp_path):
     # 384 neurons of two slices fill a packet; the second one holds three words of twelve.
     assert results[2] - complete == 384 * 2 + want["compute"] + want["result"]
     assert results[3] - complete == 480 * 2 + want["compute"] + want["result"] + 9
+
+
+PACKET_BITS = 384
+
+
+def verilog_rows(folder, inputs, neurons, rows):
+    """When the last words of each row were stored, and when its last packet began to leave."""
+    model = random_model((inputs, neurons, 2), np.random.default_rng(0))
+    layers = ((CARD, neurons), (3, 2))
+    placed = Placement(
+        model.digest,
+        model.shape,
+        3,
+        tuple(LayerPlacement(Split.OUTPUT, (Share(node, 0, n),)) for node, n in layers),
+    )
+    told = (0, 0, neurons, 0, 1, 16, -(-inputs // 32), 1)
+    card = Alone(folder, model=model, placed=placed, told=told)
+    card.begin()
+    words = pack(np.random.default_rng(1).random((1, inputs)) < 0.5)[0]
+    for row in range(rows):
+        for packet in bits_packets(words, task=Task.BITS, array=0, row=row, outputs=neurons):
+            card.rig.send(frame(card.raw(packet)))
+            card.sequence += 1
+    packets = -(-neurons // PACKET_BITS)
+    for _ in range(rows * packets):
+        card.packet()
+    card.rig.stop()
+    seen = list(events(card.rig.log))
+    stored = [clock for kind, clock, _ in seen if kind == "s"]
+    left = [clock for kind, clock, size in seen if kind == "o" and size == TASK][2:]  # begin()
+    return stored[len(stored) // rows - 1 :: len(stored) // rows], left[packets - 1 :: packets]
+
+
+def planned_and_simulated(inputs, neurons):
+    """Clocks of a card's kernel alone: packets, hops and links take no time."""
+    cluster = like_home(1, "netfpga", "10G")
+    free = {"packet": 0, "datagram": 0, "classify": 0, "forward": 0}
+    home, card = (
+        replace(n, figures=replace(n.figures, **free), link_bps=1e18, latency_s=0.0)
+        for n in (cluster.home, *cluster.nodes)
+    )
+    cluster = replace(cluster, home=home, nodes=(card,))
+    layer = LayerPlacement(Split.OUTPUT, (Share(1, 0, neurons),))
+    placed = Placement("", (inputs, neurons), 1, (layer,))
+    nodes = sim_nodes(cluster)
+    alone = simulate_rows([row_workload(placed, 0, nodes)], nodes, slots=1)
+    plan = expected(placed, cluster)
+    hertz = card.figures.clock_hz
+    return plan.latency_s * hertz, alone.seconds * hertz, hertz / plan.rows_per_s
+
+
+@pytest.mark.slow
+@needs_verilator
+@pytest.mark.parametrize("inputs", [1, 500, 512, 768, 1025, 4096])
+@pytest.mark.parametrize("neurons", [400, 1000])
+def test_plan_and_simulation_take_the_clocks_of_the_verilog(tmp_path, inputs, neurons):
+    pytest.importorskip("simpy")
+    stored, left = verilog_rows(tmp_path, inputs, neurons, rows=1)
+    verilog = left[0] - stored[0]
+    plan, simulated, _ = planned_and_simulated(inputs, neurons)
+    assert plan == pytest.approx(simulated, rel=1e-6)
+    # The Verilog fills what is left of the last packet, a word a clock, and pauses two clocks at
+    # each packet where a neuron takes one (docs/explanation/cluster.md).
+    packets = -(-neurons // PACKET_BITS)
+    words = -(-(neurons - PACKET_BITS * (packets - 1)) // 32)
+    pauses = 2 * (packets - 1) if inputs <= 512 else 0
+    assert verilog == pytest.approx(plan + 12 - words + pauses, abs=0.5)
+
+
+@pytest.mark.slow
+@needs_verilator
+@pytest.mark.parametrize(("inputs", "neurons"), [(500, 384), (768, 384), (1025, 100)])
+def test_rows_follow_one_another_as_the_plan_says(tmp_path, inputs, neurons):
+    pytest.importorskip("simpy")
+    _, left = verilog_rows(tmp_path, inputs, neurons, rows=8)
+    _, _, between = planned_and_simulated(inputs, neurons)
+    gaps = [b - a for a, b in pairwise(left)][2:]  # of rows that waited
+    assert all(between <= gap <= between + 26 for gap in gaps)  # docs/explanation/cluster.md

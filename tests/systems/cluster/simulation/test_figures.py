@@ -1,11 +1,22 @@
 """Clocks of nodes: those of the targets, of FCsN's card, of a process as measured here."""
 
+from dataclasses import replace
+
 import pytest
 
 from n3ic import plugins
 from n3ic.systems.cluster.figures import FOLDER, NODE_FILE, figures_of, node_figures
 from n3ic.systems.cluster.simulation.calibration import Measured, measure_node
-from n3ic.systems.cluster.simulation.experiments import CLAIMS, FCSN, Card, fcsn_card, shrunk, sweep
+from n3ic.systems.cluster.simulation.experiments import (
+    CLAIMS,
+    FCSN,
+    Card,
+    Point,
+    fcsn_card,
+    shrunk,
+    slower,
+    sweep,
+)
 from n3ic.systems.cluster.simulation.workloads import Problem
 
 
@@ -24,7 +35,8 @@ def test_a_target_without_a_description_is_estimated_from_its_device():
     found = node_figures("nfp")
     assert (found.kind, found.memory, found.bytes) == ("estimated", "cls", 65536 - 16384)
     # a word of 32 bits after the other, 62.5 ns each at 800 MHz
-    assert found.slice_clocks == 12 * 50
+    assert (found.slice_bits, found.slice_clocks) == (32, 50)
+    assert found.neuron_clocks(384) == 12 * 50
 
 
 def test_the_card_of_fcsn_is_labelled_an_estimate():
@@ -59,6 +71,14 @@ def test_what_is_measured_is_written_as_a_node(tmp_path):
     found = figures_of(path)
     assert (found.packet, found.datagram, found.slice_clocks) == (3000, 80000, 1.5)
     assert (found.kind, found.serial, found.together) == ("measured", True, 22)
+
+
+def test_rings_that_are_slower_than_one_node_are_told():
+    base = Point("gemm", 4, 2.0, 3.0, 1.0, packets=9, imbalance=1.0, link=0.5, frozen=0)
+    fast, alone = replace(base, data_s=0.9), replace(base, nodes=1)
+    assert slower([base, fast, alone]) == (base,)
+    assert slower([base], weak=True) == ()  # one node would take 4 s
+    assert slower([replace(base, data_s=4.1)], weak=True) == (replace(base, data_s=4.1),)
 
 
 @pytest.mark.slow

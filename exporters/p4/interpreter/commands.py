@@ -1,0 +1,252 @@
+"""Commands of ``simple_switch_CLI``, read by that program's own rules of arguments.
+
+The one reader of such commands. It knows the commands that n3ic writes, and the tables, actions
+and meters of one program. What ``simple_switch_CLI`` refuses is refused; so is what it takes for
+something else, or dies of. Its rules, by the help texts and ``docs/runtime_CLI.md`` of bmv2 and the
+behaviour of bmv2 1.15.5:
+
+- A command is one line; words are parted by blanks. An empty line runs the line before it again.
+- A table, action or meter is named in full or by the end of its name that begins at a dot, where
+  no other one's name ends so.
+- ``table_set_default TABLE ACTION [DATA...]``.
+- ``table_add TABLE ACTION KEYS... => [DATA...]``, and behind them a decimal priority where the
+  table matches ranges. Without ``=>`` the last word is lost.
+- ``table_modify TABLE ACTION HANDLE [DATA...]``, with or without ``=>`` before the data. Where
+  nothing follows the handle it ends with an IndexError, so that no data is ``=>``.
+- ``meter_set_rates METER INDEX RATE:BURST RATE:BURST``, the committed rate and the peak rate, in
+  units a microsecond.
+- Handles, indices, priorities and bursts are decimal. Keys and data are decimal, or hexadecimal
+  after ``0x``; of 32, 48 and 128 bits also IPv4, MAC and IPv6 addresses. A negative value is
+  taken for 0, and one above its width, but within its last byte, is not refused.
+- A key that matches a range is ``LEAST->GREATEST``, any other one value.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from n3ic.exporters.p4.interpreter.errors import P4Error
+from n3ic.exporters.p4.interpreter.meters import Rate, RuntimeMeter
+from n3ic.exporters.p4.interpreter.tables import CompiledAction, Key, RuntimeTable
+
+_INT32 = 1 << 31  # priorities and indices are signed 32-bit numbers of its interface
+
+
+@dataclass(frozen=True)
+class SetDefault:
+    """``table_set_default``: what happens on a miss."""
+
+    table: str
+    action: str
+    data: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Add:
+    """``table_add``: an entry; ``priority`` is None where no key matches a range."""
+
+    table: str
+    action: str
+    keys: tuple[Key, ...]
+    data: tuple[int, ...]
+    priority: int | None
+
+
+@dataclass(frozen=True)
+class Modify:
+    """``table_modify``: another action or other data for an entry."""
+
+    table: str
+    action: str
+    handle: int
+    data: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SetRates:
+    """``meter_set_rates``: the committed and the peak rate of a meter."""
+
+    meter: str
+    index: int
+    rates: tuple[Rate, Rate]
+
+
+Command = SetDefault | Add | Modify | SetRates
+
+
+class CommandReader:
+    """Reads commands for one program; names in what it gives are full names."""
+
+    def __init__(
+        self, tables: Mapping[str, RuntimeTable], meters: Mapping[str, RuntimeMeter]
+    ) -> None:
+        self._tables, self._meters = tables, meters
+        self._table_names = _by_ending(tables)
+        self._meter_names = _by_ending(meters)
+        self._action_names = _by_ending({a for t in tables.values() for a in t.actions})
+
+    def read(self, text: str) -> list[Command]:
+        """The commands of a file.
+
+        Raises:
+            P4Error: a line is no command that n3ic writes, does not suit the program, or is one
+                that ``simple_switch_CLI`` refuses or misreads; names the line.
+        """
+        lines = text.split("\n")
+        commands: list[Command] = []
+        for position, line in enumerate(lines[:-1] if lines[-1] == "" else lines, 1):
+            try:
+                commands.append(self._command(line))
+            except P4Error as error:
+                raise P4Error(f"entry {position}: {error}") from error
+        return commands
+
+    def _command(self, line: str) -> Command:
+        if not line.isascii():
+            raise P4Error(f"expected ASCII, got {line[:80]!r}")
+        match line.split():
+            case []:
+                raise P4Error(
+                    "an empty line, which makes simple_switch_CLI run the line before it again"
+                )
+            case ["table_set_default", table, action, *data]:
+                held, found = self._action(table, action)
+                return SetDefault(held.name, found.name, _data(found, data))
+            case ["table_add", table, action, *rest]:
+                return self._add(*self._action(table, action), rest)
+            case ["table_modify", table, action, handle, *data]:
+                held, found = self._action(table, action)
+                if not data:
+                    raise P4Error(
+                        f"nothing follows the handle, which ends simple_switch_CLI: expected => "
+                        f"where action {found.name} has no data"
+                    )
+                given = data[1:] if data[0] == "=>" else data
+                place = _decimal(handle, "a handle", 1 << 63)
+                return Modify(held.name, found.name, place, _data(found, given))
+            case ["meter_set_rates", meter, index, *rates]:
+                name = _named(self._meter_names, meter, "meter")
+                place = _decimal(index, "an index", _INT32)
+                if place >= self._meters[name].size:
+                    size = self._meters[name].size
+                    raise P4Error(f"meter {name} has {size} meters, none of {place}")
+                return SetRates(name, place, _rates(rates))
+        raise P4Error(f"not a table command that n3ic writes: {line[:80]!r}")
+
+    def _action(self, table: str, action: str) -> tuple[RuntimeTable, CompiledAction]:
+        held = self._tables[_named(self._table_names, table, "table")]
+        name = _named(self._action_names, action, "action")
+        if name not in held.actions:
+            raise P4Error(f"table {held.name} has no action {action}")
+        return held, held.actions[name]
+
+    def _add(self, table: RuntimeTable, action: CompiledAction, words: Sequence[str]) -> Add:
+        priority, rest = None, list(words)
+        if any(table.ranged):
+            if not rest or not rest[-1].isdecimal():
+                raise P4Error(
+                    f"table {table.name} matches ranges: an entry has a priority, a decimal "
+                    "number, behind its data"
+                )
+            priority = _decimal(rest.pop(), "a priority", _INT32)
+        if "=>" not in rest:
+            raise P4Error("table_add takes KEYS => DATA, with => also before no data")
+        middle = rest.index("=>")
+        if middle != len(table.keys) or not table.keys:
+            raise P4Error(f"table {table.name} has {len(table.keys)} keys, got {middle}")
+        keys = tuple(
+            _key(table.name, word, key.sized, ranged)
+            for word, key, ranged in zip(rest, table.keys, table.ranged, strict=False)
+        )
+        return Add(table.name, action.name, keys, _data(action, rest[middle + 1 :]), priority)
+
+
+def _by_ending(names: Iterable[str]) -> dict[str, list[str]]:
+    """The full names that end so, by each ending that begins at a dot."""
+    out: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        parts = name.split(".")
+        for start in range(len(parts)):
+            out[".".join(parts[start:])].append(name)
+    return out
+
+
+def _named(known: Mapping[str, Sequence[str]], name: str, what: str) -> str:
+    found = known.get(name, ())
+    if not found:
+        raise P4Error(f"the program has no {what} {name}")
+    if len(found) > 1:
+        raise P4Error(f"{what} {name} is not one alone: {', '.join(sorted(found))}")
+    return found[0]
+
+
+def _data(action: CompiledAction, words: Sequence[str]) -> tuple[int, ...]:
+    widths = [leaf.type.width for leaf in action.parameters]
+    if len(words) != len(widths):
+        raise P4Error(f"action {action.name} needs {len(widths)} parameters, got {len(words)}")
+    return tuple(
+        _value(word, width, f"parameter {leaf.name}")
+        for word, width, leaf in zip(words, widths, action.parameters, strict=True)
+    )
+
+
+def _key(table: str, text: str, width: int, ranged: bool) -> Key:
+    ends = [_value(word, width, f"a key of table {table}") for word in text.split("->")]
+    if len(ends) != 1 + ranged or ends != sorted(ends):
+        expected = "LEAST->GREATEST" if ranged else "a number"
+        raise P4Error(f"key {text[:40]} of table {table}: expected {expected}")
+    return (ends[0], ends[1]) if ranged else ends[0]
+
+
+def _value(text: str, width: int, what: str) -> int:
+    try:
+        value = _address(text, width)
+        if value is None:
+            value = int(text, 0)
+    except ValueError as error:
+        raise P4Error(f"{text[:40]!r} is no number of {width} bits: {what}") from error
+    if not 0 <= value < 1 << width:
+        raise P4Error(f"{value:#x} does not fit bit<{width}>: {what}"[:200])
+    return value
+
+
+def _address(text: str, width: int) -> int | None:
+    """The value of an address in the notation of its width; None for another notation."""
+    if width == 32 and "." in text:
+        return int(ipaddress.IPv4Address(text))
+    if width == 48 and ":" in text:
+        if not re.fullmatch(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", text):
+            raise ValueError(text)
+        return int(text.replace(":", ""), 16)
+    if width == 128 and ":" in text:
+        return int(ipaddress.IPv6Address(text))
+    return None
+
+
+def _decimal(text: str, what: str, end: int) -> int:
+    if not text.isdecimal() or len(text) > 20 or int(text) >= end:
+        raise P4Error(f"{text[:40]!r} is no decimal number for {what}")
+    return int(text)
+
+
+def _rates(words: Sequence[str]) -> tuple[Rate, Rate]:
+    try:
+        found = [_rate(word) for word in words]
+    except ValueError as error:
+        raise P4Error(f"rates are RATE:BURST RATE:BURST, got {' '.join(words)[:80]!r}") from error
+    if len(found) != 2:
+        raise P4Error(f"a meter has two rates, got {len(found)}")
+    return found[0], found[1]
+
+
+def _rate(word: str) -> Rate:
+    rate, burst = word.split(":")
+    if not (math.isfinite(float(rate)) and float(rate) > 0):
+        raise ValueError(word)
+    return Fraction(rate), _decimal(burst, "a burst", 1 << 31)

@@ -1,0 +1,236 @@
+"""Gives commands to a switch by ``simple_switch_CLI``, and reads back what it made of them.
+
+``simple_switch_CLI`` says its prompt before each command that it reads, goes on after one that is
+refused, and ends with status 0 all the same. So answers are told apart by the prompt, and that a
+switch took what it was given is known only when it was asked what it holds.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from n3ic.errors import VerifyError
+from n3ic.exporters.p4.interpreter import Switch
+from n3ic.exporters.p4.interpreter.commands import Add, Command, Modify, SetDefault, SetRates
+from n3ic.exporters.p4.interpreter.meters import Rate
+from n3ic.exporters.p4.interpreter.tables import Bound, Keys
+
+CLI = "simple_switch_CLI"
+CLI_SECONDS = 300
+_PROMPT = "RuntimeCmd: "
+_UNREACHED = "Could not connect"
+_REFUSED = re.compile(r"\b(Error|Invalid|Unknown syntax)\b")
+_KEY = re.compile(r"^\* .*: *(?:EXACT|RANGE) +([0-9a-f]+)(?: -> ([0-9a-f]+))? *$", re.MULTILINE)
+_PRIORITY = re.compile(r"^Priority: (\d+) *$", re.MULTILINE)
+_ACTION = re.compile(r"^Action entry: (\S+) -([0-9a-f, ]*)$", re.MULTILINE)
+_RATE = re.compile(r"^\d+: info rate = (\S+), burst size = (\d+) *$", re.MULTILINE)
+_DEFAULT = "Dumping default entry"
+_TAIL = 600
+
+
+class UnreachedError(VerifyError):
+    """No switch answers at the address."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What an answer must tell; parts that are None are not looked at."""
+
+    keys: Keys | None = None
+    priority: int | None = None
+    does: Bound | None = None
+    rates: tuple[Rate, Rate] | None = None
+
+    def is_told(self, answer: str) -> bool:
+        """Whether an answer tells it."""
+        told = answer.partition(_DEFAULT)[2] if _DEFAULT in answer else answer
+        priority = _PRIORITY.search(told)
+        return (
+            (self.keys is None or _keys(told) == self.keys)
+            and (self.priority is None or bool(priority and int(priority[1]) == self.priority))
+            and (self.does is None or _does(told, self.does))
+            and (self.rates is None or _rates(told) == [(float(r), b) for r, b in self.rates])
+        )
+
+    def __str__(self) -> str:
+        parts = [] if self.keys is None else [f"keys {_hex(self.keys)}"]
+        parts += [] if self.priority is None else [f"priority {self.priority}"]
+        parts += [] if self.does is None else [f"{self.does.action} {_hex(self.does.data)}"]
+        parts += [] if self.rates is None else [f"{float(r):g}:{b}" for r, b in self.rates]
+        return ", ".join(parts).strip()
+
+
+def change(cli: Sequence[str], switch: Switch, commands: str) -> int:
+    """Change a switch that runs, and ask it whether it did.
+
+    Args:
+        cli: ``simple_switch_CLI`` with its address, as a command.
+        switch: the program with the entries that the running switch was given; it runs the
+            commands, too.
+        commands: the change.
+
+    Returns:
+        How many entries, defaults and meters were read back, all as they must be.
+
+    Raises:
+        P4Error: ``simple_switch_CLI`` would refuse or misread a command; nothing was changed.
+        UnreachedError: no switch answers; nothing was changed.
+        VerifyError: the switch holds other entries than it was given before, and nothing was
+            changed; or it does not hold what it was given now.
+    """
+    read = switch.read(commands)
+    try:
+        _compare(cli, {q: _Wanted(keys=w.keys) for q, w in _entries(switch, read).items()})
+    except UnreachedError:
+        raise
+    except VerifyError as error:
+        raise VerifyError(
+            f"nothing was changed: the switch does not hold the entries of commands.txt: {error}"
+        ) from error
+    switch.load(commands)
+    try:
+        ask(cli, commands.splitlines())
+        return confirm(cli, switch, read)
+    except VerifyError as error:
+        raise VerifyError(
+            f"the change is not confirmed, and may be made in part or not at all: {error}"
+        ) from error
+
+
+def confirm(cli: Sequence[str], switch: Switch, commands: Sequence[Command]) -> int:
+    """Ask a switch whether it holds what commands gave it.
+
+    Args:
+        cli: ``simple_switch_CLI`` with its address, as a command.
+        switch: the program after the commands.
+        commands: what the running switch was given.
+
+    Returns:
+        How many entries, defaults and meters were read back.
+
+    Raises:
+        VerifyError: one differs; names it.
+    """
+    wanted = _entries(switch, commands)
+    for command in commands:
+        match command:
+            case SetDefault(table):
+                wanted[f"table_dump {table}"] = _Wanted(does=switch.tables[table].default)
+            case SetRates(meter, index):
+                rates = switch.meters[meter].rates(index)
+                wanted[f"meter_get_rates {meter} {index}"] = _Wanted(rates=rates)
+    _compare(cli, wanted)
+    return len(wanted)
+
+
+def ask(cli: Sequence[str], commands: Sequence[str]) -> list[str]:
+    """Run commands, a line each.
+
+    Returns:
+        The answer to each.
+
+    Raises:
+        UnreachedError: no switch answers.
+        VerifyError: a command is refused or ends ``simple_switch_CLI``; names the command.
+    """
+    if not commands:
+        return []
+    text = "".join(f"{command}\n" for command in commands)
+    done = run(cli, CLI_SECONDS, text.encode("ascii"))
+    _, *answers = done.stdout.split(_PROMPT)
+    if not answers and _UNREACHED in done.stdout + done.stderr:
+        raise UnreachedError(f"{CLI}: {end_of(done.stdout + done.stderr)}")
+    for command, answer in zip(commands, answers, strict=False):
+        if _REFUSED.search(answer):
+            raise VerifyError(f"{CLI} refuses {command[:120]!r}: {end_of(answer)}")
+    # Behind the answer to the last command is the prompt at which it finds no more of them.
+    if done.returncode or len(answers) != len(commands) + 1:
+        last = commands[max(0, min(len(answers), len(commands)) - 1)]
+        why = end_of(done.stderr or done.stdout)
+        raise VerifyError(f"{CLI} ended with {done.returncode} at {last[:120]!r}: {why}")
+    return answers[:-1]
+
+
+def run(
+    command: Sequence[str], seconds: float, stdin: bytes = b""
+) -> subprocess.CompletedProcess[str]:
+    """Run a tool with its output as text.
+
+    Raises:
+        VerifyError: it takes too long.
+    """
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise VerifyError(f"{' '.join(command[:6])} took more than {seconds:.0f} s") from error
+    return subprocess.CompletedProcess(
+        done.args,
+        done.returncode,
+        done.stdout.decode(errors="replace"),
+        done.stderr.decode(errors="replace"),
+    )
+
+
+def end_of(text: str) -> str:
+    """The end of what a tool said, in one line."""
+    return " ".join(text.split())[-_TAIL:] or "no message"
+
+
+def _entries(switch: Switch, commands: Sequence[Command]) -> dict[str, _Wanted]:
+    """The entries that commands add or change, as the switch has them now, by the question."""
+    wanted = {}
+    for command in commands:
+        match command:
+            case Add(table, _, keys, _, priority):
+                handle = switch.tables[table].handle(keys, priority)
+            case Modify(table, _, handle):
+                pass
+            case _:
+                continue
+        entry = switch.tables[table].entry(handle)
+        wanted[f"table_dump_entry {table} {handle}"] = _Wanted(
+            entry.keys, entry.priority, entry.does
+        )
+    return wanted
+
+
+def _compare(cli: Sequence[str], wanted: dict[str, _Wanted]) -> None:
+    answers = ask(cli, list(wanted))
+    wrong = [
+        (question, each, answer)
+        for (question, each), answer in zip(wanted.items(), answers, strict=True)
+        if not each.is_told(answer)
+    ]
+    if wrong:
+        question, each, answer = wrong[0]
+        raise VerifyError(
+            f"{len(wrong)} of {len(wanted)} differ; {question}: expected {each}, "
+            f"got {end_of(answer)}"
+        )
+
+
+def _keys(answer: str) -> Keys:
+    return tuple(
+        (int(first, 16), int(last, 16)) if last else int(first, 16)
+        for first, last in _KEY.findall(answer)
+    )
+
+
+def _does(answer: str, wanted: Bound) -> bool:
+    found = _ACTION.search(answer)
+    if found is None or found[1] != wanted.action:
+        return False
+    # Values come in as few bytes as hold them: a 0 may be shown as nothing.
+    words = found[2].split(",") if found[2].strip() or wanted.data else []
+    return [int(word.strip() or "0", 16) for word in words] == list(wanted.data)
+
+
+def _rates(answer: str) -> list[tuple[float, int]]:
+    return [(float(rate), int(burst)) for rate, burst in _RATE.findall(answer)]
+
+
+def _hex(values: Sequence[int | tuple[int, int]]) -> str:
+    return " ".join(f"{v[0]:#x}->{v[1]:#x}" if isinstance(v, tuple) else f"{v:#x}" for v in values)
