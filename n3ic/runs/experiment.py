@@ -124,7 +124,8 @@ def train_shapes(
         if len(shapes) > 1:
             own = replace(own, tree_bytes=0)
         this = replace(experiment, recipe=own)
-        if prepared is None or own.encoding == "weighted":  # weighted bits are for a shape
+        for_shape = own.encoding == "weighted" and this.keeps is None
+        if prepared is None or for_shape:
             prepared = prepare(this, progress.stage, prepared.trees if prepared else None)
         yield train_prepared(replace(prepared, experiment=this), progress)
 
@@ -150,7 +151,7 @@ def train_prepared(prepared: Prepared, progress: TrainingProgress) -> Result:
         model = _polished(_prototypes(prepared, progress), prepared, progress)
     else:
         model, history = _gradient(prepared, progress)
-    if this.recipe.tree_bytes and isinstance(model, BinaryModel):
+    if this.recipe.tree_bytes and this.keeps is None and isinstance(model, BinaryModel):
         tree = _better_tree(model, prepared, progress)
         if tree is not None:
             model, history = tree, ()
@@ -310,6 +311,7 @@ def _polished(model: BinaryModel, prepared: Prepared, progress: TrainingProgress
 
 
 def _provenance(experiment: Experiment) -> dict[str, str]:
+    kept = experiment.keeps
     return {
         "data": experiment.table.name,
         "data_sha256": experiment.table.sha256,
@@ -317,7 +319,7 @@ def _provenance(experiment: Experiment) -> dict[str, str]:
         "recipe": experiment.recipe.name,
         "protocol": experiment.protocol,
         "seed": str(experiment.seed),
-    }
+    } | ({} if kept is None else {"input_of": f"{kept.name} {kept.digest}"})
 
 
 def _result(

@@ -113,7 +113,7 @@ def experiment_digest(
         rows or table_digest(experiment.table),
         experiment.recipe.to_dict(),
         [experiment.protocol, experiment.seed, experiment.name, experiment.positive],
-        [experiment.with_baselines, shapes],
+        [experiment.with_baselines, shapes, experiment.keeps and experiment.keeps.digest],
     ]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 

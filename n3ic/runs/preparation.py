@@ -16,6 +16,7 @@ from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import Evaluation, counted_class, evaluate
 from n3ic.model.bits import Bits
 from n3ic.model.inputs import UINT32_MAX, InputSpec
+from n3ic.model.network import BinaryModel
 from n3ic.runs.progress import StageCallback
 from n3ic.training.recipe import Recipe
 
@@ -38,6 +39,7 @@ class Experiment:
         positive: index of the class whose detection is counted (false positive rate, ROC); the
             second of two classes where None, and the mean over more than two.
         with_baselines: whether the baselines are trained, too.
+        keeps: a network whose input bits are taken instead of chosen; None for none.
     """
 
     table: FlowTable = field(repr=False)
@@ -47,6 +49,7 @@ class Experiment:
     name: str = "model"
     positive: int | None = None
     with_baselines: bool = True
+    keeps: BinaryModel | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +103,13 @@ def prepare(
 
     Raises:
         DataError: the table cannot be split that way.
-        UsageError: the recipe does not fit the table, or its training rows have a single class.
+        UsageError: the recipe or the kept input does not fit the table, or its training rows have
+            a single class.
     """
     from n3ic.training.baselines import Rows, class_probabilities
     from n3ic.training.input_bits import boosted_trees, chi2_scores
     from n3ic.training.input_choice import candidates, choose_input
+    from n3ic.training.kept_input import kept_input
     from n3ic.training.spn.train import bin_fields
 
     table, recipe, seed = experiment.table, experiment.recipe, experiment.seed
@@ -116,7 +121,8 @@ def prepare(
     if not labelled and absent != {anomaly}:
         raise UsageError(f"{table.name}: the training rows have fewer than two classes")
     names = candidates(table, recipe)
-    choose_bits = recipe.encoding in ("boosted", "weighted", "greedy") and not recipe.features
+    boosts = recipe.encoding in ("boosted", "weighted", "greedy") and not recipe.features
+    choose_bits = boosts and experiment.keeps is None
     asked = experiment.with_baselines or (
         not unlabelled and (recipe.training.distill > 0 or choose_bits)
     )
@@ -124,8 +130,11 @@ def prepare(
         stage("training boosted trees")
         own = {n: table.features[n][parts.train] for n in names}
         trees = boosted_trees(own, train_label, seed=seed)
-    stage("choosing input bits")
-    if unlabelled:
+    stage("choosing input bits" if experiment.keeps is None else "taking the kept input bits")
+    if experiment.keeps is not None:
+        spec = kept_input(table, experiment.keeps)
+        scores = chi2_scores({n: table.features[n][parts.train] for n in names}, train_label)
+    elif unlabelled:
         learned = parts.train if anomaly is None else parts.train[train_label != anomaly]
         spec = bin_fields(table.rows(learned), names, recipe.spn)
         scores = chi2_scores({n: table.features[n][parts.train] for n in names}, train_label)
