@@ -68,9 +68,10 @@ class Prepared:
         test: rows to evaluate on once.
         unseen: of each test row, whether no training row is equal to it: bool of shape ``(rows,)``.
         teacher: class probabilities of the training rows from boosted trees; None where the
-            recipe distils from none.
+            recipe distils from none, or their boosting collapsed.
         baselines: figures of the baselines that have no shape.
         baseline_scores: their scores on the test rows, of those that have scores.
+        notes: what is to be said of the boosted trees, as sentences.
     """
 
     experiment: Experiment
@@ -86,6 +87,7 @@ class Prepared:
     teacher: NDArray[np.float64] | None = field(repr=False)
     baselines: Mapping[str, Evaluation]
     baseline_scores: Mapping[str, NDArray[np.float64]] = field(repr=False)
+    notes: tuple[str, ...] = ()
 
 
 def prepare(
@@ -107,7 +109,7 @@ def prepare(
             a single class.
     """
     from n3ic.training.baselines import Rows, class_probabilities
-    from n3ic.training.input_bits import boosted_trees, chi2_scores
+    from n3ic.training.input_bits import boosted_trees, chi2_scores, collapse_text, collapsed
     from n3ic.training.input_choice import candidates, choose_input
     from n3ic.training.kept_input import kept_input
     from n3ic.training.spn.train import bin_fields
@@ -130,6 +132,10 @@ def prepare(
         stage("training boosted trees")
         own = {n: table.features[n][parts.train] for n in names}
         trees = boosted_trees(own, train_label, seed=seed)
+    notes: tuple[str, ...] = ()
+    if trees is not None and collapsed(trees):
+        notes = (collapse_text(trees),)
+        stage(notes[0])
     stage("choosing input bits" if experiment.keeps is None else "taking the kept input bits")
     if experiment.keeps is not None:
         spec = kept_input(table, experiment.keeps)
@@ -148,7 +154,7 @@ def prepare(
 
     train_rows, test = rows(parts.train), rows(parts.test)
     teacher = None
-    if trees is not None and recipe.training.distill and not unlabelled:
+    if trees is not None and recipe.training.distill and not unlabelled and not notes:
         teacher = class_probabilities(trees.predict_proba(train_rows.columns), trees, n_classes)
     unseen = ~twins(table, parts.train, parts.test)
     prepared = Prepared(
@@ -165,6 +171,7 @@ def prepare(
         teacher=teacher,
         baselines={},
         baseline_scores={},
+        notes=notes,
     )
     return _with_baselines(prepared, stage) if experiment.with_baselines else prepared
 
