@@ -103,10 +103,12 @@ def kept_input(table: FlowTable, model: BinaryModel) -> InputSpec:
         raise UsageError(f"{who}: {said}")
     units = {f.name: (f.unit, f.scale) for f in table.catalogue}
     for field in model.input.fields:
-        if (own := units.get(field.feature)) not in (None, (field.unit, field.scale)):
+        own = units[field.feature]
+        if own != (field.unit, field.scale):
             raise UsageError(
-                f"{who}: expected {field.feature} in steps of 1/{field.scale:g} ({field.unit}), "
-                f"{table.name} has {own}"
+                f"{who}: expected {field.feature} in units of {field.unit or 'nothing'}, "
+                f"{field.scale:g} to that of the files; {table.name} has it in "
+                f"{own[0] or 'nothing'}, {own[1]:g} to that of the files"
             )
     if table.rules is not None and model.table is not None:
         mine, theirs = table.rules.only(features).columns, model.table.columns

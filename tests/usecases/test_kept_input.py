@@ -32,7 +32,7 @@ from n3ic.usecases.sweep.request import SweepRequest
 from n3ic.usecases.training import train_use_case
 
 QUICK = Recipe("quick", "", "quantile", 24, training=Training(hidden=(8,), epochs=2, batch_size=64))
-NAMES = ("size", "gap", "count")
+NAMES = ("left", "middle", "right")
 CARD = """
 [device]
 target = "netfpga"
@@ -58,7 +58,7 @@ def flows(seed: int, scale: float) -> FlowTable:
     return FlowTable(
         name=f"flows-{seed}",
         features=dict(zip(NAMES, rows.T, strict=True)),
-        catalogue=tuple(Feature(n, n, "byte", "byte", 1.0, 32, True, "counted") for n in NAMES),
+        catalogue=tuple(Feature(n, n, "", "", 1.0, 32, True, "counted") for n in NAMES),
         label=label,
         classes=("mail", "web"),
         synthetic=True,
@@ -167,8 +167,8 @@ def test_what_contradicts_it_is_refused(folder, more, said):
 
 def test_tables_that_are_not_its_own_are_refused(folder):
     text = (folder / "b.csv").read_text()
-    (folder / "columns.csv").write_text(text.replace("count", "other"))
-    with pytest.raises(UsageError, match="lacks columns that its input reads: count"):
+    (folder / "columns.csv").write_text(text.replace("right", "other"))
+    with pytest.raises(UsageError, match="lacks columns that its input reads: right"):
         asked(folder, "columns.csv")
     (folder / "classes.csv").write_text(text.replace("mail", "chat"))
     with pytest.raises(UsageError, match=r"expected its classes mail, web in .*, got chat, web"):
@@ -182,11 +182,16 @@ def test_another_meter_and_another_unit_are_refused(models):
     table = replace(
         table,
         features=dict(zip(names, table.features.values(), strict=True)),
-        catalogue=tuple(replace(f, name=n) for f, n in zip(table.catalogue, names, strict=True)),
+        catalogue=tuple(
+            replace(f, name=n, unit="byte") for f, n in zip(table.catalogue, names, strict=True)
+        ),
         meter=spec,
     )
     inputs = InputSpec(
-        tuple(replace(f, feature=n) for f, n in zip(models[0].input.fields, names, strict=True))
+        tuple(
+            replace(f, feature=n, unit="byte")
+            for f, n in zip(models[0].input.fields, names, strict=True)
+        )
     )
     model = models[0].changed(input=inputs, meter=spec)
     assert kept_input(table, model) == inputs
@@ -197,7 +202,7 @@ def test_another_meter_and_another_unit_are_refused(models):
     with pytest.raises(UsageError, match=r"it carries no meter, and .* was metered"):
         kept_input(table, model.changed(meter=None))
     steps = tuple(replace(f, scale=8.0) for f in table.catalogue)
-    with pytest.raises(UsageError, match=f"expected {names[0]} in steps of"):
+    with pytest.raises(UsageError, match=f"expected {names[0]} in units of byte"):
         kept_input(replace(table, catalogue=steps), model)
 
 
