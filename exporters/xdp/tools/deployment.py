@@ -334,7 +334,10 @@ def _built(
         why = f"the flow table of {export} is another one than the program's (--table)"
     else:
         return _image(export / "meter")
-    raise MissingDependencyError(f"a new program is needed, and {why}: {error}")
+    raise MissingDependencyError(
+        f"a new program is needed, and {why}: {error}; a network that is trained with n3ic train "
+        "--input-of the present one needs none"
+    )
 
 
 def unload(interface: Interface) -> bool:
