@@ -21,7 +21,7 @@ from n3ic.util.process import run_tool
 NETWORK = ("bnn.c", "bnn.h")
 _FLOW = (
     *("flow_exec.c", "capture.c", "live.c", "meter.c"),
-    *("flow_names.h", "capture.h", "live.h", "meter.h", "flow.h", "packet.h"),
+    *("flow_names.h", "capture.h", "live.h", "meter.h", "flow.h", "key.h", "packet.h"),
 )
 _TIMEOUT_S = 600
 _CLASS = 10  # the column

@@ -43,12 +43,13 @@ KEY = (
     ("address_bytes", np.uint8),
     ("pad", np.uint8, 2),
 )
+SECRET_BYTES = 16  # of the hash of flow tables
 _CACHE = "meters"
 _U64 = np.ctypeslib.ndpointer(dtype=np.uint64, flags="C_CONTIGUOUS")
 _U32 = np.ctypeslib.ndpointer(dtype=np.uint32, flags="C_CONTIGUOUS")
 _U8 = np.ctypeslib.ndpointer(dtype=np.uint8, flags="C_CONTIGUOUS")
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "meter_open": (ctypes.c_void_p, [ctypes.c_uint32, ctypes.c_uint64]),
+    "meter_open": (ctypes.c_void_p, [ctypes.c_uint32, ctypes.c_char_p]),
     "meter_close": (None, [ctypes.c_void_p]),
     "meter_count": (None, [ctypes.c_void_p, ctypes.c_size_t, _U8, _U64, _U32, _U32, _U64]),
     "meter_finish": (None, [ctypes.c_void_p]),
@@ -154,7 +155,8 @@ class CompiledMeter:
         self.library = _library(spec)
         if self.library.meter_record_bytes() != self._type.itemsize:
             raise N3icError("the compiled meter's records are laid out otherwise than expected")
-        self._meter = ctypes.c_void_p(self.library.meter_open(link, secrets.randbits(64)))
+        secret = secrets.token_bytes(SECRET_BYTES)
+        self._meter = ctypes.c_void_p(self.library.meter_open(link, secret))
         if self._meter.value is None:
             raise N3icError(f"no memory for a flow cache of {spec.cache_flows:,} flows")
 

@@ -26,7 +26,7 @@ from n3ic.exporters.xdp.source import Table
 from n3ic.model.network import BinaryModel
 from n3ic.util.files import write_atomic
 
-VERSION = 1
+VERSION = 2  # of records; a program of another one hashes flows otherwise
 _RECORD, _OBJECT = "record.json", "program.o"
 _COMPILED = re.compile(r"compiled-(\d{1,2})\.n3ic")
 
