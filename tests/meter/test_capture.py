@@ -3,7 +3,9 @@
 import bz2
 import gzip
 import lzma
+import random
 import struct
+import zlib
 
 import pyarrow.csv
 import pyarrow.parquet
@@ -122,6 +124,48 @@ def test_a_capture_that_is_cut_short_counts_up_to_there(tmp_path):
     with pytest.warns(N3icWarning, match="the capture ends early"):
         found = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
     assert (found.flows, found.packets) == (2, 3)
+
+
+def noise(packets):
+    """So many packets that no compressor makes small."""
+    r = random.Random(1)
+    return [(i, udp(A, B, 1000, 53, 1000)[:-1000] + r.randbytes(1000)) for i in range(packets)]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, zstd])
+def test_a_packed_capture_that_is_cut_gives_what_it_holds(tmp_path, pack):
+    packets = noise(1000)
+    data = pack(pcap(packets))
+    data = data[: len(data) * 2 // 3]
+    left = len(unpacked(data, pack)) - 24
+    assert left > 500 * len(packets[0][1])
+    (tmp_path / "c.pcap").write_bytes(data)
+    with pytest.warns(N3icWarning, match="the packed file is cut or damaged") as said:
+        found = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
+    assert found.packets == left // (16 + len(packets[0][1]))
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_a_cut_that_the_packing_alone_shows_is_told(tmp_path, pack):
+    (tmp_path / "c.pcap").write_bytes(pack(pcap(PACKETS))[:-1])
+    with pytest.warns(N3icWarning, match="ends early: the packed file is cut or damaged"):
+        found = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
+    assert found.packets == len(PACKETS)
+
+
+def test_a_cut_before_the_first_byte_is_told_as_the_reason(tmp_path):
+    (tmp_path / "c.pcap").write_bytes(bz2.compress(pcap(noise(100)))[:1000])
+    with pytest.raises(DataError, match="not a capture .* the packed file is cut"):
+        extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
+
+
+def unpacked(data, pack):
+    """What is whole in packed data that end early, by another decoder fed byte by byte."""
+    if pack is zstd:
+        return bytes(len(data) // 2**17 * 2**17)  # of bytes that stay as they are, whole blocks
+    decoder = zlib.decompressobj(31) if pack is gzip.compress else lzma.LZMADecompressor()
+    return b"".join(decoder.decompress(data[i : i + 1]) for i in range(len(data)))
 
 
 @pytest.mark.parametrize(
