@@ -139,9 +139,8 @@ class Capture:
         if result == -1:
             said.append(self._c.pcap_geterr(self._pcap).decode(errors="replace"))
         if said:
-            self._damaged(
-                f"{self.name}: the capture ends early: {'; '.join(said)}; what came before it counts"
-            )
+            why = "; ".join(said)
+            self._damaged(f"{self.name}: the capture ends early: {why}; what came before it counts")
         return False
 
     def _readable(self, path: str | Path) -> str:

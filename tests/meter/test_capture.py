@@ -156,7 +156,7 @@ def test_a_cut_that_the_packing_alone_shows_is_told(tmp_path, pack):
 
 def test_a_cut_before_the_first_byte_is_told_as_the_reason(tmp_path):
     (tmp_path / "c.pcap").write_bytes(bz2.compress(pcap(noise(100)))[:1000])
-    with pytest.raises(DataError, match="not a capture .* the packed file is cut"):
+    with pytest.raises(DataError, match=r"not a capture .* the packed file is cut"):
         extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
 
 
@@ -166,6 +166,21 @@ def unpacked(data, pack):
         return bytes(len(data) // 2**17 * 2**17)  # of bytes that stay as they are, whole blocks
     decoder = zlib.decompressobj(31) if pack is gzip.compress else lzma.LZMADecompressor()
     return b"".join(decoder.decompress(data[i : i + 1]) for i in range(len(data)))
+
+
+FAR = 2_120_000_000 - START  # seconds, to the year 2037
+
+
+@pytest.mark.parametrize("captures", [1, 2])
+def test_time_stamps_that_go_back_or_jump_are_counted_and_warned_of(tmp_path, captures):
+    far, early = (FAR, PACKETS[0][1]), (0.25, PACKETS[1][1])
+    (tmp_path / "c.pcap").write_bytes(pcap([*PACKETS[:2], early, far, *PACKETS[2:]]))
+    with pytest.warns(N3icWarning) as said:
+        found = extract([tmp_path / "c.pcap"] * captures, tmp_path / "f.csv", SPEC)
+    assert (found.back, found.ahead) == (3 * captures, captures)
+    (line,) = (str(w.message) for w in said)
+    assert f"{3 * captures} packets earlier" in line
+    assert f"{captures} more than a day later" in line
 
 
 @pytest.mark.parametrize(
@@ -285,7 +300,8 @@ def test_real_captures_meter_alike_and_match_ndpi(real_data, tmp_path, equal):
             equal(standard_spec(), capture.link, frames)
     with pytest.warns(N3icWarning, match="lines were left out"):
         labels = read_labels(folder / "flows_expected.csv", "ndpi")
-    found = extract(captures, tmp_path / "f.parquet", standard_spec(), labels=labels)
+    with pytest.warns(N3icWarning, match="time stamps"):
+        found = extract(captures, tmp_path / "f.parquet", standard_spec(), labels=labels)
     assert found.packets == 26_991
     assert found.labels["matched"] > 0.95 * found.flows
 
