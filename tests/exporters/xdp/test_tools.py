@@ -405,7 +405,7 @@ def test_who_watches_sees_the_models_of_updates_and_the_end(link, exported, mode
 def test_a_second_watch_is_refused_and_the_first_gets_every_flow(link, exported, models, tmp_path):
     one, other = link
     n3ic("load", one, exported)
-    command = [*N3IC, "xdp", "watch", one, "--json", "--flows", "20"]
+    command = [*N3IC, "xdp", "watch", one, "--json", "--flows", "20", "--seconds", "20"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as first:
         send(other, [frame(1)] * 4)
         told = [json.loads(first.stdout.readline())]  # it watches
