@@ -33,6 +33,7 @@ ENDS: tuple[End, ...] = (
     "capture",
 )
 ASIDE = (*REASONS, "flow cache full")
+STAMPS = ("back", "ahead")  # of ReferenceMeter
 # A flow's key as the C has it; addresses lie in the first `address_bytes`.
 KEY = (
     ("source", np.uint8, 16),
@@ -233,10 +234,13 @@ class CompiledMeter:
         self.library.meter_restore(self._meter, state)
 
     def counters(self) -> dict[str, int]:
-        """Packets, those after a flow's end, flows evicted, and packets put aside by reason."""
-        out = np.zeros(4 + len(ASIDE), dtype=np.uint64)
+        """Packets, those after a flow's end, flows evicted, and packets put aside by reason.
+
+        And :data:`STAMPS`: packets whose time goes back, and those whose time jumps.
+        """
+        names = ("packets", "late", "evicted", "memory", *STAMPS, *ASIDE)
+        out = np.zeros(len(names), dtype=np.uint64)
         self.library.meter_counters(self._meter, out)
-        names = ("packets", "late", "evicted", "memory", *ASIDE)
         return dict(zip(names, out.tolist(), strict=True))
 
 

@@ -16,7 +16,15 @@
 enum end { BY_PACKETS, BY_AFTER, BY_FIN, BY_RST, BY_IDLE, BY_ACTIVE, BY_EVICTION, BY_CAPTURE };
 
 /* What meter_counters() tells: packets put aside stand behind the others, by reason. */
-enum { COUNT_PACKETS, COUNT_LATE, COUNT_EVICTED, COUNT_FAILED, COUNT_ASIDE };
+enum {
+    COUNT_PACKETS,
+    COUNT_LATE,
+    COUNT_EVICTED,
+    COUNT_FAILED,
+    COUNT_BACK,  /* stamped earlier than a packet before them */
+    COUNT_AHEAD, /* stamped more than a day later than all packets before them */
+    COUNT_ASIDE
+};
 enum { METER_COUNTERS = COUNT_ASIDE + ASIDE_REASONS };
 
 /* A flow when it was decided; times in units of METER_TICK_NS. */
