@@ -16,10 +16,14 @@ from n3ic import plugins
 from n3ic.cli.main import command_line
 
 LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "srcset", "link": "href"}
-WIDE = """<script>addEventListener("load", () => setTimeout(() => {{
-  document.title = [document.documentElement.scrollWidth <= {width},
-    document.querySelectorAll(".md-search-result__item").length > 0].join("|");
-}}, 2000));</script></body>"""
+WIDE = """<script>addEventListener("load", () => setTimeout(() => {
+  parent.postMessage([innerWidth, document.documentElement.scrollWidth,
+    document.querySelectorAll(".md-search-result__item").length].join("|"), "*");
+}, 2000));</script></body>"""
+# A browser's window is no narrower than it likes; a frame in it is as narrow as it is told.
+FRAME = """<!DOCTYPE html><iframe src="{page}?q=popcount" width="{width}" height="900"
+  style="border: 0"></iframe>
+<script>addEventListener("message", told => { document.title = told.data; });</script>"""
 
 
 class Loads(html.parser.HTMLParser):
@@ -126,19 +130,24 @@ def test_links_into_the_repository_lead_to_what_is_made_of_the_file(site):
 @pytest.mark.parametrize("width", [1280, 360])
 def test_a_page_fits_and_is_searched_from_disk(site, browser, tmp_path, width):
     page = site / "how-to" / "data-sets.html"
-    probe = page.with_name(f"probe-{width}.html")
-    probe.write_text(page.read_text("utf-8").replace("</body>", WIDE.format(width=width)), "utf-8")
+    probe, frame = (page.with_name(f"{name}-{width}.html") for name in ("probe", "frame"))
+    probe.write_text(page.read_text("utf-8").replace("</body>", WIDE), "utf-8")
+    frame.write_text(FRAME.replace("{page}", probe.name).replace("{width}", str(width)), "utf-8")
     done = subprocess.run(
         [
             *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-            *(f"--user-data-dir={tmp_path}", f"--window-size={width},900", "--dump-dom"),
-            *("--virtual-time-budget=20000", f"{probe.as_uri()}?q=popcount"),
+            *(f"--user-data-dir={tmp_path}", "--window-size=1400,900", "--dump-dom"),
+            *("--virtual-time-budget=20000", frame.as_uri()),
         ],
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert "<title>true|true</title>" in done.stdout, done.stdout[:2000] + done.stderr[-2000:]
+    told = re.search(r"<title>(\d+)\|(\d+)\|(\d+)</title>", done.stdout)
+    assert told, done.stdout[:2000] + done.stderr[-2000:]
+    inner, scrolled, results = map(int, told.groups())
+    assert scrolled <= inner == width
+    assert results > 0
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ LANES = 16  # neurons in a 512-bit register
 _LAYER_CLOCKS = 21
 _OUTPUT_CLOCKS = 8  # XOR, popcount, compare and select in general registers
 _KEY_BYTES = 40  # of a flow in meter.c
-_LINK_BYTES = 15  # its neighbours in chains and in age, and its marks
+_LINK_BYTES = 19  # its hash, its neighbours in chains and in age, and its marks
 _TIME_WORDS = 6  # its number, times and counts
 
 

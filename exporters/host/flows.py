@@ -14,6 +14,7 @@ from pathlib import Path
 from n3ic.errors import VerifyError
 from n3ic.exporters.host.compiled import find_compiler, flow_program
 from n3ic.kernel import build
+from n3ic.meter.compiled import STAMPS
 from n3ic.model.classifier import Classifier
 from n3ic.targets.base import Metered
 from n3ic.util.process import run_tool
@@ -21,7 +22,7 @@ from n3ic.util.process import run_tool
 NETWORK = ("bnn.c", "bnn.h")
 _FLOW = (
     *("flow_exec.c", "capture.c", "live.c", "meter.c"),
-    *("flow_names.h", "capture.h", "live.h", "meter.h", "flow.h", "packet.h"),
+    *("flow_names.h", "capture.h", "live.h", "meter.h", "flow.h", "key.h", "packet.h"),
 )
 _TIMEOUT_S = 600
 _CLASS = 10  # the column
@@ -29,6 +30,8 @@ _COUNTERS = {
     r"(\d+) packets, \d+ flows decided": "packets",
     r"after the end of their flow: (\d+) packets": "late",
     r"evicted: (\d+) flows, whose cache was full": "evicted",
+    r"time stamps: (\d+) packets earlier .*": "back",
+    r"time stamps: .*, (\d+) more than a day later": "ahead",
 }
 _ASIDE = re.compile(r"put aside: (\d+) packets \((.*)\)")
 
@@ -55,7 +58,7 @@ def run_flow_exec(directory: Path, model: Classifier, capture: Path) -> Metered:
         tuple(names.get(cell, cell) if i == _CLASS else cell for i, cell in enumerate(row))
         for row in table
     )
-    return Metered(flows, dict(_counters(said)))
+    return Metered(flows, dict.fromkeys(STAMPS, 0) | dict(_counters(said)))
 
 
 def _cell(name: str) -> str:

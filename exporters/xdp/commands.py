@@ -71,6 +71,8 @@ def load(
     )
     if loaded.note:
         note(loaded.note)
+    for line in loaded.idle:
+        note(line)
     if json:
         print_json(asdict(loaded.record))
     else:

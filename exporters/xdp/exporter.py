@@ -28,6 +28,7 @@ from n3ic.exporters.xdp.network.structure import Structure, structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.replay import counter_difference, difference, replay, traffic
+from n3ic.meter.compiled import SECRET_BYTES
 from n3ic.meter.packet import LINK_ETHERNET
 from n3ic.model.bits import Words, pack
 from n3ic.model.metering import MeterSpec
@@ -384,9 +385,11 @@ def _metering(place: Path, model: BinaryModel, table: source.Table, flows: int) 
     assert model.meter is not None  # noqa: S101 - the callers looked
     image = source.compiled(read_program(place), source.METER)
     structure = structure_of([model])
+    # The same buckets at each verification.
     programs = MeterPrograms(
-        image, "meter.o", model.meter, structure, clock="trailer", flows=flows, table=table
-    )
+        image, "meter.o", model.meter, structure, clock="trailer", flows=flows, table=table,
+        secret=bytes(SECRET_BYTES),
+    )  # fmt: skip
     programs.set_model(0, read_value(place))
     return programs
 

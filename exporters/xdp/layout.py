@@ -6,7 +6,7 @@ import numpy as np
 
 from n3ic.exporters.xdp.network.structure import Structure
 from n3ic.meter import compiled
-from n3ic.meter.compiled import ASIDE, ENDS, record_type
+from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES, record_type
 from n3ic.meter.source import state_members
 from n3ic.model.metering import MeterSpec
 
@@ -35,7 +35,7 @@ POLICY = np.dtype([("action", np.uint32), ("argument", np.uint32)])
 OPTIONS = np.dtype(
     [
         *((name, np.uint32) for name in ("clock", "events", "locked", "buckets")),
-        ("hash", np.uint64, 10),
+        ("secret", np.uint64, SECRET_BYTES // 8),
     ]
 )
 TRAILER = np.dtype([("time", np.uint64), ("length", np.uint32), ("captured", np.uint32)])

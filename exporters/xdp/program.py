@@ -16,7 +16,7 @@ from n3ic.exporters.xdp import layout, libbpf
 from n3ic.exporters.xdp.network.structure import Structure
 from n3ic.exporters.xdp.resident import Rule, check_slot, rule_table, swap
 from n3ic.exporters.xdp.source import Table
-from n3ic.meter.compiled import ASIDE, ENDS
+from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES
 from n3ic.meter.reference import End
 from n3ic.model.metering import MeterSpec
 
@@ -53,7 +53,8 @@ class MeterPrograms:
             one flow (with buckets, of all flows) must come on one CPU, or counts are lost.
         flows: flows that the table is made for; those of the specification where None.
         table: the flow table that it was compiled with.
-        seed: of the buckets' hash: 80 bytes; random ones, which nobody can foresee, where None.
+        secret: of the buckets' hash: 16 bytes; those of the kernel's random numbers where None,
+            as whoever knows them can send packets of flows that all want one bucket.
         attached: the metering program of that object file, in the kernel already: its maps are
             used, and what else was chosen when it was loaded holds.
         ending: with ``attached``, whether :meth:`end_idle` and :meth:`end_all` will be called:
@@ -78,7 +79,7 @@ class MeterPrograms:
         locked: bool = True,
         flows: int | None = None,
         table: Table = "lru",
-        seed: bytes | None = None,
+        secret: bytes | None = None,
         attached: libbpf.Program | None = None,
         ending: bool = True,
         succeeds: libbpf.Program | None = None,
@@ -87,13 +88,13 @@ class MeterPrograms:
         before = attached or succeeds
         with ExitStack() as stack:
             shares = [stack.enter_context(m) for m in before.maps()] if before else []
-            numbers = np.frombuffer(seed or secrets.token_bytes(80), np.uint64)
+            words = np.frombuffer(secret or secrets.token_bytes(SECRET_BYTES), np.uint64)
             entries = layout.table_entries(table, flows or spec.cache_flows)
             for m in shares:  # the successor finds flows where they are
                 if m.name == _OPTIONS and table == "buckets":
                     last = np.frombuffer(m.lookup(0) or b"", layout.OPTIONS)[0]
-                    numbers, entries = last["hash"], int(last["buckets"])
-            chosen = (CLOCKS.index(clock), events, locked, entries, numbers)
+                    words, entries = last["secret"], int(last["buckets"])
+            chosen = (CLOCKS.index(clock), events, locked, entries, words)
             options = np.array([chosen], dtype=layout.OPTIONS)
             self.object = libbpf.Object(
                 image,

@@ -18,7 +18,7 @@ from n3ic.util.templates import render
 FOLDER = Path(__file__).resolve().parent / "c"
 METER, ANSWER = "meter.c", "answer.c"
 ON_STACK = 8  # counts of windows; of more, there is no room for all
-PACKET = METER_FOLDER / "packet.h"
+PACKET, KEY = (METER_FOLDER / name for name in ("packet.h", "key.h"))
 Table = Literal["lru", "buckets"]
 TABLES: tuple[Table, ...] = get_args(Table)
 OPTIONS = ("-ffreestanding",)  # the C library's headers are for other machines
@@ -39,7 +39,7 @@ def meter_program(
     return {
         **_plain(METER, "maps.h", "state.h", "dispatch.h"),
         "table.h": (FOLDER / f"table_{table}.h").read_text(encoding="utf-8"),
-        **{name: meter[name] for name in ("packet.h", "flow.h")},
+        **{name: meter[name] for name in ("packet.h", "key.h", "flow.h")},
         **network_source(structure),
         "model.h": render(FOLDER, "model.h.j2", _values(spec, structure, per_cpu)),
     }
@@ -60,7 +60,7 @@ def answer_program(structure: Structure, packets: PacketLayout) -> dict[str, str
     }
     return {
         **_plain("dispatch.h"),
-        PACKET.name: PACKET.read_text(encoding="utf-8"),
+        **{path.name: path.read_text(encoding="utf-8") for path in (PACKET, KEY)},
         **network_source(structure),
         ANSWER: render(FOLDER, "answer.c.j2", values),
     }

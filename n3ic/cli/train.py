@@ -83,6 +83,12 @@ def train(
             help="Bytes of weights: chooses input bits and hidden layers. Cuts come on top.", min=1
         ),
     ] = None,
+    input_of: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run or model whose input bits and layers are kept: weights alone are new."
+        ),
+    ] = None,
     protocol: ProtocolOption = None,
     seed: Annotated[
         int | None,
@@ -117,6 +123,7 @@ def train(
         recipe=recipe,
         overrides=recipe_overrides(typed),
         budget_bytes=budget_bytes,
+        input_of=input_of,
         options=case_options(typed),
         protocol=protocol,
         seed=seed,

@@ -40,6 +40,10 @@ _FOREIGN = {
 }
 
 
+class DamagedError(ValueError):
+    """Packed bytes that end before their end, or are damaged, and why."""
+
+
 @dataclass(frozen=True)
 class Content:
     """The decompressed bytes of one text file, or of one member of a zip archive.
@@ -162,23 +166,38 @@ def decompress(name: str, stream: IO[bytes]) -> Iterator[bytes]:
         DataError: the stream is truncated or damaged.
         OSError: it cannot be read.
     """
+    try:
+        yield from unpack(stream)
+    except DamagedError as error:
+        raise _damaged(name, error) from error
+
+
+def unpack(stream: IO[bytes]) -> Iterator[bytes]:
+    """The same; of a stream that is truncated or damaged, all that lies before the damage.
+
+    Raises:
+        DamagedError: the stream is truncated or damaged, once what lies before was given.
+        OSError: it cannot be read.
+    """
     head = stream.read(8)
     whole = cast(IO[bytes], _Joined(head, stream))
     if head.startswith(b"\xfd7zXZ\x00"):
         pieces = _xz_pieces(whole)
     elif head.startswith(b"\x1f\x8b"):
-        pieces = _pieces(gzip.GzipFile(fileobj=whole))
+        pieces = _unpacked(gzip.GzipFile(fileobj=whole))
     elif head.startswith(b"BZh"):
-        pieces = _pieces(bz2.BZ2File(whole))
+        pieces = _unpacked(bz2.BZ2File(whole))
     else:
         pieces = _pieces(whole)
     try:
         yield from pieces
-    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
-        raise _damaged(name, error) from error
+    except EOFError as error:
+        raise DamagedError("it is cut: its end is missing") from error
+    except (lzma.LZMAError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        raise DamagedError(str(error)) from error
     except OSError as error:
         if error.errno is None:  # bz2 reports damage as an OSError without a number
-            raise _damaged(name, error) from error
+            raise DamagedError(str(error)) from error
         raise
 
 
@@ -244,8 +263,14 @@ def _damaged(name: str, error: Exception) -> DataError:
     )
 
 
-def _pieces(stream: IO[bytes] | io.BufferedIOBase) -> Iterator[bytes]:
+def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
     while piece := stream.read(_CHUNK):
+        yield piece
+
+
+def _unpacked(stream: gzip.GzipFile | bz2.BZ2File) -> Iterator[bytes]:
+    # read() would lose what it has when it comes to the damage; read1() gives it first
+    while piece := stream.read1(_CHUNK):
         yield piece
 
 

@@ -47,6 +47,7 @@ ARGUS = ("argus", "-J", "-R", "-S", "3600")
 RA = ("ra", "-nn", "-u", "-c", ",", "-p", "6")
 _DNS, _ECHO = 53, 0xC0  # a port; the flags of explicit congestion notification
 _ICMP, _GRE, _ESP, _ICMP6, _IGMP = 1, 47, 50, 58, 2
+_MANAGEMENT = "man"  # the protocol of argus' records of itself
 _TIMEOUT_S = 120
 
 Row = Mapping[str, str]
@@ -87,9 +88,13 @@ def _run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def parse_rows(text: str) -> list[Row]:
-    """Records of ``ra``'s output, whose first line is a head."""
+    """Records of flows in ``ra``'s output, whose first line is a head.
+
+    Argus also writes records of itself when it starts and ends, with the time of day: no flows.
+    """
     rows = list(csv.DictReader(io.StringIO(text), fieldnames=COLUMNS))[1:]
-    return sorted(rows, key=lambda row: float(row["stime"] or 0))
+    flows = (row for row in rows if row["proto"] != _MANAGEMENT)
+    return sorted(flows, key=lambda row: float(row["stime"] or 0))
 
 
 def row_key(row: Row) -> Key | None:

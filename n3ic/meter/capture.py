@@ -15,13 +15,14 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Self
 
-from n3ic.data.files import decompress
+from n3ic.data.files import DamagedError, unpack
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning
 
 _NANOSECONDS = 1  # PCAP_TSTAMP_PRECISION_NANO
 _ERROR_BYTES = 256
 _LAST = 2**63 - 1
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_PIECE = 1 << 12  # bytes; Arrow loses the piece in which it comes to damage
 _PACKED = (_ZSTD, b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 
 
@@ -38,8 +39,8 @@ def is_capture(path: str | Path) -> bool:
         return False
     try:
         with file.open("rb") as stream:
-            return next(iter(_plain(str(path), stream)), b"").startswith(_MAGICS)
-    except (OSError, ValueError, DataError):
+            return next(iter(_plain(stream)), b"").startswith(_MAGICS)
+    except (OSError, ValueError):
         return False
 
 
@@ -77,6 +78,7 @@ class Capture:
         self.name = "standard input" if str(path) == "-" else str(path)
         self._c = libpcap()
         self._stack = ExitStack()
+        self._unpacking: list[str] = []  # why the packed bytes end early
         error = ctypes.create_string_buffer(_ERROR_BYTES)
         try:
             where = self._readable(path)
@@ -90,8 +92,8 @@ class Capture:
             raise DataError(f"{self.name}: {problem.strerror or problem}") from problem
         if self._pcap.value is None:
             self._stack.close()
-            said = error.value.decode(errors="replace")
-            raise DataError(f"{self.name}: not a capture that libpcap reads: {said}")
+            said = [error.value.decode(errors="replace"), *self._unpacking]
+            raise DataError(f"{self.name}: not a capture that libpcap reads: {'; '.join(said)}")
         self._stack.callback(self._c.pcap_close, self._pcap)
         self.link = int(self._c.pcap_datalink(self._pcap))
         self.link = {12: 101, 14: 101, 228: 101, 229: 101, 108: 0}.get(self.link, self.link)
@@ -131,12 +133,15 @@ class Capture:
         return self._goes_on(self._c.pcap_dispatch(self._pcap, packets, function, argument))
 
     def _goes_on(self, result: int) -> bool:
+        if result > 0:
+            return True
+        said = list(self._unpacking)
         if result == -1:
-            said = self._c.pcap_geterr(self._pcap).decode(errors="replace")
-            self._damaged(
-                f"{self.name}: the capture ends early: {said}; what came before it counts"
-            )
-        return result > 0
+            said.append(self._c.pcap_geterr(self._pcap).decode(errors="replace"))
+        if said:
+            why = "; ".join(said)
+            self._damaged(f"{self.name}: the capture ends early: {why}; what came before it counts")
+        return False
 
     def _readable(self, path: str | Path) -> str:
         """A path that libpcap can open: the file's own, or that of a pipe of its plain bytes."""
@@ -151,7 +156,9 @@ class Capture:
                 return str(file)
         readable, writable = os.pipe()
         self._stack.callback(os.close, readable)
-        pump = threading.Thread(target=_pump, args=(self.name, stream, writable), daemon=True)
+        pump = threading.Thread(
+            target=_pump, args=(stream, writable, self._unpacking.append), daemon=True
+        )
         pump.start()
         return f"/dev/fd/{readable}"
 
@@ -166,23 +173,41 @@ def _is_packed(stream: IO[bytes]) -> bool:
     return head.startswith(_PACKED)
 
 
-def _pump(name: str, stream: IO[bytes], writable: int) -> None:
-    """Write a stream's plain bytes into a pipe; damage ends it early, as libpcap will find."""
-    with open(writable, "wb") as out, suppress(BrokenPipeError, DataError, OSError, ValueError):
-        for piece in _plain(name, stream):
-            out.write(piece)
+def _pump(stream: IO[bytes], writable: int, damaged: Callable[[str], object]) -> None:
+    """Write a stream's plain bytes into a pipe; damage ends it early, and is told before."""
+    with suppress(BrokenPipeError), open(writable, "wb") as out:
+        try:
+            for piece in _plain(stream):
+                out.write(piece)
+        except DamagedError as error:
+            damaged(f"the packed file is cut or damaged ({error})")
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            damaged(f"it cannot be read further ({error.strerror or error})")
 
 
-def _plain(name: str, stream: IO[bytes]) -> Iterator[bytes]:
+def _plain(stream: IO[bytes]) -> Iterator[bytes]:
+    """A capture's plain bytes.
+
+    Raises:
+        DamagedError: it is truncated or damaged, once what lies before was given.
+        OSError: it cannot be read.
+    """
     peeked = stream.peek(4)[:4] if hasattr(stream, "peek") else b""
     if peeked != _ZSTD:
-        yield from decompress(name, stream)
+        yield from unpack(stream)
         return
     import pyarrow as pa
 
-    with pa.CompressedInputStream(pa.PythonFile(stream), "zstd") as plain:
-        while piece := plain.read(1 << 20):
-            yield piece
+    try:
+        with pa.CompressedInputStream(pa.PythonFile(stream), "zstd") as plain:
+            while piece := plain.read(_ZSTD_PIECE):
+                yield piece
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DamagedError(str(error)) from error
 
 
 def plain_capture(path: str | Path, scratch: Path) -> Path:
@@ -196,7 +221,7 @@ def plain_capture(path: str | Path, scratch: Path) -> Path:
             if not _is_packed(stream):
                 return Path(path).absolute()
             with tempfile.NamedTemporaryFile(dir=scratch, delete=False) as out:
-                for piece in _plain(str(path), stream):
+                for piece in _plain(stream):
                     out.write(piece)
                 return Path(out.name)
     except (OSError, ValueError) as error:

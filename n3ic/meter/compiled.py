@@ -33,6 +33,7 @@ ENDS: tuple[End, ...] = (
     "capture",
 )
 ASIDE = (*REASONS, "flow cache full")
+STAMPS = ("back", "ahead")  # of ReferenceMeter
 # A flow's key as the C has it; addresses lie in the first `address_bytes`.
 KEY = (
     ("source", np.uint8, 16),
@@ -43,12 +44,13 @@ KEY = (
     ("address_bytes", np.uint8),
     ("pad", np.uint8, 2),
 )
+SECRET_BYTES = 16  # of the hash of flow tables
 _CACHE = "meters"
 _U64 = np.ctypeslib.ndpointer(dtype=np.uint64, flags="C_CONTIGUOUS")
 _U32 = np.ctypeslib.ndpointer(dtype=np.uint32, flags="C_CONTIGUOUS")
 _U8 = np.ctypeslib.ndpointer(dtype=np.uint8, flags="C_CONTIGUOUS")
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "meter_open": (ctypes.c_void_p, [ctypes.c_uint32, ctypes.c_uint64]),
+    "meter_open": (ctypes.c_void_p, [ctypes.c_uint32, ctypes.c_char_p]),
     "meter_close": (None, [ctypes.c_void_p]),
     "meter_count": (None, [ctypes.c_void_p, ctypes.c_size_t, _U8, _U64, _U32, _U32, _U64]),
     "meter_finish": (None, [ctypes.c_void_p]),
@@ -154,7 +156,8 @@ class CompiledMeter:
         self.library = _library(spec)
         if self.library.meter_record_bytes() != self._type.itemsize:
             raise N3icError("the compiled meter's records are laid out otherwise than expected")
-        self._meter = ctypes.c_void_p(self.library.meter_open(link, secrets.randbits(64)))
+        secret = secrets.token_bytes(SECRET_BYTES)
+        self._meter = ctypes.c_void_p(self.library.meter_open(link, secret))
         if self._meter.value is None:
             raise N3icError(f"no memory for a flow cache of {spec.cache_flows:,} flows")
 
@@ -231,10 +234,13 @@ class CompiledMeter:
         self.library.meter_restore(self._meter, state)
 
     def counters(self) -> dict[str, int]:
-        """Packets, those after a flow's end, flows evicted, and packets put aside by reason."""
-        out = np.zeros(4 + len(ASIDE), dtype=np.uint64)
+        """Packets, those after a flow's end, flows evicted, and packets put aside by reason.
+
+        And :data:`STAMPS`: packets whose time goes back, and those whose time jumps.
+        """
+        names = ("packets", "late", "evicted", "memory", *STAMPS, *ASIDE)
+        out = np.zeros(len(names), dtype=np.uint64)
         self.library.meter_counters(self._meter, out)
-        names = ("packets", "late", "evicted", "memory", *ASIDE)
         return dict(zip(names, out.tolist(), strict=True))
 
 

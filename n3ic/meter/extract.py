@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from n3ic.errors import DataError, N3icWarning, UsageError
 from n3ic.meter.capture import Capture, is_capture
-from n3ic.meter.compiled import ASIDE
+from n3ic.meter.compiled import ASIDE, STAMPS
 from n3ic.meter.labels import Labels
 from n3ic.meter.parts import PART_FILE, Part, find_part, part_file, part_folder, write_part
-from n3ic.meter.records import meter_stream
+from n3ic.meter.records import left_out, meter_stream
 from n3ic.meter.rows import KEY_COLUMNS, flow_table, with_labels, write_rows
 from n3ic.model.metering import MeterSpec
 from n3ic.util.files import work_folder
@@ -43,6 +43,8 @@ class Extracted:
         packets: packets that were read.
         late: packets after the end of their flow.
         evicted: flows that ended because the flow cache was full.
+        back: packets that are stamped earlier than one before them.
+        ahead: packets that are stamped more than a day later than all before them.
         aside: packets that belong to no flow, by reason.
         labels: flows that are ``matched``, ``unmatched`` and ``ambiguous``, where there are labels.
         captures: how many were named.
@@ -54,6 +56,8 @@ class Extracted:
     packets: int
     late: int
     evicted: int
+    back: int = 0
+    ahead: int = 0
     aside: dict[str, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     captures: int = 1
@@ -171,7 +175,8 @@ def extract(
         N3icError: the file cannot be written, or the scheduler cannot be reached.
 
     Warns:
-        N3icWarning: a capture ends early, or is left out because it cannot be read.
+        N3icWarning: a capture ends early, or is left out because it cannot be read, or time
+            stamps go back or jump.
     """
     sources = find_captures(captures)
     clash = set(KEY_COLUMNS) & set(spec.feature_names)
@@ -311,14 +316,18 @@ def _extracted(
 ) -> Extracted:
     for line in damaged:
         warnings.warn(line, N3icWarning, stacklevel=3)
+    for line in left_out({name: counters[name] for name in STAMPS}):
+        warnings.warn(line, N3icWarning, stacklevel=3)
     return Extracted(
         flows,
         counters["packets"],
         counters["late"],
         counters["evicted"],
-        {reason: counters[reason] for reason in ASIDE if counters[reason]},
-        dict(outcomes),
-        captures,
-        tuple(damaged),
-        kept,
+        counters["back"],
+        counters["ahead"],
+        aside={reason: counters[reason] for reason in ASIDE if counters[reason]},
+        labels=dict(outcomes),
+        captures=captures,
+        damaged=tuple(damaged),
+        kept=kept,
     )

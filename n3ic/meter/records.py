@@ -9,7 +9,7 @@ from pathlib import Path
 
 from n3ic.errors import DataError
 from n3ic.meter.capture import Capture
-from n3ic.meter.compiled import ASIDE, CompiledMeter, Records
+from n3ic.meter.compiled import ASIDE, STAMPS, CompiledMeter, Records
 from n3ic.model.metering import MeterSpec
 
 BATCH_PACKETS = 1 << 16
@@ -70,7 +70,7 @@ def meter_stream(
 
 
 def left_out(counters: Mapping[str, int]) -> Iterator[str]:
-    """Lines about packets that belong to no flow, and flows that ended early, where there are any.
+    """Lines about packets that belong to no flow, flows that ended early, and times that jump.
 
     Args:
         counters: as :meth:`CompiledMeter.counters` gives them.
@@ -82,3 +82,9 @@ def left_out(counters: Mapping[str, int]) -> Iterator[str]:
         yield f"after the end of their flow: {counters['late']:,} packets"
     if counters.get("evicted"):
         yield f"evicted: {counters['evicted']:,} flows, whose cache was full"
+    back, ahead = (counters.get(name, 0) for name in STAMPS)
+    if back or ahead:
+        yield (
+            f"time stamps: {back:,} packets earlier than one before them, "
+            f"{ahead:,} more than a day later"
+        )

@@ -17,6 +17,7 @@ from n3ic.model.metering import UINT32_MAX, Guard, MeteredFeature, MeterSpec, Re
 
 End = Literal["packets", "after", "fin", "rst", "idle", "active", "evicted", "capture"]
 MAX_FRAGMENTS = 4096  # fragmented datagrams that are remembered
+JUMP_NS = 86_400 * 10**9  # packets further apart are counted: one of their stamps may be wrong
 
 
 @dataclass(frozen=True, order=True)
@@ -92,13 +93,15 @@ class ReferenceMeter:
         aside: packets that belong to no flow, by reason.
         evicted: flows that ended because the cache was full.
         late: packets that came after the end of their flow, and were not counted to it.
+        back: packets that are stamped earlier than one before them.
+        ahead: packets that are stamped more than a day later than all before them.
     """
 
     def __init__(self, spec: MeterSpec) -> None:
         self.spec = spec
         self.aside: Counter[str] = Counter()
         self.evicted = 0
-        self.late = 0
+        self.late = self.back = self.ahead = 0
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()  # least recently seen first
         self._fragments: OrderedDict[tuple[bytes, bytes, int, int], tuple[int, int]] = OrderedDict()
         self._rings = [deque[tuple[object, ...]](maxlen=w.flows) for w in spec.windows]
@@ -117,6 +120,7 @@ class ReferenceMeter:
         if isinstance(packet, str):
             self.aside[packet] += 1
             return
+        self._compare(packet.time)
         self._clock = now = max(self._clock, packet.time)
         yield from self._expire(now)
         joined = self._join_fragment(packet)
@@ -152,6 +156,11 @@ class ReferenceMeter:
         """End the flows that are left, the one seen longest ago first."""
         for flow in list(self._flows.values()):
             yield from self._end(flow, "capture")
+
+    def _compare(self, time: int) -> None:
+        """Count a time stamp that goes back or jumps; before the first one the clock is 0."""
+        self.back += time < self._clock
+        self.ahead += bool(self._clock) and time - self._clock > JUMP_NS // self.spec.tick_ns
 
     # --- the flow cache ----------------------------------------------------------------------
 

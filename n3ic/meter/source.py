@@ -14,7 +14,10 @@ FOLDER = Path(__file__).resolve().parent / "c"
 def meter_source(spec: MeterSpec) -> dict[str, str]:
     """Files of a metering process for the host, by name: ``meter.h`` is its interface."""
     return {
-        **{name: (FOLDER / name).read_text(encoding="utf-8") for name in ("packet.h", "meter.h")},
+        **{
+            name: (FOLDER / name).read_text(encoding="utf-8")
+            for name in ("packet.h", "key.h", "meter.h")
+        },
         "flow.h": _render("flow.h.j2", spec),
         "meter.c": _render("meter.c.j2", spec),
     }

@@ -25,7 +25,9 @@ from n3ic.runs.preparation import (
     prepare,
 )
 from n3ic.runs.progress import TrainingProgress
-from n3ic.training.recipe import Recipe
+from n3ic.training.baselines import TREE_OF_CUTS
+from n3ic.training.recipe import Recipe, Training
+from n3ic.util.markdown import percent
 
 if TYPE_CHECKING:
     from n3ic.training.baselines import Prediction
@@ -51,6 +53,7 @@ class Result:
         test_label: true class of each test row.
         test_scores: scores of the network (``model``) and of the baselines on the test rows.
         rows: number of training, validation and test rows.
+        notes: what is to be said of the baselines, as sentences.
     """
 
     model: Classifier
@@ -67,6 +70,7 @@ class Result:
     test_label: NDArray[np.int64]
     test_scores: Mapping[str, NDArray[np.floating]] = field(repr=False)
     rows: Mapping[str, int]
+    notes: tuple[str, ...] = ()
 
     @property
     def no_better_than(self) -> str:
@@ -124,7 +128,8 @@ def train_shapes(
         if len(shapes) > 1:
             own = replace(own, tree_bytes=0)
         this = replace(experiment, recipe=own)
-        if prepared is None or own.encoding == "weighted":  # weighted bits are for a shape
+        for_shape = own.encoding == "weighted" and this.keeps is None
+        if prepared is None or for_shape:
             prepared = prepare(this, progress.stage, prepared.trees if prepared else None)
         yield train_prepared(replace(prepared, experiment=this), progress)
 
@@ -150,7 +155,7 @@ def train_prepared(prepared: Prepared, progress: TrainingProgress) -> Result:
         model = _polished(_prototypes(prepared, progress), prepared, progress)
     else:
         model, history = _gradient(prepared, progress)
-    if this.recipe.tree_bytes and isinstance(model, BinaryModel):
+    if this.recipe.tree_bytes and this.keeps is None and isinstance(model, BinaryModel):
         tree = _better_tree(model, prepared, progress)
         if tree is not None:
             model, history = tree, ()
@@ -201,7 +206,7 @@ def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
         rows.label,
         prepared.spec.with_rates(rows.bits),
         this.table.classes,
-        this.recipe.training,
+        _taught(prepared),
         seed=this.seed,
         teacher=prepared.teacher,
         name=this.name,
@@ -249,7 +254,7 @@ def _gradient(
     from n3ic.training.fold import check_fold, fold
 
     this, rows, held = prepared.experiment, prepared.train, prepared.validation
-    training = this.recipe.training
+    training = _taught(prepared)
     progress.stage("training the binary network")
     trained = fit_network(
         rows.bits,
@@ -271,6 +276,12 @@ def _gradient(
     progress.stage("comparing the folded network with the trained one")
     check_fold(trained.network, model, prepared.bits)
     return _polished(model, prepared, progress), trained.history
+
+
+def _taught(prepared: Prepared) -> Training:
+    """How the network is trained; from the labels alone where there is no teacher."""
+    training = prepared.experiment.recipe.training
+    return training if prepared.teacher is not None else replace(training, distill=0.0)
 
 
 def _prototypes(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
@@ -310,6 +321,7 @@ def _polished(model: BinaryModel, prepared: Prepared, progress: TrainingProgress
 
 
 def _provenance(experiment: Experiment) -> dict[str, str]:
+    kept = experiment.keeps
     return {
         "data": experiment.table.name,
         "data_sha256": experiment.table.sha256,
@@ -317,7 +329,7 @@ def _provenance(experiment: Experiment) -> dict[str, str]:
         "recipe": experiment.recipe.name,
         "protocol": experiment.protocol,
         "seed": str(experiment.seed),
-    }
+    } | ({} if kept is None else {"input_of": f"{kept.name} {kept.digest}"})
 
 
 def _result(
@@ -371,4 +383,18 @@ def _result(
         test_label=label,
         test_scores=kept,
         rows={name: len(index) for name, index in vars(parts).items()},
+        notes=(*prepared.notes, *_worse_than_majority(baselines)),
     )
+
+
+def _worse_than_majority(baselines: Mapping[str, Evaluation]) -> Iterator[str]:
+    """A sentence on each classifier that is right on fewer test rows than the majority class."""
+    if "majority" not in baselines:
+        return
+    least = baselines["majority"].accuracy
+    for name in ("float_mlp", "hist_gradient_boosting", TREE_OF_CUTS):
+        if name in baselines and (found := baselines[name].accuracy) < least:
+            yield (
+                f"baseline {name.replace('_', ' ')} is worse than always saying the most frequent "
+                f"class ({percent(found)} of the test rows, {percent(least)})"
+            )

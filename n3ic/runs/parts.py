@@ -113,7 +113,7 @@ def experiment_digest(
         rows or table_digest(experiment.table),
         experiment.recipe.to_dict(),
         [experiment.protocol, experiment.seed, experiment.name, experiment.positive],
-        [experiment.with_baselines, shapes],
+        [experiment.with_baselines, shapes, experiment.keeps and experiment.keeps.digest],
     ]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
@@ -148,6 +148,7 @@ def _plain(result: Result) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "feature_scores": list(result.feature_scores.items()),
         "scores": [(n, s.dtype.str, s.shape) for n, s in result.test_scores.items()],
         "rows": list(result.rows.items()),
+        "notes": list(result.notes),
         "model_bytes": len(result.model.to_bytes()),
     }
     arrays: dict[str, NDArray[Any]] = {
@@ -184,6 +185,7 @@ def _result(
             for name, kind, size in said["scores"]
         },
         rows=rows,
+        notes=tuple(said["notes"]),
     )
 
 

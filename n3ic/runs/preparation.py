@@ -16,6 +16,7 @@ from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import Evaluation, counted_class, evaluate
 from n3ic.model.bits import Bits
 from n3ic.model.inputs import UINT32_MAX, InputSpec
+from n3ic.model.network import BinaryModel
 from n3ic.model.text import check_text
 from n3ic.runs.progress import StageCallback
 from n3ic.training.recipe import Recipe
@@ -39,6 +40,7 @@ class Experiment:
         positive: index of the class whose detection is counted (false positive rate, ROC); the
             second of two classes where None, and the mean over more than two.
         with_baselines: whether the baselines are trained, too.
+        keeps: a network whose input bits are taken instead of chosen; None for none.
     """
 
     table: FlowTable = field(repr=False)
@@ -48,6 +50,7 @@ class Experiment:
     name: str = "model"
     positive: int | None = None
     with_baselines: bool = True
+    keeps: BinaryModel | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +69,10 @@ class Prepared:
         test: rows to evaluate on once.
         unseen: of each test row, whether no training row is equal to it: bool of shape ``(rows,)``.
         teacher: class probabilities of the training rows from boosted trees; None where the
-            recipe distils from none.
+            recipe distils from none, or their boosting collapsed.
         baselines: figures of the baselines that have no shape.
         baseline_scores: their scores on the test rows, of those that have scores.
+        notes: what is to be said of the boosted trees, as sentences.
     """
 
     experiment: Experiment
@@ -84,6 +88,7 @@ class Prepared:
     teacher: NDArray[np.float64] | None = field(repr=False)
     baselines: Mapping[str, Evaluation]
     baseline_scores: Mapping[str, NDArray[np.float64]] = field(repr=False)
+    notes: tuple[str, ...] = ()
 
 
 def prepare(
@@ -102,11 +107,13 @@ def prepare(
     Raises:
         DataError: the table cannot be split that way.
         ModelError: a name of a class or feature is none that a model may have.
-        UsageError: the recipe does not fit the table, or its training rows have a single class.
+        UsageError: the recipe or the kept input does not fit the table, or its training rows have
+            a single class.
     """
     from n3ic.training.baselines import Rows, class_probabilities
-    from n3ic.training.input_bits import boosted_trees, chi2_scores
+    from n3ic.training.input_bits import boosted_trees, chi2_scores, collapse_text, collapsed
     from n3ic.training.input_choice import candidates, choose_input
+    from n3ic.training.kept_input import kept_input
     from n3ic.training.spn.train import bin_fields
 
     table, recipe, seed = experiment.table, experiment.recipe, experiment.seed
@@ -120,7 +127,8 @@ def prepare(
     names = candidates(table, recipe)
     for name in (*table.classes, *names):  # before the training, not at its end
         check_text("a name of a class or feature", name)
-    choose_bits = recipe.encoding in ("boosted", "weighted", "greedy") and not recipe.features
+    boosts = recipe.encoding in ("boosted", "weighted", "greedy") and not recipe.features
+    choose_bits = boosts and experiment.keeps is None
     asked = experiment.with_baselines or (
         not unlabelled and (recipe.training.distill > 0 or choose_bits)
     )
@@ -128,8 +136,15 @@ def prepare(
         stage("training boosted trees")
         own = {n: table.features[n][parts.train] for n in names}
         trees = boosted_trees(own, train_label, seed=seed)
-    stage("choosing input bits")
-    if unlabelled:
+    notes: tuple[str, ...] = ()
+    if trees is not None and collapsed(trees):
+        notes = (collapse_text(trees),)
+        stage(notes[0])
+    stage("choosing input bits" if experiment.keeps is None else "taking the kept input bits")
+    if experiment.keeps is not None:
+        spec = kept_input(table, experiment.keeps)
+        scores = chi2_scores({n: table.features[n][parts.train] for n in names}, train_label)
+    elif unlabelled:
         learned = parts.train if anomaly is None else parts.train[train_label != anomaly]
         spec = bin_fields(table.rows(learned), names, recipe.spn)
         scores = chi2_scores({n: table.features[n][parts.train] for n in names}, train_label)
@@ -143,7 +158,7 @@ def prepare(
 
     train_rows, test = rows(parts.train), rows(parts.test)
     teacher = None
-    if trees is not None and recipe.training.distill and not unlabelled:
+    if trees is not None and recipe.training.distill and not unlabelled and not notes:
         teacher = class_probabilities(trees.predict_proba(train_rows.columns), trees, n_classes)
     unseen = ~twins(table, parts.train, parts.test)
     prepared = Prepared(
@@ -160,6 +175,7 @@ def prepare(
         teacher=teacher,
         baselines={},
         baseline_scores={},
+        notes=notes,
     )
     return _with_baselines(prepared, stage) if experiment.with_baselines else prepared
 

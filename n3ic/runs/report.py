@@ -27,6 +27,7 @@ def _one(result: Result) -> dict[str, Any]:
         "rows": dict(result.rows),
         "twin_share": result.twin_share,
         "no_better_than": result.no_better_than,
+        "notes": list(result.notes),
         "epochs": len(result.history),
     }
 
@@ -145,9 +146,17 @@ def metrics_of(
 
 
 def warnings_of(metrics: Mapping[str, Any], group: str = "") -> list[str]:
-    """A sentence on each network of a run that is no better than always saying one class."""
+    """A sentence on each network of a run that is no better than always saying one class.
+
+    So is what is to be said of the baselines.
+    """
     networks = metrics[group] if group and group in metrics else {"": metrics}
-    return [
+    noted = [
+        f"{f'{task}: ' if task else ''}{said}"
+        for task, one in networks.items()
+        for said in one.get("notes", ())
+    ]
+    return noted + [
         f"{f'{task}: ' if task else ''}no better than always saying {one['no_better_than']} "
         f"({percent(one['test']['accuracy'])} of the test rows); give it more bits, more neurons "
         "or columns that tell more"

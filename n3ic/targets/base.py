@@ -56,7 +56,8 @@ class Metered:
             verdict), ``margin``, a score a class, each register, each feature, and ``bits``: the
             network's input, bit 0 first.
         counters: ``packets``, ``late``, ``evicted``, and those put aside by reason; what is not
-            there is 0.
+            there is 0. ``back`` and ``ahead``, the time stamps that go back or jump, of a target
+            that reads stamps from captures alone.
     """
 
     flows: tuple[tuple[str, ...], ...]

@@ -26,6 +26,7 @@ _KINDS: Mapping[str, Any] = {
     "dataset": str,
     "recipe": str,
     "budget_bytes": int,
+    "input_of": str,
     "protocol": str,
     "seed": int,
     "seeds": int,

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from n3ic.data.split import SplitProtocol, protocols_of
 from n3ic.data.table import FlowTable
 from n3ic.errors import DataError, UsageError
+from n3ic.model.network import BinaryModel
 from n3ic.options import OptionValue, parse_options
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
+from n3ic.training.kept_input import kept_input
 from n3ic.training.recipe import Recipe
 from n3ic.usecases.base import UseCase, use_case
 from n3ic.usecases.request import TrainRequest
+from n3ic.util.names import path_component
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +29,7 @@ class Material:
         table: what was read.
         tasks: the tables to train a network on, by name; one unnamed for a single network.
         protocols: how they may be split; the networks of the first are kept.
+        kept: the networks whose input is kept, by task; empty where inputs are chosen.
     """
 
     case: UseCase
@@ -33,6 +37,7 @@ class Material:
     table: FlowTable = field(repr=False)
     tasks: Mapping[str, FlowTable] = field(repr=False)
     protocols: tuple[SplitProtocol, ...]
+    kept: Mapping[str, BinaryModel] = field(default_factory=dict, repr=False)
 
     @property
     def n_classes(self) -> int:
@@ -52,6 +57,7 @@ class Material:
                 self.protocols[0],
                 name=f"{self.case.name}-{task}" if task else self.case.name,
                 positive=_positive(self.case, rows),
+                keeps=self.kept.get(task),
             )
             for task, rows in self.tasks.items()
         }
@@ -82,7 +88,31 @@ def material(request: TrainRequest, progress: TrainingProgress) -> Material:
         raise UsageError(
             f"the use case {case.name} has several networks and no word for one (group)"
         )
-    return Material(case, options, table, tasks, _protocols(case, table, request.protocol))
+    protocols = _protocols(case, table, request.protocol)
+    return Material(case, options, table, tasks, protocols, _kept(request, tasks))
+
+
+def _kept(request: TrainRequest, tasks: Mapping[str, FlowTable]) -> dict[str, BinaryModel]:
+    """The network whose input each task keeps; empty where inputs are chosen.
+
+    Raises:
+        UsageError: there is none for a task, or its input does not fit the table.
+    """
+    if not request.kept:
+        return {}
+    names = {task: path_component(task) if task else "" for task in tasks}
+    if len(request.kept) == 1 and len(names) == 1:
+        names = dict.fromkeys(names, next(iter(request.kept)))
+    if missing := [task for task, name in names.items() if name not in request.kept]:
+        held = ", ".join(filter(None, request.kept)) or "a single network"
+        raise UsageError(
+            f"--input-of {request.input_of}: expected a network for each of "
+            f"{', '.join(missing) or 'a single one: name its file'}; it holds {held}"
+        )
+    kept = {task: request.kept[name] for task, name in names.items()}
+    for task, model in kept.items():
+        kept_input(tasks[task], model)
+    return kept
 
 
 def _protocols(

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from n3ic.data.split import PROTOCOLS, SplitProtocol
 from n3ic.data.table import FlowTable
 from n3ic.errors import UsageError
+from n3ic.model.families import load_model
+from n3ic.model.network import BinaryModel
 from n3ic.options import OptionValue
+from n3ic.runs.folder import models_of
+from n3ic.training.kept_input import kept_recipe
 from n3ic.training.recipe import Recipe, recipe_values
 from n3ic.training.sizing import sized, within
 from n3ic.usecases.base import UseCase
@@ -55,6 +60,9 @@ class TrainRequest:
         overrides: values of the recipe that are replaced.
         budget_bytes: bytes of weights that the network may have: bits and hidden layers are
             chosen to fill them. None for those of the recipe.
+        input_of: a run or a model file whose input bits, hidden layers and meter the networks keep,
+            so that only weights and thresholds are learned and they take its place on a device. A
+            run of several gives each network those of its name.
         options: the use case's own options.
         protocol: how the rows are split; the use case's default where None. The network of
             this protocol is kept; the other protocols that the data allows are reported.
@@ -79,6 +87,7 @@ class TrainRequest:
     recipe: str | Recipe = "default"
     overrides: Mapping[str, Any] = field(default_factory=dict)
     budget_bytes: int | None = None
+    input_of: str | Path | None = None
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     protocol: SplitProtocol | None = None
     seed: int = 0
@@ -98,8 +107,27 @@ class TrainRequest:
                 f"got {self.seeds} from {self.seed}"
             )
 
+    @cached_property
+    def kept(self) -> Mapping[str, BinaryModel]:
+        """The networks whose input is kept, by name; empty where none is.
+
+        Raises:
+            UsageError: there is none, or one is no binary network.
+            ModelError: a file is damaged.
+        """
+        if self.input_of is None:
+            return {}
+        found = {name: load_model(path) for name, path in models_of(self.input_of).items()}
+        for model in found.values():
+            if not isinstance(model, BinaryModel):
+                raise UsageError(
+                    f"--input-of {self.input_of}: expected a binary network, {model.name} is of "
+                    f"family {model.family}"
+                )
+        return {name: m for name, m in found.items() if isinstance(m, BinaryModel)}
+
     def chosen_recipe(self, case: UseCase, n_classes: int = 2) -> Recipe:
-        """The recipe with its replaced values, and what follows from other bits or a budget.
+        """The recipe with its replaced values, and what follows from other bits or a kept input.
 
         Args:
             case: the use case.
@@ -116,6 +144,9 @@ class TrainRequest:
             recipe = case.recipes[recipe]
         given = {name for name, value in self.overrides.items() if value is not None}
         recipe = recipe.with_options(self.overrides)
+        if self.kept:
+            given |= set() if self.budget_bytes is None else {"budget_bytes"}
+            return kept_recipe(recipe, given, [*self.kept.values()], n_classes)
         if self.budget_bytes is None:
             return sized(recipe, given, n_classes)
         return within(recipe, given, self.budget_bytes, n_classes)
@@ -150,7 +181,12 @@ def command_words(
         words.append(f"--data={request.data}")
     if request.dataset is not None:
         words.append(f"--dataset={request.dataset}")
-    changed = dict(_changes(case.recipes[recipe.name], recipe, n_classes))
+    if request.input_of is not None:
+        words.append(f"--input-of={request.input_of}")
+    base = case.recipes[recipe.name]
+    if request.kept:
+        base = kept_recipe(base, (), [*request.kept.values()], n_classes)
+    changed = dict(_changes(base, recipe, n_classes))
     words += [_word(name, value) for name, value in {**changed, **options}.items()]
     return [
         *words,

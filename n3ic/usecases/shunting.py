@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.data.split import Split, split, twins
-from n3ic.errors import UsageError
+from n3ic.errors import N3icWarning, UsageError
 from n3ic.evaluation.held_out import known_split
 from n3ic.evaluation.metrics import Evaluation
 from n3ic.evaluation.shunting import (
@@ -59,6 +60,7 @@ def study_shunting(
         DataError: the flows cannot be read, or their classes are not the network's.
         ModelError: the network has no such margin.
         MissingDependencyError: scikit-learn is missing.
+        N3icWarning: boosting of the second stage collapsed, and ended before.
     """
     flows = labelled_flows(model, data, dataset)
     if task:
@@ -70,7 +72,7 @@ def study_shunting(
 
 
 def _study(flows: LabelledFlows, aim: Aim, task: str) -> ShuntStudy:
-    from n3ic.training.input_bits import boosted_trees
+    from n3ic.training.input_bits import boosted_trees, collapse_text, collapsed
     from n3ic.training.input_choice import candidates
 
     table, model = flows.table, flows.model
@@ -86,6 +88,8 @@ def _study(flows: LabelledFlows, aim: Aim, task: str) -> ShuntStudy:
     trees = boosted_trees(
         {n: table.features[n][parts.train] for n in names}, flows.label[parts.train], seed=seed
     )
+    if collapsed(trees):
+        warnings.warn(collapse_text(trees), N3icWarning, stacklevel=2)
     columns_of = np.clip(table.matrix(names), 0, UINT32_MAX)
 
     def stages(index: NDArray[np.int64]) -> Stages:

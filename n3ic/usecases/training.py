@@ -87,6 +87,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
                     "protocol": main,
                     "seed": request.seed,
                     "seeds": request.seeds,
+                    **({"input_of": _digests(request)} if request.kept else {}),
                     "tool": f"n3ic {__version__}",
                 }
             ),
@@ -103,6 +104,11 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
         metrics["files"] = sorted([METRICS, *(p.relative_to(directory).as_posix() for p in files)])
         write_atomic(directory / METRICS, json_text(metrics))
     return Run(target, metrics, {task: target / path for task, path in models.items()})
+
+
+def _digests(request: TrainRequest) -> dict[str, str]:
+    """Digests of the networks whose input is kept, by name."""
+    return {name: model.digest for name, model in request.kept.items()}
 
 
 def _target(out: str | Path | None, name: str, replace: bool) -> Path:

@@ -122,10 +122,12 @@ def _check_fits(name: str, old: BinaryModel, new: BinaryModel, *, own_input: boo
     if (new.input.features, new.input.n_bits) != (old.input.features, old.input.n_bits):
         raise UsageError(
             f"{name}: expected {old.input.n_bits} input bits of the features that packets hold, "
-            f"got {new.input.n_bits} of {', '.join(new.input.features)[:200]}"
+            f"got {new.input.n_bits} of {', '.join(new.input.features)[:200]}: train with n3ic "
+            "train --input-of the card's network"
         )
     if new.input != old.input and not own_input:
         raise UsageError(
             f"{name}: packets hold the input bits, expected a network that was trained on the same "
-            "cuts and clamps: export the card anew"
+            "cuts and clamps: train with n3ic train --input-of the card's network, or export the "
+            "card anew"
         )

@@ -22,7 +22,8 @@ def reference_rows(spec, link, frames):
         )
         for r in meter.run(parse(link, *frame) for frame in frames)
     ]  # fmt: skip
-    counters = {"late": meter.late, "evicted": meter.evicted}
+    names = ("late", "evicted", "back", "ahead")
+    counters = {name: getattr(meter, name) for name in names}
     return rows, counters | {reason: meter.aside[reason] for reason in ASIDE}
 
 

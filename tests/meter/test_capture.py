@@ -3,7 +3,9 @@
 import bz2
 import gzip
 import lzma
+import random
 import struct
+import zlib
 
 import pyarrow.csv
 import pyarrow.parquet
@@ -124,6 +126,63 @@ def test_a_capture_that_is_cut_short_counts_up_to_there(tmp_path):
     assert (found.flows, found.packets) == (2, 3)
 
 
+def noise(packets):
+    """So many packets that no compressor makes small."""
+    r = random.Random(1)
+    return [(i, udp(A, B, 1000, 53, 1000)[:-1000] + r.randbytes(1000)) for i in range(packets)]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, zstd])
+def test_a_packed_capture_that_is_cut_gives_what_it_holds(tmp_path, pack):
+    packets = noise(1000)
+    data = pack(pcap(packets))
+    data = data[: len(data) * 2 // 3]
+    left = len(unpacked(data, pack)) - 24
+    assert left > 500 * len(packets[0][1])
+    (tmp_path / "c.pcap").write_bytes(data)
+    with pytest.warns(N3icWarning, match="the packed file is cut or damaged") as said:
+        found = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
+    assert found.packets == left // (16 + len(packets[0][1]))
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_a_cut_that_the_packing_alone_shows_is_told(tmp_path, pack):
+    (tmp_path / "c.pcap").write_bytes(pack(pcap(PACKETS))[:-1])
+    with pytest.warns(N3icWarning, match="ends early: the packed file is cut or damaged"):
+        found = extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
+    assert found.packets == len(PACKETS)
+
+
+def test_a_cut_before_the_first_byte_is_told_as_the_reason(tmp_path):
+    (tmp_path / "c.pcap").write_bytes(bz2.compress(pcap(noise(100)))[:1000])
+    with pytest.raises(DataError, match=r"not a capture .* the packed file is cut"):
+        extract([tmp_path / "c.pcap"], tmp_path / "f.csv", SPEC)
+
+
+def unpacked(data, pack):
+    """What is whole in packed data that end early, by another decoder fed byte by byte."""
+    if pack is zstd:
+        return bytes(len(data) // 2**17 * 2**17)  # of bytes that stay as they are, whole blocks
+    decoder = zlib.decompressobj(31) if pack is gzip.compress else lzma.LZMADecompressor()
+    return b"".join(decoder.decompress(data[i : i + 1]) for i in range(len(data)))
+
+
+FAR = 2_120_000_000 - START  # seconds, to the year 2037
+
+
+@pytest.mark.parametrize("captures", [1, 2])
+def test_time_stamps_that_go_back_or_jump_are_counted_and_warned_of(tmp_path, captures):
+    far, early = (FAR, PACKETS[0][1]), (0.25, PACKETS[1][1])
+    (tmp_path / "c.pcap").write_bytes(pcap([*PACKETS[:2], early, far, *PACKETS[2:]]))
+    with pytest.warns(N3icWarning) as said:
+        found = extract([tmp_path / "c.pcap"] * captures, tmp_path / "f.csv", SPEC)
+    assert (found.back, found.ahead) == (3 * captures, captures)
+    (line,) = (str(w.message) for w in said)
+    assert f"{3 * captures} packets earlier" in line
+    assert f"{captures} more than a day later" in line
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"text", b"\xd4\xc3\xb2\xa1", gzip.compress(b"no capture", mtime=0)]
 )
@@ -241,7 +300,8 @@ def test_real_captures_meter_alike_and_match_ndpi(real_data, tmp_path, equal):
             equal(standard_spec(), capture.link, frames)
     with pytest.warns(N3icWarning, match="lines were left out"):
         labels = read_labels(folder / "flows_expected.csv", "ndpi")
-    found = extract(captures, tmp_path / "f.parquet", standard_spec(), labels=labels)
+    with pytest.warns(N3icWarning, match="time stamps"):
+        found = extract(captures, tmp_path / "f.parquet", standard_spec(), labels=labels)
     assert found.packets == 26_991
     assert found.labels["matched"] > 0.95 * found.flows
 

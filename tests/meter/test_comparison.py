@@ -119,6 +119,17 @@ def test_argus_says_what_was_recorded(capture):
     assert rows == against_argus.parse_rows(RECORDED)
 
 
+def test_what_argus_records_of_itself_is_no_flow(capture):
+    """Two records, of its start and its end, where it is not told to write none."""
+    rest = ",0,0,0,0,,,0.0,0.0,0.0,,,0.0,0.0,0.0,0.0,0.0,,\n"
+    start = "1795362629.057812,man,0,0,0,0,          ,0.000754" + rest
+    end = "1795362630.065961,man,0,0,25,1,          ,1.008903" + rest
+    head, flows = RECORDED.split("\n", 1)
+    text = f"{head}\n{start}{flows}{end}"
+    assert against_argus.parse_rows(text) == against_argus.parse_rows(RECORDED)
+    assert compared(capture, text).theirs == compared(capture).theirs
+
+
 def test_without_argus_it_says_how_to_get_it(capture, monkeypatch):
     monkeypatch.setattr(against_argus, "which", lambda name: None)
     with pytest.raises(MissingDependencyError, match="apt-get install argus-server argus-client"):

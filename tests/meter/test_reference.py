@@ -211,6 +211,14 @@ def test_the_clock_does_not_run_backwards():
     assert record.features == {"span": 10}
 
 
+def test_time_stamps_that_go_back_or_jump_are_counted():
+    day = 86_400 * 10**6
+    times = (50, 20, 49, 50, day + 50, 2 * day + 51, 60, 2 * day + 51)
+    meter = ReferenceMeter(spec(*N))
+    list(meter.run(packet(time) for time in times))
+    assert (meter.back, meter.ahead) == (3, 1)
+
+
 def test_keys_of_hosts():
     pair, _ = run(spec(*N, key="host-pair", ends=()), [packet(0), back(1), packet(2, sport=9)])
     assert ends(pair) == [(0, 3, "capture")]

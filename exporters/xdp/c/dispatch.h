@@ -4,17 +4,10 @@
 #ifndef N3IC_DISPATCH_H
 #define N3IC_DISPATCH_H
 
-#include "packet.h"
+#include "key.h"
 
 #define SLOTS 64 /* models that are resident */
 #define RULES 64
-
-struct key {
-    uint8_t source[16], destination[16];
-    uint16_t source_port, destination_port;
-    uint8_t protocol, address_bytes;
-    uint8_t pad[2];
-} __attribute__((aligned(8))); /* copied and compared in words */
 
 /* All that is not 0 must agree with a flow's first packet. */
 struct rule {

@@ -14,8 +14,6 @@
 
 #include "maps.h"
 
-#define HASH_NUMBERS 10 /* 32-bit words of a key */
-
 enum clock { CLOCK_KERNEL, CLOCK_COARSE, CLOCK_TRAILER };
 
 /* Chosen when the program is loaded. */
@@ -24,7 +22,7 @@ struct options {
     uint32_t events; /* whether decided flows are told to user space */
     uint32_t locked; /* whether packets of one flow may come on several CPUs at once */
     uint32_t buckets;
-    uint64_t hash[HASH_NUMBERS]; /* random numbers of the buckets' hash */
+    uint64_t secret[SECRET_WORDS]; /* of the buckets' hash */
 };
 const volatile struct options options SEC(".rodata.options");
 

@@ -38,26 +38,6 @@ struct place {
     uint32_t tag, slot;
 };
 
-/*
- * Multilinear-HM (Lemire and Kaser, "Strongly universal string hashing is fast", 2014): over random
- * numbers, any two keys get one sum with a chance of 2^-32, whoever chose them. It is linear in a
- * word, so that keys in a row would crowd in some buckets: what follows spreads them. Words that
- * are 0 in all keys of IPv4 are left out there.
- */
-static inline uint64_t product(const struct key *k, int number, int i, int j) {
-    const uint32_t *words = (const uint32_t *)k;
-
-    return (options.hash[number] + words[i]) * (options.hash[number + 1] + words[j]);
-}
-
-static inline uint64_t hash_of(const struct key *k) {
-    uint64_t sum = product(k, 0, 0, 4) + product(k, 2, 8, 9);
-
-    if (k->address_bytes != 4)
-        sum += product(k, 4, 1, 5) + product(k, 6, 2, 6) + product(k, 8, 3, 7);
-    return (sum ^ sum >> 32) * 0xd6e8feb86659fd93ull;
-}
-
 static inline int same_key(const struct key *a, const struct key *b) {
     const uint64_t *x = (const uint64_t *)a, *y = (const uint64_t *)b;
 
@@ -108,10 +88,10 @@ __attribute__((noinline)) int slot_for_new(const struct bucket *b) {
 
 /* Takes the bucket of a key; 0 where others hold it. */
 static inline int take_bucket(const struct key *k, struct place *at) {
-    uint64_t hash = hash_of(k);
+    uint64_t hash = hash_of_key(options.secret[0], options.secret[1], k);
     uint32_t index = (hash >> 32) * options.buckets >> 32;
 
-    at->tag = (uint32_t)(hash >> 16) | 1;
+    at->tag = (uint32_t)hash | 1;
     at->bucket = bpf_map_lookup_elem(&flows, &index);
     return at->bucket && (!options.locked || seize(&at->bucket->busy));
 }

@@ -37,7 +37,8 @@ from n3ic.util.files import read_regular
 OBJECT = "meter.o"
 _TRIES = 3
 _CPU_QUEUE = 2048  # packets that wait for another CPU
-_NOT_NATIVE = (errno.EOPNOTSUPP, errno.EINVAL)  # a driver that has no XDP, or not for this set-up
+_NOT_NATIVE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ERANGE)
+"""A driver that has no XDP, or not for this set-up, or not at this MTU (veth)."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,12 @@ class Loaded:
     Attributes:
         record: as it is kept.
         note: what a person should know of it; empty for nothing.
+        idle: policies that cannot act, or hardly, and why.
     """
 
     record: Record
     note: str = ""
+    idle: tuple[str, ...] = ()
 
 
 def load(
@@ -129,7 +132,7 @@ def load(
                 detach(interface.index, found.mode or "native", programs.program)
             remove_record(interface)
             raise
-    return Loaded(replace(record, mode=used), note)
+    return Loaded(replace(record, mode=used), note, words.idle_policies(policies, model))
 
 
 @contextmanager
@@ -334,7 +337,10 @@ def _built(
         why = f"the flow table of {export} is another one than the program's (--table)"
     else:
         return _image(export / "meter")
-    raise MissingDependencyError(f"a new program is needed, and {why}: {error}")
+    raise MissingDependencyError(
+        f"a new program is needed, and {why}: {error}; a network that is trained with n3ic train "
+        "--input-of the present one needs none"
+    )
 
 
 def unload(interface: Interface) -> bool:
@@ -416,5 +422,6 @@ def _attach(
         if error.number not in _NOT_NATIVE:
             raise
         attach(interface.index, programs.program, "generic")
-        return "generic", f"{interface.name} has no native XDP ({error}): generic, and slower"
+        why = f"has no native XDP{' at its MTU' if error.number == errno.ERANGE else ''}"
+        return "generic", f"{interface.name} {why} ({error}): generic, and slower"
     return "native", ""

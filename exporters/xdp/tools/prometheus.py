@@ -56,6 +56,8 @@ def metrics(status: Status) -> Iterator[Metric]:
         ("packets_late", "Packets behind the end of their flow", status.late),
         ("events_lost", "Decisions that nobody read in time", status.events_lost),
         ("decisions_without_model", "Decisions for which there was no model", status.no_model),
+        ("packets_contended", "Packets whose flow another CPU held", status.contended),
+        ("packets_not_marked", "Packets without room for their mark", status.not_marked),
     ):
         counter = CounterMetricFamily(f"n3ic_xdp_{name}", text, labels=["interface"])
         counter.add_metric(where, value)

@@ -26,8 +26,8 @@ from n3ic.exporters.xdp.source import Table
 from n3ic.model.network import BinaryModel
 from n3ic.util.files import write_atomic
 
-VERSION = 1
-_RECORD, _OBJECT = "record.json", "program.o"
+VERSION = 2  # of records; a program of another one hashes flows otherwise
+_RECORD, _OBJECT, _WATCH = "record.json", "program.o", "watch"
 _COMPILED = re.compile(r"compiled-(\d{1,2})\.n3ic")
 
 
@@ -177,7 +177,7 @@ def forget_others(interface: Interface, program_id: int, digests: Collection[str
         if path.name.isdecimal():
             if int(path.name) != program_id:
                 shutil.rmtree(path, ignore_errors=True)
-        elif path.stem not in digests:
+        elif path.stem not in digests and path.name != _WATCH:
             path.unlink(missing_ok=True)
 
 
@@ -209,6 +209,35 @@ def changing(interface: Interface) -> Iterator[None]:
     try:
         fcntl.flock(place, fcntl.LOCK_EX)
         forget_gone()
+        yield
+    finally:
+        os.close(place)
+
+
+@contextmanager
+def watching(interface: Interface) -> Iterator[None]:
+    """While this lasts, nobody else takes decided flows from an interface's program.
+
+    The kernel gives each of them once: two who take them would each get some.
+
+    Raises:
+        UsageError: somebody takes them already, or the program was taken away.
+    """
+    try:
+        place = os.open(interface.folder / _WATCH, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError as error:
+        raise UsageError(f"{interface.name}: n3ic has loaded nothing there any more") from error
+    try:
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            who = os.read(place, 20).decode(errors="replace")
+            raise UsageError(
+                f"{interface.name}: process {who} runs n3ic xdp watch there, and a decided flow is "
+                "told once: end that one first; n3ic xdp status and serve may run beside it"
+            ) from error
+        os.truncate(place, 0)
+        os.pwrite(place, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(place)

@@ -16,7 +16,7 @@ from n3ic.cli.console import console, say, table
 from n3ic.exporters.xdp.layout import NO_MODEL
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.tools.deployment import is_attached, opened, residents
-from n3ic.exporters.xdp.tools.record import Interface
+from n3ic.exporters.xdp.tools.record import Interface, watching
 from n3ic.exporters.xdp.tools.status import Status, status_of, sweep
 from n3ic.meter.compiled import ENDS
 from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
@@ -66,6 +66,8 @@ def lines(status: Status) -> list[str]:
         "packets behind the end of their flow": status.late,
         "decisions that nobody read": status.events_lost,
         "decisions without a model": status.no_model,
+        "packets not counted, since another CPU held their flow": status.contended,
+        "packets not marked, for want of room before them": status.not_marked,
     }
     out += [f"{name} {count:,}" for name, count in lost.items() if count]
     for number, slot in status.slots.items():
@@ -86,7 +88,7 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
         json: a line of JSON a flow in place of a live table.
 
     Raises:
-        UsageError: nothing is loaded there (any more).
+        UsageError: nothing is loaded there (any more), or somebody watches already.
     """
     end = None if seconds is None else time.monotonic() + seconds
     left, swept = most, 0.0
@@ -103,7 +105,10 @@ def follow(interface: Interface, *, seconds: float | None, most: int | None, jso
 
     with live as view:
         while going():
-            with opened(interface, ending=True) as (record, programs, models):
+            with (
+                opened(interface, ending=True) as (record, programs, models),
+                watching(interface),
+            ):
                 while going() and is_attached(interface, record):
                     if time.monotonic() - swept > SWEEP_S:
                         sweep(record, programs)

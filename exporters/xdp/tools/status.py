@@ -63,6 +63,8 @@ class Status:
         events_lost: decisions that nobody read in time; they are counted all the same.
         no_model: decisions for which there was no model.
         slots: by number.
+        contended: packets that were not counted, because another CPU held their flow.
+        not_marked: packets that a policy marks, whose driver gives no room for the mark.
     """
 
     interface: str
@@ -81,6 +83,8 @@ class Status:
     events_lost: int
     no_model: int
     slots: Mapping[int, SlotStatus]
+    contended: int = 0
+    not_marked: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -128,6 +132,8 @@ def status_of(interface: Interface, record: Record, programs: MeterPrograms) -> 
         late=counters["late"],
         events_lost=counters["events_lost"],
         no_model=counters["no_model"],
+        contended=counters["contended"],
+        not_marked=counters["not_marked"],
         slots={slot: _slot(programs, slot, model) for slot, model in models.items()},
     )
 

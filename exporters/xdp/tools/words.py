@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp.program import ACTIONS, Action, Verdict
 from n3ic.exporters.xdp.resident import NO_VLAN, Rule
+from n3ic.model.network import BinaryModel
 
 _WITH_ARGUMENT = ("interface", "socket", "cpu", "mark")
 _ENDS = {"socket": 64, "cpu": 64}  # entries of their maps
@@ -65,6 +66,41 @@ def policies(
             raise UsageError(f"policies {found[one[0]][0]!r} and {text!r}: one a verdict expected")
         found[one[0]] = text, one
     return [one for _, one in found.values()]
+
+
+def idle_policies(texts: Sequence[str], model: BinaryModel) -> tuple[str, ...]:
+    """A line about each policy that cannot act with a network, or hardly, and why.
+
+    A policy acts on the packets of a flow from its decision on. A flow that is decided when it
+    ends by a time-out, or leaves a full table, is forgotten then.
+    """
+    spec = model.meter
+    found: list[str] = []
+    if spec is None:
+        return ()
+    early = spec.decision.packets or spec.decision.after
+    ends = " and ".join(end.upper() for end in spec.ends)
+    for text in texts:
+        verdict, action, _ = policy(text, model.classes)
+        if action == "pass" or verdict in ("undecided", "aside"):
+            continue
+        if verdict == "shunted" and not model.shunt:
+            found.append(
+                f"policy {text!r} does nothing: {model.name} has no shunting threshold, so no "
+                "flow gets the verdict shunt"
+            )
+        elif not early:
+            acts = (
+                f"acts on the packets from the one that ends a TCP flow by {ends}, and on no other"
+                if ends
+                else "does nothing"
+            )
+            found.append(
+                f"policy {text!r} {acts}: the meter of {model.name} decides flows at their end, "
+                "and a flow that ended is forgotten; extract with --packets N or --after SECONDS "
+                "and train again to decide before"
+            )
+    return tuple(found)
 
 
 def rule(text: str) -> Rule:

@@ -7,7 +7,7 @@
 #include "meter.c"
 
 int main(void) {
-    struct meter *m = meter_open(LINK_ETHERNET, 1);
+    struct meter *m = meter_open(LINK_ETHERNET, (const uint64_t[]){1, 2});
     uint32_t sizes[2];
     uint64_t time, records = 0;
     size_t n;

@@ -10,20 +10,22 @@
 #include <stddef.h>
 
 #include "flow.h"
+#include "key.h"
 
 /* Why a flow was decided; the order is that of ENDS in compiled.py. */
 enum end { BY_PACKETS, BY_AFTER, BY_FIN, BY_RST, BY_IDLE, BY_ACTIVE, BY_EVICTION, BY_CAPTURE };
 
 /* What meter_counters() tells: packets put aside stand behind the others, by reason. */
-enum { COUNT_PACKETS, COUNT_LATE, COUNT_EVICTED, COUNT_FAILED, COUNT_ASIDE };
-enum { METER_COUNTERS = COUNT_ASIDE + ASIDE_REASONS };
-
-struct key {
-    uint8_t source[16], destination[16]; /* the first address_bytes of them */
-    uint16_t source_port, destination_port;
-    uint8_t protocol, address_bytes;
-    uint8_t pad[2];
+enum {
+    COUNT_PACKETS,
+    COUNT_LATE,
+    COUNT_EVICTED,
+    COUNT_FAILED,
+    COUNT_BACK,  /* stamped earlier than a packet before them */
+    COUNT_AHEAD, /* stamped more than a day later than all packets before them */
+    COUNT_ASIDE
 };
+enum { METER_COUNTERS = COUNT_ASIDE + ASIDE_REASONS };
 
 /* A flow when it was decided; times in units of METER_TICK_NS. */
 struct record {
@@ -60,10 +62,11 @@ static inline uint64_t meter_time(int64_t seconds, int64_t nanoseconds) {
 }
 
 /*
- * A meter with an empty cache, for frames of that link type (LINKTYPE_ numbers). `seed` of its
- * hash tables: of no influence on the records. NULL where there is no memory.
+ * A meter with an empty cache, for frames of that link type (LINKTYPE_ numbers). `secret` of its
+ * hash tables: of no influence on the records; whoever knows it can send packets that make them
+ * slow. NULL where there is no memory.
  */
-struct meter *meter_open(uint32_t link, uint64_t seed);
+struct meter *meter_open(uint32_t link, const uint64_t secret[SECRET_WORDS]);
 void meter_close(struct meter *m);
 
 /* Counts a frame of `captured` bytes that had `length` on the wire. */

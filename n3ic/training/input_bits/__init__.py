@@ -6,7 +6,13 @@ deterministic; ties go to the earlier name.
 """
 
 from n3ic.training.input_bits.binary import binary_fields
-from n3ic.training.input_bits.boosted import boosted_cuts, boosted_fields, boosted_trees
+from n3ic.training.input_bits.boosted import (
+    boosted_cuts,
+    boosted_fields,
+    boosted_trees,
+    collapse_text,
+    collapsed,
+)
 from n3ic.training.input_bits.chi2 import chi2_features, chi2_scores
 from n3ic.training.input_bits.columns import thermometer_fields
 from n3ic.training.input_bits.greedy import greedy_fields
@@ -21,6 +27,8 @@ __all__ = [
     "boosted_trees",
     "chi2_features",
     "chi2_scores",
+    "collapse_text",
+    "collapsed",
     "greedy_fields",
     "quantile_fields",
     "share_bits",

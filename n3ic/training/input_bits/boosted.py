@@ -20,9 +20,12 @@ from n3ic.training.input_bits.columns import (
     thermometer_fields,
 )
 from n3ic.training.input_bits.quantile import spare_cuts
+from n3ic.training.input_bits.tree import tree_fields
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
+
+_JUDGED = 4096  # rows, drawn where there are more: a collapse is of most of them
 
 
 def boosted_trees(
@@ -34,6 +37,12 @@ def boosted_trees(
     seed: int = 0,
 ) -> HistGradientBoostingClassifier:
     """Gradient-boosted trees, fitted to integer columns; the same on any number of cores.
+
+    Boosting of many classes may collapse: where a class is so rare in a leaf that its Newton step
+    is huge, later rounds overshoot ever further. Where all rounds do worse on training rows than
+    some tenths of them, by accuracy and by log loss, the trees end at the round of the least log
+    loss; see :func:`collapsed`. On rows that were not trained on, boosting that overfits does
+    worse, too, which is no collapse.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
@@ -53,7 +62,48 @@ def boosted_trees(
     )
     # One thread: parallel sums of floats would make the cuts depend on the number of cores.
     with threadpool_limits(1):
-        return trees.fit(np.clip(matrix, 0, UINT32_MAX), label)
+        matrix = np.clip(matrix, 0, UINT32_MAX)
+        trees.fit(matrix, label)
+        judged = np.arange(len(label))
+        if len(label) > _JUDGED:
+            judged = np.random.default_rng(seed).choice(len(label), _JUDGED, replace=False)
+        sound = _sound_rounds(trees, matrix[judged], label[judged])
+    trees._predictors = trees._predictors[:sound]
+    return trees
+
+
+def collapsed(trees: HistGradientBoostingClassifier) -> bool:
+    """Whether :func:`boosted_trees` ended before all rounds, since these do worse than fewer.
+
+    Such trees neither teach nor choose cuts.
+    """
+    return bool(trees.n_iter_ < trees.max_iter)
+
+
+def collapse_text(trees: HistGradientBoostingClassifier) -> str:
+    """What is said of trees that :func:`collapsed`."""
+    return (
+        f"boosted trees do worse after {trees.max_iter} rounds than after {trees.n_iter_}: they "
+        "end there, and neither teach nor choose cuts"
+    )
+
+
+def _sound_rounds(
+    trees: HistGradientBoostingClassifier,
+    matrix: NDArray[np.int64],
+    label: NDArray[np.int64],
+) -> int:
+    """How many rounds are worth keeping: all, but where fewer are right on more training rows."""
+    column = np.searchsorted(trees.classes_, label)
+    rows, right, losses = np.arange(len(label)), [], []
+    for odds in trees.staged_predict_proba(matrix):
+        right.append(int((odds.argmax(axis=1) == column).sum()))
+        floor = np.finfo(np.float64).tiny
+        losses.append(float(-np.log(np.maximum(odds[rows, column], floor)).mean()))
+    tenths = range(max(1, len(losses) // 10) - 1, len(losses), max(1, len(losses) // 10))
+    if not any(right[t] > right[-1] and losses[t] < losses[-1] for t in tenths):
+        return len(losses)
+    return int(np.argmin(losses)) + 1
 
 
 def boosted_cuts(names: Sequence[str], trees: HistGradientBoostingClassifier) -> dict[Cut, float]:
@@ -103,10 +153,14 @@ def boosted_fields(
     Returns:
         Fields of ``bits`` bits in total, in the order of ``columns``; quantile cuts fill up
         where the trees split at fewer places, and fewer bits come where values are too few.
+        Where boosting collapsed, the cuts are those of one tree (:func:`.tree.tree_fields`).
     """
     if bits < 1:
         raise UsageError(f"{bits} input bits asked for; take at least 1")
-    gains = boosted_cuts(tuple(columns), trees or boosted_trees(columns, label, seed=seed))
+    trees = trees or boosted_trees(columns, label, seed=seed)
+    if collapsed(trees):
+        return tree_fields(columns, label, bits, seed=seed, catalogue=catalogue)
+    gains = boosted_cuts(tuple(columns), trees)
     chosen = sorted(gains, key=lambda cut: (-gains[cut], cut))[:bits]
     if len(chosen) < bits:
         chosen += spare_cuts(columns, chosen, bits - len(chosen))

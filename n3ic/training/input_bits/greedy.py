@@ -12,7 +12,7 @@ from n3ic.data.table import Feature
 from n3ic.errors import UsageError
 from n3ic.model.bits import Bits
 from n3ic.model.inputs import UINT32_MAX, Field
-from n3ic.training.input_bits.boosted import boosted_cuts, boosted_trees
+from n3ic.training.input_bits.boosted import boosted_cuts, boosted_trees, collapsed
 from n3ic.training.input_bits.columns import Columns, no_scikit_learn, thermometer_fields
 from n3ic.training.input_bits.quantile import spare_cuts
 from n3ic.training.input_bits.tree import tree_cuts
@@ -39,7 +39,7 @@ def greedy_fields(
     """Thermometer fields of cuts that are chosen for what they tell together.
 
     Candidates are the cuts that save gradient-boosted trees most, and the first of a best-first
-    tree. :func:`joint_choice` picks from them.
+    tree; of the tree alone where boosting collapsed. :func:`joint_choice` picks from them.
 
     Args:
         columns: int64 array of shape ``(rows,)`` per feature, of training rows.
@@ -55,7 +55,8 @@ def greedy_fields(
     """
     if bits < 1:
         raise UsageError(f"{bits} input bits asked for; take at least 1")
-    gains = boosted_cuts(tuple(columns), trees or boosted_trees(columns, label, seed=seed))
+    trees = trees or boosted_trees(columns, label, seed=seed)
+    gains = {} if collapsed(trees) else boosted_cuts(tuple(columns), trees)
     best = sorted(gains, key=lambda cut: (-gains[cut], cut))[: max(_BOOSTED, 2 * bits)]
     grown = tree_cuts(columns, label, max(_TREE, bits), seed=seed)
     pool = list(dict.fromkeys([*grown, *best]))

@@ -42,7 +42,8 @@ class SweepRequest:
         replace: throw the results of another sweep in that folder away.
 
     Raises:
-        UsageError: an axis has no such name or no value, or points are too many.
+        UsageError: an axis has no such name or no value, points are too many, or the base keeps
+            an input.
     """
 
     base: TrainRequest
@@ -53,6 +54,10 @@ class SweepRequest:
     replace: bool = False
 
     def __post_init__(self) -> None:
+        if self.base.input_of is not None:
+            raise UsageError(
+                "a sweep tries inputs and shapes, --input-of keeps both: n3ic train retrains one"
+            )
         count = 1
         for name, values in self.axes.items():
             if name not in (*_REQUEST_AXES, *recipe_values()):

@@ -112,7 +112,8 @@ def _check(image: CardImage, name: str, leg: Leg, model: BinaryModel) -> None:
     if model.input != core[1].input:
         raise UsageError(
             f"{name}: the input stage on the card stands, expected a network that was trained on "
-            "the same cuts and clamps: export the card anew"
+            "the same cuts and clamps: train with n3ic train --input-of the card's network, or "
+            "export the card anew"
         )
     try:
         control.load_network(image, leg, model)

@@ -31,7 +31,10 @@ def change_attached(image: CardImage, change: CardChange, interface: str) -> str
         try:
             values[image.slots[name]] = value_bytes(image.structure, model)
         except ExportError as error:
-            raise UsageError(f"{name}: {error}: export the card anew") from error
+            raise UsageError(
+                f"{name}: {error}: train with n3ic train --input-of the card's network, or export "
+                "the card anew"
+            ) from error
     with ExitStack() as stack:
         tables = _tables(interface, stack)
         for graph in image.card.graphs:

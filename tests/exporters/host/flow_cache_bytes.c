@@ -4,7 +4,7 @@
 #include "meter.c"
 
 int main(void) {
-    struct meter *m = meter_open(LINK_ETHERNET, 1);
+    struct meter *m = meter_open(LINK_ETHERNET, (const uint64_t[]){1, 2});
     if (!m) {
         return 1;
     }

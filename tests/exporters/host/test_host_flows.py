@@ -135,8 +135,12 @@ def check_capture(program: Path, model: BinaryModel, capture: Path, scratch: Pat
     assert header == flow_columns(model)
     assert [tuple(row) for row in rows] == list(want.flows)
     assert f"{len(frames)} packets, {len(rows)} flows decided" in said
+    names = ("packets", "late", "evicted", "back", "ahead")
     for reason, count in want.counters.items():
-        assert reason in ("packets", "late", "evicted") or f"{count} packets ({reason})" in said
+        assert reason in names or f"{count} packets ({reason})" in said
+    back, ahead = (want.counters.get(name, 0) for name in ("back", "ahead"))
+    line = f"time stamps: {back} packets earlier than one before them, {ahead} more than a day"
+    assert (line if back or ahead else "flows decided") in said
     return len(rows)
 
 

@@ -17,13 +17,22 @@ def network(spec, seed=0, shunt=0):
     return model.with_shunt(shunt) if shunt else model
 
 
-def load(model, *, per_cpu=False, clock="trailer", flows=4096, image=None, table="lru", seed=None):
+def load(
+    model, *, per_cpu=False, clock="trailer", flows=4096, image=None, table="lru", secret=None
+):
     """The metering program of a model, loaded, the model in slot 0."""
     structure = structure_of([model])
     files = source.meter_program(model.meter, structure, per_cpu=per_cpu, table=table)
     image = image or source.compiled(files, source.METER)
     programs = MeterPrograms(
-        image, "meter.o", model.meter, structure, clock=clock, flows=flows, table=table, seed=seed
+        image,
+        "meter.o",
+        model.meter,
+        structure,
+        clock=clock,
+        flows=flows,
+        table=table,
+        secret=secret,
     )
     programs.set_model(0, value_bytes(structure, model))
     return programs

@@ -71,6 +71,17 @@ def test_captures_from_outside_are_replayed_and_compared(clang, kernel, exported
     assert found.ok, str(found)
 
 
+def test_verification_names_the_same_buckets_each_time(clang, kernel, tmp_path):
+    """What a bucket forgets at one verification it forgets at the next."""
+    model = network(SPEC)
+    path = export(model, "xdp", tmp_path / "out", options={"table": "buckets"}, verify=False).path
+    options = []
+    for _ in range(2):
+        with exporter._metering(path / "meter", model, "buckets", 16) as programs:
+            options.append(programs.maps[".rodata.options"].lookup(0))
+    assert options[0] == options[1]
+
+
 def test_a_table_of_buckets_is_exported_and_verified(clang, kernel, exported, tmp_path):
     """The default stays unnamed in the manifest, so that exports without it are what they were."""
     options = {"table": "buckets"}

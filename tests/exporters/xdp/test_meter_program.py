@@ -10,17 +10,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from flooding import FAMILIES
 from generated import edge_frames, large_spec, random_frames, random_spec
 from metering import load, network, replayed
+from siphash import message_of, siphash
 
 from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.errors import UsageError
 from n3ic.exporters.xdp import source
-from n3ic.exporters.xdp.layout import SLOTS_PER_FLOW, WAYS
+from n3ic.exporters.xdp.layout import KEY, OPTIONS, SLOTS_PER_FLOW, WAYS, bucket_type
 from n3ic.exporters.xdp.network.rows import bit_counts
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
-from n3ic.exporters.xdp.program import MeterPrograms
+from n3ic.exporters.xdp.program import END, MeterPrograms
 from n3ic.exporters.xdp.replay import difference, replay, replayable, traffic
 from n3ic.exporters.xdp.resident import NO_VLAN, Rule
 from n3ic.meter.capture import Capture
@@ -251,16 +253,16 @@ def test_full_buckets_are_each_a_cache_of_their_own():
     """Each bucket's flows are what the reference meter makes of the packets that hash there."""
     spec = replace(STANDARD, cache_flows=WAYS, windows=())
     model = network(spec)
-    seed = bytes(range(80))
+    secret = bytes(range(16))
     r = random.Random(12)
     frames = [(udp(sender=r.randrange(120), length=60 + i % 50), 60, i) for i in range(1500)]
     buckets = 4
-    with load(model, flows=16, table="buckets", seed=seed) as programs:
+    with load(model, flows=16, table="buckets", secret=secret) as programs:
         events = replay(programs, replayable(frames))
         assert programs.room == buckets * WAYS
     parts = [[] for _ in range(buckets)]
     for frame in frames:
-        parts[bucket_of(frame[0], seed, buckets)].append(frame)
+        parts[bucket_of(udp_key(frame[0]), secret, buckets)[0]].append(frame)
     wanted = []
     for part in parts:
         meter = ReferenceMeter(spec)
@@ -278,18 +280,88 @@ def test_full_buckets_are_each_a_cache_of_their_own():
     )
 
 
-def bucket_of(frame, seed, buckets):
-    """The bucket of a UDP frame over IPv4: multilinear hashing as the paper has it, then spread."""
+def udp_key(frame):
+    """The canonical key of a UDP frame over IPv4: addresses, ports, protocol."""
     ends, ports = frame[26:34], struct.unpack(">HH", frame[34:38])
+    # Addresses are compared as numbers of the processor.
     one, other = sorted([(ends[:4][::-1], ports[0]), (ends[4:][::-1], ports[1])])
-    parts = (one[0][::-1], other[0][::-1], one[1], other[1], frame[23], 4)
-    words = struct.unpack("=10I", struct.pack("=4s12x4s12xHHBB2x", *parts))
-    numbers = struct.unpack("=10Q", seed)
-    used = ((0, 0), (1, 4), (2, 8), (3, 9))  # numbers and words: both addresses, ports, protocol
-    sums = [(numbers[n] + words[w]) % 2**64 for n, w in used]
-    total = (sums[0] * sums[1] + sums[2] * sums[3]) % 2**64
-    total = (total ^ total >> 32) * 0xD6E8FEB86659FD93 % 2**64
-    return (total >> 32) * buckets >> 32
+    return one[0][::-1], other[0][::-1], one[1], other[1], frame[23]
+
+
+def bucket_of(key, secret, buckets):
+    """The bucket of a canonical key, and its tag there."""
+    value = siphash(secret, message_of(*key))
+    return (value >> 32) * buckets >> 32, value & 0xFFFFFFFF | 1
+
+
+def held_in_buckets(programs):
+    """Canonical keys in a table of buckets, each with its bucket and its tag."""
+    items = list(programs.maps["flows"].items())
+    kind = bucket_type(programs.spec)
+    out = {}
+    for number, bucket in enumerate(np.frombuffer(b"".join(v for _, v in items), kind)):
+        for tag, key in zip(bucket["tag"], bucket["slot"]["key"], strict=True):
+            if tag:
+                size = int(key["address_bytes"])
+                ends = (bytes(key[name][:size]) for name in ("source", "destination"))
+                numbers = (int(key[n]) for n in ("source_port", "destination_port", "protocol"))
+                out[(*ends, *numbers)] = (number, int(tag))
+    return out
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("standard", ["buckets"], indirect=True)
+def test_no_keys_crowd_in_buckets(standard, family):
+    """Buckets are those of SipHash, and keys that have much in common fill them as others do."""
+    model, image, table = standard
+    secret, count = bytes(range(16)), 2048
+    keys = family(count)
+    head = bytes(12) + b"\x86\xdd\x60\0\0\0\0\x08\x11\x40"
+    tail = (1024).to_bytes(2, "big") + (53).to_bytes(2, "big") + b"\0\x08\0\0"
+    with load(model, image=image, table=table, flows=count, secret=secret) as programs:
+        for i, key in enumerate(keys):
+            frame = head + bytes(key["source"]) + bytes(key["destination"]) + tail
+            programs.program.test_run(programs.replayed(frame, len(frame), i))
+        counters = programs.counters()
+        places = held_in_buckets(programs)
+        buckets = programs.room // WAYS
+    assert counters["started"] == count
+    assert counters["replaced"] == count - len(places) < count // 50  # by chance 0.8 %
+    assert all(bucket_of(key, secret, buckets) == place for key, place in places.items())
+
+
+@pytest.mark.parametrize("size", [4, 16])
+@pytest.mark.parametrize("standard", ["buckets"], indirect=True)
+def test_the_kernel_finds_a_key_where_the_published_vector_says(standard, size):
+    """The key's message is the bytes 0, 1, 2 and so on, as is the secret."""
+    model, image, table = standard
+    secret = bytes(range(16))
+    message = bytes(range(2 * size + 5))
+    key = np.zeros((), dtype=KEY)
+    key["source"][:size] = list(message[:size])
+    key["destination"][:size] = list(message[size : 2 * size])
+    key["source_port"], key["destination_port"] = np.frombuffer(message[-5:-1], "<u2")
+    key["protocol"], key["address_bytes"] = message[-1], size
+    value = siphash(secret, message)
+    bucket = np.zeros((), dtype=bucket_type(STANDARD))
+    bucket["tag"][3], bucket["slot"]["key"][3] = value & 0xFFFFFFFF | 1, key
+    bucket["slot"]["flow"]["closed"][3] = 1
+    ask = struct.pack("=QII", 0, ENDS.index("capture"), 1) + key.tobytes()
+    with load(model, image=image, table=table, flows=4096, secret=secret) as programs:
+        place = (value >> 32) * (programs.room // WAYS) >> 32
+        programs.maps["flows"].update(place, bucket.tobytes())
+        end = programs.object.programs[END]
+        assert [end.test_run(ask).result for _ in range(2)] == [1, 0]
+
+
+def test_each_load_draws_a_secret_of_its_own(standard):
+    model, image, table = standard
+    drawn = []
+    for _ in range(2):
+        with load(model, image=image, table=table) as programs:
+            (value,) = np.frombuffer(programs.maps[".rodata.options"].lookup(0), OPTIONS)
+            drawn.append(value["secret"].tobytes())
+    assert len({bytes(16), *drawn}) == 3
 
 
 def test_a_full_bucket_that_drops_counts_it():

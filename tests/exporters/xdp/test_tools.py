@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -27,6 +28,7 @@ from n3ic.exporters.xdp.exporter import read_program
 from n3ic.exporters.xdp.resident import NO_VLAN, Rule
 from n3ic.exporters.xdp.tools import deployment, words
 from n3ic.exporters.xdp.tools.record import Interface, read_record
+from n3ic.exporters.xdp.tools.screen import lines
 from n3ic.exporters.xdp.tools.status import SlotStatus, Status, status
 from n3ic.meter.standard import standard_spec
 from n3ic.model.network import BinaryModel
@@ -264,7 +266,7 @@ def test_without_clang_the_object_of_an_export_is_the_new_program(
         (_saved(wide, tmp_path), "no built meter/meter.o was given"),
         (per_cpu, "over other flows than the program's"),
     ):
-        with pytest.raises(MissingDependencyError, match=rf"{why}.*: .* needs clang"):
+        with pytest.raises(MissingDependencyError, match=rf"{why}.*: .* needs clang.*--input-of"):
             n3ic("update", one, given)
     n3ic("update", one, _saved(models[1], tmp_path), "--slot", 3)
     with pytest.raises(MissingDependencyError, match="models of slots 0, 3 together"):
@@ -400,6 +402,24 @@ def test_who_watches_sees_the_models_of_updates_and_the_end(link, exported, mode
     assert "n3ic has loaded nothing there" in done.stderr
 
 
+def test_a_second_watch_is_refused_and_the_first_gets_every_flow(link, exported, models, tmp_path):
+    one, other = link
+    n3ic("load", one, exported)
+    command = [*N3IC, "xdp", "watch", one, "--json", "--flows", "20", "--seconds", "20"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as first:
+        send(other, [frame(1)] * 4)
+        told = [json.loads(first.stdout.readline())]  # it watches
+        n3ic("update", one, _saved(models[1], tmp_path))
+        for _ in range(2):
+            with pytest.raises(UsageError, match=f"process {first.pid} runs n3ic xdp watch"):
+                n3ic("watch", one, "--seconds", 5)
+        send(other, [frame(port) for port in range(2, 21) for _ in range(4)])
+        told += map(json.loads, first.stdout)
+    assert sorted(flow["source_port"] for flow in told) == list(range(1, 21))
+    send(other, [frame(30)] * 4)
+    assert '"source_port": 30' in n3ic("watch", one, "--json", "--flows", 1)
+
+
 def _saved(model, folder):
     path = folder / "given.n3ic"
     model.save(path)
@@ -461,6 +481,59 @@ def test_without_native_xdp_it_is_generic_and_said(link, exported, monkeypatch):
     send(other, [frame(1)] * 4)
     assert status(Interface.named(one)).slots[0].decided == 1
     assert libbpf.query(socket.if_nametoindex(one)).mode == "generic"
+
+
+def test_at_an_mtu_that_the_driver_does_not_take_it_is_generic_and_said(link, exported):
+    one, other = link
+    for name in link:
+        subprocess.run(["ip", "link", "set", name, "mtu", "9000"], check=True)
+    with pytest.raises(libbpf.BpfError) as refused:
+        n3ic("load", one, exported, "--mode", "native")
+    assert refused.value.number == errno.ERANGE
+    loaded = deployment.load(Interface.named(one), exported)
+    assert loaded.record.mode == "generic"
+    assert "at its MTU" in loaded.note
+    send(other, [frame(1) + bytes(8000)] * 4)
+    assert status(Interface.named(one)).slots[0].decided == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "shunt", "policies", "idle"),
+    [
+        (standard_spec(packets=4), 0, ["a=drop", "undecided=mark:1", "aside=drop"], []),
+        (standard_spec(after_us=9), 3, ["a=drop", "shunt=cpu:0"], []),
+        (standard_spec(packets=4), 0, ["a=drop", "shunt=drop"], ["'shunt=drop' does nothing"]),
+        (standard_spec(), 0, ["a=pass", "b=drop"], ["'b=drop' acts .* by FIN and RST"]),
+        (
+            replace(standard_spec(), ends=()),
+            3,
+            ["undecided=drop", "b=drop", "shunt=drop"],
+            ["'b=drop' does nothing", "'shunt=drop' does nothing"],
+        ),
+    ],
+)
+def test_policies_that_cannot_act_are_named(spec, shunt, policies, idle):
+    lines = words.idle_policies(policies, network(spec, shunt=shunt))
+    assert len(lines) == len(idle)
+    for line, expected in zip(lines, idle, strict=True):
+        assert re.search(expected, line)
+
+
+def test_such_a_policy_does_as_it_was_told(link, tmp_path, clang):
+    """Flows that end by a time-out are decided, and their packets pass; load says so."""
+    one, other = link
+    model = network(replace(standard_spec(idle_timeout_us=1), ends=()))
+    export(model, "xdp", tmp_path / "export", verify=False)
+    policies = tuple(f"{verdict}=drop" for verdict in "abc")
+    loaded = deployment.load(Interface.named(one), tmp_path / "export", policies=policies)
+    assert len(loaded.idle) == 3
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)) as sniffer:
+        sniffer.bind((one, 0x0800))
+        sniffer.settimeout(2)
+        for _ in range(5):
+            send(other, [frame(7)])
+            sniffer.recv(200)
+    assert status(Interface.named(one)).slots[0].decided > 0
 
 
 def test_a_program_that_somebody_took_away_is_said_and_forgotten(link, exported):
@@ -591,6 +664,24 @@ def test_metrics_are_escaped_and_counted():
     assert 'verdict="shunt"} 1.0' in text
     assert 'n3ic_xdp_margin_bucket{interface="eth0",le="0.0",model="a\\"b\\n",slot="2"} 2.0' in text
     assert 'n3ic_xdp_drift{feature="dur"' in text
+
+
+def test_packets_that_were_not_counted_or_marked_are_shown():
+    pytest.importorskip("prometheus_client", reason="needs prometheus-client")
+    from prometheus_client import generate_latest
+
+    from n3ic.exporters.xdp.tools.prometheus import registry
+
+    given = ("eth0", "native", 1, "x", 9, 90, 2, 8, 3, {}, {}, 0, 0, 0, 0, {})
+    made = Status(*given, contended=1234, not_marked=5678)
+    text = generate_latest(registry(lambda: made)).decode()
+    assert 'n3ic_xdp_packets_contended_total{interface="eth0"} 1234.0' in text
+    assert 'n3ic_xdp_packets_not_marked_total{interface="eth0"} 5678.0' in text
+    shown = "\n".join(lines(made))
+    assert "1,234" in shown and "5,678" in shown
+    assert "contended" not in "\n".join(lines(Status(*given)))
+    found = json.loads(json.dumps(made.to_dict()))
+    assert (found["contended"], found["not_marked"]) == (1234, 5678)
 
 
 def test_an_interface_that_is_not_there_is_a_line():

@@ -6,6 +6,7 @@
  * and the scores; the same bytes as n3ic predict CAPTURE gives.
  */
 #define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* getentropy, of POSIX since 2024 */
 
 #include "bnn.h"
 #include "capture.h"
@@ -21,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -220,6 +222,12 @@ static void write_counters(const struct output *o, uint64_t lost) {
         fprintf(stderr, "%s: evicted: %" PRIu64 " flows, whose cache was full\n", program,
                 counters[COUNT_EVICTED]);
     }
+    if (counters[COUNT_BACK] || counters[COUNT_AHEAD]) {
+        fprintf(stderr,
+                "%s: time stamps: %" PRIu64 " packets earlier than one before them, %" PRIu64
+                " more than a day later\n",
+                program, counters[COUNT_BACK], counters[COUNT_AHEAD]);
+    }
     if (lost) {
         fprintf(stderr, "%s: lost: %" PRIu64 " packets, which came too fast\n", program, lost);
     }
@@ -227,21 +235,13 @@ static void write_counters(const struct output *o, uint64_t lost) {
 
 /* --- packets --------------------------------------------------------------------------- */
 
-static uint64_t random_seed(void) {
-    uint64_t seed = (uint64_t)time(NULL) << 32 ^ (uint64_t)getpid();
-    const int fd = open("/dev/urandom", O_RDONLY);
-    if (fd >= 0) {
-        if (read(fd, &seed, sizeof seed) < 0) {
-            seed++;
-        }
-        close(fd);
-    }
-    return seed;
-}
-
 static void open_output(struct output *o, uint32_t link) {
     const uint32_t n_features = bnn_features(o->net);
-    o->meter = meter_open(link, random_seed());
+    uint64_t secret[SECRET_WORDS];
+    if (getentropy(secret, sizeof secret)) {
+        fail("the kernel's random numbers", strerror(errno));
+    }
+    o->meter = meter_open(link, secret);
     if (!o->meter) {
         fail("memory", "there is not enough for the flow cache");
     }

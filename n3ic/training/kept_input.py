@@ -1,0 +1,127 @@
+"""A network that keeps the input and the shape of another: only its weights are learned."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from n3ic.data.table import FlowTable
+from n3ic.errors import UsageError
+from n3ic.model.columns import ColumnRule
+from n3ic.model.inputs import InputSpec
+from n3ic.model.network import BinaryModel
+from n3ic.training.recipe import Recipe
+from n3ic.training.sizing import sized
+
+_DECIDED = (
+    "bits", "encoding", "features", "field_bits", "columns", "hidden", "trees", "leaves",
+    "tree_bytes", "budget_bytes",
+)  # fmt: skip
+
+
+def kept_recipe(
+    recipe: Recipe, given: Collection[str], kept: Sequence[BinaryModel], n_classes: int
+) -> Recipe:
+    """A recipe for networks that keep the input bits and hidden layers of others.
+
+    Args:
+        recipe: with the values that were given.
+        given: names of the values that were given, ``budget_bytes`` among them.
+        kept: the networks whose input and hidden layers are kept, one or more.
+        n_classes: number of classes.
+
+    Raises:
+        UsageError: a value says otherwise than the kept networks, or these differ in their shape.
+    """
+    if against := [name.replace("_", "-") for name in _DECIDED if name in given]:
+        raise UsageError(
+            f"--input-of keeps the input bits and the hidden layers of {kept[0].name}; leave "
+            f"--{' and --'.join(against)} out, or --input-of"
+        )
+    if recipe.family != "binary" or recipe.training.method == "trees":
+        what = "decision trees choose" if recipe.family == "binary" else "family spn chooses"
+        raise UsageError(
+            f"--input-of is for binary networks that learn weights alone; {what} inputs and shape: "
+            "take another recipe, family or method"
+        )
+    shapes = {tuple(layer.n_outputs for layer in model.hidden) for model in kept}
+    if len(shapes) > 1:
+        said = ", ".join("-".join(map(str, shape)) for shape in sorted(shapes))
+        raise UsageError(
+            f"--input-of: expected networks of the same hidden layers, got {said}; train the "
+            "networks one by one"
+        )
+    bits = max(model.input.n_bits for model in kept)
+    own = recipe.with_options({"bits": bits, "hidden": shapes.pop()})
+    # A device may hold masks or not: a mask of another density fits, one more does not.
+    masks = [layer.mask for model in kept for layer in model.hidden]
+    shares = [float(mask.mean()) for mask in masks if mask is not None]
+    masked = "has" if shares else "has no"
+    if bool(shares) != (recipe.training.density < 1):
+        if "density" in given:
+            raise UsageError(
+                f"--input-of: {kept[0].name} {masked} masks of connections; leave --density out"
+            )
+        own = own.with_options({"density": round(min(shares, default=1.0), 4)})
+    if bits != recipe.bits:  # another number of bits may bring another way to find weights
+        own = sized(own, {*given, *_DECIDED}, n_classes)
+    return own.with_options({"tree_bytes": 0})
+
+
+def kept_input(table: FlowTable, model: BinaryModel) -> InputSpec:
+    """The input of a network, where a table has the same columns, classes and meter.
+
+    Args:
+        table: what is to be trained on.
+        model: the network whose input is kept.
+
+    Raises:
+        UsageError: the table lacks a column, has it in another unit, has other classes, or was
+            metered otherwise.
+    """
+    features, who = model.input.features, f"--input-of {model.name}"
+    if missing := [name for name in features if name not in table.features]:
+        raise UsageError(
+            f"{who}: {table.name} lacks columns that its input reads: {', '.join(missing)[:300]}"
+        )
+    if tuple(table.classes) != model.classes:
+        raise UsageError(
+            f"{who}: expected its classes {', '.join(model.classes)[:300]} in {table.name}, got "
+            f"{', '.join(table.classes)[:300]}"
+        )
+    meter = table.meter
+    if meter is not None and not set(features) <= set(meter.feature_names):
+        meter = None  # a network of columns that no meter gives carries none
+    if meter != model.meter:
+        if model.meter is None:
+            said = f"it carries no meter, and {table.name} was metered: train without --input-of"
+        else:
+            got = "no meter" if meter is None else "another one"
+            said = (
+                f"expected the meter that it carries, {table.name} has {got}: meter the captures "
+                "by its specification"
+            )
+        raise UsageError(f"{who}: {said}")
+    units = {f.name: (f.unit, f.scale) for f in table.catalogue}
+    for field in model.input.fields:
+        own = units[field.feature]
+        if own != (field.unit, field.scale):
+            raise UsageError(
+                f"{who}: expected {field.feature} in units of {field.unit or 'nothing'}, "
+                f"{field.scale:g} to that of the files; {table.name} has it in "
+                f"{own[0] or 'nothing'}, {own[1]:g} to that of the files"
+            )
+    if table.rules is not None and model.table is not None:
+        mine, theirs = table.rules.only(features).columns, model.table.columns
+        for name in mine.keys() & theirs.keys():
+            if _meaning(mine[name]) != _meaning(theirs[name]):
+                raise UsageError(
+                    f"{who}: column {name} of {table.name} is read otherwise: expected "
+                    f"{theirs[name].to_dict()}, got {mine[name].to_dict()}"[:500]
+                    + "; read both tables by one columns.toml (--description)"
+                )
+    return model.input
+
+
+def _meaning(rule: ColumnRule) -> tuple[object, ...]:
+    """What of a rule decides the integer of a cell that has a number or a text."""
+    return rule.kind, rule.unit, rule.scale, rule.negative, rule.values

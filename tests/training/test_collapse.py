@@ -1,0 +1,94 @@
+"""Boosting of many classes that collapses: it ends before, and neither teaches nor chooses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from n3ic.data.table import Feature, FlowTable
+from n3ic.runs.experiment import train_prepared
+from n3ic.runs.preparation import Experiment, prepare
+from n3ic.runs.progress import TrainingProgress
+from n3ic.runs.report import warnings_of
+from n3ic.training.input_bits import (
+    boosted_fields,
+    boosted_trees,
+    collapsed,
+    greedy_fields,
+    tree_cuts,
+    tree_fields,
+)
+from n3ic.training.recipe import Recipe, Training
+
+pytest.importorskip("sklearn")
+ROUNDS = 20
+
+
+@pytest.fixture(scope="module", name="table")
+def table_fixture() -> FlowTable:
+    """30 classes, most of them rare, in few cells of three columns; one label of 100 is wrong."""
+    rng = np.random.default_rng(0)
+    share = 1 / np.arange(1, 31)
+    label = rng.choice(30, 6000, p=share / share.sum())
+    rows = rng.integers(0, 6, (30, 3))[label]
+    label = np.where(rng.random(6000) < 0.01, rng.integers(0, 30, 6000), label)
+    return FlowTable(
+        name="rare",
+        features=dict(zip("abc", rows.T.astype(np.int64), strict=True)),
+        catalogue=tuple(Feature(n, n, "", "", 1.0, 8, True, "counted") for n in "abc"),
+        label=label.astype(np.int64),
+        classes=tuple(f"class{i:02}" for i in range(30)),
+        synthetic=True,
+        sha256="rare",
+    )
+
+
+@pytest.fixture(scope="module", name="trees")
+def trees_fixture(table):
+    return boosted_trees(table.features, table.label, rounds=ROUNDS)
+
+
+def test_boosting_that_collapses_ends_before(table, trees):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    columns = table.matrix(tuple(table.features))
+    every = HistGradientBoostingClassifier(max_iter=ROUNDS, early_stopping=False, random_state=0)
+    with threadpool_limits(1):
+        worst = (every.fit(columns, table.label).predict(columns) == table.label).mean()
+    kept = (trees.predict(columns) == table.label).mean()
+    assert worst < 0.6 < 0.9 < kept
+    assert collapsed(trees)
+    assert 1 <= trees.n_iter_ < ROUNDS
+
+
+def test_boosting_that_does_not_collapse_keeps_its_rounds():
+    rng = np.random.default_rng(1)
+    columns = {"a": rng.integers(0, 50, 600), "b": rng.integers(0, 50, 600)}
+    label = ((columns["a"] > 25) ^ (rng.random(600) < 0.2)).astype(np.int64)  # it overfits
+    trees = boosted_trees(columns, label, rounds=30)
+    assert (trees.n_iter_, collapsed(trees)) == (30, False)
+
+
+def test_it_chooses_no_cuts(table, trees):
+    columns, label = table.features, table.label
+    of_tree = tree_fields(columns, label, 6)
+    assert boosted_fields(columns, label, 6, trees=trees) == of_tree
+    known = {*tree_cuts(columns, label, 128)}
+    chosen = greedy_fields(columns, label, 6, trees=trees)
+    assert {(f.feature, cut) for f in chosen for cut in f.cuts} <= known
+
+
+def test_it_teaches_nobody_and_the_report_says_so(table, trees):
+    training = Training(hidden=(8,), epochs=1, batch_size=1024, distill=0.5)
+    this = Experiment(table, Recipe("r", "", "quantile", 8, training=training))
+    said: list[str] = []
+    prepared = prepare(replace(this, with_baselines=False), said.append, trees)
+    assert prepared.teacher is None
+    result = train_prepared(prepared, TrainingProgress())
+    (note,) = result.notes
+    assert f"after {ROUNDS} rounds than after {trees.n_iter_}" in note
+    assert note in said
+    assert note in warnings_of({"no_better_than": "", "notes": list(result.notes)})
