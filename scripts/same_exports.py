@@ -54,7 +54,7 @@ def models() -> Iterator[tuple[str, Classifier]]:
 
 
 def write(out: Path) -> None:
-    """Export every model for every target, and a card of three tenants, below ``out``."""
+    """Export every model for every target, and a card of two tenants, below ``out``."""
     out.mkdir(parents=True)
     for name, model in models():
         model.save(out / f"{name}.n3ic")
@@ -65,7 +65,7 @@ def write(out: Path) -> None:
         _call(out, "export", "--target", "netfpga", "--model", f"{name}.n3ic", "--no-verify",
               "--out", f"{name}/netfpga-unrolled", "--force", "--style", "unrolled")  # fmt: skip
     for target in CARDS:
-        tenants = [f"{n}={n}.n3ic" for n in ("paper", "tomography", "small")]
+        tenants = [f"{n}={n}.n3ic" for n in ("paper", "tomography")]
         _call(out, "card", "init", *tenants, "--target", target, "--out", f"{target}.toml")
         _call(out, "card", "export", f"{target}.toml", "--no-verify", "--out", f"card/{target}")
 
