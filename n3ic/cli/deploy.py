@@ -63,7 +63,10 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
 
 def _targets_named(command: str, words: Sequence[str]) -> tuple[str, ...]:
-    """The targets that a command line names, by option, by export directory or as an argument."""
+    """The targets that a command line names, by option, by export directory or as an argument.
+
+    All of them where options are given and no target can be told: whose they are is said then.
+    """
     from n3ic import plugins
 
     known = plugins.names("n3ic.exporters")
@@ -76,7 +79,9 @@ def _targets_named(command: str, words: Sequence[str]) -> tuple[str, ...]:
         found |= {word[2:] for word in words if word.startswith("-t")}
     else:
         found = set(words)
-    return known if "all" in found else tuple(name for name in known if name in found)
+    named = tuple(name for name in known if name in found)
+    options = [word for word in words if word.startswith("-") and word not in ("-h", "--help")]
+    return known if "all" in found or (options and not named) else named
 
 
 def _exports_below(directory: Path) -> list[Path]:

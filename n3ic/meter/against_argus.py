@@ -173,6 +173,13 @@ def _begins_with_syn_ack(pair: Pair, side: str, ours: float, theirs: float) -> b
     return any(p.tcp_flags & (SYN | ACK) == SYN | ACK for p in pair.seen.packets[:1])
 
 
+def _joined_late(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+    """Whether no SYN was seen and the first packet came from the lower port."""
+    key = pair.seen.record.key
+    syn = any(p.tcp_flags & SYN for p in pair.seen.packets)
+    return key.protocol == TCP and not syn and key.source_port < key.destination_port
+
+
 def _same_times(pair: Pair, side: str, ours: float, theirs: float) -> bool:
     """Whether argus' rule, which passes over packets that are not later, gives its value."""
     total = number = 0
@@ -260,7 +267,10 @@ FEATURES: tuple[Compared, ...] = (
         ("",),
         lambda pair, side: 0.0,
         lambda pair, side: float(pair.turned),
-        reasons=(("begins with a SYN-ACK: argus turns the flow round", _begins_with_syn_ack),),
+        reasons=(
+            ("begins with a SYN-ACK: argus turns the flow round", _begins_with_syn_ack),
+            ("no SYN was seen: argus takes the lower port for the server's", _joined_late),
+        ),
     ),
     Compared("dur", "us", ("",), _ours("dur"), _theirs("dur", 1e6), 1.01, _TIMES),
     Compared("spkts, dpkts", "", _SIDES, _ours("{}pkts"), _theirs("{}pkts"), reasons=_SIZES),

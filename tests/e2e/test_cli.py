@@ -403,9 +403,12 @@ def test_a_full_disk_is_one_line(place):
     ("words", "options"),
     [
         (["train"], ["--output-bias", "--label-smoothing", "--polish", "--columns", "--queue"]),
-        (["export"], ["--threads", "--style", "--field", "--replace"]),
-        (["verify"], ["--simulator", "--with-bmv2", "--vectors"]),
-        (["simulate"], ["--tap", "--netns"]),
+        (["export"], ["--replace", "name the target"]),
+        (["export", "--target", "nfp"], ["--threads", "--replace"]),
+        (["export", "--target=netfpga"], ["--style"]),
+        (["export", "-t", "all"], ["--threads", "--style", "--field"]),
+        (["verify", "--capture", "x"], ["--simulator", "--with-bmv2", "--vectors"]),
+        (["simulate", "netfpga"], ["--tap", "--netns"]),
         (["data", "generate"], ["--rows", "--incast", "--replace"]),
     ],
 )

@@ -269,6 +269,7 @@ def test_every_specification_has_a_catalogue():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:time stamps")
 def test_a_network_trained_on_real_captures_meters_them_itself(real_data, tmp_path, reference):
     from n3ic.runs.experiment import train
 
