@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -236,7 +237,8 @@ def test_charts_show_the_rows_that_they_are_of():
     fpr, tpr = of.roc.steps(200)
     assert np.allclose(axes.lines[0].get_xydata(), np.column_stack([fpr, 100 * tpr]))
     groups = of.calibration()
-    bars = calibration_figure(groups).axes[0].containers[0].lines[2]
+    drawn: Any = calibration_figure(groups).axes[0].containers[0]
+    bars = drawn.lines[2]
     spans = [[tuple(end) for end in line] for bar in bars for line in bar.get_segments()]
     for g in groups:
         upright = ((g.least + g.most) / 2, 100 * g.low), ((g.least + g.most) / 2, 100 * g.high)
@@ -267,7 +269,8 @@ def test_bars_go_the_way_of_their_figures(sign):
     found = [
         FeatureImportance(str(i), 1, sign * (0.3 - 0.1 * i), 0, 0, 0, 9.0, 0.9, i) for i in range(3)
     ]
-    lost, told = importance_figure(found).axes
+    both: Any = importance_figure(found).axes
+    lost, told = both
     assert [bar.get_width() for bar in lost.patches] == pytest.approx(
         [30 * sign, 20 * sign, 10 * sign]
     )
