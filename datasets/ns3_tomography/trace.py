@@ -85,16 +85,6 @@ class Trace:
         """Name of each queue: the switch that it stands in and where it leads to."""
         return tuple(self.header["queues"])
 
-    @property
-    def delay_unit_us(self) -> float:
-        """Microseconds of one unit of delay."""
-        return float(self.header["interval_ns"]) / UNITS_PER_INTERVAL / 1000
-
-    @cached_property
-    def borders(self) -> tuple[int, ...]:
-        """First row of every run but the first: rows before and after are independent."""
-        return tuple(int(b) for b in np.cumsum([r["rows"] for r in self.header["runs"]])[:-1])
-
     def congested(self, threshold: float) -> NDArray[np.bool_]:
         """Which queues hold more than ``threshold`` full packets: shape ``(rows, queues)``."""
         return self.occupancy > threshold * QUARTERS

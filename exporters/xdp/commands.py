@@ -5,6 +5,7 @@ Quickly imported: what a command needs is imported when it runs.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -94,7 +95,7 @@ def status(interface: InterfaceName, json: JsonFlag = False) -> None:
 
     found = read(Interface.named(interface))
     if json:
-        print_json(found.to_dict())
+        print_json(asdict(found))
     else:
         show(found)
 

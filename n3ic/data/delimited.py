@@ -48,7 +48,7 @@ NO_NUMBER = frozenset(
 )
 """What tables write where there is no number."""
 _NO_NUMBER_LOWER = frozenset(text.lower() for text in NO_NUMBER)
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -440,7 +440,7 @@ def _gap(cell: str) -> float | None:
 
 def _complaint(cell: str, whole: bool) -> str:
     """What was expected of a cell, or nothing where it is as it should be."""
-    number = float(cell) if _NUMBER.fullmatch(cell) else float("nan")
+    number = float(cell) if NUMBER.fullmatch(cell) else float("nan")
     if not abs(number) < float("inf"):
         return "a finite number"
     if whole and not (number.is_integer() and abs(number) < LARGEST_WHOLE):

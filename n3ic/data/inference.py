@@ -13,6 +13,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from n3ic.data.described import TEXT
+from n3ic.data.naming import (
+    CICFLOWMETER_TIMES,
+    ENDS,
+    PROTOCOLS,
+    UNITS,
+    WHY,
+    first_row,
+    is_cicflowmeter,
+    role_of,
+)
 from n3ic.data.survey import ColumnFacts
 from n3ic.model.columns import MOST_VALUES
 from n3ic.model.inputs import UINT32_MAX
@@ -24,74 +34,13 @@ _FORMS = 64  # most values of a number that may be another form of the label
 _MAC = re.compile(r"([0-9a-f]{2}[:-]){5}[0-9a-f]{2}", re.IGNORECASE)
 _WHEN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?", re.ASCII)
 
-_ADDRESS = re.compile(
-    r"(.*_)?(ip|ipv[46]|ip_?addr(ess)?|addr(ess)?|mac|host|hostname|id_(orig|resp)_h"
-    r"|([sd]|src|dst)_?(ip|addr|mac|host)|ip_?(src|dst)|eth_?(src|dst)|oui"
-    r"|(source|destination)(ipv[46]|mac)address)(_\d+)?"
-)
-_PORT = re.compile(
-    r"(.*_)?(port|sport|dport|dsport|id_(orig|resp)_p|(src|dst)_?port"
-    r"|(source|destination)transportport)(_\d+)?"
-)
-_TIME = re.compile(
-    r"(.*_)?(timestamp|ts|stime|ltime|datetime|date|epoch|(start|end)_?time|time_?(start|end)"
-    r"|(first|last)_?(seen|time|switched)?(_(ns|us|ms|s|sec))?|flow_?(start|end)_?((milli|micro|nano)?seconds|time.*|[mun]?s(ec)?)"
-    r"|(start|end)(_(ns|us|ms|s|sec))?|(first|last)_seen_ms)"
-)
-_IDENTIFIER = re.compile(
-    r"flow|(.*_)?(id|ids|uid|uuid|guid|flowid|pkseqid|index|row|rowid|[sd]tcpb"
-    r"|seq|seq_?(no|num|number)|ack_?(no|num|number)|session|tcpsequencenumber|cookie|capture|pcap|file|filename|vlan|column_\d+|unnamed_\d+)"
-)
-_PAYLOAD = re.compile(
-    r"(.*_)?(server_name|sni|user_agent|fingerprint|ja[34]s?|dns_query|query|domain|ur[il]"
-    r"|subject|issuer|content_type)"
-)
-_TTL = re.compile(r"(.*_)?([sd]|src|dst|min|max)?ttl(_.*)?")
-_LABEL = re.compile(
-    r"(.*_)?(labels?|labell?ed|class|classes|category|cat|subcategory|subcat|attacks?|attack_type"
-    r"|target|malicious|malware|threat|anomaly|ground_truth|prediction|predicted|traffic_type"
-    r"|device_?name|application|app|app_?name|app_?proto|app_?protocol|ndpi_proto)(_.*)?"
-)
-_ROOT = re.compile(
-    r"(.*_)?(std|stdev|stddev|std_dev|standard_deviation|sd|var|variance|skew|skewness|kurtosis"
-    r"|entropy)(_.*)?"
-)
-_PROTOCOL = re.compile(
-    r"(ip_?)?(proto|protocol|prot|l4|l4_?proto(col)?|protocol_?(number|identifier))"
-)
-
 _WHY = {
-    "address": "an address tells the hosts of the capture apart",
-    "port": "a port tells the connections and services of the capture apart",
-    "time": "a time tells when the capture was made",
-    "identifier": "an identifier of the flow or of its row",
     "row": "a number that counts the rows",
-    "payload": "read from the payload, of which a NIC keeps nothing",
-    "ttl": "it tells a host and how far away it is",
-    "label": "by its name another form of the label",
     "form": "it says the label, or the label says it: another form of it",
-    "root": "it needs squares and roots, or logarithms, which no target computes",
     "constant": "the same in every row",
     "empty": "no value in any row",
 }
-_UNITS: tuple[tuple[str, str], ...] = (  # by name; the first that matches
-    (r"num_(pkts|packets)_.*", "packet"),
-    (r"(longest|shortest|largest|smallest)_.*(pkt|packet)", "byte"),
-    (r".*(byte|byt|octet)s?(_.*)?_(s|sec|second)", "byte/s"),
-    (r".*(pkt|packet)s?(_.*)?_(s|sec|second)", "packet/s"),
-    (r".*_(ns|nsec|nanoseconds?)", "ns"),
-    (r".*_(us|usec|microseconds?)", "us"),
-    (r".*_(ms|msec|milliseconds?)", "ms"),
-    (r".*_(s|sec|secs|seconds?)", "s"),
-    (r"(dur|duration|tcprtt|synack|ackdat)", "s"),
-    (r"(.*_)?(length|len|size|sz|pktlen|pktsz|payload)(_.*)?", "byte"),
-    (r"[sd](rc|st)?load", "bit/s"),
-    (r".*(bytes?|byts?|octets?)(_.*)?", "byte"),
-    (r"(.*_)?[a-z]{0,3}(pkts?|packets?)", "packet"),
-)
 _FINER = {"s": ("ms", "us", "ns"), "ms": ("us", "ns"), "us": ("ns",)}
-_CICFLOWMETER = {"flow_duration", "flow_iat_mean", "flow_iat_max"}  # times in microseconds
-_CIC_TIME = re.compile(r"flow_duration|((flow|fwd|bwd)_iat|active|idle)_(?!std).*")
 
 
 def infer(facts: Sequence[ColumnFacts], label: str = "") -> dict[str, Any]:
@@ -109,22 +58,12 @@ def infer(facts: Sequence[ColumnFacts], label: str = "") -> dict[str, Any]:
     table: dict[str, Any] = {"label": [label]} if label else {}
     if key := _conversation(others):
         table["conversation"] = key
-    cic = others.keys() >= _CICFLOWMETER
+    times = (CICFLOWMETER_TIMES,) if is_cicflowmeter(others) else ()
     columns = {
-        name: _entry(f, "us" if cic and _CIC_TIME.fullmatch(name) else _unit(name))
+        name: _entry(f, row.what if (row := first_row((*times, *UNITS), name)) else "")
         for name, f in others.items()
     }
     return {"table": table, "columns": columns}
-
-
-def is_label_name(name: str) -> bool:
-    """Whether a column's name is one of those that labels have."""
-    return bool(_LABEL.fullmatch(name))
-
-
-def _unit(name: str) -> str:
-    """The unit that a column's name says; empty where it says none."""
-    return next((unit for pattern, unit in _UNITS if re.fullmatch(pattern, name)), "")
 
 
 def _entry(facts: ColumnFacts, unit: str) -> dict[str, Any]:
@@ -146,29 +85,22 @@ def _entry(facts: ColumnFacts, unit: str) -> dict[str, Any]:
 
 def _left_out(facts: ColumnFacts) -> str:
     """Why a column is left out; nothing where it is used."""
-    name = facts.name
     if facts.type == "empty":
         return _WHY["empty"]
-    for what, pattern in (("address", _ADDRESS), ("port", _PORT), ("label", _LABEL)):
-        if pattern.fullmatch(name):
-            return _WHY[what]
-    if facts.type == "time" or _TIME.fullmatch(name) or _is_time(facts):
-        return _WHY["time"]
-    if _IDENTIFIER.fullmatch(name):
-        return _WHY["identifier"]
-    if _PAYLOAD.fullmatch(name):
-        return _WHY["payload"]
+    role, why = role_of(facts.name)
+    if role not in ("feature", "root"):
+        return why
+    if facts.type == "time" or _is_time(facts):
+        return WHY["time"]
     if facts.counts_up:
         return _WHY["row"]
-    if _TTL.fullmatch(name):
-        return _WHY["ttl"]
     if facts.distinct <= 1:
         return _WHY["constant"]
     if _all(facts.texts, _is_address):
-        return _WHY["address"]
+        return WHY["address"]
     if _says_label(facts):
         return _WHY["form"]
-    return _WHY["root"] if _ROOT.fullmatch(name) else ""
+    return why if role == "root" else ""
 
 
 def _says_label(facts: ColumnFacts) -> bool:
@@ -213,7 +145,7 @@ def _kind(facts: ColumnFacts) -> str:
         return TEXT
     if _all(facts.texts, _is_ip) and "" not in facts.texts:
         return "address"
-    most = MOST_VALUES if _PROTOCOL.fullmatch(facts.name) else MOST_CATEGORIES
+    most = MOST_VALUES if PROTOCOLS.has(facts.name) else MOST_CATEGORIES
     few = facts.distinct <= min(most, max(2, facts.rows // 4))
     return "category" if few and facts.numbers < 0.5 else TEXT
 
@@ -262,22 +194,13 @@ def _conversation(columns: Iterable[str]) -> list[str] | None:
     """The columns of the 5-tuple, where there is one of each."""
     found: dict[str, list[str]] = {}
     for name in columns:
-        if _PROTOCOL.fullmatch(name):
+        role, _ = role_of(name)
+        if PROTOCOLS.has(name):
             found.setdefault("protocol", []).append(name)
-        elif _PORT.fullmatch(name):
-            found.setdefault(f"{_side(name)} port", []).append(name)
-        elif _ADDRESS.fullmatch(name) and not re.search("mac|eth|oui", name):
-            found.setdefault(f"{_side(name)} address", []).append(name)
+        elif role in ("address", "port"):
+            end = first_row(ENDS, name)
+            found.setdefault(f"{end.what if end else ''} {role}", []).append(name)
     key = ("source address", "source port", "destination address", "destination port", "protocol")
     if all(len(found.get(part, ())) == 1 for part in key):
         return [found[part][0] for part in key]
     return None
-
-
-def _side(name: str) -> str:
-    """Which end of a flow an address or a port is of, by its name."""
-    if re.match(r"(.*_)?(dst|dest|destination|resp|server|d_?(ip|addr|port)|dsport)", name):
-        return "destination"
-    if re.match(r"(.*_)?(src|source|orig|client|s_?(ip|addr|port))", name):
-        return "source"
-    return ""

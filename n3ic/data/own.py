@@ -28,7 +28,8 @@ from n3ic.data.described import (
 )
 from n3ic.data.description import COLUMNS_FILE, read_description
 from n3ic.data.files import TABLE_SUFFIXES, find_tables, printable
-from n3ic.data.inference import infer, is_label_name
+from n3ic.data.inference import infer
+from n3ic.data.naming import is_label_name
 from n3ic.data.sheets import open_sheets
 from n3ic.data.survey import ColumnFacts, column_names, survey
 from n3ic.data.table import FlowTable

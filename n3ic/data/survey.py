@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.data.delimited import NO_NUMBER, Sheet
+from n3ic.data.delimited import NO_NUMBER, NUMBER, Sheet
+from n3ic.data.described import canonical
 from n3ic.errors import DataError
 
 ColumnType = Literal["integer", "real", "text", "time", "empty"]
@@ -20,8 +20,6 @@ MOST_DECIMALS = 9
 _SAMPLE = 20_000
 _VAST = 1e30  # a number so large has no decimal places
 _SHARE = 0.999  # of the values that a unit has to hold
-_OTHERS = re.compile(r"[^a-z0-9]+")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ def column_names(headers: Sequence[str]) -> list[str]:
     """
     out: list[str] = []
     for i, header in enumerate(headers, 1):
-        base = _OTHERS.sub("_", header.lower()).strip("_")[:200] or f"column_{i}"
+        base = canonical(header)[:200] or f"column_{i}"
         name, n = base, 1
         while name in out:
             n += 1
@@ -215,7 +213,7 @@ def _facts(name: str, header: str, column: Any, classes: NDArray[np.int64] | Non
         counted = pc.value_counts(column).to_pylist()
         counts = Counter({str(c["values"]).strip(): int(c["counts"]) for c in counted})
         ordered = sorted(counts, key=lambda text: (-counts[text], text))[:MOST_TEXTS]
-        others = [t for t in ordered if not (_NUMBER.fullmatch(t) or t in NO_NUMBER)]
+        others = [t for t in ordered if not (NUMBER.fullmatch(t) or t in NO_NUMBER)]
         return ColumnFacts(
             name=name,
             header=header,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,10 +42,6 @@ class MarginGroup:
     def name(self) -> str:
         """The margins in words."""
         return f"{self.least}" if self.least == self.most else f"{self.least}-{self.most}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self) | {"accuracy": self.accuracy}
 
 
 def calibration(

@@ -8,9 +8,9 @@ rows and ``q`` of the live ones. By convention, 0.1 is worth a look and 0.25 is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,10 +45,6 @@ class Drift:
     bit: int
     trained: float
     live: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
 
 
 def drift(spec: InputSpec, counts: ArrayLike, rows: int) -> list[Drift]:

@@ -8,8 +8,7 @@ two stages' answers and the labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,10 +65,6 @@ class ShuntPoint:
     def host_load(self) -> float:
         """Share of all rows that the host gets."""
         return 1 - self.share
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
 
 
 def thresholds_of(margins: NDArray[np.int32]) -> list[int]:

@@ -161,12 +161,6 @@ class Comparison:
                 else:
                     tally.why[_reason(feature.reasons, pair, own, ours, theirs)] += 1
 
-    @property
-    def not_explained(self) -> int:
-        """Differences for which no reason holds."""
-        found = [self.ours_alone, self.theirs_alone, *(t.why for t in self.features.values())]
-        return sum(why[NOT_EXPLAINED] for why in found)
-
     def markdown(self, name: str, features: Sequence[Compared]) -> str:
         """The figures as tables.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ def metrics_of(
         out["model"] = _identity(first.model)
         out["memory"] = memory_of(first.model)
         out["feature_scores"] = dict(first.feature_scores)
-        out["importance"] = [f.to_dict() for f in importance[""]]
+        out["importance"] = [asdict(f) for f in importance[""]]
         out["protocols"] = {p: _one(r[""]) for p, r in every.items()}
         values = [r[""].test for r in (results, *repeated)]
         if repeated:
@@ -119,7 +120,7 @@ def metrics_of(
         | {
             "model": _identity(r.model),
             "memory": memory_of(r.model),
-            "importance": [f.to_dict() for f in importance[task]],
+            "importance": [asdict(f) for f in importance[task]],
         }
         for task, r in results.items()
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, get_args
 
@@ -236,10 +236,6 @@ class Recipe:
         owner = recipe_values()[name].owner
         part = next((getattr(self, p) for p, kind in _PARTS.items() if kind is owner), self)
         return getattr(part, name)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
 
 
 _PARTS: Mapping[str, type] = {"training": Training, "spn": SpnTraining}

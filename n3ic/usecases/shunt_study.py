@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from n3ic.data.split import SplitProtocol
@@ -120,8 +120,8 @@ class ShuntStudy(Displayed):
             "trained_rows": self.trained_rows,
             "host_features": list(self.host_features),
             "rows": dict(self.rows),
-            "validation": [p.to_dict() for p in self.validation],
-            "test": [p.to_dict() for p in self.test],
+            "validation": [asdict(p) for p in self.validation],
+            "test": [asdict(p) for p in self.test],
             "threshold": self.chosen,
             "figures": {name: e.to_dict() for name, e in self.figures.items()},
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from n3ic import __version__
@@ -82,7 +83,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
                 {
                     "command": command_words(request, case, recipe, options, main, n_classes),
                     "use_case": case.name,
-                    "recipe": recipe.to_dict(),
+                    "recipe": asdict(recipe),
                     "options": dict(options),
                     "protocol": main,
                     "seed": request.seed,

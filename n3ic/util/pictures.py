@@ -8,6 +8,7 @@ Legends stand outside the axes and inside the page. The type is large enough for
 
 from __future__ import annotations
 
+import base64
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -218,6 +219,11 @@ def png(figure: Figure) -> bytes:
     stream = io.BytesIO()
     write(figure, stream)
     return stream.getvalue()
+
+
+def png_url(figure: Figure) -> str:
+    """A picture as a URL that holds it, for a page that needs no other file."""
+    return f"data:image/png;base64,{base64.b64encode(png(figure)).decode()}"
 
 
 def save(figure: Figure, directory: Path, name: str) -> None:

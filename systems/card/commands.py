@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -191,7 +192,7 @@ def simulate(
                 "kind": "simulated",
                 "seconds": seconds,
                 "seed": seed,
-                "policies": [f.to_dict() for f in found],
+                "policies": [asdict(f) for f in found],
             }
         )
     else:

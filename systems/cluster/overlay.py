@@ -18,7 +18,6 @@ from __future__ import annotations
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from numpy.typing import NDArray
@@ -132,12 +131,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.finalise()
 
     def process_ids(self, task_id: str) -> dict[int, int]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from n3ic.errors import ClusterError
 from n3ic.systems.cluster.costs import Expected, weight_bytes
-from n3ic.systems.cluster.figures import NodeFigures
 from n3ic.systems.cluster.nodes import Cluster, ClusterNode
 from n3ic.systems.cluster.placement import Placement
 from n3ic.util.display import Displayed, Table, View
+from n3ic.util.plain import from_plain, shown
 
 PLAN_VERSION = 2
 _MAX_BYTES = 1 << 22
@@ -183,33 +183,17 @@ def read_plan(path: str | Path) -> tuple[Placement, Cluster]:
 
 
 def _read_node(data: Any, where: str) -> ClusterNode:
-    figures = data.get("figures") if isinstance(data, dict) else None
-    if not isinstance(figures, dict):
-        raise ClusterError(f"{where}: expected a node with its figures")
-    clocks = NodeFigures(**_values(NodeFigures, figures, where))
-    return ClusterNode(**_values(ClusterNode, data, where), figures=clocks)
-
-
-def _values(kind: type[ClusterNode | NodeFigures], data: dict[str, Any], where: str) -> Any:
-    """Fields of a node or of its figures: texts, truth values, and finite numbers from 0."""
-    types = {f.name: f.type for f in fields(kind) if f.name != "figures"}
-    found = {}
-    for name, kind_name in types.items():
-        value = data.get(name)
-        if kind_name in ("str", "FigureKind"):
-            right = isinstance(value, str)
-        elif kind_name == "bool":
-            right = isinstance(value, bool)
-        elif value is None:
-            right = kind_name == "int | None"
-        else:
-            least = 1 if name in _ABOVE_0 else 0
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            right = number and least * 1e-6 <= value < 1e18 and (name != "load" or value < 1)
-        if not right:
-            raise ClusterError(f"{where}: {name}: not expected: {value!r:.60}")
-        found[name] = value
-    return found
+    try:
+        node = from_plain(ClusterNode, data)
+    except ValueError as error:
+        raise ClusterError(f"{where}: {error}") from error
+    for name, value in (*vars(node).items(), *vars(node.figures).items()):
+        least = 1e-6 if name in _ABOVE_0 else 0
+        most = 1 if name == "load" else 1e18
+        if isinstance(value, int | float) and not least <= value < most:
+            said = f"expected a number from {least:g} to below {most:g}, got {shown(value)}"
+            raise ClusterError(f"{where}: {name}: {said}")
+    return node
 
 
 def _plan_data(path: str | Path) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from n3ic.systems.cluster.protocol import MAX_NODES, MAX_OFFSET, MAX_ROW
 from n3ic.systems.cluster.traffic import SLICE_BITS, slices_of
 
 Goal = Literal["throughput", "latency"]
-GOALS: tuple[Goal, ...] = ("throughput", "latency")
 _MOST_TRIED = 1500  # placements that are all compared; of more, layers are improved in turns
 _FEW = (1, 4, 16, 64, 128)  # counts of nodes that are tried where there are many
 _SAME = 1.01  # rates and latencies this close are equal, and the other figure decides

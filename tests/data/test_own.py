@@ -114,6 +114,13 @@ def test_names_of_known_flow_exporters(headers, kept):
     assert len(found["table"]["conversation"]) == 5
 
 
+def test_a_feature_is_not_taken_for_another_by_a_part_of_its_name():
+    names = ("app_bytes", "cat_len", "class_of_service", "sinpkt", "attack_cat")
+    found = infer([ColumnFacts(n, n, "integer", 1000, 500, highest=1e4) for n in names])["columns"]
+    assert [found[n]["use"] for n in names] == [True, True, True, True, False]
+    assert [found[n]["unit"] for n in names[:4]] == ["byte", "byte", "", "ms"]
+
+
 def test_another_form_of_the_label_is_known_by_its_cells(tmp_path):
     header = "x,kind_of,code,label"
     lines = [f"{i % 50},{'abc'[i % 3]}{i % 2},{i % 3},{'pqr'[i % 3]}" for i in range(300)]

@@ -29,7 +29,7 @@ def test_few_rows_have_a_wide_interval():
     margins = np.array([0] * 1000 + [9] * 4, dtype=np.int32)
     many, few = calibration(np.ones(1004, dtype=bool), margins)
     assert few.accuracy == many.accuracy == 1 and few.low < 0.5 < 0.99 < many.low
-    assert (many.name, few.name) == ("0", "9") and few.to_dict()["accuracy"] == 1
+    assert (many.name, few.name) == ("0", "9") and few.accuracy == 1
 
 
 def test_no_rows_have_no_groups():

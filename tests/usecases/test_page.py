@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +21,16 @@ from n3ic.model.random_models import random_model
 from n3ic.targets.overview import Known, TargetRow
 from n3ic.usecases.evaluation import LabelledFlows
 from n3ic.usecases.page import page
-from n3ic.usecases.page.charts import LEFT, importance_chart
+from n3ic.usecases.page.charts import (
+    calibration_figure,
+    importance_chart,
+    importance_figure,
+    roc_figure,
+)
 from n3ic.usecases.page.flows import decisions, margins, sureness
 from n3ic.usecases.page.page import bits_table, report_page
 from n3ic.usecases.shunt_study import Aim, ShuntStudy
+from n3ic.util.pictures import png
 
 pytest.importorskip("sklearn")
 MEASURE = """<!DOCTYPE html><iframe id="f" width="{width}" height="800" srcdoc="{page}"></iframe>
@@ -111,7 +118,8 @@ def test_it_says_what_it_should(written):
         "points of accuracy lost", "count it", "the surest error", "least lead",
     ):  # fmt: skip
         assert said in text, said
-    assert len(Page(written).all("svg")) == 3
+    assert len(Page(written).all("img")) == 3
+    assert len(written) < 400_000
 
 
 def test_it_is_read_without_a_mouse_and_without_seeing(written):
@@ -123,7 +131,6 @@ def test_it_is_read_without_a_mouse_and_without_seeing(written):
     assert all(b - a <= 1 for a, b in pairwise(levels))
     assert all(a.get("scope") in ("col", "row") for a in found.all("th"))
     assert len(found.all("caption")) == len(found.all("table"))
-    assert all(a["role"] == "img" and a["aria-label"] for a in found.all("svg"))
     assert all(a["alt"] for a in found.all("img"))
     scrolled = [a for a in found.all("div") if a.get("class") == "wide"]
     assert scrolled and all(a["tabindex"] == "0" and a["aria-label"] for a in scrolled)
@@ -148,9 +155,6 @@ def test_its_colours_have_the_contrast_of_wcag(written):
         ):  # fmt: skip
             pair = sorted((luminance(colours[ink]), luminance(colours[paper])), reverse=True)
             assert (pair[0] + 0.05) / (pair[1] + 0.05) >= 4.5, (ink, paper)
-        for ink in ("one", "two"):  # 1.4.11, of graphics: 3 to 1
-            pair = sorted((luminance(colours[ink]), luminance(colours["paper"])), reverse=True)
-            assert (pair[0] + 0.05) / (pair[1] + 0.05) >= 3, ink
     assert luminance(schemes[0]["paper"]) > 0.9 and luminance(schemes[1]["paper"]) < 0.02
 
 
@@ -191,7 +195,7 @@ def test_a_set_has_a_part_for_each_network(run, monkeypatch):
     monkeypatch.setattr(page, "labelled_flows", lambda *_: flows)
     found = Page(report_page(folder, models, metrics | {"queue": per_task}, ROWS))
     assert found.wrong == [] and "50.0 %" in found.text and "62.5 %" in found.text
-    assert len(found.all("svg")) == 6 and "script" not in {tag for tag, _ in found.tags}
+    assert len(found.all("img")) == 6 and "script" not in {tag for tag, _ in found.tags}
 
 
 def test_a_study_of_shunting_is_shown_where_there_is_one(run):
@@ -226,17 +230,38 @@ def test_the_flows_are_those_that_they_are_said_to_be():
     assert sum(int(row[1]) for row in calibration.rows) == 200
 
 
-def test_charts_keep_to_their_canvas_and_to_what_the_rows_show():
-    charts, _ = sureness(held_out(*flows_of(make_flows(make_model(), 60))))
-    for chart in charts:
-        for shape in chart.shapes:
-            places = [tuple(map(float, p.split(","))) for p in shape.points.split()]
-            assert all(0 <= x <= chart.width and 0 <= y <= chart.height for x, y in places)
-        assert all(0 <= s.x <= chart.width and 0 <= s.y <= chart.height for s in chart.labels)
-    (band,) = [s for s in charts[0].shapes if s.look == "band"]
-    assert min(float(p.split(",")[0]) for p in band.points.split()) == LEFT
-    widths = [s.text for s in charts[2].labels]
-    assert any(text.endswith("…") for text in widths) and "bytes" in widths
+def test_charts_show_the_rows_that_they_are_of():
+    of = held_out(*flows_of(make_flows(make_model(), 60)))
+    axes = roc_figure(of.roc).axes[0]
+    assert axes.get_xlim() == pytest.approx((of.roc.least, 1)) and axes.get_xscale() == "log"
+    fpr, tpr = of.roc.steps(200)
+    assert np.allclose(axes.lines[0].get_xydata(), np.column_stack([fpr, 100 * tpr]))
+    groups = of.calibration()
+    drawn: Any = calibration_figure(groups).axes[0].containers[0]
+    bars = drawn.lines[2]
+    spans = [[tuple(end) for end in line] for bar in bars for line in bar.get_segments()]
+    for g in groups:
+        upright = ((g.least + g.most) / 2, 100 * g.low), ((g.least + g.most) / 2, 100 * g.high)
+        assert any(np.allclose(span, upright) for span in spans)
+    names = [t.get_text() for t in importance_figure(of.importance()).axes[0].get_yticklabels()]
+    assert any(name.endswith("…") for name in names) and "bytes" in names
+
+
+def test_charts_keep_to_their_canvas():
+    of = held_out(*flows_of(make_flows(make_model(), 60)))
+    for figure in (
+        roc_figure(of.roc), calibration_figure(of.calibration()),
+        importance_figure(of.importance()),
+    ):  # fmt: skip
+        png(figure)  # lays it out
+        whole = figure.bbox
+        for axes in figure.axes:
+            box = axes.get_tightbbox()
+            assert whole.x0 <= box.x0 and box.x1 <= whole.x1, axes.get_xlabel()
+            assert whole.y0 <= box.y0 and box.y1 <= whole.y1, axes.get_xlabel()
+        under = [t.get_window_extent() for a in figure.axes for t in a.get_xticklabels()]
+        under.sort(key=lambda box: box.x0)
+        assert all(a.x1 < b.x0 for a, b in pairwise(b for b in under if b.width))
 
 
 @pytest.mark.parametrize("sign", [1, -1, 0])
@@ -244,14 +269,13 @@ def test_bars_go_the_way_of_their_figures(sign):
     found = [
         FeatureImportance(str(i), 1, sign * (0.3 - 0.1 * i), 0, 0, 0, 9.0, 0.9, i) for i in range(3)
     ]
-    chart = importance_chart(found, "words")
-    bars = [
-        [float(p.split(",")[0]) for p in s.points.split()] for s in chart.shapes if s.look == "bar"
-    ]
-    lengths = [bar[1] - bar[0] for bar in bars]
-    assert lengths == pytest.approx([sign * 38 * share for share in (1, 2 / 3, 1 / 3)], abs=0.02)
-    texts = [s.text for s in chart.labels]
-    assert (f"{30 * sign}" in texts) and "0" in texts
+    both: Any = importance_figure(found).axes
+    lost, told = both
+    assert [bar.get_width() for bar in lost.patches] == pytest.approx(
+        [30 * sign, 20 * sign, 10 * sign]
+    )
+    assert [bar.get_width() for bar in told.patches] == [0.9] * 3
+    assert importance_chart(found, "words") == importance_chart(found, "words")
 
 
 def flows_of(flows):

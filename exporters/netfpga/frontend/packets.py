@@ -92,13 +92,6 @@ def echo(source: End, target: End, payload: bytes, *, number: int = 1) -> bytes:
     return ipv4(source, target, ICMP, body[:2] + struct.pack(">H", checksum(body)) + body[4:])
 
 
-def arp(source: End, target_ip: bytes, *, target_mac: bytes = b"\xff" * 6) -> bytes:
-    """An ARP request."""
-    head = struct.pack(">HHBBH", 1, IPV4, 6, 4, 1)
-    body = head + source.mac + source.ip + bytes(6) + target_ip
-    return (target_mac + source.mac + struct.pack(">H", ARP) + body).ljust(LEAST_FRAME, b"\0")
-
-
 @dataclass(frozen=True)
 class Packet:
     """What an IPv4 frame holds, its checksums proven.

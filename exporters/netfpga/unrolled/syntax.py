@@ -137,9 +137,9 @@ def read_core(text: str, modules: dict[str, Module], *, debug: bool = True) -> C
     if not header or not width:
         raise VerifyError("no module n3ic_core with input bits")
     reader = _Reader(int(width[1]) + 1, modules)
-    body = text[header.end() :].partition("endmodule")[0]
+    body = text[header.end() :].partition("endmodule")[0].rstrip()
     position = 0
-    while body[position:].strip():
+    while position < len(body):
         for pattern, take in reader.statements:
             match = pattern.match(body, position)
             if match:

@@ -17,7 +17,6 @@ from n3ic.model.bits import Bits
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
 
-CLASS_BITS = 16
 MODEL_BITS = 32
 PORT_BITS = 9  # of v1model
 PAPER_SHAPE = (256, 32, 16, 2)

@@ -228,19 +228,6 @@ class Object:
         self.maps: dict[str, Map] = loaded[1]
         self.programs: dict[str, Program] = loaded[2]
 
-    @classmethod
-    def from_file(cls, path: str | Path, **given: Any) -> Self:
-        """Load an object file; see the class.
-
-        Raises:
-            BpfError: the file cannot be read, or what the class says.
-        """
-        try:
-            image = Path(path).read_bytes()
-        except OSError as error:
-            raise BpfError(f"{path}: {error.strerror or error}", error.errno or 0) from error
-        return cls(image, str(path), **given)
-
     def __enter__(self) -> Self:
         return self
 

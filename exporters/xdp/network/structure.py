@@ -7,9 +7,9 @@ networks', rounded up where that is free, and what a network does not use adds n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,43 +154,6 @@ class Structure:
     def classes(self) -> int:
         """Number of scores."""
         return self.layers[-1].outputs
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Any) -> Structure:
-        """Read what :meth:`to_dict` wrote.
-
-        Raises:
-            ExportError: the data is not a structure.
-        """
-        try:
-            found = cls(
-                tuple(str(name) for name in data["features"]),
-                tuple(Selector(**selector) for selector in data["selectors"]),
-                tuple(
-                    LayerPlan(p["outputs"], p["lane"], tuple(p["segments"]), bool(p["halves"]))
-                    for p in data["layers"]
-                ),
-                bool(data["bits"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ExportError(f"not the structure of a network: {error!r}") from error
-        numbers = [
-            *(n for s in found.selectors for n in (s.feature, s.part, s.cuts, s.shift, s.width)),
-            *(n for p in found.layers for n in (p.outputs, p.lane, *p.segments)),
-        ]
-        if (
-            not found.layers
-            or any(not isinstance(n, int) or not 0 <= n <= 1 << 16 for n in numbers)
-            or any(p.halves and len(p.segments) != 2 for p in found.layers)
-            or any(s.form not in get_args(Form) for s in found.selectors)
-            or any(s.feature >= len(found.features) for s in found.selectors)
-        ):
-            raise ExportError("not the structure of a network: a number is out of range")
-        return found
 
 
 def structure_of(models: Sequence[BinaryModel], *, bits: bool = False) -> Structure:

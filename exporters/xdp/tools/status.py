@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from n3ic.evaluation.drift import Drift, drift
 from n3ic.exporters.xdp.network.rows import bit_counts
@@ -85,10 +84,6 @@ class Status:
     slots: Mapping[int, SlotStatus]
     contended: int = 0
     not_marked: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
 
 
 def status(interface: Interface) -> Status:

@@ -88,12 +88,6 @@ def start_region(region: int) -> list[Operation]:
     return [set_register(register(REGION, region), 0)]
 
 
-def hold_region(region: int) -> list[Operation]:
-    """Let no packet into a region, and wait until those inside left; they queue up meanwhile."""
-    address = register(REGION, region)
-    return [set_register(address, _HOLD), wait_register(address, _IDLE, _IDLE)]
-
-
 def restart_task(region: int) -> list[Operation]:
     """Give a user's task that was cut off another chance."""
     return [set_register(register(REGION, region), 4)]

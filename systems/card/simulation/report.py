@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -52,10 +52,6 @@ class PolicyFigures:
     work_over_time: tuple[tuple[float, ...], ...]
     launches: Mapping[str, int]
     events: tuple[Event, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
 
 
 def figures_of(trace: Trace) -> PolicyFigures:

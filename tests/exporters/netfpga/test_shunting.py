@@ -34,6 +34,7 @@ from n3ic.options import Options
 from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_directory
+from tests.exporters.netfpga.synthesised import run_netlist
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
 needs_verilator = pytest.mark.skipif(shutil.which("verilator") is None, reason="needs verilator")
@@ -164,7 +165,7 @@ def test_the_netlist_gives_the_verdicts(tmp_path, at_the_threshold, given):
         pytest.skip(str(error))
     model, words = at_the_threshold(2)
     written(tmp_path, model, given)
-    seen = synth.run_netlist(tmp_path, model, words, "icarus")
+    seen = run_netlist(tmp_path, model, words, "icarus")
     np.testing.assert_array_equal(seen.inference.verdicts == SHUNT, model.infer(words).margins < 2)
 
 

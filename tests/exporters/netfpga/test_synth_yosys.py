@@ -23,6 +23,7 @@ from n3ic.exporters.netfpga.unrolled.size import estimate
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
+from tests.exporters.netfpga.synthesised import run_netlist
 
 RECORDED = json.loads(Path(__file__).with_name("yosys_sizes.json").read_text())
 
@@ -126,7 +127,7 @@ def test_the_netlist_computes_the_model(tmp_path, outputs):
     model = random_model((24, 6, 2), np.random.default_rng(3), extremes=False)
     directory = export(model, tmp_path, outputs=outputs)
     words = verification_vectors(model, 400)
-    seen = synth.run_netlist(directory, model, words, "icarus")
+    seen = run_netlist(directory, model, words, "icarus")
     truth = model.infer(words)
     assert len(set(truth.classes)) == 2
     np.testing.assert_array_equal(seen.inference.classes, truth.classes)

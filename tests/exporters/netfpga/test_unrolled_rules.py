@@ -24,6 +24,7 @@ from n3ic.model.passes import simplify
 from n3ic.targets.decoding import decoding_difference
 from n3ic.training.forest import train_forest
 from n3ic.training.recipe import Training
+from tests.exporters.netfpga.synthesised import run_netlist
 from tests.exporters.netfpga.test_synth_yosys import export, needs_icarus, needs_yosys
 from tests.exporters.netfpga.test_unrolled_core import check
 
@@ -185,5 +186,5 @@ def test_the_netlist_is_as_small_as_foretold_and_computes_the_model(tmp_path):
     measured, foretold = synth.synthesise(directory), estimate(model)
     assert abs(measured.lut_sites - foretold.lut_sites) <= 0.05 * measured.lut_sites
     words = verification_vectors(model, 300)
-    seen = synth.run_netlist(directory, model, words, "icarus")
+    seen = run_netlist(directory, model, words, "icarus")
     np.testing.assert_array_equal(seen.inference.classes, model.infer(words).classes)

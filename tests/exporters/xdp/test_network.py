@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.xdp.network import (
-    Structure,
     bit_counts,
     bits_of,
     layout,
@@ -349,27 +348,6 @@ def test_the_same_network_gives_the_same_bytes():
     assert (source, value) == parts()
     assert set(source) == {"network_rows.h", "other.h"}
     assert "other_run(" in source["other.h"] and "NETWORK_H" not in source["other.h"]
-
-
-def test_a_structure_is_plain_data_and_back():
-    rng = np.random.default_rng(10)
-    structure = structure_of([random_model((300, 9, 2), rng)])
-    assert structure.layers[0].segments
-    assert Structure.from_dict(structure.to_dict()) == structure
-    good = structure.to_dict()
-    selector, layer = good["selectors"][0], good["layers"][0]
-    for bad in (
-        None,
-        {},
-        good | {"layers": []},
-        good | {"layers": [layer | {"outputs": -1}]},
-        good | {"selectors": [selector | {"form": "*/ evil"}]},
-        good | {"selectors": [selector | {"feature": 99}]},
-        good | {"selectors": [selector | {"shift": "0"}]},
-        good | {"selectors": [selector | {"other": 1}]},
-    ):
-        with pytest.raises(ExportError, match="not the structure"):
-            Structure.from_dict(bad)
 
 
 def test_a_value_of_another_size_is_not_run():

@@ -12,7 +12,7 @@ import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -680,7 +680,7 @@ def test_packets_that_were_not_counted_or_marked_are_shown():
     shown = "\n".join(lines(made))
     assert "1,234" in shown and "5,678" in shown
     assert "contended" not in "\n".join(lines(Status(*given)))
-    found = json.loads(json.dumps(made.to_dict()))
+    found = json.loads(json.dumps(asdict(made)))
     assert (found["contended"], found["not_marked"]) == (1234, 5678)
 
 

@@ -170,6 +170,8 @@ def test_a_damaged_plan_is_refused(tmp_path, text, said):
         (("home", "figures", "clock_hz"), float("inf")),
         (("home", "figures", "packet"), True),
         (("home", "figures", "serial"), "yes"),
+        (("home", "figures", "kind"), "guessed"),
+        (("home", "figures", "shares"), 1.5),
     ],
 )
 def test_a_plan_whose_nodes_cannot_be_is_refused(tmp_path, where, value):
@@ -180,7 +182,8 @@ def test_a_plan_whose_nodes_cannot_be_is_refused(tmp_path, where, value):
     at[where[-1]] = value
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(data))
-    with pytest.raises(ClusterError, match="expected"):
+    said = f"{where[-1]}: expected .*, got " if len(where) > 2 else "expected"
+    with pytest.raises(ClusterError, match=said):
         read_plan(path)
 
 

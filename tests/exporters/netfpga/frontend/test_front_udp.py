@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -56,6 +57,13 @@ def asked(model: BinaryModel, words: np.ndarray, number: int = 7, end: p.End = H
     return p.udp(end, CARD, m.request(number, int(model.digest[:8], 16), rows).to_bytes())
 
 
+def arp(source: p.End, target_ip: bytes) -> bytes:
+    """An ARP request."""
+    head = struct.pack(">HHBBH", 1, p.IPV4, 6, 4, 1)
+    body = head + source.mac + source.ip + bytes(6) + target_ip
+    return (b"\xff" * 6 + source.mac + struct.pack(">H", p.ARP) + body).ljust(p.LEAST_FRAME, b"\0")
+
+
 def answer(frame: bytes, end: p.End = HOST) -> m.Message:
     packet = p.read_ipv4(frame)
     assert packet.source == CARD
@@ -104,7 +112,7 @@ def test_an_input_row_is_read_in_the_bit_order_of_the_packets(
 
 def test_arp_and_ping(card: tuple[FrontBench, BinaryModel]) -> None:
     bench, _ = card
-    (left,) = bench.run([p.arp(HOST, CARD.ip)]).left
+    (left,) = bench.run([arp(HOST, CARD.ip)]).left
     body = b"\0\1\x08\0\6\4\0\2" + CARD.mac + CARD.ip + HOST.mac + HOST.ip
     assert left.data == (HOST.mac + CARD.mac + b"\x08\x06" + body).ljust(60, b"\0")
     for size in (0, 1, 17, 18, 19, 50, 56, 57, 64, 121, 500, 1471, 1472):
@@ -187,7 +195,7 @@ def hostile(model: BinaryModel) -> list[bytes]:
         # an answer is never answered, so that two cards cannot talk to each other for ever
         p.udp(HOST, CARD, message[:3] + b"\1" + message[4:]),
         p.udp(HOST, CARD, message[:3] + b"\2" + message[4:]),
-        p.arp(HOST, HOST.ip), p.arp(HOST, CARD.ip)[:21] + b"\2" + p.arp(HOST, CARD.ip)[22:],
+        arp(HOST, HOST.ip), arp(HOST, CARD.ip)[:21] + b"\2" + arp(HOST, CARD.ip)[22:],
         bytes(60), b"\xff" * 60, b"\xff" * 1514, good[:30], good[:56], ping[:41],
         *(good[:n] for n in (60, 63, 64, 65, 72, len(good) - 1)),
     ]  # fmt: skip

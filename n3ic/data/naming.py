@@ -1,0 +1,238 @@
+"""What a column's name says of it: a table to review, a reason a row.
+
+A name is in lower case, with ``_`` for all but letters and digits. An entry stands for the name
+that it spells and for those that end in ``_`` and the entry; ``*`` is anything, and ``=`` in front
+stands for the whole name alone. The first row with such an entry counts, so that an exception
+stands above what it is excepted from. The ``_2`` of a repeated name is passed over.
+
+The names are those of argus and UNSW-NB15, CICFlowMeter in both spellings, NFStream, Zeek's
+``conn.log``, NetFlow version 5, version 9 as nProbe writes it, and IPFIX as YAF writes it;
+``tests/data/test_naming.py`` has them one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the names of a row have in common.
+
+    Attributes:
+        what: the role, unit or end of the flow.
+        why: the reason that a user is shown; of a unit, where the names come from.
+        names: entries, separated by blanks.
+    """
+
+    what: str
+    why: str
+    names: str
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        entries = (
+            ("" if entry.startswith("=") else "(.*_)?")
+            + re.escape(entry.removeprefix("=")).replace(r"\*", ".*")
+            for entry in self.names.split()
+        )
+        return re.compile("|".join(entries))
+
+    def has(self, name: str) -> bool:
+        """Whether the name is one of the row's."""
+        return bool(self._pattern.fullmatch(name))
+
+
+_NUMBERED: Final = re.compile(r"(.*[a-z].*)_\d{1,3}", re.ASCII)
+
+ROLES: Final = (
+    Row(
+        "feature",
+        "a field of a header, though it has the name of a class",
+        "class_of_service ipv6_traffic_class",
+    ),
+    Row(
+        "address",
+        "an address tells the hosts of the capture apart",
+        "ip ipv4 ipv6 ipaddr ipaddress ip_address addr address host hostname "
+        "id_orig_h id_resp_h sip dip saddr daddr shost dhost srcip dstip srcaddr dstaddr "
+        "srchost dsthost s_ip d_ip ip_src ip_dst ipsrc ipdst "
+        "sourceipv*address destinationipv*address",
+    ),
+    Row(
+        "link",
+        "an address tells the hosts of the capture apart",
+        "mac smac dmac srcmac dstmac eth_src eth_dst ethsrc ethdst oui "
+        "sourcemacaddress destinationmacaddress",
+    ),
+    Row(
+        "network",
+        "it tells the networks of the capture apart",
+        "nexthop next_hop ipv4_next_hop =ipnexthopipv*address =bgpnexthopipv*address "
+        "src_as dst_as asn bgp*asnumber src_mask dst_mask sourceipv*prefixlength "
+        "destinationipv*prefixlength input_snmp output_snmp ingressinterface egressinterface",
+    ),
+    Row(
+        "port",
+        "a port tells the connections and services of the capture apart",
+        "port sport dport dsport srcport dstport id_orig_p id_resp_p "
+        "sourcetransportport destinationtransportport",
+    ),
+    Row(
+        "label",
+        "by its name another form of the label",
+        "label labels labeled labelled label_* labels_* silkapplabel "
+        "class classes class_name class_label class_type category cat category_name "
+        "subcategory subcat subcategory_name "
+        "attack attacks attack_* malicious malware malware_* threat threat_* anomaly anomaly_* "
+        "target target_class target_label target_name ground_truth ground_truth_* "
+        "prediction prediction_* predicted predicted_* traffic_type "
+        "device_name devicename "
+        "app application app_name appname application_name applicationname applicationid "
+        "application_category_name application_is_guessed application_confidence "
+        "app_proto app_protocol app_label app_class app_category "
+        "ndpi_proto ndpi_protocol",
+    ),
+    Row(
+        "time",
+        "a time tells when the capture was made",
+        "timestamp ts stime ltime datetime date epoch "
+        "start_time end_time starttime endtime time_start time_end timestart timeend "
+        "start start_ns start_us start_ms start_s start_sec "
+        "end end_ns end_us end_ms end_s end_sec "
+        "first first_ns first_us first_ms first_s first_sec firstseen first_time "
+        "first_switched first_seen first_seen_ns first_seen_us first_seen_ms first_seen_s "
+        "last last_ns last_us last_ms last_s last_sec lastseen last_time "
+        "last_switched last_seen last_seen_ns last_seen_us last_seen_ms last_seen_s "
+        "flow_start_*seconds flow_end_*seconds flow_start_time* flow_end_time* "
+        "flowstart*seconds flowend*seconds flowstartsysuptime flowendsysuptime "
+        "flowstarttime* flowendtime* flowstart flowend systeminittimemilliseconds "
+        "sysuptime sys_uptime unix_secs unix_nsecs",
+    ),
+    Row(
+        "identifier",
+        "an identifier of the flow or of its row",
+        "=flow id ids uid uuid guid flowid pkseqid index row rowid stcpb dtcpb "
+        "seq seq_no seqno seq_num seqnum seq_number seqnumber flow_sequence tcpsequencenumber "
+        "reversetcpsequencenumber ack_no ackno ack_num acknum ack_number acknumber "
+        "session cookie capture pcap file filename vlan *vlanid =column_* =unnamed_* "
+        "tunnel_parents engine_type",
+    ),
+    Row(
+        "payload",
+        "read from the payload, of which a NIC keeps nothing",
+        "server_name sni user_agent fingerprint ja3 ja4 ja3s ja4s dns_query query domain uri url "
+        "subject issuer content_type dns_query_type dns_ttl_answer ftp_command_ret_code "
+        "l7_proto l7_proto_name l7_protocol "
+        "trans_depth response_body_len res_bdy_len is_ftp_login ct_ftp_cmd ct_flw_http_mthd",
+    ),
+    Row(
+        "ttl",
+        "it tells a host and how far away it is",
+        "ttl sttl dttl srcttl dstttl minttl maxttl ttl_* sttl_* dttl_* minimumttl maximumttl ipttl",
+    ),
+    Row(
+        "root",
+        "it needs squares and roots, or logarithms, which no target computes",
+        "std std_* stdev stdev_* stddev stddev_* std_dev_* standard_deviation "
+        "standard_deviation_* sd sd_* var var_* variance variance_* skew skew_* skewness "
+        "skewness_* kurtosis kurtosis_* entropy entropy_* std_dev standarddeviation* "
+        "reversestandarddeviation*",
+    ),
+)
+
+UNITS: Final = (
+    Row("ms", "argus counts the gaps of a side and their jitter in them", "sinpkt dinpkt"),
+    Row("ms", "UNSW-NB15's raw files call them so", "=sintpkt =dintpkt =sjit =djit"),
+    Row("s", "argus, Zeek", "=dur =duration =tcprtt =synack =ackdat"),
+    Row("ms", "nProbe", "=duration_in =duration_out src_to_dst_iat_* dst_to_src_iat_*"),
+    Row("bit/s", "argus, nProbe", "sload dload srcload dstload *_avg_throughput =tcpload"),
+    Row("packet", "nProbe: packets of these many bytes", "num_pkts_* num_packets_*"),
+    Row("byte", "argus: mean size of a packet", "=smean =dmean smeansz dmeansz =smeanpktsz"),
+    Row("packet", "argus: packets sent again", "=sloss =dloss"),
+    Row("byte", "nProbe: the size of one packet", "longest_*pkt shortest_*pkt"),
+    Row("byte", "the size of one packet", "largest_*packet smallest_*packet"),
+    Row("byte/s", "CICFlowMeter, nProbe", "flow_byts_s flow_bytes_s second_bytes bulk_rate"),
+    Row("byte/s", "CICFlowMeter's short names", "blk_rate_avg byts_s bytes_s bytes_sec"),
+    Row("byte/s", "bytes in a second", "*byte*_s *byt*_s *octet*_s *byte*_sec *byte*_second"),
+    Row("packet/s", "packets in a second", "*pkt*_s *packet*_s *pkt*_sec *packet*_second"),
+    Row("packet", "CICFlowMeter: packets of a burst", "pkts_b_avg packets_bulk"),
+    Row("byte", "CICFlowMeter: bytes of a burst", "byts_b_avg bytes_bulk"),
+    Row("ns", "the unit is in the name", "ns nsec nanosecond nanoseconds *nanoseconds"),
+    Row("us", "the unit is in the name", "us usec microsecond microseconds *microseconds"),
+    Row("ms", "the unit is in the name", "ms msec millisecond milliseconds *milliseconds"),
+    Row("s", "the unit is in the name", "s sec secs second seconds"),
+    Row("ms", "YAF", "=averageinterarrivaltime =reverseaverageinterarrivaltime"),
+    Row("byte", "CICFlowMeter: sums of lengths", "totlen_*_pkts"),
+    Row("packet", "packets with payload", "payload_pkts payload_packets"),
+    Row("byte", "a length or size", "length len size sz pktlen pktsz length_* len_* size_*"),
+    Row("byte", "a length or size", "sz_* payload payload_*"),
+    Row("byte", "NFStream: sizes of packets", "min_ps mean_ps max_ps"),
+    Row("byte", "IPFIX: the lengths of IP packets", "*totallength *packetsize"),
+    Row("byte", "a TCP window", "swin dwin tcp_win_max_in tcp_win_max_out"),
+    Row("byte", "bytes", "*byte *bytes *byt *byts *octet *octets"),
+    Row("byte", "bytes", "*bytes_* *byts_* *octets_* *byte_* *octet_*"),
+    Row("byte", "IPFIX", "*octetdeltacount *octettotalcount *bytecount *bytedeltacount"),
+    Row("packet", "IPFIX", "*packetdeltacount *packettotalcount *packetcount"),
+    Row("packet", "CICFlowMeter: packets with payload", "act_data_pkt_*"),
+    Row("packet", "packets", "pkt pkts packet packets spkts dpkts totpkts srcpkts dstpkts"),
+    Row("packet", "Suricata", "pkts_to*"),
+)
+
+CICFLOWMETER: Final = frozenset({"flow_duration", "flow_iat_mean", "flow_iat_max"})
+CICFLOWMETER_TIMES: Final = Row(  # of a table that has those
+    "us",
+    "CICFlowMeter counts microseconds, which its names do not say",
+    "=flow_duration =flow_iat_* =fwd_iat_* =bwd_iat_* =active_* =idle_*",
+)
+
+PROTOCOLS: Final = Row(
+    "protocol",
+    "the protocol above IP, the fifth part of a conversation's key",
+    "=proto =protocol =prot =ip_proto =ip_protocol =ipproto =ipprotocol =ip_prot =ipprot "
+    "=l4 =l4_proto =l4proto =l4_protocol =l4protocol =protocol_number =protocolnumber "
+    "=protocol_identifier =protocolidentifier",
+)
+
+ENDS: Final = (
+    Row(
+        "destination",
+        "where the flow goes, or who answers",
+        "dst* dest* resp* server* dip* daddr* dport* d_ip* d_addr* d_port* dsport*",
+    ),
+    Row(
+        "source",
+        "where the flow comes from, or who asks",
+        "src* source* orig* client* sip* saddr* sport* s_ip* s_addr* s_port*",
+    ),
+)
+
+
+def first_row(rows: tuple[Row, ...], name: str) -> Row | None:
+    """The first row that has the name, or has it without the number of a repeated name."""
+    numbered = _NUMBERED.fullmatch(name)
+    names = (name, numbered[1]) if numbered else (name,)
+    return next((row for each in names for row in rows if row.has(each)), None)
+
+
+WHY: Final = {row.what: row.why for row in ROLES}
+
+
+def role_of(name: str) -> tuple[str, str]:
+    """What a column is by its name, and why; ``feature`` where no row has the name."""
+    row = first_row(ROLES, name)
+    return (row.what, row.why) if row else ("feature", "")
+
+
+def is_label_name(name: str) -> bool:
+    """Whether a column's name is one of those that labels have."""
+    return role_of(name)[0] == "label"
+
+
+def is_cicflowmeter(names: Iterable[str]) -> bool:
+    """Whether a table's columns are those of CICFlowMeter."""
+    return {*names} >= CICFLOWMETER
