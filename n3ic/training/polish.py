@@ -5,7 +5,7 @@ is flipped or a threshold shifted where that lowers the cross-entropy of the int
 the training rows. Of one neuron the effect of every single move is known exactly and at once.
 With all else fixed, the loss is a constant plus the sum, over the rows on which the neuron fires,
 of what firing costs there; and a flip changes the neuron's output only on rows whose popcount
-lies next to the threshold. See docs/explanation/accuracy.md for what it brings.
+lies next to the threshold. See docs/explanation/accuracy-tried.md for what it brings.
 """
 
 from __future__ import annotations
