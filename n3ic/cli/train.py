@@ -105,7 +105,7 @@ def train(
     json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
     given: Mapping[str, OptionValue] | None = None,
 ) -> None:
-    """Train a model (a binary network, or --family spn) and write a run: metrics, pictures."""
+    """Train a model (a binary network, or another --family) and write a run: metrics, pictures."""
     from n3ic.runs.report import warnings_of
     from n3ic.usecases.base import use_case as named
     from n3ic.usecases.config import train_request
