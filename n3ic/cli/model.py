@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -32,7 +33,7 @@ UnitsOption = Annotated[
 ReplaceFlag = Annotated[bool, typer.Option("--replace", help="Replace an existing file.")]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, words: Sequence[str]) -> None:
     """Add the commands."""
     app.command("inspect")(inspect)
     app.command("features")(features)
