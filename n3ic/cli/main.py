@@ -6,9 +6,10 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
+from typing import Any
 
 import typer
 
@@ -18,6 +19,8 @@ from n3ic.errors import MissingDependencyError, N3icError, N3icWarning
 from n3ic.util.signals import ending_signals
 
 _PLUG_INS = "n3ic.commands"
+_HELP = ("-h", "--help")
+_COMPLETION = "_N3IC_COMPLETE"  # set by a shell that completes a line
 _COMMANDS = {
     "train": ("train",),
     "sweep": ("sweep",),
@@ -74,7 +77,27 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     for name in others:
         if name == called or called.startswith("-"):
             _add_command(app, name, called)
+    if called in _HELP and _COMPLETION not in os.environ:
+        _without_options(app)
     return app
+
+
+def _without_options(app: typer.Typer) -> None:
+    """Leave the commands their names and texts, which are all that the help of ``n3ic`` shows."""
+
+    def bare(function: Callable[..., Any]) -> Callable[[], None]:
+        def command() -> None:
+            """Nothing: help alone is printed."""
+
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        return command
+
+    for info in app.registered_commands:
+        if info.callback is not None:
+            info.callback = bare(info.callback)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            group.typer_instance = typer.Typer(help=group.typer_instance.info.help)
 
 
 def _add_command(app: typer.Typer, name: str, called: str) -> None:
