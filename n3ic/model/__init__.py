@@ -1,4 +1,5 @@
 """The narrow waist: integer networks, their input bits and their file.
 
-May import the first floor: util, options, plugins, errors; docs/explanation/architecture.md has the order.
+May import the first floor alone: util, options, plugins, errors. The order is told by
+docs/explanation/architecture.md.
 """
