@@ -15,7 +15,12 @@ from pathlib import Path
 from shutil import which
 from typing import Any
 
-from meters.comparison import (
+from n3ic.errors import MissingDependencyError
+from n3ic.meter.flow_keys import Key, flow_key
+from n3ic.meter.packet import ACK, FIN, RST, SYN, TCP, UDP
+from n3ic.meter.standard import standard_spec
+
+from .comparison import (
     DAMAGED,
     NOT_EXPLAINED,
     Compared,
@@ -27,10 +32,6 @@ from meters.comparison import (
     matched,
     ours_of,
 )
-from n3ic.errors import MissingDependencyError
-from n3ic.meter.flow_keys import Key, flow_key
-from n3ic.meter.packet import ACK, FIN, RST, SYN, TCP, UDP
-from n3ic.meter.standard import standard_spec
 
 HOUR_US = 3_600_000_000
 SPEC = replace(

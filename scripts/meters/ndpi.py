@@ -8,7 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meters.comparison import (
+from n3ic.errors import DataError
+from n3ic.meter.flow_keys import Key, flow_key
+from n3ic.meter.packet import ACK, FIN, RST, SYN
+from n3ic.meter.standard import standard_spec
+
+from .comparison import (
     DAMAGED,
     NOT_EXPLAINED,
     Compared,
@@ -20,10 +25,6 @@ from meters.comparison import (
     matched,
     ours_of,
 )
-from n3ic.errors import DataError
-from n3ic.meter.flow_keys import Key, flow_key
-from n3ic.meter.packet import ACK, FIN, RST, SYN
-from n3ic.meter.standard import standard_spec
 
 SPEC = replace(standard_spec(idle_timeout_us=1 << 47), ends=(), windows=())
 """The standard meter with flows that end with the capture, as in nDPI's regression suite."""
