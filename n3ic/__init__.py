@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from n3ic.api import bench, evaluate, export, load, predict, shunt, sweep, train, verify
     from n3ic.data.dataset import DataSet
     from n3ic.data.table import Feature, FlowTable
+    from n3ic.families.binary.estimator import BinaryMLPClassifier
     from n3ic.model.inputs import Field, InputSpec
     from n3ic.model.layers import HiddenLayer, OutputLayer
     from n3ic.model.network import BinaryModel, Inference
     from n3ic.runs.folder import Run
     from n3ic.targets.base import Exporter
-    from n3ic.training.estimator import BinaryMLPClassifier
     from n3ic.training.recipe import Recipe, Training
     from n3ic.usecases.base import UseCase
 
@@ -71,7 +71,7 @@ _ROOMS = {
     "n3ic.model.network": ("BinaryModel", "Inference"),
     "n3ic.runs.folder": ("Run",),
     "n3ic.targets.base": ("Exporter",),
-    "n3ic.training.estimator": ("BinaryMLPClassifier",),
+    "n3ic.families.binary.estimator": ("BinaryMLPClassifier",),
     "n3ic.training.recipe": ("Recipe", "Training"),
     "n3ic.usecases.base": ("UseCase",),
 }

@@ -1,4 +1,4 @@
-"""Data sets, use cases, targets and their own commands, found through entry points."""
+"""Data sets, use cases, families, targets and their own commands, found through entry points."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ _NOUNS: dict[str, str] = {
     "n3ic.usecases": "use case",
     "n3ic.exporters": "target",
     "n3ic.commands": "command",
+    "n3ic.families": "family of models",
+    "n3ic.learners": "family of models",
 }
 
 
 class Plugin:
-    """What data sets, use cases and targets have in common.
+    """What data sets, use cases, families of models and targets have in common.
 
     Each is a subclass of :class:`~n3ic.data.dataset.DataSet`, of
-    :class:`~n3ic.usecases.base.UseCase` or of :class:`~n3ic.targets.base.Exporter`: class
+    :class:`~n3ic.usecases.base.UseCase`, of :class:`~n3ic.model.family.Family`, of
+    :class:`~n3ic.runs.learner.Learner` or of :class:`~n3ic.targets.base.Exporter`: class
     attributes say what it is, methods what it does, and what it does not override has a default.
     An entry point of its group names an instance.
 

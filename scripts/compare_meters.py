@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import sys
 
+from meters import argus, ndpi
+
 from n3ic.errors import N3icError
-from n3ic.meter import against_argus, against_ndpi
 from n3ic.meter.extract import find_captures
 
 
@@ -22,11 +23,11 @@ def main() -> int:
     given = parser.parse_args()
     try:
         paths = [source.path for source in find_captures(given.captures)]
-        found = against_argus.compare_argus(paths)
-        print(f"## argus\n\n{found.markdown('argus', against_argus.FEATURES)}")
+        found = argus.compare_argus(paths)
+        print(f"## argus\n\n{found.markdown('argus', argus.FEATURES)}")
         if given.ndpi:
-            found = against_ndpi.compare_ndpi(paths, given.ndpi)
-            print(f"## nDPI\n\n{found.markdown('nDPI', against_ndpi.FEATURES)}")
+            found = ndpi.compare_ndpi(paths, given.ndpi)
+            print(f"## nDPI\n\n{found.markdown('nDPI', ndpi.FEATURES)}")
     except N3icError as e:
         print(f"compare_meters: {e}", file=sys.stderr)
         return 1

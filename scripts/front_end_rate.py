@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from front_end_rates import measure, tcp_latency
 from matplotlib.figure import Figure
 
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend.bench import FrontBench
 from n3ic.exporters.netfpga.frontend.form import front_form
-from n3ic.exporters.netfpga.frontend.rate import measure, tcp_latency
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.model.random_models import random_model
 from n3ic.util.pictures import PALE, legend, look, new_figure, save, styled

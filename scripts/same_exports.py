@@ -21,9 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
+from n3ic.families.spn.random_models import random_spn
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import Field, InputSpec
-from n3ic.model.random_models import random_model, random_spn
+from n3ic.model.random_models import random_model
 
 TARGETS = ("host", "nfp", "netfpga", "p4", "p4-netfpga", "xdp", "onnx", "qonnx")
 CARDS = ("host", "nfp", "netfpga", "p4", "xdp")

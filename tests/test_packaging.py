@@ -48,7 +48,7 @@ def installed(built):
     return site
 
 
-def test_the_wheel_holds_the_four_roots_and_their_files(installed):
+def test_the_wheel_holds_the_five_roots_and_their_files(installed):
     for name in (
         "n3ic/py.typed",
         "n3ic/kernel/bnn.c",
@@ -62,12 +62,14 @@ def test_the_wheel_holds_the_four_roots_and_their_files(installed):
         "n3ic/datasets/ns3_tomography/card.md",
         "n3ic/exporters/nfp/device.toml",
         "n3ic/exporters/p4/interpreter/grammar.lark",
+        "n3ic/families/spn/family.py",
     ):
         assert (installed / name).is_file(), name
     assert list(installed.glob("n3ic/exporters/netfpga/*/rtl/*.v"))
     assert list(installed.glob("n3ic/systems/*/netfpga/rtl/*.v"))
     assert not (installed / "datasets").exists()
     assert not (installed / "exporters").exists()
+    assert not (installed / "families").exists()
     assert not (installed / "systems").exists()
     assert not list(installed.rglob("__pycache__"))
     size = sum(p.stat().st_size for p in installed.rglob("*") if p.is_file())
@@ -116,13 +118,24 @@ def test_datasets_and_exporters_do_not_take_their_neighbours_names(tmp_path):
     subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, check=True)
 
 
-@pytest.mark.parametrize("group", ["n3ic.datasets", "n3ic.usecases", "n3ic.exporters"])
+@pytest.mark.parametrize(
+    "group",
+    ["n3ic.datasets", "n3ic.usecases", "n3ic.exporters", "n3ic.families", "n3ic.learners"],
+)
 def test_every_entry_point_loads_what_its_group_promises(group):
     from n3ic.data.dataset import DataSet
+    from n3ic.model.family import Family
+    from n3ic.runs.learner import Learner
     from n3ic.targets.base import Exporter
     from n3ic.usecases.base import UseCase
 
-    kind = {"n3ic.datasets": DataSet, "n3ic.usecases": UseCase, "n3ic.exporters": Exporter}[group]
+    kind = {
+        "n3ic.datasets": DataSet,
+        "n3ic.usecases": UseCase,
+        "n3ic.exporters": Exporter,
+        "n3ic.families": Family,
+        "n3ic.learners": Learner,
+    }[group]
     points = entry_points(group=group)
     assert points
     for point in points:

@@ -14,7 +14,6 @@ from pathlib import Path
 from n3ic.errors import VerifyError
 from n3ic.exporters.host.compiled import find_compiler, flow_program
 from n3ic.kernel import build
-from n3ic.meter.compiled import STAMPS
 from n3ic.model.classifier import Classifier
 from n3ic.targets.base import Metered
 from n3ic.util.process import run_tool
@@ -43,6 +42,8 @@ def run_flow_exec(directory: Path, model: Classifier, capture: Path) -> Metered:
         MissingDependencyError: there is no C compiler.
         VerifyError: the program does not compile, run, or say what is expected.
     """
+    from n3ic.meter.compiled import STAMPS
+
     with program(directory) as path:
         try:
             done = run_tool([str(path), "-r", "-f", "-b", str(capture)], seconds=_TIMEOUT_S)

@@ -24,8 +24,8 @@ from itertools import chain
 from typing import Any
 
 from n3ic.errors import ExportError
-from n3ic.exporters.p4.run.packets import SCORE_BITS
 from n3ic.exporters.p4.shared.pipeline import MODEL_BITS, PORT_BITS, Pipeline
+from n3ic.targets.packets import SCORE_BITS
 
 TABLE_PREFIX, ACTION_PREFIX = 0x02, 0x01  # P4Runtime specification 1.3, 6.3.1
 

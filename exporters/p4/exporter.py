@@ -21,7 +21,6 @@ from n3ic.exporters.p4.entries import (
 )
 from n3ic.exporters.p4.interpreter import Switch
 from n3ic.exporters.p4.interpreter.commands import SetDefault
-from n3ic.exporters.p4.run.packets import INGRESS, PacketLayout
 from n3ic.exporters.p4.shared.decoding import check_popcount_masks
 from n3ic.exporters.p4.shared.options import PACKET_OPTIONS, SHUNTING, packet_layout, shunt_port
 from n3ic.exporters.p4.shared.pipeline import Pipeline, pipeline_of, statements, tables
@@ -40,6 +39,7 @@ from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.nearest import Shape, nearest_shape
+from n3ic.targets.packets import INGRESS, PacketLayout
 
 COMMANDS, P4RUNTIME, TUTORIAL = "commands.txt", "p4runtime.json", "runtime.json"
 

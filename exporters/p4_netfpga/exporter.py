@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from n3ic.exporters.p4.run.packets import INGRESS, PacketLayout
 from n3ic.exporters.p4.shared.decoding import check_popcount_masks
 from n3ic.exporters.p4.shared.options import PACKET_OPTIONS, packet_layout, shunt_port
 from n3ic.exporters.p4.shared.pipeline import PAPER_SHAPE, Pipeline, masked_bits, shape_operations
@@ -24,6 +23,7 @@ from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.nearest import Shape, nearest_shape
+from n3ic.targets.packets import INGRESS, PacketLayout
 
 
 class P4NetfpgaExporter(P4Target):

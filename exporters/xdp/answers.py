@@ -7,11 +7,11 @@ from typing import Self
 import numpy as np
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.run.packets import PacketLayout, inputs_of
 from n3ic.exporters.xdp import libbpf
 from n3ic.exporters.xdp.resident import check_slot, rule_table, swap
 from n3ic.model.bits import Words
 from n3ic.model.network import SHUNT, Inference
+from n3ic.targets.packets import PacketLayout, inputs_of
 
 ANSWER = "n3ic_answer"
 COUNTS = ("answered", "short", "no_model", "other")

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
-from n3ic.exporters.p4.run.packets import PacketLayout
 from n3ic.exporters.xdp import source
 from n3ic.exporters.xdp.answers import AnswerProgram
 from n3ic.exporters.xdp.clang import compile_bpf
@@ -40,6 +39,7 @@ from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Bench, Figure, Report
 from n3ic.targets.identifiers import comment
+from n3ic.targets.packets import PacketLayout
 from n3ic.util.files import read_regular
 from n3ic.util.templates import render
 

@@ -6,13 +6,13 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from n3ic.exporters.p4.run.packets import PacketLayout
 from n3ic.exporters.xdp.clang import compile_bpf
 from n3ic.exporters.xdp.network.source import network_source
 from n3ic.exporters.xdp.network.structure import Structure
 from n3ic.meter.source import FOLDER as METER_FOLDER
 from n3ic.meter.source import meter_source
 from n3ic.model.metering import MeterSpec
+from n3ic.targets.packets import PacketLayout
 from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent / "c"

@@ -1,1 +1,4 @@
-"""The command line: `n3ic`."""
+"""The command line: `n3ic`.
+
+May import every other room; docs/explanation/architecture.md has the order.
+"""

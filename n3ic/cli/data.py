@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _GROUP = "n3ic.datasets"
 
 
-def register(app: typer.Typer, plugin_options: bool) -> None:
+def register(app: typer.Typer, words: Sequence[str]) -> None:
     """Add the commands.
 
     Args:
         app: the command line.
-        plugin_options: whether the generators' own options are needed, too.
+        words: what was typed; it says whether the generators' own options are needed, too.
     """
     group = typer.Typer(help="List, show, check and generate data sets.", no_args_is_help=True)
     group.command("list")(list_sets)
@@ -33,7 +33,9 @@ def register(app: typer.Typer, plugin_options: bool) -> None:
     group.command("describe")(describe)
     group.command("check")(check)
     group.command("extract")(extract)
-    group.command("generate")(with_options(generate, _owners() if plugin_options else ()))
+    group.command("generate")(
+        with_options(generate, _owners() if {"data", "generate"} <= set(words) else ())
+    )
     app.add_typer(group, name="data")
 
 

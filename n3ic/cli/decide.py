@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,14 +15,14 @@ from n3ic.errors import UsageError
 from n3ic.options import OptionValue
 
 
-def register(app: typer.Typer, plugin_options: bool) -> None:
+def register(app: typer.Typer, words: Sequence[str]) -> None:
     """Add the command.
 
     Args:
         app: the command line.
-        plugin_options: whether the options of recipes are needed, too.
+        words: what was typed; it says whether the options of recipes are needed, too.
     """
-    owners = [("the recipe", recipe_options())] if plugin_options else []
+    owners = [("the recipe", recipe_options())] if "decide" in words[:1] else []
     app.command("decide")(with_options(decide, owners))
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -52,7 +52,8 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
         called = words[:1] == [name]
         named = _targets_named(name, words[1:]) if called else ()
         epilog = _HINT.format(name=name) if called and not named else None
-        owned = with_options(function, _owners(_KINDS[name], named))
+        every = not {"-h", "--help"}.isdisjoint(words)
+        owned = with_options(function, _owners(_KINDS[name], named, every=every))
         app.command(name, epilog=epilog)(owned)
 
     app.command("targets")(targets)
@@ -103,12 +104,18 @@ def _exported_for(directory: Path) -> Iterator[str]:
                 yield read_manifest(folder)["target"]
 
 
-def _owners(kind: str, names: Sequence[str]) -> list[Owned]:
+def _owners(kind: str, names: Sequence[str], *, every: bool) -> list[Owned]:
+    """Options of targets; ``every`` tells those of all of its families, whose names are the same.
+
+    An option of another family bears the name of one of the target's own, so that a command which
+    runs need not load that family.
+    """
+
     def load(name: str) -> Sequence[Option]:
         from n3ic.targets.base import exporter
 
         tool = exporter(name)
-        tools = [tool.for_family(family) for family in tool.families]
+        tools = [tool.for_family(family) for family in tool.families] if every else [tool]
         return [option for each in tools for option in getattr(each, kind)]
 
     return options_of({name: partial(load, name) for name in names})
@@ -189,7 +196,6 @@ def export(
     from n3ic.targets.base import exporter
     from n3ic.targets.batch import export_item, export_plan, failure
     from n3ic.targets.colocation_report import write_set_report
-    from n3ic.usecases.base import set_tables
 
     if target != "all":
         exporter(target)  # a mistyped target is said before a missing run
@@ -215,7 +221,7 @@ def export(
     else:
         for d in done:
             say(str(d))
-    summary = write_set_report(done, set_tables(metrics))
+    summary = write_set_report(done, _set_tables(metrics))
     if summary is not None and not json:
         say(f"set report: {summary}")
     failed, errors = failure(done), [d.error for d in done if d.error is not None]
@@ -225,6 +231,15 @@ def export(
         raise errors[0]
     if errors:
         note(f"{len(errors)} of {len(done)} exports were refused, for the reasons above")
+
+
+def _set_tables(metrics: Mapping[str, Any] | None) -> Any:
+    """What the use case of a run says of a set; a model without a run has none."""
+    if metrics is None:
+        return None
+    from n3ic.usecases.base import set_tables
+
+    return set_tables(metrics)
 
 
 def verify(

@@ -6,16 +6,32 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
+from typing import Any
 
 import typer
 
-from n3ic.cli import data, decide, deploy, model, report, shunt, sweep, train
+from n3ic import plugins
 from n3ic.cli.console import fail, note
 from n3ic.errors import MissingDependencyError, N3icError, N3icWarning
 from n3ic.util.signals import ending_signals
 
+_PLUG_INS = "n3ic.commands"
+_HELP = ("-h", "--help")
+_COMPLETION = "_N3IC_COMPLETE"  # set by a shell that completes a line
+_COMMANDS = {
+    "train": ("train",),
+    "sweep": ("sweep",),
+    "decide": ("decide",),
+    "model": ("inspect", "features", "predict", "evaluate", "replay", "import"),
+    "shunt": ("shunt",),
+    "deploy": ("targets", "export", "verify", "bench", "simulate"),
+    "report": ("report",),
+    "data": ("data",),
+}
+"""The modules of this folder in the order of the help, and the commands of each."""
 _EXTRAS = dict.fromkeys(
     ("torch", "brevitas", "sklearn", "matplotlib", "joblib", "threadpoolctl"), "train"
 ) | dict.fromkeys(("onnx", "onnxruntime", "qonnx", "onnxoptimizer"), "onnx")
@@ -42,8 +58,8 @@ def command_line(words: Sequence[str]) -> typer.Typer:
     """The commands; the one that is called has the options of all plug-ins.
 
     Args:
-        words: what was typed; plug-ins are loaded only for a command that is named in it, so
-            that ``n3ic --help`` answers at once.
+        words: what was typed. The module of the command that it names is imported, and no other;
+            options of plug-ins are loaded for that command alone.
     """
     app = typer.Typer(
         name="n3ic",
@@ -53,41 +69,54 @@ def command_line(words: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(options)
-    train.register(app, "train" in words)
-    sweep.register(app, "sweep" in words)
-    decide.register(app, "decide" in words)
-    model.register(app)
-    shunt.register(app)
-    deploy.register(app, words)
-    report.register(app)
-    data.register(app, {"data", "generate"} <= set(words))
-    _add_commands(app, words)
+    called = words[0] if words else "--help"
+    own = {module for module, commands in _COMMANDS.items() if called in commands}
+    others = plugins.names(_PLUG_INS) if not own else ()
+    for module in own or (_COMMANDS if called not in others else ()):
+        import_module(f"n3ic.cli.{module}").register(app, words)
+    for name in others:
+        if name == called or called.startswith("-"):
+            _add_command(app, name, called)
+    if called in _HELP and _COMPLETION not in os.environ:
+        _without_options(app)
     return app
 
 
-def _add_commands(app: typer.Typer, words: Sequence[str]) -> None:
-    """Add the commands that plug-ins bring: a system's, or those that run a target's device.
+def _without_options(app: typer.Typer) -> None:
+    """Leave the commands their names and texts, which are all that the help of ``n3ic`` shows."""
+
+    def bare(function: Callable[..., Any]) -> Callable[[], None]:
+        def command() -> None:
+            """Nothing: help alone is printed."""
+
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        return command
+
+    for info in app.registered_commands:
+        if info.callback is not None:
+            info.callback = bare(info.callback)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            group.typer_instance = typer.Typer(help=group.typer_instance.info.help)
+
+
+def _add_command(app: typer.Typer, name: str, called: str) -> None:
+    """Add a command that a plug-in brings: a system's, or one that runs a target's device.
 
     An entry point of ``n3ic.commands`` names a :class:`typer.Typer` or the function of a single
     command, in a module that is quickly imported. One that cannot be loaded is left out of the
     help, and says why when it is called.
     """
-    from n3ic import plugins
-
-    called = words[0] if words else "--help"
-    for name in plugins.names("n3ic.commands"):
-        if name != called and not called.startswith("-"):
-            continue
-        try:
-            found = plugins.load("n3ic.commands", name)
-        except N3icError:
-            if name == called:
-                raise
-            continue
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name)
-        else:
-            app.command(name)(found)
+    try:
+        found = plugins.load(_PLUG_INS, name)
+    except N3icError:
+        if name == called:
+            raise
+        return
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name)
+    else:
+        app.command(name)(found)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
     from n3ic.data.flows import Columns
     from n3ic.data.streaming import StreamedClasses
     from n3ic.model.classifier import Classifier
-    from n3ic.model.network import BinaryModel
     from n3ic.model.passes import Findings
-    from n3ic.model.spn import SpnModel
 
 ModelOption = Annotated[
     Path | None, typer.Option(help="Model file or run; the newest run without it.")
@@ -34,7 +33,7 @@ UnitsOption = Annotated[
 ReplaceFlag = Annotated[bool, typer.Option("--replace", help="Replace an existing file.")]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, words: Sequence[str]) -> None:
     """Add the commands."""
     app.command("inspect")(inspect)
     app.command("features")(features)
@@ -90,20 +89,14 @@ def _passes(model: Classifier) -> Findings:
 
 
 def _summary(model: Classifier, where: str) -> None:
-    from n3ic.model.network import BinaryModel
-    from n3ic.model.spn import SpnModel
+    from n3ic.model.family import family
 
-    if isinstance(model, BinaryModel):
-        _layers(model, where)
-    if isinstance(model, SpnModel):
-        _nodes(model, where)
+    parts, lines = family(model.family).summary_of(model)
+    table(f"{model.name}: {where}", parts.head, parts.rows, left=parts.left)
     say(f"classes: {', '.join(model.classes)}")
     say(f"shunting: {_shunting(model)}")
-    if isinstance(model, BinaryModel):
-        say(
-            f"weights {model.weight_bytes:,} B, thresholds and biases {model.threshold_bytes:,} B, "
-            f"masks {model.mask_bytes:,} B, input cuts {model.input_bytes:,} B"
-        )
+    for line in lines:
+        say(line)
     for line in _passes(model).lines():
         say(f"passes: {line}")
     if model.meter is not None:
@@ -113,70 +106,6 @@ def _summary(model: Classifier, where: str) -> None:
     for key, value in sorted(model.provenance.items()):
         say(f"{key}: {value}")
     say(f"sha256: {model.digest}")
-
-
-def _layers(model: BinaryModel, where: str) -> None:
-    from n3ic.model.layers import HiddenLayer
-
-    rows = [
-        [
-            "input",
-            f"{len(model.input.features)} features",
-            str(model.input.n_bits),
-            "",
-            "",
-            f"{model.input_bytes:,}",
-            "",
-        ]
-    ]
-    for i, layer in enumerate(model.layers):
-        hidden = isinstance(layer, HiddenLayer)
-        connections = int(layer.fan_in.sum())
-        rows.append(
-            [
-                f"layer {i}" if hidden else f"layer {i} (scores)",
-                f"{layer.n_inputs} -> {layer.n_outputs}",
-                str(layer.n_outputs),
-                f"{layer.weights.size:,}",
-                f"{connections:,}",
-                f"{-(-layer.weights.size // 8):,}",
-                f"{4 * layer.weights.size:,}",
-            ]
-        )
-    rows.append(
-        [
-            "total",
-            model.shape_text,
-            "",
-            f"{sum(x.weights.size for x in model.layers):,}",
-            f"{sum(int(x.fan_in.sum()) for x in model.layers):,}",
-            f"{model.weight_bytes:,}",
-            f"{model.float_weight_bytes:,}",
-        ]
-    )
-    table(
-        f"{model.name}: {where}",
-        ["layer", "shape", "output bits", "1-bit weights", "connections", "bytes", "float32 bytes"],
-        rows,
-        left=2,
-    )
-
-
-def _nodes(model: SpnModel, where: str) -> None:
-    features, leaves, products, sums, _ = model.shape
-    low, high = model.score_bounds
-    kind = f"{model.arithmetic.name}, {model.arithmetic.fraction} bits behind the point"
-    rows = [
-        ["input", f"{features} features, {model.input.n_cuts} cuts"],
-        ["leaves", f"{leaves:,}, tables of {sum(len(n.table) for n in model.leaves):,} entries"],
-        ["products", f"{products:,}"],
-        ["sums", f"{sums:,}"],
-        ["arithmetic", kind],
-        ["error", f"at most {model.error_bound:,.1f} steps, proven"],
-        ["scores", f"{low:,} to {high:,}"],
-        ["parameters", f"{model.weight_bytes:,} B, input cuts {model.input_bytes:,} B"],
-    ]
-    table(f"{model.name}: {where}", ["sum-product network", ""], rows, left=2)
 
 
 def _shunting(model: Classifier) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from n3ic.options import Option, OptionValue
-from n3ic.training.recipe import recipe_values
 
 
 def recipe_options() -> tuple[Option, ...]:
     """One option a value; the default is shown by the recipe, not here."""
+    from n3ic.training.recipe import recipe_values
+
     return tuple(value.option for value in recipe_values().values())
 
 
@@ -20,6 +21,8 @@ def recipe_overrides(given: Mapping[str, OptionValue]) -> dict[str, Any]:
     Raises:
         UsageError: a text is no value of its attribute.
     """
+    from n3ic.training.recipe import recipe_values
+
     found = ((value, given.get(value.typed_name)) for value in recipe_values().values())
     return {value.name: value.parse(typed) for value, typed in found if typed is not None}
 

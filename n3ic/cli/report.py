@@ -25,7 +25,7 @@ _NO_BREAK = "\u00a0"  # between a number and its unit, while lines are wrapped
 _EQUALITY = 12  # width of the last column; the one before it gets what is left
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, words: Sequence[str]) -> None:
     """Add the command."""
     app.command("report")(report)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _BRIEF = (0, 1, 2, 3, 4, 6, 7)  # of these columns, for several networks
 
 
-def register(app: typer.Typer) -> None:
+def register(app: typer.Typer, words: Sequence[str]) -> None:
     """Add the command."""
     app.command("shunt")(shunt)
 

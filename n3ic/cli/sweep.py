@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 _WIDE = 80
 
 
-def register(app: typer.Typer, plugin_options: bool) -> None:
+def register(app: typer.Typer, words: Sequence[str]) -> None:
     """Add the command.
 
     Args:
         app: the command line.
-        plugin_options: whether the options of recipes and use cases are needed, too.
+        words: what was typed; it says whether the options of recipes and use cases are needed, too.
     """
-    app.command("sweep")(with_options(sweep, option_owners() if plugin_options else ()))
+    app.command("sweep")(with_options(sweep, option_owners(words) if "sweep" in words[:1] else ()))
 
 
 def sweep(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -34,14 +34,14 @@ DaskOption = Annotated[
 ]
 
 
-def register(app: typer.Typer, plugin_options: bool) -> None:
+def register(app: typer.Typer, words: Sequence[str]) -> None:
     """Add the command.
 
     Args:
         app: the command line.
-        plugin_options: whether the options of recipes and use cases are needed, too.
+        words: what was typed; it says whether the options of recipes and use cases are needed, too.
     """
-    app.command("train")(with_options(train, option_owners() if plugin_options else ()))
+    app.command("train")(with_options(train, option_owners(words) if "train" in words[:1] else ()))
 
 
 def _own(name: str) -> tuple[Option, ...]:
@@ -50,13 +50,18 @@ def _own(name: str) -> tuple[Option, ...]:
     return use_case(name).options
 
 
-def option_owners() -> list[Owned]:
-    """Options of the recipe and of the use cases, by whose they are."""
+def option_owners(words: Sequence[str]) -> list[Owned]:
+    """Options of the recipe and of use cases, by whose they are.
+
+    Args:
+        words: what was typed; of a use case that it names, and of all where it names none.
+    """
     from n3ic import plugins
 
     recipe: Owned = ("the recipe", recipe_options())
     cases = plugins.names("n3ic.usecases")
-    return [recipe, *options_of({name: partial(_own, name) for name in cases})]
+    named = [name for name in cases if name in words[1:]]
+    return [recipe, *options_of({name: partial(_own, name) for name in named or cases})]
 
 
 def train(
@@ -105,7 +110,7 @@ def train(
     json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
     given: Mapping[str, OptionValue] | None = None,
 ) -> None:
-    """Train a model (a binary network, or --family spn) and write a run: metrics, pictures."""
+    """Train a model (a binary network, or another --family) and write a run: metrics, pictures."""
     from n3ic.runs.report import warnings_of
     from n3ic.usecases.base import use_case as named
     from n3ic.usecases.config import train_request

@@ -1,1 +1,4 @@
-"""Tables of flows: files, formats, splits, and what a data set is."""
+"""Tables of flows: files, formats, splits, and what a data set is.
+
+May import kernel, model and the first floor; docs/explanation/architecture.md has the order.
+"""

@@ -1,1 +1,4 @@
-"""Figures of merit of a classifier."""
+"""Figures of merit of a classifier.
+
+May import data, kernel, model and the first floor; docs/explanation/architecture.md has the order.
+"""

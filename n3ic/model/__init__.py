@@ -1,1 +1,5 @@
-"""The narrow waist: integer networks, their input bits and their file."""
+"""The narrow waist: integer networks, their input bits and their file.
+
+May import the first floor alone: util, options, plugins, errors. The order is told by
+docs/explanation/architecture.md.
+"""

@@ -80,7 +80,7 @@ def margins_of(scores: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def family_text(family: str) -> str:
-    """The name of a family in words: ``binary network``, ``sum-product network``."""
+    """The name of a family in words, such as ``binary network``."""
     return " ".join(family.rsplit("-", 1))
 
 
@@ -144,6 +144,11 @@ class Classifier(Displayed):
     @abstractmethod
     def weight_bytes(self) -> int:
         """Bytes of the parameters."""
+
+    @property
+    def learned_all(self) -> bool:
+        """Whether every class was learned; else one is what fits none of the others."""
+        return True
 
     @abstractmethod
     def scores(self, words: ArrayLike) -> NDArray[np.int32]:

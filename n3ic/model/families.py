@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from n3ic import plugins
 from n3ic.errors import ModelError
 from n3ic.model.classifier import Classifier
+from n3ic.model.family import GROUP, family
 from n3ic.model.file import read_file, unpack_file
-from n3ic.model.network import BinaryModel
-from n3ic.model.spn import SpnModel
-
-FAMILIES: tuple[type[BinaryModel | SpnModel], ...] = (BinaryModel, SpnModel)
 
 
 def load_model(path: str | Path) -> Classifier:
@@ -34,9 +32,9 @@ def parse_model(data: bytes, source: str) -> Classifier:
         ModelError: as :func:`load_model`.
     """
     header, tensors = unpack_file(data, source)
-    for family in FAMILIES:
-        if header.get("family") == family.family:
-            return family.from_parts(header, tensors, data, source)
-    known = ", ".join(family.family for family in FAMILIES)
-    said = repr(header.get("family"))[:100]
-    raise ModelError(f"{source}: a model of family {said}, this n3ic reads {known}")
+    said, known = header.get("family"), plugins.names(GROUP)
+    if said not in known:
+        raise ModelError(
+            f"{source}: a model of family {said!r:.100}, this n3ic reads {', '.join(known)}"
+        )
+    return family(said).model.from_parts(header, tensors, data, source)

@@ -1,1 +1,4 @@
-"""Runs: experiments, their schedule, their folder, report and pictures."""
+"""Runs: experiments, their schedule, their folder, report and pictures.
+
+May import targets and what stands below; docs/explanation/architecture.md has the order.
+"""

@@ -13,20 +13,12 @@ from n3ic.data.split import SplitProtocol
 from n3ic.evaluation.metrics import Evaluation, counted_class, evaluate
 from n3ic.model.bits import pack
 from n3ic.model.classifier import Classifier
-from n3ic.model.network import BinaryModel
-from n3ic.model.spn import SpnModel
-from n3ic.model.spn.network import CONSTANT
-from n3ic.runs.preparation import (
-    Experiment,
-    Prepared,
-    anomaly_of,
-    baseline_figures,
-    on_bits,
-    prepare,
-)
+from n3ic.runs.learner import learner
+from n3ic.runs.preparation import baseline_figures, prepare
+from n3ic.runs.prepared import Experiment, Prepared
 from n3ic.runs.progress import TrainingProgress
 from n3ic.training.baselines import TREE_OF_CUTS
-from n3ic.training.recipe import Recipe, Training
+from n3ic.training.recipe import Recipe
 from n3ic.util.markdown import percent
 
 if TYPE_CHECKING:
@@ -78,7 +70,7 @@ class Result:
 
         Empty for a model that learned no class but what is normal.
         """
-        if isinstance(self.model, SpnModel) and CONSTANT in self.model.roots:
+        if not self.model.learned_all:
             return ""
         counts = np.bincount(self.test_label, minlength=len(self.model.classes))
         share = counts.max() / max(1, counts.sum())
@@ -141,202 +133,23 @@ def train_prepared(prepared: Prepared, progress: TrainingProgress) -> Result:
         prepared: rows, and the experiment that they are for.
         progress: what is told meanwhile.
     """
-    from n3ic.training.baselines import float_mlp
-
-    this, rows = prepared.experiment, prepared.train
-    training, table = this.recipe.training, this.table
-    history: tuple[Epoch, ...] = ()
-    model: Classifier
-    if this.recipe.family == "spn":
-        model = _sum_product(prepared, progress)
-    elif training.method == "trees":
-        model = _forest(prepared, progress)
-    elif training.method == "prototypes":
-        model = _polished(_prototypes(prepared, progress), prepared, progress)
-    else:
-        model, history = _gradient(prepared, progress)
-    if this.recipe.tree_bytes and this.keeps is None and isinstance(model, BinaryModel):
-        tree = _better_tree(model, prepared, progress)
-        if tree is not None:
-            model, history = tree, ()
-            prepared = on_bits(prepared, tree.input, progress.stage)
-            rows = prepared.train
+    this = prepared.experiment
+    family, table = learner(this.recipe.family), this.table
+    learned = family.train(prepared, progress)
+    model, prepared = learned.model, learned.prepared
     if table.meter is not None and set(model.input.features) <= set(table.meter.feature_names):
         model = model.changed(meter=table.meter)
     if table.rules is not None:
         model = model.changed(table=table.rules.only(model.input.features))
-    mlp = None
-    if this.with_baselines and this.recipe.family == "binary":
-        progress.stage("baseline: float_mlp")
-        n_classes = len(table.classes)
-        mlp = float_mlp(
-            rows, prepared.validation, prepared.test, n_classes, training.hidden, this.seed
-        )
-    return _result(prepared, model, history, mlp)
-
-
-def _sum_product(prepared: Prepared, progress: TrainingProgress) -> SpnModel:
-    """A sum-product network of what is normal, or of each class."""
-    from n3ic.training.spn.train import train_spn
-
-    this, rows, held = prepared.experiment, prepared.train, prepared.validation
-    return train_spn(
-        rows.bits,
-        rows.label,
-        (held.bits, held.label),
-        prepared.spec.with_rates(rows.bits),
-        tuple(this.table.classes),
-        this.recipe.spn,
-        anomaly=anomaly_of(this),
-        seed=this.seed,
-        name=this.name,
-        provenance=_provenance(this),
-        stage=progress.stage,
-    )
-
-
-def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
-    """A network whose neurons are the leaves and answers of decision trees."""
-    from n3ic.training.forest import train_forest
-
-    this, rows = prepared.experiment, prepared.train
-    progress.stage("growing decision trees")
-    return train_forest(
-        rows.bits,
-        rows.label,
-        prepared.spec.with_rates(rows.bits),
-        this.table.classes,
-        _taught(prepared),
-        seed=this.seed,
-        teacher=prepared.teacher,
-        name=this.name,
-        provenance=_provenance(this),
-    )
-
-
-def _better_tree(
-    model: BinaryModel, prepared: Prepared, progress: TrainingProgress
-) -> BinaryModel | None:
-    """The tree of as many cuts as a network, where it is right on more validation rows and fits."""
-    from n3ic.training.baselines import best_first_tree
-    from n3ic.training.forest import tree_network
-    from n3ic.training.input_choice import candidates
-
-    this, rows, held = prepared.experiment, prepared.train, prepared.validation
-    progress.stage("growing a tree of as many cuts")
-    grown = best_first_tree(rows.columns, rows.label, prepared.spec.n_cuts, this.seed)
-    tree = tree_network(
-        grown,
-        candidates(this.table, this.recipe),
-        this.table.classes,
-        catalogue={f.name: f for f in this.table.catalogue},
-        name=this.name,
-        provenance=_provenance(this) | {"weights": "a decision tree's"},
-    )
-    if tree is None or tree.weight_bytes + tree.mask_bytes > this.recipe.tree_bytes:
-        return None
-    bits, parts = tree.input.encode(this.table.features), prepared.parts
-    mine, trees = (
-        int((m.scores(pack(x[parts.validation])).argmax(axis=1) == held.label).sum())
-        for m, x in ((model, prepared.bits), (tree, bits))
-    )
-    if trees <= mine:
-        return None
-    progress.stage(f"keeping the tree: right on {trees} validation rows, the network on {mine}")
-    return tree.changed(input=tree.input.with_rates(bits[parts.train]))
-
-
-def _gradient(
-    prepared: Prepared, progress: TrainingProgress
-) -> tuple[BinaryModel, tuple[Epoch, ...]]:
-    """A network trained by gradient, folded and polished, and the figures of its epochs."""
-    from n3ic.training.fit import fit_network
-    from n3ic.training.fold import check_fold, fold
-
-    this, rows, held = prepared.experiment, prepared.train, prepared.validation
-    training = _taught(prepared)
-    progress.stage("training the binary network")
-    trained = fit_network(
-        rows.bits,
-        rows.label,
-        len(this.table.classes),
-        training,
-        seed=this.seed,
-        validation=(held.bits, held.label),
-        teacher=prepared.teacher,
-        progress=progress.epoch,
-    )
-    model = fold(
-        trained.network,
-        prepared.spec.with_rates(rows.bits),
-        this.table.classes,
-        name=this.name,
-        provenance=_provenance(this),
-    )
-    progress.stage("comparing the folded network with the trained one")
-    check_fold(trained.network, model, prepared.bits)
-    return _polished(model, prepared, progress), trained.history
-
-
-def _taught(prepared: Prepared) -> Training:
-    """How the network is trained; from the labels alone where there is no teacher."""
-    training = prepared.experiment.recipe.training
-    return training if prepared.teacher is not None else replace(training, distill=0.0)
-
-
-def _prototypes(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
-    """A network whose neurons are prototypes, chosen one by one."""
-    from n3ic.training.prototypes import prototype_network
-
-    this, rows = prepared.experiment, prepared.train
-    progress.stage("choosing prototypes")
-    return prototype_network(
-        rows.bits,
-        rows.label,
-        prepared.spec.with_rates(rows.bits),
-        this.table.classes,
-        this.recipe.training.hidden[0],
-        name=this.name,
-        provenance=_provenance(this),
-    )
-
-
-def _polished(model: BinaryModel, prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
-    """The network after the recipe's rounds of polishing."""
-    training = prepared.experiment.recipe.training
-    if not training.polish:
-        return model
-    from n3ic.training.polish import polish
-
-    progress.stage("polishing the integer network")
-    rows = prepared.train
-    return polish(
-        model,
-        pack(rows.bits),
-        rows.label,
-        rounds=training.polish,
-        q=training.bounded_by,
-        seed=prepared.experiment.seed,
-    )
-
-
-def _provenance(experiment: Experiment) -> dict[str, str]:
-    kept = experiment.keeps
-    return {
-        "data": experiment.table.name,
-        "data_sha256": experiment.table.sha256,
-        "synthetic": str(experiment.table.synthetic).lower(),
-        "recipe": experiment.recipe.name,
-        "protocol": experiment.protocol,
-        "seed": str(experiment.seed),
-    } | ({} if kept is None else {"input_of": f"{kept.name} {kept.digest}"})
+    twin = family.twin(prepared, progress) if this.with_baselines else None
+    return _result(prepared, model, learned.history, twin)
 
 
 def _result(
     prepared: Prepared,
     model: Classifier,
     history: tuple[Epoch, ...],
-    mlp: Prediction | None,
+    twin: Prediction | None,
 ) -> Result:
     this, parts, bits, unseen = (
         prepared.experiment,
@@ -364,10 +177,10 @@ def _result(
 
     kept = {"model": scores["test"]} | dict(prepared.baseline_scores)
     baselines = dict(prepared.baselines)
-    if mlp is not None:
-        baselines[mlp.name] = baseline_figures(this, mlp, label, unseen)
-        if mlp.scores is not None:
-            kept[mlp.name] = mlp.scores
+    if twin is not None:
+        baselines[twin.name] = baseline_figures(this, twin, label, unseen)
+        if twin.scores is not None:
+            kept[twin.name] = twin.scores
     return Result(
         model=model,
         protocol=this.protocol,

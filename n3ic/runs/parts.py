@@ -111,7 +111,7 @@ def experiment_digest(
     said = [
         __version__,
         rows or table_digest(experiment.table),
-        asdict(experiment.recipe),
+        experiment.recipe.to_dict(),
         [experiment.protocol, experiment.seed, experiment.name, experiment.positive],
         [experiment.with_baselines, shapes, experiment.keeps and experiment.keeps.digest],
     ]

@@ -2,93 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.data.split import Split, SplitProtocol, split, twins
-from n3ic.data.table import FlowTable
+from n3ic.data.split import split, twins
 from n3ic.errors import UsageError
-from n3ic.evaluation.metrics import Evaluation, counted_class, evaluate
-from n3ic.model.bits import Bits
+from n3ic.evaluation.metrics import Evaluation, evaluate
 from n3ic.model.inputs import UINT32_MAX, InputSpec
-from n3ic.model.network import BinaryModel
 from n3ic.model.text import check_text
+from n3ic.runs.learner import learner
+from n3ic.runs.prepared import Experiment, Prepared
 from n3ic.runs.progress import StageCallback
-from n3ic.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    from n3ic.training.baselines import Prediction, Rows
-
-
-@dataclass(frozen=True, eq=False)
-class Experiment:
-    """What decides a network and its figures.
-
-    Attributes:
-        table: labelled flows.
-        recipe: how bits are chosen and how the network is trained.
-        protocol: how the rows are split.
-        seed: of the split, the choice of bits, and the training.
-        name: the model's name.
-        positive: index of the class whose detection is counted (false positive rate, ROC); the
-            second of two classes where None, and the mean over more than two.
-        with_baselines: whether the baselines are trained, too.
-        keeps: a network whose input bits are taken instead of chosen; None for none.
-    """
-
-    table: FlowTable = field(repr=False)
-    recipe: Recipe
-    protocol: SplitProtocol = "random"
-    seed: int = 0
-    name: str = "model"
-    positive: int | None = None
-    with_baselines: bool = True
-    keeps: BinaryModel | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """Rows split and encoded, and what networks of every shape on them share.
-
-    Attributes:
-        experiment: what was asked for.
-        parts: the split.
-        trees: boosted trees on the training rows; None where nothing needs them.
-        spec: the input bits.
-        feature_scores: chi-squared statistic of each candidate feature on the training rows.
-        bits: of all rows, bool of shape ``(rows, inputs)``.
-        train: rows to train on.
-        validation: rows to choose with.
-        test: rows to evaluate on once.
-        unseen: of each test row, whether no training row is equal to it: bool of shape ``(rows,)``.
-        teacher: class probabilities of the training rows from boosted trees; None where the
-            recipe distils from none, or their boosting collapsed.
-        baselines: figures of the baselines that have no shape.
-        baseline_scores: their scores on the test rows, of those that have scores.
-        notes: what is to be said of the boosted trees, as sentences.
-    """
-
-    experiment: Experiment
-    parts: Split
-    trees: HistGradientBoostingClassifier | None = field(repr=False)
-    spec: InputSpec
-    feature_scores: Mapping[str, float]
-    bits: Bits = field(repr=False)
-    train: Rows = field(repr=False)
-    validation: Rows = field(repr=False)
-    test: Rows = field(repr=False)
-    unseen: NDArray[np.bool_] = field(repr=False)
-    teacher: NDArray[np.float64] | None = field(repr=False)
-    baselines: Mapping[str, Evaluation]
-    baseline_scores: Mapping[str, NDArray[np.float64]] = field(repr=False)
-    notes: tuple[str, ...] = ()
+    from n3ic.training.baselines import Prediction
 
 
 def prepare(
@@ -112,26 +46,21 @@ def prepare(
     """
     from n3ic.training.baselines import Rows, class_probabilities
     from n3ic.training.input_bits import boosted_trees, chi2_scores, collapse_text, collapsed
-    from n3ic.training.input_choice import candidates, choose_input
+    from n3ic.training.input_choice import candidates
     from n3ic.training.kept_input import kept_input
-    from n3ic.training.spn.train import bin_fields
 
     table, recipe, seed = experiment.table, experiment.recipe, experiment.seed
     parts = split(table, experiment.protocol, seed)
     n_classes, train_label = len(table.classes), table.label[parts.train]
     absent = set(range(n_classes)) - set(train_label.tolist())
-    unlabelled, anomaly = recipe.family == "spn", anomaly_of(experiment)
+    family = learner(recipe.family)
     labelled = len(absent) <= n_classes - 2
-    if not labelled and absent != {anomaly}:
+    if not labelled and absent != {family.unlearned(experiment)}:
         raise UsageError(f"{table.name}: the training rows have fewer than two classes")
     names = candidates(table, recipe)
     for name in (*table.classes, *names):  # before the training, not at its end
         check_text("a name of a class or feature", name)
-    boosts = recipe.encoding in ("boosted", "weighted", "greedy") and not recipe.features
-    choose_bits = boosts and experiment.keeps is None
-    asked = experiment.with_baselines or (
-        not unlabelled and (recipe.training.distill > 0 or choose_bits)
-    )
+    asked = experiment.with_baselines or family.boosts(experiment)
     if trees is None and asked and labelled:
         stage("training boosted trees")
         own = {n: table.features[n][parts.train] for n in names}
@@ -144,12 +73,8 @@ def prepare(
     if experiment.keeps is not None:
         spec = kept_input(table, experiment.keeps)
         scores = chi2_scores({n: table.features[n][parts.train] for n in names}, train_label)
-    elif unlabelled:
-        learned = parts.train if anomaly is None else parts.train[train_label != anomaly]
-        spec = bin_fields(table.rows(learned), names, recipe.spn)
-        scores = chi2_scores({n: table.features[n][parts.train] for n in names}, train_label)
     else:
-        spec, scores = choose_input(table.rows(parts.train), recipe, seed=seed, trees=trees)
+        spec, scores = family.choose_input(experiment, table.rows(parts.train), trees)
     bits = spec.encode(table.features)
     columns = np.clip(table.matrix(names), 0, UINT32_MAX)
 
@@ -158,7 +83,7 @@ def prepare(
 
     train_rows, test = rows(parts.train), rows(parts.test)
     teacher = None
-    if trees is not None and recipe.training.distill and not unlabelled and not notes:
+    if trees is not None and family.distills(recipe) and not notes:
         teacher = class_probabilities(trees.predict_proba(train_rows.columns), trees, n_classes)
     unseen = ~twins(table, parts.train, parts.test)
     prepared = Prepared(
@@ -203,16 +128,12 @@ def on_bits(prepared: Prepared, spec: InputSpec, stage: StageCallback) -> Prepar
 def _with_baselines(prepared: Prepared, stage: StageCallback) -> Prepared:
     """With the figures and scores of the baselines that have no shape."""
     from n3ic.training.baselines import shapeless_baselines
-    from n3ic.training.unsupervised import unsupervised_baselines
 
     this, train, test = prepared.experiment, prepared.train, prepared.test
-    n_classes, anomaly = len(this.table.classes), anomaly_of(this)
+    n_classes = len(this.table.classes)
     figures: dict[str, Evaluation] = {}
     scores: dict[str, NDArray[np.float64]] = {}
-    others: list[Iterator[Prediction]] = []
-    if anomaly is not None:
-        share, held = this.recipe.spn.false_positives, prepared.validation
-        others.append(unsupervised_baselines(train, held, test, anomaly, share, this.seed))
+    others: list[Iterator[Prediction]] = [learner(this.recipe.family).baselines(prepared)]
     if prepared.trees is not None:
         boosted, cuts = prepared.trees, prepared.spec.n_cuts
         others.append(shapeless_baselines(train, test, n_classes, this.seed, boosted, cuts))
@@ -222,17 +143,6 @@ def _with_baselines(prepared: Prepared, stage: StageCallback) -> Prepared:
         if other.scores is not None:
             scores[other.name] = other.scores
     return replace(prepared, baselines=figures, baseline_scores=scores)
-
-
-def anomaly_of(experiment: Experiment) -> int | None:
-    """The class that a sum-product network does not learn, but tells by not fitting.
-
-    None where each class is learned.
-    """
-    recipe = experiment.recipe
-    if recipe.family != "spn" or recipe.spn.spn_task == "classes":
-        return None
-    return counted_class(len(experiment.table.classes), experiment.positive)
 
 
 def baseline_figures(

@@ -1,1 +1,5 @@
-"""Targets: what an exporter is, export directories, verification, reports, co-location."""
+"""Targets: what an exporter is, export directories, verification, reports, co-location.
+
+May import meter, data, kernel, model and the first floor; docs/explanation/architecture.md has the
+order.
+"""

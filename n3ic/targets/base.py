@@ -91,7 +91,8 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         links: link types of the captures that its meter reads; empty for all.
         family: the family of models that it writes.
         other_families: who writes models of other families for the same target, an
-            :class:`Exporter` as ``module:name`` by family; see :meth:`for_family`.
+            :class:`Exporter` as ``module:name`` by family; see :meth:`for_family`. Its options
+            bear names of this one's.
         refusals: why models of a family are not written, in words, by family.
         evicts: whether a full flow cache of its meter forgets what the specification says. Where
             not, captures are compared with room for all their flows.

@@ -7,23 +7,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from n3ic.errors import MissingDependencyError, UsageError
-from n3ic.meter.capture import Capture, plain_capture
-from n3ic.meter.compiled import STAMPS
-from n3ic.meter.hostile import Frame, hostile_captures
-from n3ic.meter.packet import parse
-from n3ic.meter.reference import FlowRecord, ReferenceMeter
-from n3ic.meter.rows import address_text
 from n3ic.model.bits import unpack
 from n3ic.model.classifier import Classifier
 from n3ic.model.metering import MeterSpec
 from n3ic.model.passes import Simplified
 from n3ic.options import Options
 from n3ic.targets.base import Exporter, Metered
+
+if TYPE_CHECKING:
+    from n3ic.meter.hostile import Frame
+    from n3ic.meter.reference import FlowRecord
 
 _ROOM = 1 << 24  # the largest flow cache
 _MAX_PACKETS = 2000  # of a capture that is made: the reference meter is slow
@@ -108,6 +106,9 @@ def _captures(
     """Name, plain file, link type and packets of each capture."""
     if spec is None:
         return
+    from n3ic.meter.capture import Capture, plain_capture
+    from n3ic.meter.hostile import hostile_captures
+
     for made in hostile_captures(spec, seed, min(packets, _MAX_PACKETS)):
         path = scratch / made.name
         path.write_bytes(made.data)
@@ -146,6 +147,10 @@ def reference_flows(
         frames: captured bytes, length on the wire, and time in units of the specification.
         spec: the meter; the trained network's where None.
     """
+    from n3ic.meter.compiled import STAMPS
+    from n3ic.meter.packet import parse
+    from n3ic.meter.reference import ReferenceMeter
+
     source = network.source
     spec = spec or source.meter
     if spec is None:
@@ -189,6 +194,8 @@ def reference_flows(
 
 
 def _key(flow: FlowRecord) -> tuple[str, ...]:
+    from n3ic.meter.rows import address_text
+
     key = flow.key
     source, destination = (address_text(a) if a else "" for a in (key.source, key.destination))
     return source, str(key.source_port), destination, str(key.destination_port), str(key.protocol)
@@ -201,6 +208,8 @@ def _rank(column: str) -> int:
 
 def _difference(network: Simplified[Any], got: Metered, want: Metered) -> str:
     """The first flow, column or counter that differs, in words; empty where all are equal."""
+    from n3ic.meter.compiled import STAMPS
+
     names = flow_columns(network.source)
     for i, (mine, theirs) in enumerate(zip(got.flows, want.flows, strict=False)):
         if mine == theirs:

@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike
 
 from n3ic.errors import MissingDependencyError, N3icError, N3icWarning, VerifyError
 from n3ic.model.bits import Words
-from n3ic.model.boundary import boundary_features
+from n3ic.model.boundary import boundary_features, margin_vectors
 from n3ic.model.classifier import Classifier, margins_of
 from n3ic.model.difference import first_difference
+from n3ic.model.family import family
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import Simplified
 from n3ic.options import Options, OptionValue
@@ -28,7 +29,6 @@ from n3ic.targets.figures import Figure, Report
 from n3ic.targets.manifest import exported_network, read_manifest
 from n3ic.targets.metering import check_metering
 from n3ic.targets.record import state_of, write_record
-from n3ic.targets.vectors import decided_by, inputs_to_run
 from n3ic.util.display import Displayed, View, facts
 
 
@@ -270,7 +270,8 @@ def verify_artefacts(
         seed: of the random vectors.
     """
     source, model = network.source, network.model
-    words = inputs_to_run(network, vectors, seed)
+    kind, near = family(source.family), margin_vectors(source, seed)
+    words = np.concatenate([near, kind.vectors(network, vectors - len(near), seed)])
     generated = len(words)
     features = boundary_features(source.input, seed)
     edges = len(next(iter(features.values())))
@@ -303,7 +304,7 @@ def verify_artefacts(
     if difference is not None:
         failures.append(str(difference))
     failures += metering.failures
-    known = decided_by(model, inputs, outcome.inference)
+    known = kind.decided(model, inputs, outcome.inference)
     at_shunt, below_shunt = _beside_threshold(source, words)
     return Verification(
         tool.name,

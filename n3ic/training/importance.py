@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from n3ic.model.bits import Bits
-from n3ic.training.binary_mlp import SignSte
-from n3ic.training.loop import Passes, class_indices, deterministic, run_epochs, signs
+from n3ic.training.loop import Passes, SignSte, class_indices, deterministic, run_epochs, signs
 from n3ic.training.recipe import Ste
 
 EPOCHS = 12

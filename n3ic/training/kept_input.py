@@ -9,7 +9,7 @@ from n3ic.errors import UsageError
 from n3ic.model.columns import ColumnRule
 from n3ic.model.inputs import InputSpec
 from n3ic.model.network import BinaryModel
-from n3ic.training.recipe import Recipe
+from n3ic.training.recipe import BINARY, Recipe
 from n3ic.training.sizing import sized
 
 _DECIDED = (
@@ -37,8 +37,12 @@ def kept_recipe(
             f"--input-of keeps the input bits and the hidden layers of {kept[0].name}; leave "
             f"--{' and --'.join(against)} out, or --input-of"
         )
-    if recipe.family != "binary" or recipe.training.method == "trees":
-        what = "decision trees choose" if recipe.family == "binary" else "family spn chooses"
+    if recipe.family != BINARY or recipe.training.method == "trees":
+        what = (
+            "decision trees choose"
+            if recipe.family == BINARY
+            else f"family {recipe.family} chooses"
+        )
         raise UsageError(
             f"--input-of is for binary networks that learn weights alone; {what} inputs and shape: "
             "take another recipe, family or method"

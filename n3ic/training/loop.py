@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,6 +36,28 @@ class Epoch:
     loss: float
     validation_loss: float
     validation_accuracy: float
+
+
+class SignSte(torch.autograd.Function):
+    """Sign with sign(0) = +1 and a chosen gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ste: str) -> Tensor:
+        """+1 where ``x >= 0``, else -1."""
+        ctx.ste = ste
+        if ste != "identity":
+            ctx.save_for_backward(x)
+        return torch.where(x >= 0, 1.0, -1.0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Gradient of the straight-through estimator."""
+        if ctx.ste == "identity":
+            return gradient, None
+        (x,) = ctx.saved_tensors
+        if ctx.ste == "clip":
+            return gradient * (x.abs() <= 1), None
+        return gradient * (2 - 2 * x.abs()).clamp(min=0), None
 
 
 EpochCallback = Callable[[Epoch, int], None]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any, Literal, get_args
 
+from n3ic import plugins
 from n3ic.errors import UsageError
 from n3ic.training.values import Value, values_of
 
@@ -18,6 +19,8 @@ LOSSES: tuple[str, ...] = get_args(Loss)
 Optimizer = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine"]
 Method = Literal["gradient", "prototypes", "trees"]
+BINARY = "binary"
+"""The family of models that the core itself has."""
 
 
 @dataclass(frozen=True)
@@ -116,59 +119,6 @@ class Training:
 
 
 @dataclass(frozen=True)
-class SpnTraining:
-    """How a sum-product network is learned and folded.
-
-    Attributes:
-        spn_task: ``anomaly`` learns what is normal, and what is less likely than a threshold is an
-            anomaly; ``classes`` learns each class and says the likeliest.
-        leaf_cuts: most cuts of a feature.
-        min_rows: rows below which features count as independent; 0 for a fiftieth of all.
-        dependence: mutual information, in bits, above which two features depend on each other.
-        clusters: terms of a sum, at most.
-        depth: sums from the root to a leaf, at most.
-        smoothing: rows that are added to each bin, so that none is impossible.
-        arithmetic: ``log`` or ``linear``.
-        error: largest distance of a score from the real one that the width must keep: in bits of
-            the logarithm, or as a probability; 0 for 1 bit, or 1e-7.
-        false_positives: share of the normal validation rows that the threshold may take for
-            anomalies.
-    """
-
-    spn_task: Literal["anomaly", "classes"] = "anomaly"
-    leaf_cuts: int = 7
-    min_rows: int = 0
-    dependence: float = 0.15
-    clusters: int = 4
-    depth: int = 5
-    smoothing: float = 0.1
-    arithmetic: Literal["log", "linear"] = "log"
-    error: float = 0.0
-    false_positives: float = 0.05
-
-    def __post_init__(self) -> None:
-        def require(ok: bool, name: str, rule: str) -> None:
-            if not ok:
-                raise UsageError(f"{name} must be {rule}, got {getattr(self, name)!r}")
-
-        require(self.spn_task in ("anomaly", "classes"), "spn_task", "anomaly or classes")
-        require(1 <= self.leaf_cuts <= 255, "leaf_cuts", "in 1..255")
-        require(self.min_rows >= 0, "min_rows", "0 or more")
-        require(self.dependence >= 0, "dependence", "0 or more")
-        require(2 <= self.clusters <= 64, "clusters", "in 2..64")
-        require(0 <= self.depth <= 64, "depth", "in 0..64")
-        require(0 < self.smoothing <= 1000, "smoothing", "in (0, 1000]")
-        require(self.arithmetic in ("log", "linear"), "arithmetic", "log or linear")
-        require(self.error >= 0, "error", "0 or more")
-        require(0 <= self.false_positives < 1, "false_positives", "in [0, 1)")
-
-    @property
-    def largest_error(self) -> float:
-        """The error that the width keeps, also where none was asked for."""
-        return self.error or (1.0 if self.arithmetic == "log" else 1e-7)
-
-
-@dataclass(frozen=True)
 class Recipe:
     """From a table to a network: which columns become which bits, and how it is trained.
 
@@ -187,9 +137,10 @@ class Recipe:
             a NIC can compute and that do not leak the capture set-up.
         tree_bytes: most bytes of weights and masks of a decision tree that has as many cuts as the
             network and is kept instead where it is right on more validation rows; 0 for none.
-        family: ``binary`` networks, or ``spn``: sum-product networks.
+        family: what is trained: ``binary`` networks, or models of a plug-in.
         training: how a binary network is trained.
-        spn: how a sum-product network is learned.
+        settings: how a model of another family is trained, see
+            :attr:`~n3ic.runs.learner.Learner.settings`; the family's defaults where None.
     """
 
     name: str
@@ -200,15 +151,18 @@ class Recipe:
     field_bits: int = 16
     columns: tuple[str, ...] = ()
     tree_bytes: int = 0
-    family: Literal["binary", "spn"] = "binary"
+    family: str = BINARY
     training: Training = Training()
-    spn: SpnTraining = SpnTraining()
+    settings: Any = None
 
     def __post_init__(self) -> None:
         if self.encoding not in ENCODINGS:
             raise UsageError(f"encoding must be {', '.join(ENCODINGS)}, got {self.encoding!r}")
-        if self.family not in ("binary", "spn"):
-            raise UsageError(f"family must be binary or spn, got {self.family!r}")
+        own = settings_of(self.family)
+        if own is not None and self.settings is None:
+            object.__setattr__(self, "settings", own())
+        if type(self.settings) is not (own or type(None)):
+            raise UsageError(f"settings of {self.settings!r:.60} are none of family {self.family}")
         if self.bits < 1 or self.features < 0 or not 1 <= self.field_bits <= 32:
             raise UsageError("bits must be positive, features 0 or more, field_bits in 1..32")
         if self.tree_bytes < 0:
@@ -220,31 +174,80 @@ class Recipe:
         Raises:
             UsageError: a value is not one that the option can have.
         """
-        known = recipe_values()
         values = {k: v for k, v in given.items() if v is not None}
+        known = _own_values()
+        if not values.keys() <= known.keys():
+            known = recipe_values()
         if unknown := set(values) - set(known):
             raise UsageError(f"a recipe has no option {', '.join(sorted(unknown))}")
 
         def of(kind: type) -> dict[str, Any]:
             return {k: v for k, v in values.items() if known[k].owner is kind}
 
-        parts = {part: replace(getattr(self, part), **of(kind)) for part, kind in _PARTS.items()}
-        return replace(self, **parts, **of(Recipe))
+        family = values.get("family", self.family)
+        kind = settings_of(family)
+        settings: Any = self.settings if family == self.family else kind and kind()
+        for owner in {known[name].owner for name in values} - {Recipe, Training}:
+            if owner is kind:
+                settings = replace(settings, **of(owner))
+            else:
+                owner(**of(owner))  # values of another family decide nothing, and are checked
+        training = replace(self.training, **of(Training))
+        return replace(self, training=training, settings=settings, **of(Recipe))
 
     def value(self, name: str) -> Any:
         """A value of the recipe or of one of its parts; see :func:`recipe_values`."""
-        owner = recipe_values()[name].owner
-        part = next((getattr(self, p) for p, kind in _PARTS.items() if kind is owner), self)
-        return getattr(part, name)
+        known = _own_values()
+        owner = (known if name in known else recipe_values())[name].owner
+        parts = (self, self.training, self.settings)
+        return getattr(next((p for p in parts if type(p) is owner), None) or owner(), name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; the settings of a family that is not binary by its name."""
+        said = asdict(self)
+        settings = said.pop("settings")
+        return said if settings is None else {**said, self.family: settings}
 
 
-_PARTS: Mapping[str, type] = {"training": Training, "spn": SpnTraining}
-_IDENTITY = ("name", "summary")
+_LEARNERS = "n3ic.learners"
+_IDENTITY = ("name", "summary", "training", "settings")
+
+
+def settings_of(family: str) -> type | None:
+    """The dataclass of a family's own values; None for binary networks, which ``Training`` says.
+
+    Raises:
+        UsageError: there is no such family.
+    """
+    if family == BINARY:
+        return None
+    if family not in plugins.names(_LEARNERS):
+        known = " or ".join(plugins.names(_LEARNERS))
+        raise UsageError(f"family must be {known}, got {family!r}")
+    found: type = plugins.load(_LEARNERS, family).settings
+    return found
+
+
+@cache
+def _own_values() -> Mapping[str, Value]:
+    """Values of a recipe that those of every family have."""
+    found = {v.name: v for v in (*values_of(Recipe, _IDENTITY), *values_of(Training))}
+    families: Any = plugins.names(_LEARNERS)
+    return {**found, "family": replace(found["family"], kind=Literal[families])}
 
 
 @cache
 def recipe_values() -> Mapping[str, Value]:
-    """What may be replaced in a recipe, by name: its own values, then those of its parts."""
-    own = values_of(Recipe, (*_IDENTITY, *_PARTS))
-    parts = (value for kind in _PARTS.values() for value in values_of(kind))
-    return {value.name: value for value in (*own, *parts)}
+    """What may be replaced in a recipe, by name: its own values, then those of its families.
+
+    Raises:
+        UsageError: two families have a value of the same name.
+    """
+    found = dict(_own_values())
+    for family in plugins.names(_LEARNERS):
+        settings = settings_of(family)
+        for value in () if settings is None else values_of(settings):
+            if value.name in found:
+                raise UsageError(f"family {family}: a recipe has a value {value.name} already")
+            found[value.name] = value
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -313,7 +313,7 @@ def _write(found: Decisions, request: DecisionRequest, directory: Path) -> None:
         "synthetic": found.synthetic,
         "classes": list(found.classes),
         "left_out": dict(found.left_out),
-        "recipe": asdict(request.recipe),
+        "recipe": request.recipe.to_dict(),
         "protocol": request.protocol,
         "seeds": list(range(request.seed, request.seed + request.seeds)),
         "points": [point.to_dict() for point in found.points],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from n3ic import __version__
@@ -83,7 +82,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
                 {
                     "command": command_words(request, case, recipe, options, main, n_classes),
                     "use_case": case.name,
-                    "recipe": asdict(recipe),
+                    "recipe": recipe.to_dict(),
                     "options": dict(options),
                     "protocol": main,
                     "seed": request.seed,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from n3ic.cli.console import note, print_json, reaching, say, show_table, table, working
-from n3ic.cli.outputs import check_picture, free_files, write_picture, write_plan
 from n3ic.errors import CardError, UsageError
+from n3ic.systems.outputs import check_picture, free_files, write_picture, write_plan
 
 if TYPE_CHECKING:
     from n3ic.systems.card.changes import Verb

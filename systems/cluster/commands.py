@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from n3ic.cli.console import print_json, say, show_table, table, working
-from n3ic.cli.outputs import check_picture, free_files, write_plan
 from n3ic.errors import UsageError
+from n3ic.systems.outputs import check_picture, free_files, write_plan
 
 if TYPE_CHECKING:
     from n3ic.model.network import BinaryModel

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from n3ic.cli.console import note, print_json, reaching, say, table, working
-from n3ic.cli.outputs import write_picture
 from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.systems.cluster.mpi.baseline import Measured, Messages, measure, on_cores
 from n3ic.systems.cluster.simulation.experiments import (
@@ -21,6 +20,7 @@ from n3ic.systems.cluster.simulation.experiments import (
     sweep,
 )
 from n3ic.systems.cluster.simulation.workloads import GRAPHS, KERNELS, Problem, workload
+from n3ic.systems.outputs import write_picture
 
 _CLAIM_NODES = (4, 16)
 _CLAIM_RANKS = 16

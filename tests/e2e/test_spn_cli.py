@@ -7,7 +7,7 @@ import pytest
 from command_line import typed
 
 import n3ic
-from n3ic.model.spn import SpnModel
+from n3ic.families.spn.network import SpnModel
 
 pytest.importorskip("sklearn")
 pytestmark = pytest.mark.slow  # calls the command line many times

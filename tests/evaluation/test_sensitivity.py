@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from n3ic.evaluation.sensitivity import feature_changes, flips
+from n3ic.families.spn.arithmetic import LogArithmetic
+from n3ic.families.spn.network import SpnModel
+from n3ic.families.spn.nodes import Leaf
 from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
-from n3ic.model.spn.arithmetic import LogArithmetic
-from n3ic.model.spn.network import SpnModel
-from n3ic.model.spn.nodes import Leaf
 
 
 @pytest.mark.parametrize("density", [None, 0.5])

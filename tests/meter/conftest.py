@@ -1,15 +1,10 @@
 """What the meters say, in one form, so that two of them can be compared."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from n3ic.meter.compiled import ASIDE, ENDS, CompiledMeter
 from n3ic.meter.packet import parse
 from n3ic.meter.reference import ReferenceMeter
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 def reference_rows(spec, link, frames):

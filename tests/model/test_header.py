@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ModelError
+from n3ic.families.spn.random_models import random_spn
 from n3ic.model.columns import ColumnRule, TableRules
 from n3ic.model.families import parse_model
 from n3ic.model.file import pack_file, unpack_file
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.metering import MeteredFeature, MeterSpec, Register, Step, Window
-from n3ic.model.random_models import random_model, random_spn
+from n3ic.model.random_models import random_model
 
 METER = MeterSpec(
     (Register("n", "count"), Register("octets", "sum", "wire_length")),

@@ -5,8 +5,8 @@ import pytest
 
 from n3ic import api, plugins
 from n3ic.errors import ExportError
-from n3ic.model.random_models import random_spn
-from n3ic.model.spn import SpnModel
+from n3ic.families.spn.network import SpnModel
+from n3ic.families.spn.random_models import random_spn
 from n3ic.targets.base import exporter
 
 

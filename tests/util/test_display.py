@@ -10,12 +10,12 @@ from pages import Page
 from n3ic.data.table import Feature, FlowTable, SourceFile
 from n3ic.evaluation.metrics import Evaluation
 from n3ic.evaluation.shunting import ShuntPoint
+from n3ic.families.spn.arithmetic import LogArithmetic
+from n3ic.families.spn.network import SpnModel
+from n3ic.families.spn.nodes import Leaf
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.passes import unchanged
 from n3ic.model.random_models import random_model
-from n3ic.model.spn.arithmetic import LogArithmetic
-from n3ic.model.spn.network import SpnModel
-from n3ic.model.spn.nodes import Leaf
 from n3ic.runs.folder import Run
 from n3ic.systems.card.planner import plan_card
 from n3ic.systems.card.reading import parse_card

@@ -18,9 +18,10 @@ from n3ic.exporters.host.estimate import flow_cache_bytes
 from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.exporters.host.sources import copy_sources, readme
 from n3ic.exporters.host.spn.program import LEAST_ROWS, Program, program
+from n3ic.families.spn.arithmetic import LogArithmetic
+from n3ic.families.spn.network import SpnModel
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Inference
-from n3ic.model.spn import LogArithmetic, SpnModel
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter, Metered
 from n3ic.targets.device import Device, Fit, Placement, Problem

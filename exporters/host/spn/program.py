@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from n3ic.model.spn import SpnModel
-from n3ic.model.spn.operations import (
+from n3ic.families.spn.network import SpnModel
+from n3ic.families.spn.operations import (
     Add,
     Constant,
     LogAdd,

@@ -12,9 +12,9 @@ from n3ic.exporters.netfpga.frontend.messages import HEADER, VERDICT_BYTES, resu
 from n3ic.exporters.netfpga.packet.wrapper import features_text, input_width
 from n3ic.exporters.netfpga.spn.pipeline import pipeline
 from n3ic.exporters.netfpga.spn.verilog import latency
+from n3ic.families.spn.network import SpnModel
 from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
-from n3ic.model.spn import SpnModel
 from n3ic.options import Option, Options
 from n3ic.util.templates import render
 

@@ -23,14 +23,14 @@ from n3ic.exporters.netfpga.packet.wrapper import (
 )
 from n3ic.exporters.netfpga.sequential import SequentialLayout, read_update, writes
 from n3ic.exporters.netfpga.tools import simulate
+from n3ic.families.spn.network import SpnModel
+from n3ic.families.spn.vectors import spn_vectors
 from n3ic.model.bits import Words, unpack
 from n3ic.model.boundary import margin_vectors, verification_vectors
 from n3ic.model.classifier import Classifier
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
-from n3ic.model.spn import SpnModel
-from n3ic.model.spn.vectors import spn_vectors
 from n3ic.options import Options
 
 MOST_ASKS = 96

@@ -23,9 +23,10 @@ from n3ic.exporters.netfpga.spn import size
 from n3ic.exporters.netfpga.spn.pipeline import Pipeline, pipeline
 from n3ic.exporters.netfpga.spn.verilog import class_width, core_text, latency, table_text
 from n3ic.exporters.netfpga.tools import simulate, synth
+from n3ic.families.spn.arithmetic import LogArithmetic
+from n3ic.families.spn.network import SpnModel
+from n3ic.families.spn.vectors import spn_vectors
 from n3ic.model.bits import Words
-from n3ic.model.spn import LogArithmetic, SpnModel
-from n3ic.model.spn.vectors import spn_vectors
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.device import Device, Fit, Problem

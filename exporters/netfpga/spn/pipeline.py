@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from n3ic.model.spn import LogArithmetic, SpnModel
-from n3ic.model.spn.arithmetic import pairwise_reduce
-from n3ic.model.spn.operations import (
+from n3ic.families.spn.arithmetic import LogArithmetic, pairwise_reduce
+from n3ic.families.spn.network import SpnModel
+from n3ic.families.spn.operations import (
     Add,
     Constant,
     LogAdd,

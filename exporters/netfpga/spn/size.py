@@ -5,7 +5,7 @@ from __future__ import annotations
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.spn.pipeline import COUNTED, Cell, Pipeline
 from n3ic.exporters.netfpga.spn.verilog import class_width, latency
-from n3ic.model.spn import LogArithmetic
+from n3ic.families.spn.arithmetic import LogArithmetic
 
 DSP_A, DSP_B = 24, 17  # bits of unsigned factors that one DSP48E1 multiplies
 SRL_MINIMUM = 3  # registers in a row that become a shift register

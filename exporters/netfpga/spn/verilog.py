@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.exporters.netfpga.spn.pipeline import Cell, Pipeline
-from n3ic.model.spn import LogArithmetic
+from n3ic.families.spn.arithmetic import LogArithmetic
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from n3ic.exporters.onnx import graph
 from n3ic.exporters.onnx.exporter import OPSET, decision, in_order, input_stage, outputs_of
-from n3ic.model.spn import LogArithmetic, SpnModel
-from n3ic.model.spn.operations import (
+from n3ic.families.spn.arithmetic import LogArithmetic
+from n3ic.families.spn.network import SpnModel
+from n3ic.families.spn.operations import (
     Add,
     Constant,
     LogAdd,

@@ -14,10 +14,11 @@ from n3ic.exporters.onnx import exporter as binary
 from n3ic.exporters.onnx import graph
 from n3ic.exporters.onnx.exporter import FILE, OnnxExporter, outputs_of, session_run
 from n3ic.exporters.onnx.spn.build import build
+from n3ic.families.spn.arithmetic import LogArithmetic
+from n3ic.families.spn.network import SpnModel
+from n3ic.families.spn.operations import operations
 from n3ic.model.bits import Words, unpack
 from n3ic.model.classifier import Inference
-from n3ic.model.spn import LogArithmetic, SpnModel
-from n3ic.model.spn.operations import operations
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
 from n3ic.targets.device import Device, Fit, Problem

@@ -25,10 +25,10 @@ from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.p4.run import wire
 from n3ic.exporters.p4.run.cli import CLI, UnreachedError, ask, confirm, end_of, run
 from n3ic.exporters.p4.run.execute import LoadedProgram, read_result
-from n3ic.exporters.p4.run.packets import INGRESS
 from n3ic.model.bits import Words
 from n3ic.model.network import SHUNT, Inference
 from n3ic.targets.base import Execution
+from n3ic.targets.packets import INGRESS
 
 TOOLS = {
     "p4c-bm2-ss": "p4c (packages p4lang-p4c, or the image p4lang/p4c)",

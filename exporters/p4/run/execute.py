@@ -10,16 +10,16 @@ import numpy as np
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import Outcome, Switch
 from n3ic.exporters.p4.interpreter.switch import FIELD_BITS
-from n3ic.exporters.p4.run.packets import (
+from n3ic.model.bits import Bits, Words
+from n3ic.model.network import SHUNT, Inference
+from n3ic.targets.base import Execution
+from n3ic.targets.packets import (
     INGRESS,
     SCORE_BITS,
     PacketLayout,
     PacketResult,
     inputs_of,
 )
-from n3ic.model.bits import Bits, Words
-from n3ic.model.network import SHUNT, Inference
-from n3ic.targets.base import Execution
 
 _SIGN = 1 << (SCORE_BITS - 1)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from n3ic.errors import UsageError
-from n3ic.exporters.p4.run.packets import FIELD_BITS, PacketLayout
 from n3ic.model.network import BinaryModel, shape_text
 from n3ic.options import Option, Options
 from n3ic.targets.device import Problem
+from n3ic.targets.packets import FIELD_BITS, PacketLayout
 
 PACKET_OPTIONS = (
     Option(

@@ -12,10 +12,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from n3ic.exporters.p4.run.packets import SCORE_BITS
 from n3ic.model.bits import Bits
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
+from n3ic.targets.packets import SCORE_BITS
 
 MODEL_BITS = 32
 PORT_BITS = 9  # of v1model

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from n3ic.errors import ExportError, VerifyError
-from n3ic.exporters.p4.run.packets import FIELD_BITS, PacketLayout
 from n3ic.exporters.p4.shared.options import packet_layout, packet_problems
 from n3ic.exporters.p4.shared.pipeline import (
     PAPER_SHAPE,
@@ -28,6 +27,7 @@ from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure
 from n3ic.targets.identifiers import comment
 from n3ic.targets.nearest import Shape
+from n3ic.targets.packets import FIELD_BITS, PacketLayout
 from n3ic.util.templates import render
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import Any
 
 from n3ic.errors import UsageError
 from n3ic.options import OptionValue
+from n3ic.runs.learner import learner
 from n3ic.training.recipe import Recipe, recipe_values
 from n3ic.usecases.material import Material
 from n3ic.usecases.request import TrainRequest, command_words
@@ -139,7 +140,7 @@ def asked_networks(request: SweepRequest, given: Material) -> tuple[list[Asked],
         )
         try:
             recipe = one.chosen_recipe(given.case, given.n_classes)
-            if recipe.family == "spn" and one.budget_bytes is not None:
+            if one.budget_bytes is not None and not learner(recipe.family).budgeted:
                 raise UsageError("a budget of bytes is for the weights of binary networks")
         except UsageError as error:
             refused.append(f"left out {places_text(values)}: {error}")

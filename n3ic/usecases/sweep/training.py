@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
 def _identity(request: SweepRequest, given: Material, options: Options) -> dict[str, Any]:
     """What decides a sweep, as plain data; paths do not."""
     base = request.base
-    recipe = asdict(base.recipe) if isinstance(base.recipe, Recipe) else base.recipe
+    recipe = base.recipe.to_dict() if isinstance(base.recipe, Recipe) else base.recipe
     return {
         "tool": f"n3ic {__version__}",
         "use case": given.case.name,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from n3ic.errors import CardError
 from n3ic.exporters.p4.entries import DefaultEntry, network_entries
-from n3ic.exporters.p4.run.packets import SHUNTED
 from n3ic.exporters.p4.shared.pipeline import Pipeline, PipelineLayer, pipeline_of
 from n3ic.model.network import BinaryModel
 from n3ic.systems.card.lowering import SoftwareCard, SoftwareGraph, SoftwareTenant
+from n3ic.targets.packets import SHUNTED
 
 Keys = tuple[int | tuple[int, int], ...]
 METER = "tenants"

@@ -12,7 +12,6 @@ import numpy as np
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import Outcome, Switch
 from n3ic.exporters.p4.interpreter.tables import Keys
-from n3ic.exporters.p4.run.packets import INGRESS, SCORE_BITS
 from n3ic.model.bits import Bits
 from n3ic.model.difference import first_difference
 from n3ic.systems.card.exporting import CardCheck
@@ -20,6 +19,7 @@ from n3ic.systems.card.frames import Asked, hostile, joined, mark, traffic, word
 from n3ic.systems.card.lowering import LONGEST_FRAME, SoftwareCard, SoftwareGraph
 from n3ic.systems.card.p4.image import CardImage, image_of
 from n3ic.systems.card.p4.write import change_files
+from n3ic.targets.packets import INGRESS, SCORE_BITS
 
 _CROSSED = INGRESS ^ 1
 _SIGN = 1 << (SCORE_BITS - 1)

@@ -16,6 +16,11 @@ from n3ic.errors import MissingDependencyError, N3icWarning
 from n3ic.exporters.host import running
 from n3ic.exporters.host.spn import EXPORTER
 from n3ic.exporters.host.spn.program import CACHE_BYTES, program
+from n3ic.families.spn.arithmetic import Arithmetic, LinearArithmetic, LogArithmetic
+from n3ic.families.spn.network import CONSTANT, SpnModel
+from n3ic.families.spn.nodes import Leaf, Product, Sum
+from n3ic.families.spn.random_models import random_spn
+from n3ic.families.spn.vectors import spn_vectors
 from n3ic.kernel import build
 from n3ic.meter.capture import libpcap
 from n3ic.meter.standard import standard_spec
@@ -24,11 +29,6 @@ from n3ic.model.bits import pack
 from n3ic.model.boundary import boundary_features
 from n3ic.model.classifier import margins_of
 from n3ic.model.inputs import Field, InputSpec
-from n3ic.model.random_models import random_spn
-from n3ic.model.spn import Leaf, LinearArithmetic, LogArithmetic, Product, SpnModel, Sum
-from n3ic.model.spn.arithmetic import Arithmetic
-from n3ic.model.spn.network import CONSTANT
-from n3ic.model.spn.vectors import spn_vectors
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts, verify_directory
 

@@ -15,14 +15,14 @@ from n3ic.exporters.netfpga.spn.pipeline import LATENCY, pipeline, width_of
 from n3ic.exporters.netfpga.spn.size import estimate
 from n3ic.exporters.netfpga.spn.verilog import latency
 from n3ic.exporters.netfpga.tools import synth
+from n3ic.families.spn.arithmetic import Arithmetic, LinearArithmetic, LogArithmetic
+from n3ic.families.spn.network import CONSTANT, SpnModel
+from n3ic.families.spn.nodes import Leaf, Product, Sum
+from n3ic.families.spn.random_models import random_spn
+from n3ic.families.spn.vectors import spn_vectors
 from n3ic.model import passes
 from n3ic.model.classifier import margins_of
 from n3ic.model.inputs import Field, InputSpec
-from n3ic.model.random_models import random_spn
-from n3ic.model.spn import Leaf, LinearArithmetic, LogArithmetic, Product, SpnModel, Sum
-from n3ic.model.spn.arithmetic import Arithmetic
-from n3ic.model.spn.network import CONSTANT
-from n3ic.model.spn.vectors import spn_vectors
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_artefacts, verify_directory
 

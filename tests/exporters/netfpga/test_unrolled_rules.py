@@ -16,13 +16,13 @@ from n3ic.exporters.netfpga.unrolled import rules
 from n3ic.exporters.netfpga.unrolled.decode import decode_core
 from n3ic.exporters.netfpga.unrolled.netlist import Netlist
 from n3ic.exporters.netfpga.unrolled.size import estimate
+from n3ic.families.binary.forest import train_forest
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import simplify
 from n3ic.targets.decoding import decoding_difference
-from n3ic.training.forest import train_forest
 from n3ic.training.recipe import Training
 from tests.exporters.netfpga.synthesised import run_netlist
 from tests.exporters.netfpga.test_synth_yosys import export, needs_icarus, needs_yosys

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from n3ic.errors import N3icWarning
+from n3ic.families.spn.arithmetic import Arithmetic, LinearArithmetic, LogArithmetic
+from n3ic.families.spn.random_models import random_spn
+from n3ic.families.spn.vectors import spn_vectors
 from n3ic.model.classifier import margins_of
-from n3ic.model.random_models import random_spn
-from n3ic.model.spn import LinearArithmetic, LogArithmetic
-from n3ic.model.spn.arithmetic import Arithmetic
-from n3ic.model.spn.vectors import spn_vectors
 from n3ic.targets.directory import export
 from n3ic.targets.verification import verify_directory
 

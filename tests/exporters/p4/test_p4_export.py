@@ -15,7 +15,6 @@ from n3ic.exporters.p4.exporter import EXPORTER as P4
 from n3ic.exporters.p4.interpreter import P4Error, Switch
 from n3ic.exporters.p4.interpreter.tables import RuntimeTable
 from n3ic.exporters.p4.run.execute import LoadedProgram
-from n3ic.exporters.p4.run.packets import FIELD_BITS, PacketResult
 from n3ic.exporters.p4.shared.options import packet_layout
 from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.model.bits import Words
@@ -27,6 +26,7 @@ from n3ic.model.network import BinaryModel, Inference
 from n3ic.model.random_models import random_model
 from n3ic.targets.base import Exporter
 from n3ic.targets.directory import export
+from n3ic.targets.packets import FIELD_BITS, PacketResult
 from n3ic.targets.verification import verify_directory
 
 BOTH = pytest.mark.parametrize("target", [P4, NETFPGA], ids=lambda t: t.name)

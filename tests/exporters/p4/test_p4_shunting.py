@@ -13,7 +13,6 @@ import pytest
 from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.p4.exporter import EXPORTER as P4
 from n3ic.exporters.p4.interpreter import P4Error
-from n3ic.exporters.p4.run.packets import SHUNTED
 from n3ic.exporters.p4_netfpga.exporter import EXPORTER as NETFPGA
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import InputSpec
@@ -23,6 +22,7 @@ from n3ic.options import Options
 from n3ic.targets.base import Exporter
 from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.directory import export
+from n3ic.targets.packets import SHUNTED
 
 TARGETS = [P4, NETFPGA]
 BOTH = pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)

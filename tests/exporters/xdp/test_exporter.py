@@ -8,7 +8,6 @@ import pytest
 from metering import network
 
 from n3ic.errors import MissingDependencyError, N3icWarning, UsageError
-from n3ic.exporters.p4.run.packets import PacketLayout
 from n3ic.exporters.xdp import exporter, source
 from n3ic.exporters.xdp.answers import AnswerProgram
 from n3ic.exporters.xdp.exporter import read_program, read_value
@@ -20,6 +19,7 @@ from n3ic.model.random_models import random_model
 from n3ic.targets.base import exporter as target
 from n3ic.targets.directory import export
 from n3ic.targets.manifest import read_manifest
+from n3ic.targets.packets import PacketLayout
 from n3ic.targets.verification import verify_directory
 
 SPEC = standard_spec(packets=8)

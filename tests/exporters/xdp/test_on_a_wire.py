@@ -12,7 +12,6 @@ import pytest
 from metering import load, network
 from wires import link, wire
 
-from n3ic.exporters.p4.run.packets import PacketLayout, inputs_of
 from n3ic.exporters.xdp import libbpf, source
 from n3ic.exporters.xdp.answers import AnswerProgram
 from n3ic.exporters.xdp.network.structure import structure_of
@@ -22,6 +21,7 @@ from n3ic.meter.capture import Capture
 from n3ic.meter.standard import standard_spec
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.random_models import random_model
+from n3ic.targets.packets import PacketLayout, inputs_of
 
 SPEC = standard_spec(packets=8)
 CAPTURES = ("443-git.pcap", "6in4tunnel.pcap", "fuzz-2006-09-29-28586.pcap", "dnscrypt-v2-doh.pcap")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from n3ic.errors import ClusterError
-from n3ic.model.random_models import random_spn
+from n3ic.families.spn.random_models import random_spn
 from n3ic.systems.cluster.overlay import check_computable
 from n3ic.systems.cluster.starting import RingOptions
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from front_end_rates import measure, wire_clocks
 
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend import messages as m
 from n3ic.exporters.netfpga.frontend import packets as p
 from n3ic.exporters.netfpga.frontend.bench import FrontBench, Offered
-from n3ic.exporters.netfpga.frontend.rate import measure, wire_clocks
 from n3ic.exporters.netfpga.frontend.verify import CARD, HOST
 from n3ic.model.random_models import random_model
 

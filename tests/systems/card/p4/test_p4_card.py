@@ -8,7 +8,6 @@ import software_cards as cards
 
 from n3ic.errors import CardError, UsageError, VerifyError
 from n3ic.exporters.p4.interpreter import P4Error
-from n3ic.exporters.p4.run.packets import INGRESS
 from n3ic.model.random_models import random_model
 from n3ic.systems.card import changes as running
 from n3ic.systems.card.exporting import change_card, export_card, verify_card
@@ -18,6 +17,7 @@ from n3ic.systems.card.p4.changes import entries_text
 from n3ic.systems.card.p4.image import change_of, image_of
 from n3ic.systems.card.p4.target import CARDS
 from n3ic.systems.card.p4.verify import check_packet, refill, switch_of
+from n3ic.targets.packets import INGRESS
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 pytest.importorskip("lark", reason="needs n3ic[p4]")

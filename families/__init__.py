@@ -1,0 +1,1 @@
+"""Families of models, one folder each; found through entry points."""

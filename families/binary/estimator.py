@@ -1,0 +1,232 @@
+"""BinaryMLPClassifier: a binarized MLP behind scikit-learn's interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from n3ic.families.binary.fit import fit_network
+from n3ic.families.binary.fold import fold
+from n3ic.model.bits import Bits, pack
+from n3ic.model.inputs import InputSpec
+from n3ic.model.network import BinaryModel
+from n3ic.training.loop import EpochCallback
+from n3ic.training.recipe import Training
+
+
+class BinaryMLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A multi-layer perceptron with binary weights, activations and inputs.
+
+    Inputs of 0 and 1 are the network's input bits as they are. Any other numbers are turned
+    into bits by a thermometer code whose cuts are quantiles of the training rows.
+
+    Args:
+        hidden_layer_sizes: neurons of each hidden layer.
+        thermometer_bits: bits of each feature that is not a bit already.
+        ste: straight-through estimator, ``identity``, ``clip`` or ``approx``.
+        batch_norm: whether batch norm stands before each sign; it folds into thresholds.
+        output_bias: whether each class has an integer bias.
+        loss: ``squared_hinge``, ``cross_entropy`` or ``generalized_cross_entropy``.
+        dropout: share of the hidden activations that are dropped while training.
+        optimizer: ``adam``, ``adamw`` or ``sgd``.
+        learning_rate: the step at the start.
+        schedule: ``constant`` or ``cosine``.
+        epochs: passes over the training rows.
+        batch_size: rows a step; ``auto`` is a fiftieth of the rows, between 16 and 512.
+        label_smoothing: share of the label that is spread over all classes.
+        class_weight: weight per class, ``balanced``, or None.
+        density: share of the hidden layers' connections that are kept.
+        validation_fraction: share of the rows that choose the epoch; 0 keeps the last epoch.
+        patience: epochs without a better validation loss before training stops; 0 for never.
+        random_state: seed or generator.
+
+    Attributes:
+        classes_: class labels, shape ``(n_classes,)``.
+        model_: the integer network (:class:`n3ic.BinaryModel`) that predictions come from.
+        logit_scale_: what a score is multiplied with to be a logit.
+        history_: loss and validation figures of each epoch.
+        n_features_in_: number of features seen by ``fit``.
+
+    References:
+        M. Courbariaux et al., "Binarized Neural Networks", NeurIPS 2016.
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: tuple[int, ...] = (32, 16),
+        *,
+        thermometer_bits: int = 16,
+        ste: str = "approx",
+        batch_norm: bool = True,
+        output_bias: bool = True,
+        loss: str = "cross_entropy",
+        dropout: float = 0.0,
+        optimizer: str = "adam",
+        learning_rate: float = 5e-3,
+        schedule: str = "cosine",
+        epochs: int = 40,
+        batch_size: int | Literal["auto"] = "auto",
+        label_smoothing: float = 0.0,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        density: float = 1.0,
+        validation_fraction: float = 0.0,
+        patience: int = 0,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.thermometer_bits = thermometer_bits
+        self.ste = ste
+        self.batch_norm = batch_norm
+        self.output_bias = output_bias
+        self.loss = loss
+        self.dropout = dropout
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.label_smoothing = label_smoothing
+        self.class_weight = class_weight
+        self.density = density
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.random_state = random_state
+
+    def _config(self, rows: int) -> Training:
+        batch = min(512, max(16, rows // 50)) if self.batch_size == "auto" else self.batch_size
+        return Training(
+            hidden=tuple(self.hidden_layer_sizes),
+            ste=self.ste,  # type: ignore[arg-type]
+            batch_norm=self.batch_norm,
+            output_bias=self.output_bias,
+            loss=self.loss,  # type: ignore[arg-type]
+            dropout=self.dropout,
+            optimizer=self.optimizer,  # type: ignore[arg-type]
+            learning_rate=self.learning_rate,
+            schedule=self.schedule,  # type: ignore[arg-type]
+            epochs=self.epochs,
+            batch_size=batch,
+            label_smoothing=self.label_smoothing,
+            density=self.density,
+            patience=self.patience,
+        )
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        input_spec: InputSpec | None = None,
+        teacher: NDArray[np.floating] | None = None,
+        validation: tuple[Bits, NDArray[np.int64]] | None = None,
+        progress: EpochCallback | None = None,
+    ) -> Self:
+        """Train on rows of bits or numbers.
+
+        Args:
+            X: array of shape ``(rows, features)``.
+            y: labels, shape ``(rows,)``, two classes or more.
+            input_spec: what the bits mean, for the model; its width is that of ``X``.
+            teacher: class probabilities of shape ``(rows, classes)``; the labels and they
+                count half each.
+            validation: bits and class indices that choose the epoch, instead of a share of
+                the rows.
+            progress: called after every epoch.
+
+        Raises:
+            ValueError: the arrays are not finite numbers of matching shapes, or there is only
+                one class.
+        """
+        rows_in: NDArray[Any]
+        rows_in, y = validate_data(self, X, y)
+        check_classification_targets(y)
+        self.classes_, label = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least 2 classes, "
+                f"but the data contains only one class: {self.classes_[0]!r}"
+            )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._fit_encoder(rows_in)
+        bits = self._bits(rows_in)
+        rows, held = bits, validation
+        if held is None and self.validation_fraction:
+            stratify = label if np.bincount(label).min() >= 2 else None
+            rows, held_bits, label, held_label = train_test_split(
+                bits,
+                label,
+                test_size=self.validation_fraction,
+                random_state=seed,
+                stratify=stratify,
+            )
+            held = (held_bits, held_label)
+        weight = None
+        if self.class_weight is not None:
+            weight = compute_sample_weight(self.class_weight, self.classes_[label])
+        trained = fit_network(
+            rows,
+            label,
+            len(self.classes_),
+            self._config(len(rows)),
+            seed=seed,
+            validation=held,
+            teacher=teacher,
+            sample_weight=weight,
+            progress=progress,
+        )
+        self.logit_scale_ = 2.0 * float(trained.network.log_scale.detach().exp())
+        self.history_ = trained.history
+        self.model_: BinaryModel = fold(
+            trained.network,
+            (input_spec or InputSpec.raw(bits.shape[1])).with_rates(rows),
+            tuple(str(c) for c in self.classes_),
+        )
+        return self
+
+    def _fit_encoder(self, X: NDArray[Any]) -> None:
+        if np.isin(X, (0, 1)).all():
+            self.cuts_ = None
+            return
+        quantiles = np.linspace(0, 1, self.thermometer_bits + 2)[1:-1]
+        self.cuts_ = np.quantile(X.astype(np.float64), quantiles, axis=0).T
+
+    def _bits(self, X: NDArray[Any]) -> Bits:
+        if self.cuts_ is None:
+            return np.asarray(X, dtype=np.float64) > 0.5
+        wide = X.astype(np.float64)[:, :, None] >= self.cuts_[None, :, :]
+        return wide.reshape(len(X), -1)
+
+    def scores(self, X: ArrayLike) -> NDArray[np.int32]:
+        """Integer scores of the folded network, shape ``(rows, classes)``."""
+        check_is_fitted(self)
+        rows: NDArray[Any] = validate_data(self, X, reset=False)
+        return self.model_.scores(pack(self._bits(rows)))
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Score difference of the two classes, shape ``(rows,)``; scores if there are more."""
+        scores: NDArray[np.float64] = self.scores(X).astype(np.float64)
+        if len(self.classes_) == 2:
+            return np.asarray(scores[:, 1] - scores[:, 0])
+        return scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Class labels, shape ``(rows,)``; the first class wins a tie."""
+        winner = np.argmax(self.scores(X), axis=1)
+        return np.asarray(self.classes_[winner])
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Softmax of the scores at the trained scale, shape ``(rows, classes)``."""
+        scores = self.scores(X).astype(np.float64)
+        logits = scores * self.logit_scale_
+        logits -= logits.max(axis=1, keepdims=True)
+        odds = np.exp(logits)
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))

@@ -1,0 +1,48 @@
+"""How binary networks are trained: what the core asks of them; ``Training`` holds their values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from n3ic.runs.learner import Learned, Learner
+
+if TYPE_CHECKING:
+    from n3ic.runs.prepared import Prepared
+    from n3ic.runs.progress import TrainingProgress
+    from n3ic.training.baselines import Prediction
+    from n3ic.training.recipe import Recipe
+
+
+class BinaryLearner(Learner):
+    """Trains binary networks: by gradient, as prototypes or as trees."""
+
+    name: ClassVar[str] = "binary"
+    summary: ClassVar[str] = "binary networks: XNOR, popcount and thresholds"
+
+    def distills(self, recipe: Recipe) -> bool:
+        """Whether boosted trees teach the network."""
+        return recipe.training.distill > 0
+
+    def train(self, prepared: Prepared, progress: TrainingProgress) -> Learned:
+        """The network of the recipe, or the tree that is better and fits."""
+        from n3ic.families.binary.train import train_binary
+
+        return train_binary(prepared, progress)
+
+    def twin(self, prepared: Prepared, progress: TrainingProgress) -> Prediction | None:
+        """The float MLP of the same shape."""
+        from n3ic.training.baselines import float_mlp
+
+        this = prepared.experiment
+        progress.stage("baseline: float_mlp")
+        return float_mlp(
+            prepared.train,
+            prepared.validation,
+            prepared.test,
+            len(this.table.classes),
+            this.recipe.training.hidden,
+            this.seed,
+        )
+
+
+LEARNER = BinaryLearner()

@@ -1,0 +1,164 @@
+"""A binary network of prepared rows: by gradient, as prototypes or as trees, then polished."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from n3ic.model.bits import pack
+from n3ic.model.network import BinaryModel
+from n3ic.runs.learner import Learned
+from n3ic.runs.preparation import on_bits
+from n3ic.runs.prepared import Prepared
+from n3ic.runs.progress import TrainingProgress
+from n3ic.training.recipe import Training
+
+if TYPE_CHECKING:
+    from n3ic.training.loop import Epoch
+
+
+def train_binary(prepared: Prepared, progress: TrainingProgress) -> Learned:
+    """The network of a recipe, or the tree that is better and fits.
+
+    Args:
+        prepared: rows, and the experiment that they are for.
+        progress: what is told meanwhile.
+    """
+    this = prepared.experiment
+    history: tuple[Epoch, ...] = ()
+    if this.recipe.training.method == "trees":
+        model = _forest(prepared, progress)
+    elif this.recipe.training.method == "prototypes":
+        model = _polished(_prototypes(prepared, progress), prepared, progress)
+    else:
+        model, history = _gradient(prepared, progress)
+    if this.recipe.tree_bytes and this.keeps is None:
+        tree = _better_tree(model, prepared, progress)
+        if tree is not None:
+            return Learned(tree, on_bits(prepared, tree.input, progress.stage))
+    return Learned(model, prepared, history)
+
+
+def _forest(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
+    """A network whose neurons are the leaves and answers of decision trees."""
+    from n3ic.families.binary.forest import train_forest
+
+    this, rows = prepared.experiment, prepared.train
+    progress.stage("growing decision trees")
+    return train_forest(
+        rows.bits,
+        rows.label,
+        prepared.spec.with_rates(rows.bits),
+        this.table.classes,
+        _taught(prepared),
+        seed=this.seed,
+        teacher=prepared.teacher,
+        name=this.name,
+        provenance=this.provenance,
+    )
+
+
+def _better_tree(
+    model: BinaryModel, prepared: Prepared, progress: TrainingProgress
+) -> BinaryModel | None:
+    """The tree of as many cuts as a network, where it is right on more validation rows and fits."""
+    from n3ic.families.binary.forest import tree_network
+    from n3ic.training.baselines import best_first_tree
+    from n3ic.training.input_choice import candidates
+
+    this, rows, held = prepared.experiment, prepared.train, prepared.validation
+    progress.stage("growing a tree of as many cuts")
+    grown = best_first_tree(rows.columns, rows.label, prepared.spec.n_cuts, this.seed)
+    tree = tree_network(
+        grown,
+        candidates(this.table, this.recipe),
+        this.table.classes,
+        catalogue={f.name: f for f in this.table.catalogue},
+        name=this.name,
+        provenance=this.provenance | {"weights": "a decision tree's"},
+    )
+    if tree is None or tree.weight_bytes + tree.mask_bytes > this.recipe.tree_bytes:
+        return None
+    bits, parts = tree.input.encode(this.table.features), prepared.parts
+    mine, trees = (
+        int((m.scores(pack(x[parts.validation])).argmax(axis=1) == held.label).sum())
+        for m, x in ((model, prepared.bits), (tree, bits))
+    )
+    if trees <= mine:
+        return None
+    progress.stage(f"keeping the tree: right on {trees} validation rows, the network on {mine}")
+    return tree.changed(input=tree.input.with_rates(bits[parts.train]))
+
+
+def _gradient(
+    prepared: Prepared, progress: TrainingProgress
+) -> tuple[BinaryModel, tuple[Epoch, ...]]:
+    """A network trained by gradient, folded and polished, and the figures of its epochs."""
+    from n3ic.families.binary.fit import fit_network
+    from n3ic.families.binary.fold import check_fold, fold
+
+    this, rows, held = prepared.experiment, prepared.train, prepared.validation
+    training = _taught(prepared)
+    progress.stage("training the binary network")
+    trained = fit_network(
+        rows.bits,
+        rows.label,
+        len(this.table.classes),
+        training,
+        seed=this.seed,
+        validation=(held.bits, held.label),
+        teacher=prepared.teacher,
+        progress=progress.epoch,
+    )
+    model = fold(
+        trained.network,
+        prepared.spec.with_rates(rows.bits),
+        this.table.classes,
+        name=this.name,
+        provenance=this.provenance,
+    )
+    progress.stage("comparing the folded network with the trained one")
+    check_fold(trained.network, model, prepared.bits)
+    return _polished(model, prepared, progress), trained.history
+
+
+def _taught(prepared: Prepared) -> Training:
+    """How the network is trained; from the labels alone where there is no teacher."""
+    training = prepared.experiment.recipe.training
+    return training if prepared.teacher is not None else replace(training, distill=0.0)
+
+
+def _prototypes(prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
+    """A network whose neurons are prototypes, chosen one by one."""
+    from n3ic.families.binary.prototypes import prototype_network
+
+    this, rows = prepared.experiment, prepared.train
+    progress.stage("choosing prototypes")
+    return prototype_network(
+        rows.bits,
+        rows.label,
+        prepared.spec.with_rates(rows.bits),
+        this.table.classes,
+        this.recipe.training.hidden[0],
+        name=this.name,
+        provenance=this.provenance,
+    )
+
+
+def _polished(model: BinaryModel, prepared: Prepared, progress: TrainingProgress) -> BinaryModel:
+    """The network after the recipe's rounds of polishing."""
+    training = prepared.experiment.recipe.training
+    if not training.polish:
+        return model
+    from n3ic.families.binary.polish import polish
+
+    progress.stage("polishing the integer network")
+    rows = prepared.train
+    return polish(
+        model,
+        pack(rows.bits),
+        rows.label,
+        rounds=training.polish,
+        q=training.bounded_by,
+        seed=prepared.experiment.seed,
+    )

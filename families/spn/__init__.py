@@ -1,0 +1,11 @@
+"""Sum-product networks in integers: a family of models.
+
+A sum-product network (Poon and Domingos, UAI 2011) is a graph of leaves (a distribution of one
+feature), products (independent groups of features) and sums (mixtures) that gives the exact
+probability of a flow in one pass. Here leaves are tables over the bins between the cuts of a
+feature, and probabilities are integers: logarithms of base 2 in fixed point, or fixed point.
+
+``family.py`` is what the core asks of such a model and ``learner.py`` how one is trained; both are
+named by entry points. The model is ``network.py``, ``nodes.py`` and ``arithmetic.py``; targets are
+written from ``operations.py``; training is ``learn.py``, ``fold.py`` and ``train.py``.
+"""

@@ -1,0 +1,68 @@
+"""What the core asks of sum-product networks."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from n3ic.families.spn.network import SpnModel
+from n3ic.model.bits import Words
+from n3ic.model.classifier import Inference
+from n3ic.model.family import Decided, Family
+from n3ic.model.passes import Simplified
+from n3ic.util.display import Table
+
+
+class SpnFamily(Family):
+    """Sum-product networks."""
+
+    name: ClassVar[str] = SpnModel.family
+    summary: ClassVar[str] = "leaves, products and sums: the likelihood of a flow"
+
+    @property
+    def model(self) -> type[SpnModel]:
+        """The class of its models."""
+        return SpnModel
+
+    def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
+        """Inputs that decide entries and weights, boundary ones, then random ones."""
+        from n3ic.families.spn.vectors import spn_vectors
+
+        return spn_vectors(network.source, count, seed)
+
+    def decided(self, model: SpnModel, inputs: Words, got: Inference) -> Decided:
+        """Which entries of tables and weights of sums some inputs decide."""
+        from n3ic.families.spn.vectors import spn_coverage
+
+        found = spn_coverage(model, inputs)
+        return Decided("entries and weights", found.total, found.decided, found.undecided)
+
+    def summary_of(self, model: SpnModel) -> tuple[Table, tuple[str, ...]]:
+        """Its nodes, arithmetic and scores."""
+        features, leaves, products, sums, _ = model.shape
+        low, high = model.score_bounds
+        kind = f"{model.arithmetic.name}, {model.arithmetic.fraction} bits behind the point"
+        rows = (
+            ("input", f"{features} features, {model.input.n_cuts} cuts"),
+            (
+                "leaves",
+                f"{leaves:,}, tables of {sum(len(n.table) for n in model.leaves):,} entries",
+            ),
+            ("products", f"{products:,}"),
+            ("sums", f"{sums:,}"),
+            ("arithmetic", kind),
+            ("error", f"at most {model.error_bound:,.1f} steps, proven"),
+            ("scores", f"{low:,} to {high:,}"),
+            ("parameters", f"{model.weight_bytes:,} B, input cuts {model.input_bytes:,} B"),
+        )
+        return Table(model.name, ("sum-product network", ""), rows, left=2), ()
+
+    def random(self, rng: np.random.Generator) -> SpnModel:
+        """A network of 6 features and 2 classes, each with a root."""
+        from n3ic.families.spn.random_models import random_spn
+
+        return random_spn(rng)
+
+
+FAMILY = SpnFamily()

@@ -1,0 +1,126 @@
+"""From a network with real parameters to integers, as wide as a proven error bound asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from n3ic.errors import UsageError
+from n3ic.families.spn.arithmetic import (
+    MAX_FRACTION,
+    MAX_LOG_FRACTION,
+    Arithmetic,
+    LinearArithmetic,
+    LogArithmetic,
+)
+from n3ic.families.spn.learn import RealSpn
+from n3ic.families.spn.learner import SpnTraining
+from n3ic.families.spn.network import CONSTANT, SpnModel
+from n3ic.families.spn.nodes import Leaf, Node, Product, Sum, error_bounds
+from n3ic.model.columns import TableRules
+from n3ic.model.inputs import InputSpec
+from n3ic.model.metering import MeterSpec
+
+
+def fold_spn(
+    networks: Sequence[RealSpn],
+    priors: Sequence[float],
+    spec: InputSpec,
+    classes: Sequence[str],
+    settings: SpnTraining,
+    *,
+    name: str,
+    provenance: Mapping[str, str],
+    meter: MeterSpec | None = None,
+    table: TableRules | None = None,
+) -> SpnModel:
+    """The integers of one network a class, or of one network and a threshold that is still 0.
+
+    Args:
+        networks: a network for each class; one alone for the first of two classes, where the other
+            is what does not fit.
+        priors: share of each class; not read where one network stands alone.
+        spec: input bits, a thermometer field a feature.
+        classes: names.
+        settings: arithmetic, and the error that its width keeps below.
+        name: the model's name.
+        provenance: where it comes from.
+        meter: how features come from packets.
+        table: how features come from a table.
+
+    Raises:
+        UsageError: no width of the arithmetic keeps the error below the one that is wanted.
+    """
+    arithmetic = _arithmetic(networks, settings)
+    nodes: list[Node] = []
+    roots: list[int] = []
+    bias: list[int] = []
+    alone = len(networks) == 1
+    for network, prior in zip(networks, priors, strict=True):
+        nodes += _nodes(network, arithmetic, len(nodes))
+        roots.append(len(nodes) - 1)
+        weight = int(arithmetic.leaf(np.array([prior]))[0])
+        if alone:
+            bias.append(0)
+        elif isinstance(arithmetic, LogArithmetic):
+            bias.append(weight)
+        else:
+            nodes.append(Sum((roots[-1],), np.array([weight])))
+            roots[-1] = len(nodes) - 1
+            bias.append(0)
+    if alone:
+        roots.append(CONSTANT)
+        bias.append(0)
+    return SpnModel(
+        input=spec,
+        nodes=tuple(nodes),
+        arithmetic=arithmetic,
+        roots=tuple(roots),
+        bias=np.array(bias),
+        classes=tuple(classes),
+        name=name,
+        provenance=provenance,
+        meter=meter,
+        table=table,
+    )
+
+
+def _nodes(network: RealSpn, arithmetic: Arithmetic, first: int) -> list[Node]:
+    out: list[Node] = []
+    for node in network.nodes:
+        children = tuple(first + c for c in node.children)
+        if node.field >= 0:
+            out.append(Leaf(node.field, arithmetic.leaf(node.parameters)))
+        elif len(node.parameters):
+            out.append(Sum(children, arithmetic.weights(node.parameters)))
+        else:
+            out.append(Product(children))
+    return out
+
+
+def _arithmetic(networks: Sequence[RealSpn], settings: SpnTraining) -> Arithmetic:
+    """The narrowest arithmetic whose proven error is below the wanted one.
+
+    Raises:
+        UsageError: there is none.
+    """
+    kind, most = (
+        (LogArithmetic.of, MAX_LOG_FRACTION)
+        if settings.arithmetic == "log"
+        else (LinearArithmetic, MAX_FRACTION)
+    )
+    least = 0 if settings.arithmetic == "log" else 1
+    steps = max(_error(network, kind(most)) for network in networks)
+    for fraction in range(least, most + 1):
+        # The bound in steps does not fall with the width, so the widest one's is enough.
+        if steps * 2.0**-fraction <= settings.largest_error:
+            return kind(fraction)
+    raise UsageError(
+        f"{most} bits behind the point leave an error of up to {steps * 2.0**-most:.3g}, more than "
+        f"{settings.largest_error:g}: ask for less with --error, or for a smaller network"
+    )
+
+
+def _error(network: RealSpn, arithmetic: Arithmetic) -> float:
+    return max(error_bounds(_nodes(network, arithmetic, 0), arithmetic)) + 0.5

@@ -1,0 +1,157 @@
+"""The nodes of a sum-product network, and what makes a list of them one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from n3ic.errors import ModelError
+from n3ic.families.spn.arithmetic import Arithmetic
+from n3ic.model.inputs import InputSpec
+
+MAX_NODES = 1 << 16
+MAX_CHILDREN = 1 << 20
+_LARGEST = 1 << 30  # of a node's value: sums of two stay within 32 bits
+
+
+def _frozen(array: ArrayLike) -> NDArray[Any]:
+    out = np.array(array, dtype=np.int32)
+    out.setflags(write=False)
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """The distribution of one feature: an integer for each bin between its cuts.
+
+    Attributes:
+        field: index of the input field.
+        table: int32 array of shape ``(width + 1,)``; entry ``k`` where ``k`` bits of the field
+            are set, which is where the value has reached ``k`` of the cuts.
+    """
+
+    field: int
+    table: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", _frozen(self.table))
+
+
+@dataclass(frozen=True)
+class Product:
+    """Independent parts.
+
+    Attributes:
+        children: indices of earlier nodes, of no common feature.
+    """
+
+    children: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """A mixture.
+
+    Attributes:
+        children: indices of earlier nodes, all of the same features.
+        weights: int32 array of shape ``(children,)``.
+    """
+
+    children: tuple[int, ...]
+    weights: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", _frozen(self.weights))
+
+
+Node = Leaf | Product | Sum
+
+
+def scopes(nodes: Sequence[Node], n_fields: int) -> tuple[frozenset[int], ...]:
+    """The fields that each node is about.
+
+    Raises:
+        ModelError: the nodes are not in order, a product's children share a field, or a sum's
+            differ in theirs: such a graph gives no probabilities.
+    """
+    if not 1 <= len(nodes) <= MAX_NODES:
+        raise ModelError(f"{len(nodes)} nodes: 1 to {MAX_NODES} expected")
+    if sum(len(n.children) for n in nodes if not isinstance(n, Leaf)) > MAX_CHILDREN:
+        raise ModelError(f"more than {MAX_CHILDREN} edges")
+    found: list[frozenset[int]] = []
+    for i, node in enumerate(nodes):
+        if isinstance(node, Leaf):
+            if not 0 <= node.field < n_fields:
+                raise ModelError(f"node {i}: field {node.field} of {n_fields}")
+            found.append(frozenset((node.field,)))
+            continue
+        if not node.children or not all(0 <= c < i for c in node.children):
+            raise ModelError(f"node {i}: children are earlier nodes, one at least")
+        parts = [found[c] for c in node.children]
+        every = frozenset().union(*parts)
+        if isinstance(node, Product):
+            if len(every) != sum(map(len, parts)):
+                raise ModelError(f"node {i}: the factors of a product have no feature in common")
+        elif any(part != every for part in parts):
+            raise ModelError(f"node {i}: the terms of a sum are about the same features")
+        found.append(every)
+    return tuple(found)
+
+
+def bounds(
+    nodes: Sequence[Node], spec: InputSpec, arithmetic: Arithmetic
+) -> tuple[tuple[int, int], ...]:
+    """Least and largest value of each node, over all inputs.
+
+    Raises:
+        ModelError: a table or weights have the wrong shape or sign, or a value may leave 31 bits.
+    """
+    out: list[tuple[int, int]] = []
+    for i, node in enumerate(nodes):
+        if isinstance(node, Leaf):
+            width = spec.fields[node.field].width
+            _check_integers(node.table, (width + 1,), arithmetic, f"node {i}: table")
+            found = int(node.table.min()), int(node.table.max())
+        elif isinstance(node, Product):
+            found = arithmetic.product_bounds([out[c] for c in node.children])
+        else:
+            _check_integers(node.weights, (len(node.children),), arithmetic, f"node {i}: weights")
+            if arithmetic.one and int(node.weights.sum(dtype=np.int64)) > arithmetic.one:
+                raise ModelError(f"node {i}: weights add to more than 1 ({arithmetic.one})")
+            found = arithmetic.sum_bounds([out[c] for c in node.children], node.weights)
+        if max(-found[0], found[1]) > _LARGEST:
+            raise ModelError(f"node {i}: a value of {found[0]:,} to {found[1]:,} leaves 31 bits")
+        out.append(found)
+    return tuple(out)
+
+
+def _check_integers(
+    array: NDArray[np.int32], shape: tuple[int, ...], arithmetic: Arithmetic, what: str
+) -> None:
+    if array.shape != shape:
+        raise ModelError(f"{what}: shape {shape} expected, got {array.shape}")
+    if arithmetic.one and not ((array >= 0) & (array <= arithmetic.one)).all():
+        raise ModelError(f"{what}: a probability in fixed point is in 0..{arithmetic.one}")
+    if not arithmetic.one and not ((array <= 0) & (array >= -_LARGEST)).all():
+        raise ModelError(f"{what}: a logarithm of a probability is in -2^30..0")
+
+
+def error_bounds(nodes: Sequence[Node], arithmetic: Arithmetic) -> tuple[float, ...]:
+    """Largest distance of each node's value from the real network's, in steps of the arithmetic.
+
+    Proven from the leaves up: every integer of a leaf or a weight is the real one rounded to
+    nearest, and each operation adds no more than its own rounding.
+    """
+    out: list[float] = []
+    for node in nodes:
+        if isinstance(node, Leaf):
+            out.append(arithmetic.leaf_error())
+        elif isinstance(node, Product):
+            out.append(arithmetic.product_error([out[c] for c in node.children]))
+        else:
+            out.append(arithmetic.sum_error([out[c] for c in node.children]))
+    return tuple(out)

@@ -1,0 +1,130 @@
+"""The core's own family: binary networks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from n3ic.model.family import Decided, Family
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from n3ic.model.bits import Words
+    from n3ic.model.classifier import Inference
+    from n3ic.model.network import BinaryModel
+    from n3ic.model.passes import Simplified
+    from n3ic.util.display import Table
+
+_MAX_FOLLOWED = 1 << 21  # weight bits of networks whose neurons are followed to the scores
+
+
+class BinaryFamily(Family):
+    """Binary networks, which ``families/binary/`` trains."""
+
+    name: ClassVar[str] = "binary-network"
+    summary: ClassVar[str] = "layers of XNOR, popcount and threshold"
+
+    @property
+    def model(self) -> type[BinaryModel]:
+        """The class of its models."""
+        from n3ic.model.network import BinaryModel
+
+        return BinaryModel
+
+    def vectors(self, network: Simplified[Any], count: int, seed: int) -> Words:
+        """Inputs that decide weight bits, those at the neurons' thresholds, then random ones."""
+        import numpy as np
+
+        from n3ic.model.bits import pack, unpack
+        from n3ic.model.boundary import verification_vectors
+        from n3ic.model.coverage import deciding_vectors
+
+        deciding = deciding_vectors(network.model, seed, hidden=_is_large(network.model))
+        source = network.source.input
+        bits = np.random.default_rng(seed).random((len(deciding), source.n_bits)) < 0.5
+        bits[:, list(network.kept)] = unpack(deciding, network.model.input.n_bits)
+        further = verification_vectors(network.source, count - len(deciding), seed)
+        return np.concatenate([pack(bits), further])
+
+    def decided(self, model: BinaryModel, inputs: Words, got: Inference) -> Decided:
+        """Which weight bits some inputs decide."""
+        from n3ic.model.coverage import coverage
+
+        hidden = len(got.hidden) == len(model.hidden)
+        if not hidden and _is_large(model):
+            return Decided()
+        known = coverage(model, inputs, hidden=hidden)
+        return Decided("weight bits", known.total, known.decided, tuple(known.lines(model)))
+
+    def summary_of(self, model: BinaryModel) -> tuple[Table, tuple[str, ...]]:
+        """Its layers, and the bytes of their parts."""
+        from n3ic.model.layers import HiddenLayer
+        from n3ic.util.display import Table
+
+        rows = [
+            [
+                "input",
+                f"{len(model.input.features)} features",
+                str(model.input.n_bits),
+                "",
+                "",
+                f"{model.input_bytes:,}",
+                "",
+            ]
+        ]
+        for i, layer in enumerate(model.layers):
+            hidden = isinstance(layer, HiddenLayer)
+            connections = int(layer.fan_in.sum())
+            rows.append(
+                [
+                    f"layer {i}" if hidden else f"layer {i} (scores)",
+                    f"{layer.n_inputs} -> {layer.n_outputs}",
+                    str(layer.n_outputs),
+                    f"{layer.weights.size:,}",
+                    f"{connections:,}",
+                    f"{-(-layer.weights.size // 8):,}",
+                    f"{4 * layer.weights.size:,}",
+                ]
+            )
+        rows.append(
+            [
+                "total",
+                model.shape_text,
+                "",
+                f"{sum(x.weights.size for x in model.layers):,}",
+                f"{sum(int(x.fan_in.sum()) for x in model.layers):,}",
+                f"{model.weight_bytes:,}",
+                f"{model.float_weight_bytes:,}",
+            ]
+        )
+        return Table(
+            model.name,
+            (
+                "layer",
+                "shape",
+                "output bits",
+                "1-bit weights",
+                "connections",
+                "bytes",
+                "float32 bytes",
+            ),
+            tuple(tuple(row) for row in rows),
+            left=2,
+        ), (
+            f"weights {model.weight_bytes:,} B, thresholds and biases {model.threshold_bytes:,} B, "
+            f"masks {model.mask_bytes:,} B, input cuts {model.input_bytes:,} B",
+        )
+
+    def random(self, rng: np.random.Generator) -> BinaryModel:
+        """A network of 64 bits, 16 neurons and 3 classes, with extremes."""
+        from n3ic.model.random_models import random_model
+
+        return random_model((64, 16, 3), rng)
+
+
+def _is_large(model: BinaryModel) -> bool:
+    """Whether it takes minutes to follow single neurons to the scores."""
+    return sum(int(layer.fan_in.sum()) for layer in model.layers) > _MAX_FOLLOWED
+
+
+FAMILY = BinaryFamily()

@@ -1,0 +1,1 @@
+"""What argus and nDPI say of the flows of a capture, beside the standard meter."""

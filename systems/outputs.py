@@ -1,0 +1,81 @@
+"""Files that a command of a system writes beside what it prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from n3ic.cli.console import say
+from n3ic.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Written(Protocol):
+    """What is written as JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its data."""
+
+
+def free_files(*paths: Path | None, replace: bool) -> None:
+    """Refuse files that exist, and folders that cannot be written to.
+
+    Raises:
+        UsageError: names the first one.
+    """
+    from n3ic.util.files import free_path
+
+    for path in paths:
+        if path is not None:
+            free_path(path, replace)
+
+
+def check_picture(path: Path | None, option: str) -> None:
+    """Refuse names of pictures that are neither PNG nor SVG.
+
+    Raises:
+        UsageError: names the option.
+    """
+    if path is not None and path.suffix not in (".png", ".svg"):
+        raise UsageError(f"{option}: expected a name that ends in .png or .svg, got {path}")
+
+
+def write_picture(path: Path, draw: Callable[[], Figure]) -> None:
+    """Write a picture of the kind that its name says; whole or not at all."""
+    from n3ic.util.files import new_file
+    from n3ic.util.pictures import write
+
+    with new_file(path) as stream:
+        write(draw(), stream, "svg" if path.suffix == ".svg" else "png")
+
+
+def write_plan(
+    plan: Written,
+    out: Path | None,
+    picture: Path | None,
+    draw: Callable[[], Figure],
+    *,
+    quiet: bool,
+) -> None:
+    """Write a plan as JSON and as a picture, where they are asked for.
+
+    Args:
+        plan: the plan.
+        out: file of its JSON.
+        picture: file of its picture.
+        draw: draws it.
+        quiet: whether standard output is for JSON alone.
+    """
+    from n3ic.util.files import write_atomic
+    from n3ic.util.json_text import json_text
+
+    if out is not None:
+        write_atomic(out, json_text(plan.to_dict()))
+    if picture is not None:
+        write_picture(picture, draw)
+    if not quiet:
+        for path in filter(None, (out, picture)):
+            say(f"{path} written")

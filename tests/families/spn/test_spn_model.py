@@ -1,0 +1,206 @@
+"""The integer sum-product network: real probabilities within a proven bound, files, damage."""
+
+from dataclasses import replace
+from itertools import product as every_combination
+
+import numpy as np
+import pytest
+
+from n3ic.errors import ModelError
+from n3ic.families.spn.arithmetic import LinearArithmetic, LogArithmetic
+from n3ic.families.spn.network import CONSTANT, SpnModel
+from n3ic.families.spn.nodes import Leaf, Product, Sum
+from n3ic.families.spn.random_models import random_spn
+from n3ic.families.spn.vectors import bits_of_bins, spn_coverage, spn_vectors
+from n3ic.model.bits import pack
+from n3ic.model.families import load_model
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.network import BinaryModel
+from n3ic.model.random_models import random_model
+
+ARITHMETICS = [LogArithmetic.of(6), LogArithmetic.of(0), LinearArithmetic(30), LinearArithmetic(12)]
+
+
+def every_input(spec):
+    bins = np.array(list(every_combination(*(range(f.width + 1) for f in spec.fields))))
+    return pack(bits_of_bins(spec, bins))
+
+
+def real_chances(model):
+    """Probabilities that the integers stand for, computed in floating point."""
+
+    def chances(integers):
+        real = model.arithmetic.real(integers.astype(np.int64))
+        return np.exp2(real) if isinstance(model.arithmetic, LogArithmetic) else real
+
+    def of(words):
+        bins, out = model.bins(words), []
+        for node in model.nodes:
+            if isinstance(node, Leaf):
+                out.append(chances(node.table)[bins[:, node.field]])
+            elif isinstance(node, Product):
+                out.append(np.prod([out[c] for c in node.children], axis=0))
+            else:
+                out.append(chances(node.weights) @ np.array([out[c] for c in node.children]))
+        return out
+
+    return of
+
+
+@pytest.mark.parametrize("arithmetic", ARITHMETICS, ids=lambda a: f"{a.name}-{a.fraction}")
+@pytest.mark.parametrize("seed", range(4))
+def test_values_are_within_the_proven_distance(arithmetic, seed):
+    model = random_spn(np.random.default_rng(seed), classes=3, arithmetic=arithmetic)
+    words = spn_vectors(model, 400, seed)
+    real = real_chances(model)(words)
+    for c, root in enumerate(model.roots):
+        wanted = np.log2(real[root]) if arithmetic.name == "log" else real[root]
+        got = arithmetic.real(model.scores(words)[:, c].astype(np.int64))
+        assert np.abs(got - wanted).max() * 2.0**arithmetic.fraction <= model.error_bound
+
+
+def test_probabilities_of_all_flows_add_to_one():
+    model = random_spn(
+        np.random.default_rng(5), features=4, cuts=3, classes=1, arithmetic=LogArithmetic.of(10)
+    )
+    scores = model.scores(every_input(model.input))[:, 0]
+    error = model.error_bound / 1024
+    assert 2**-error < np.exp2(scores / 1024).sum() < 2**error
+
+
+def test_an_absent_feature_is_summed_out():
+    model = random_spn(
+        np.random.default_rng(6), features=3, cuts=3, classes=1, arithmetic=LogArithmetic.of(10)
+    )
+    bins = np.array([[0, b, 1] for b in range(model.input.fields[1].width + 1)])
+    words = pack(bits_of_bins(model.input, bins))
+    summed = np.log2(np.exp2(model.scores(words)[:, 0] / 1024).sum())
+    absent = model.scores(words[:1], np.array([False, True, False]))[0, 0] / 1024
+    assert abs(summed - absent) <= 2 * model.error_bound / 1024
+
+
+def test_below_the_threshold_is_the_constant_class():
+    spec = InputSpec((Field.thermometer("a", (5,)),))
+    model = SpnModel(
+        spec, (Leaf(0, [-1, -9]),), LogArithmetic.of(0), (0, CONSTANT), [0, -9], ("fits", "odd")
+    )
+    found = model.infer(pack([[False], [True]]))
+    assert found.scores.tolist() == [[-1, -9], [-9, -9]]
+    assert found.classes.tolist() == [0, 0]  # the lowest index wins a tie
+    assert found.margins.tolist() == [8, 0]
+    assert replace(model, bias=[0, -8]).infer(pack([[True]])).classes.tolist() == [1]
+
+
+def test_bits_that_no_input_stage_gives_are_counted():
+    spec = InputSpec((Field.thermometer("a", (5, 6, 7)),))
+    model = SpnModel(spec, (Leaf(0, [0, -1, -2, -3]),), LogArithmetic.of(0), (0, -1), [0, 0], "ab")
+    assert model.scores(pack([[False, True, False], [True, False, True]]))[:, 0].tolist() == [
+        -1,
+        -2,
+    ]
+
+
+@pytest.mark.parametrize("arithmetic", ARITHMETICS, ids=lambda a: f"{a.name}-{a.fraction}")
+def test_a_file_gives_the_same_model(tmp_path, arithmetic):
+    model = random_spn(np.random.default_rng(7), arithmetic=arithmetic)
+    model.save(tmp_path / "m.n3ic")
+    found = load_model(tmp_path / "m.n3ic")
+    assert isinstance(found, SpnModel)
+    assert found == model
+    assert found.digest == model.digest
+    words = spn_vectors(model, 200)
+    assert (found.scores(words) == model.scores(words)).all()
+
+
+def test_a_file_of_another_family_is_refused_by_name(tmp_path):
+    random_spn(np.random.default_rng(0)).save(tmp_path / "spn.n3ic")
+    random_model((8, 2), np.random.default_rng(0)).save(tmp_path / "bnn.n3ic")
+    with pytest.raises(ModelError, match="'sum-product-network', expected 'binary-network'"):
+        BinaryModel.load(tmp_path / "spn.n3ic")
+    with pytest.raises(ModelError, match="'binary-network', expected 'sum-product-network'"):
+        SpnModel.load(tmp_path / "bnn.n3ic")
+    assert isinstance(load_model(tmp_path / "bnn.n3ic"), BinaryModel)
+
+
+A, B = Leaf(0, [-1, -1]), Leaf(1, [-1, -1])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ((), "0 nodes"),
+        ((Leaf(2, [-1, -1]),), "field 2 of 2"),
+        ((Leaf(0, [-1, -1, -1]),), r"shape \(2,\) expected"),
+        ((Leaf(0, [1, -1]),), "-2\\^30..0"),
+        ((A, Product((0, 1))), "earlier nodes"),
+        ((A, Product(())), "earlier nodes"),
+        ((A, A, Product((0, 1))), "no feature in common"),
+        ((A, B, Sum((0, 1), [-1, -1])), "same features"),
+        ((A, A, Sum((0, 1), [-1])), "weights: shape"),
+        ((A, Sum((-1,), [-1])), "earlier nodes"),
+        ((Leaf(0, [-(2**30), -1]), Sum((0,), [-1])), "leaves 31 bits"),
+    ],
+)
+def test_graphs_that_are_none_are_refused(nodes, said):
+    spec = InputSpec((Field.thermometer("a", (5,)), Field.thermometer("b", (5,))))
+    with pytest.raises(ModelError, match=said):
+        SpnModel(spec, nodes, LogArithmetic.of(4), (len(nodes) - 1, -1), [0, -5], ("x", "y"))
+
+
+def test_scores_whose_margin_no_32_bits_hold_are_refused():
+    spec = InputSpec((Field.thermometer("a", (5,)),))
+    leaf = Leaf(0, [-(2**30), 0])
+    with pytest.raises(ModelError, match="margins leave 32 bits"):
+        SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [-(2**30), 2**30], ("x", "y"))
+    SpnModel(spec, (leaf,), LogArithmetic.of(0), (0, -1), [0, 2**30 - 1], ("x", "y"))
+
+
+def test_weights_of_fixed_point_add_to_one_at_most():
+    spec = InputSpec((Field.thermometer("a", (5,)),))
+    leaf = Leaf(0, [8, 8])
+    with pytest.raises(ModelError, match="more than 1"):
+        SpnModel(
+            spec, (leaf, leaf, Sum((0, 1), [9, 8])), LinearArithmetic(4), (2, -1), [0, 1], "xy"
+        )
+
+
+@pytest.mark.parametrize("arithmetic", ARITHMETICS[::2], ids=lambda a: a.name)
+def test_vectors_decide_every_integer_that_can_be_seen(arithmetic):
+    """Each entry that the coverage calls decided shows when it is one step off."""
+    model = random_spn(
+        np.random.default_rng(8), features=3, cuts=2, depth=1, classes=1, arithmetic=arithmetic
+    )
+    words = spn_vectors(model, 0)
+    found = spn_coverage(model, words)
+    # In fixed point most single steps are rounded away before they reach a score.
+    assert found.decided > (0.9 if arithmetic.name == "log" else 0.3) * found.total
+    scores, shown, total = model.scores(words), 0, 0
+    for i, node in enumerate(model.nodes):
+        if isinstance(node, Product):
+            continue
+        name = "table" if isinstance(node, Leaf) else "weights"
+        for k in range(len(getattr(node, name))):
+            # One step more; values beyond probability 1 are no model's, so its checks are left out.
+            step = np.zeros_like(getattr(node, name))
+            step[k] = 1
+            wrong = object.__new__(type(node))
+            wrong.__dict__.update(node.__dict__ | {name: getattr(node, name) + step})
+            other = object.__new__(SpnModel)
+            nodes = (*model.nodes[:i], wrong, *model.nodes[i + 1 :])
+            other.__dict__.update(model.__dict__ | {"nodes": nodes})
+            shown += bool((other.scores(words) != scores).any())
+            total += 1
+    assert (total, shown) == (found.total, found.decided)
+
+
+def test_damaged_files_are_refused(tmp_path):
+    """Any byte of the tensors may be wrong: a file is refused, or its model is a whole one."""
+    model = random_spn(np.random.default_rng(9), features=3, depth=1)
+    data = model.to_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        at = int(rng.integers(8, len(data)))
+        with pytest.raises(ModelError):
+            SpnModel.from_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
+    with pytest.raises(ModelError):
+        SpnModel.from_bytes(data[:-4])

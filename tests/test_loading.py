@@ -1,0 +1,92 @@
+"""What is named is loaded, and nothing else: modules of a fresh process are counted."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from n3ic import plugins
+from n3ic.families.spn.random_models import random_spn
+from n3ic.model.random_models import random_model
+from n3ic.targets.base import exporter
+
+RUN = """
+import sys
+sys.argv = ["n3ic", *sys.argv[1:]]
+from n3ic.cli.main import main
+try:
+    main()
+except SystemExit as end:
+    code = end.code
+loaded = [m for m, found in sys.modules.items() if getattr(found, "__file__", None)]
+sys.stderr.write("\\n" + " ".join(loaded))
+sys.exit(code)
+"""
+
+
+def loaded_by(folder, *words):
+    """Names of the modules that a command line imports, ours alone and those of libraries."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *words],
+        cwd=folder, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    names = done.stderr.splitlines()[-1].split()
+    return {n for n in names if n.split(".")[0] == "n3ic"}, {n.split(".")[0] for n in names}
+
+
+def plug_ins_of(ours):
+    """Root and folder of each plug-in that is loaded."""
+    roots = {"datasets", "exporters", "families", "systems"}
+    parts = [name.split(".")[1:3] for name in ours]
+    return {tuple(p) for p in parts if len(p) == 2 and p[0] in roots}
+
+
+def test_an_export_loads_its_target_and_few_files(tmp_path):
+    random_model((64, 16, 3), np.random.default_rng(0)).save(tmp_path / "m.n3ic")
+    words = ("export", "--model", "m.n3ic", "--target", "host", "--out", "o")
+    ours, libraries = loaded_by(tmp_path, *words)
+    assert plug_ins_of(ours) == {("exporters", "host")}
+    assert not {n for n in ours if n.startswith(("n3ic.meter.c", "n3ic.training", "n3ic.usecases"))}
+    assert len(ours) < 90
+    assert not libraries & {"torch", "sklearn", "matplotlib", "pyarrow"}
+
+
+def test_a_model_of_a_family_loads_that_family(tmp_path):
+    random_spn(np.random.default_rng(0)).save(tmp_path / "m.n3ic")
+    ours, _ = loaded_by(tmp_path, "inspect", "m.n3ic")
+    assert plug_ins_of(ours) == {("families", "spn")}
+    assert "n3ic.families.spn.learner" not in ours
+    random_model((8, 4, 2), np.random.default_rng(0)).save(tmp_path / "b.n3ic")
+    ours, _ = loaded_by(tmp_path, "inspect", "b.n3ic")
+    assert plug_ins_of(ours) == set()
+
+
+def test_the_options_of_a_use_case_are_its_own(tmp_path):
+    ours, libraries = loaded_by(tmp_path, "train", "anomaly", "--help")
+    assert plug_ins_of(ours) == {("datasets", "unsw_nb15"), ("families", "spn")}
+    of_families = {n for n in ours if n.startswith("n3ic.families.") and n.count(".") > 2}
+    assert of_families == {"n3ic.families.spn.learner"}  # its options
+    assert not libraries & {"torch", "sklearn"}
+
+
+@pytest.mark.parametrize("words", [("--help",), ("export", "--help"), ("data", "--help")])
+def test_help_needs_no_numbers(words, tmp_path):
+    _, libraries = loaded_by(tmp_path, *words)
+    assert not libraries & {"numpy", "pyarrow", "torch", "safetensors", "jinja2"}
+
+
+def test_a_command_of_a_system_loads_that_system(tmp_path):
+    ours, _ = loaded_by(tmp_path, "cluster", "--help")
+    assert {p for p in plug_ins_of(ours) if p != ("systems", "outputs")} == {("systems", "cluster")}
+
+
+def test_options_of_other_families_bear_names_of_the_targets_own():
+    for target in plugins.names("n3ic.exporters"):
+        tool = exporter(target)
+        for family in tool.families:
+            other = tool.for_family(family)
+            for kind in ("options", "verify_options", "bench_options", "simulate_options"):
+                own = {option.name for option in getattr(tool, kind)}
+                assert {option.name for option in getattr(other, kind)} <= own, (target, family)
