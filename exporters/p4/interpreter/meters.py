@@ -76,8 +76,11 @@ class RuntimeMeter:
         cost = size if self.counts_bytes else 1
         committed, peak = self._buckets[index]
         for bucket in (committed, peak):
+            # Both buckets fill for the time since the meter's last packet; a clock that steps back
+            # adds none.
             bucket.fill(max(0, now - self._filled.setdefault(index, now)))
         self._filled[index] = max(now, self._filled[index])
+        # RFC 2698 tests the peak bucket first: a red packet takes no tokens from either bucket.
         if peak.held < cost:
             return RED
         peak.held -= cost

@@ -131,6 +131,7 @@ def pipeline_of(model: BinaryModel, *, shunts: bool = False) -> Pipeline:
         input_bits=n,
         pad_bits=-n % 8,
         classes=len(model.classes),
+        # 0 in an answer means that no network answered, so the id must not be 0.
         model_id=int(model.digest[: MODEL_BITS // 4], 16) or 1,
         shunts=shunts or model.shunt > 0,
         shunt=model.shunt,
@@ -178,6 +179,7 @@ def popcount_stages(width: int) -> tuple[PopcountStage, ...]:
     stages = []
     for index in range((width - 1).bit_length()):
         shift = 1 << index
+        # Fields of `shift` bits hold partial counts: keep every other one, and add its neighbour.
         mask = sum(((1 << shift) - 1) << at for at in range(0, width, 2 * shift))
         stages.append(PopcountStage(index + 1, shift, mask & ((1 << width) - 1)))
     return tuple(stages)
