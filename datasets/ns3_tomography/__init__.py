@@ -118,8 +118,9 @@ class Tomography(UseCase):
     options = (
         Option("queue", "all, or numbers or names of queues, separated by commas", "all"),
         Option("threshold", "full packets above which a queue is congested", 10.0, minimum=0.0),
-        Option("shapes", "shapes to compare: paper, own (no others), or a list: 32-16,64-32",
-        "paper"),
+        Option(
+            "shapes", "shapes to compare: paper, own (no others), or a list: 32-16,64-32", "paper"
+        ),
     )
 
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:

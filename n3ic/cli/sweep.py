@@ -56,9 +56,7 @@ def sweep(
     ] = None,
     protocol: ProtocolOption = None,
     seed: Annotated[int, typer.Option(help="The first seed.", min=0, max=MAX_SEED)] = 0,
-    seeds: Annotated[
-        int, typer.Option(help="Report mean and deviation over N seeds.", min=1)
-    ] = 1,
+    seeds: Annotated[int, typer.Option(help="Report mean and deviation over N seeds.", min=1)] = 1,
     target: Annotated[
         str, typer.Option(help="Target of the estimates, as NAME or NAME:OPTION=VALUE,...")
     ] = "netfpga:style=unrolled",
