@@ -1,1 +1,1 @@
-"""Targets: what an exporter is, export directories, verification, reports, co-location."""
+"""Targets: the exporter interface, export directories, verification, reports, co-location."""

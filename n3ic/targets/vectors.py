@@ -1,4 +1,4 @@
-"""What verification runs on a model, and what of the model that decides; a family each."""
+"""Inputs that verification runs on a model, and the parts of the model that they decide."""
 
 from __future__ import annotations
 
@@ -78,5 +78,5 @@ def decided_by(model: Classifier, inputs: Words, got: Inference) -> Decided:
 
 
 def _is_large(model: BinaryModel) -> bool:
-    """Whether it takes minutes to follow single neurons to the scores."""
+    """Whether following single neurons to the scores would take minutes."""
     return sum(int(layer.fan_in.sum()) for layer in model.layers) > _MAX_FOLLOWED
