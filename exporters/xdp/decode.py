@@ -110,6 +110,7 @@ def _connections(
     least = np.zeros(shape[0], dtype=np.int64)
     for table, nibble in zip(tables, nibbles, strict=True):
         own = table[:, : shape[0]]
+        # Row 1 << b differs from row 0 in bit b alone, so the difference is that bit's weight.
         gains = np.array([own[1 << b] - own[0] for b in range(len(nibble))])
         patterns = np.arange(len(table))[:, None] >> np.arange(len(nibble)) & 1
         if np.abs(gains).max() > 1 or not np.array_equal(own, own[0] + patterns @ gains):

@@ -37,6 +37,7 @@ def room_for(capture: Path, table: Table) -> int:
             if not isinstance(packet, str):
                 ends = packet.source, packet.destination
                 ports = packet.source_port, packet.destination_port
+                # Sorted endpoints make both directions of a flow one key.
                 keys.add((*sorted(zip(ends, ports, strict=True)), packet.protocol))
     return max(_LEAST, _SPARE[table] * len(keys))
 

@@ -217,6 +217,7 @@ class MeterPrograms:
         self._end(keys, flows, "capture", 0)
 
     def _end(self, keys: NDArray[np.void], flows: NDArray[np.void], why: End, now: int) -> None:
+        # Oldest first, as in the reference meter: windows over decided flows depend on the order.
         order = np.lexsort((flows["touched"], flows["last"]))
         program = self.object.programs[END]
         for start in range(0, len(order), _AT_ONCE):

@@ -55,6 +55,8 @@ def replay(
     for frame, length, time in frames:
         if not isinstance(parse(LINK_ETHERNET, frame, length, time), str):
             clock = max(clock, time)
+            # A sweep reads the whole table, so sweep only when some flow may have been idle too
+            # long.
             if clock - seen > programs.spec.idle_timeout:
                 _arrived(programs, sent)
                 seen = programs.end_idle(clock)

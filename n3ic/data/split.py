@@ -139,6 +139,7 @@ def stratified(
     rng = np.random.default_rng(seed)
     taken = []
     for c in np.unique(label):
+        # Per class, so that a rare class keeps its share in both parts.
         rows = rng.permutation(index[label == c])
         taken.append(rows[: round(len(rows) * share)])
     small = np.sort(np.concatenate(taken))

@@ -69,6 +69,7 @@ def calibration(
     if not len(margins):
         return ()
     values, index, counts = np.unique(margins, return_inverse=True, return_counts=True)
+    # Group by the rank of a margin's middle row: rows of equal margin cannot be told apart.
     middle = counts.cumsum() - counts / 2
     group = np.minimum((middle * groups / len(margins)).astype(np.int64), groups - 1)
     out = []

@@ -86,6 +86,8 @@ def drift(spec: InputSpec, counts: ArrayLike, rows: int) -> list[Drift]:
             else:
                 cells += [([1 - p, p], [1 - q, q]) for p, q in zip(trained, seen, strict=True)]
         if cuts:
+            # All thermometers of a feature share one axis: merge their cuts before forming
+            # intervals.
             steps = [cuts[c] for c in sorted(cuts)]
             cells.append((_intervals([p for p, _ in steps]), _intervals([q for _, q in steps])))
         if not cells:
@@ -105,6 +107,7 @@ def _intervals(above: Sequence[float]) -> list[float]:
 
 def _psi(p: NDArray[np.float64], q: NDArray[np.float64], rows: int) -> float:
     cells = len(p)
+    # Training shares are stored as counts out of RATE_UNIT, and are smoothed as such counts.
     p = (p * RATE_UNIT + _HALF) / (RATE_UNIT + _HALF * cells)
     q = (q * rows + _HALF) / (rows + _HALF * cells)
     return float(((q - p) * np.log(q / p)).sum())

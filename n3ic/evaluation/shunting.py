@@ -114,6 +114,7 @@ def _point(stages: Stages, threshold: int) -> ShuntPoint:
 def for_accuracy(points: Sequence[ShuntPoint], wanted: float) -> ShuntPoint | None:
     """The point that decides most rows on the card with that accuracy at least; None without."""
     able = [p for p in points if p.accuracy is not None and p.accuracy >= wanted]
+    # The lowest threshold decides the most rows.
     return min(able, key=lambda p: p.threshold, default=None)
 
 

@@ -71,6 +71,7 @@ class Timeline:
     def during(self, first: int, last: int) -> Iterator[Labelled]:
         """Labels that hold at some time from ``first`` to ``last``."""
         for i in reversed(range(bisect_right(self.entries, last, key=lambda entry: entry.start))):
+            # No earlier entry ends later than this bound, so none can reach `first`.
             if self.latest[i] < first:
                 return
             if self.entries[i].end >= first:

@@ -168,6 +168,7 @@ def _ip_length(said: int, header: int, held: int) -> int:
     A header says 0 if the sender's NIC was to segment it, and in a jumbogram. Padding after the
     packet does not count, and a header cannot make a packet longer than its frame.
     """
+    # Trust the header only downwards, and never below its own length.
     return max(header, min(said or held, held))
 
 

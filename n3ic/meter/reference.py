@@ -180,12 +180,15 @@ class ReferenceMeter:
         """The flow of a key, and whether the packet goes in its forward direction."""
         if key in self._flows:
             return self._flows[key], True
+        # A biflow is stored in the direction of its first packet, so an answer has the reversed
+        # key.
         if self.spec.key != "source-host" and key.reverse in self._flows:
             return self._flows[key.reverse], False
         return None, True
 
     def _start(self, key: FlowKey, now: int) -> _Flow:
         registers = self.spec.registers
+        # A minimum starts from the top, so that the first packet needs no special case.
         values = [r.top if r.update == "min" else 0 for r in registers]
         n = len(registers)
         flow = _Flow(key, self._started, now, values, [None] * n, [False] * n, decided_at=(0, now))
@@ -222,6 +225,8 @@ class ReferenceMeter:
             return None
         name = (packet.source, packet.destination, packet.protocol, packet.identification)
         if not packet.later:
+            # Only the first fragment has ports; later ones find them by the datagram's
+            # identification.
             self._fragments[name] = (packet.source_port, packet.destination_port)
             self._fragments.move_to_end(name)
             if len(self._fragments) > MAX_FRAGMENTS:
@@ -294,6 +299,8 @@ class ReferenceMeter:
         for window, ring, counts in zip(self.spec.windows, self._rings, self._counts, strict=True):
             entry = tuple(getattr(key, part) for part in window.same)
             if len(ring) == window.flows:
+                # append() below drops the oldest entry of the full ring (its maxlen), so discount
+                # it first.
                 counts[ring[0]] -= 1
             ring.append(entry)
             counts[entry] += 1
@@ -308,6 +315,7 @@ def _passes(guard: Guard, packet: Packet, forward: bool) -> bool:
         return False
     if guard.payload != "any" and (guard.payload == "some") != (packet.payload_length > 0):
         return False
+    # The flags must include all of flags_set, and must not include any of flags_clear.
     flags = packet.tcp_flags
     return flags & guard.flags_set == guard.flags_set and not flags & guard.flags_clear
 

@@ -311,6 +311,8 @@ def _reserved(temporary: Path) -> Iterator[None]:
     finally:
         with held():
             if handle is not None:
+                # After a rename the name may belong to another process: remove only the locked
+                # directory.
                 if temporary.exists() and os.path.samestat(os.fstat(handle), temporary.stat()):
                     shutil.rmtree(temporary, ignore_errors=True)
                 os.close(handle)

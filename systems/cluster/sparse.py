@@ -108,6 +108,7 @@ def spawn_order(elements: Elements) -> Iterator[NDArray[np.int64]]:
     Yields:
         Indices of the elements of a packet: int64 arrays of one to four.
     """
+    # lexsort's last key is the primary one: tiles of columns first.
     order = np.lexsort((elements.columns, elements.rows // TILE, elements.columns // TILE))
     tiles = elements.columns[order] // TILE
     for tile in np.split(order, np.flatnonzero(np.diff(tiles)) + 1):

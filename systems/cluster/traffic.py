@@ -71,6 +71,7 @@ class _Ring:
     ) -> int:
         """Count packets of ``[start, end)`` round the ring; return the most hops of a part."""
         owner = {o.node: (o.start, o.end) for o in owners}
+        # Follow the range round the ring: each owner cuts its part out, which may split a fragment.
         fragments, node, hops = [(start, end)], origin, 0
         self.origins[origin] += times
         while fragments:

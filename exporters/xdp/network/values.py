@@ -230,6 +230,7 @@ def _hidden(structure: Structure, index: int, sums: HiddenSums) -> tuple[bytes, 
             raise ExportError(f"layer {index}: sums of {most} do not fit the program's bytes")
     if not (sums.fits_halves if plan.halves else plan.segments or sums.fits_bytes):
         raise ExportError(f"layer {index}: its sums do not fit the program's bytes")
+    # The carry out of two bytes, the top bit of 16 bits, or the top bit of a byte tells firing.
     fires = 256 if plan.halves else 1 << 15 if plan.segments else 128
     start = np.where(always, fires, np.where(never, 0, fires - sums.thresholds))
     if plan.halves:

@@ -58,6 +58,7 @@ def scaled(state: Scaling, load: float, due: float, rules: ScalingRules) -> Scal
     Returns:
         A state whose ``instances`` differ by at most one.
     """
+    # The epsilon keeps a due of 2.9999999 from rounding down to 2.
     most = max(rules.least, min(rules.most, int(due + 1e-9)))
     if state.instances > most:
         return Scaling(state.instances - 1)
