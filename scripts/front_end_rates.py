@@ -1,4 +1,4 @@
-"""Goodput and latency of a front end in simulation, beside what the wire allows."""
+"""Measures goodput and latency of a simulated front end, and the limit of the wire."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from n3ic.exporters.netfpga.frontend.messages import bit_rows, read_message, req
 from n3ic.exporters.netfpga.frontend.verify import CARD, HOST
 from n3ic.model.classifier import Classifier
 
-WIRE_BYTES = 24  # preamble, frame check sequence and gap, of each frame
+WIRE_BYTES = 24  # per frame: preamble 8, frame check sequence 4, gap 12
 FRAMES = 200
 
 
 @dataclass(frozen=True)
 class Rate:
-    """What went through at a payload size, frames back to back on the wire.
+    """Rates at one payload size, with frames back to back on the wire.
 
     Attributes:
         payload: bytes of a datagram's payload.
-        rows: rows of each.
-        limit: Gb/s of payload that the wire allows.
-        goodput: Gb/s of payload that the card took.
-        answered: Gb/s of payload that it sent back.
-        stalls: clocks in which it let a beat wait.
-        latency: clocks from first beat in to first beat out of a datagram alone.
-        clocks: of the whole run.
+        rows: rows of a datagram.
+        limit: payload rate that the wire allows, in Gb/s.
+        goodput: payload rate that the card accepted, in Gb/s.
+        answered: payload rate that the card sent back, in Gb/s.
+        stalls: clocks in which the card let a beat wait.
+        latency: clocks from first beat in to first beat out, for a lone datagram.
+        clocks: clocks of the whole run.
     """
 
     payload: int
@@ -44,7 +44,7 @@ class Rate:
 
 
 def wire_clocks(frames: Sequence[bytes], gbps: float, mhz: float) -> list[int]:
-    """The clock in which each of frames that follow each other on a wire begins."""
+    """First clock of each frame, for frames back to back on a wire."""
     per_clock = gbps * 1e3 / 8 / mhz
     bytes_before = np.cumsum([0, *(max(60, len(f)) + WIRE_BYTES for f in frames[:-1])])
     return [int(np.ceil(b / per_clock)) for b in bytes_before]
@@ -59,18 +59,18 @@ def measure(
     mhz: float = 250.0,
     full: bool = True,
 ) -> list[Rate]:
-    """Send datagrams of each number of rows, one behind another at the wire's rate.
+    """Send datagrams with each number of rows, back to back at the wire's rate.
 
     Args:
-        bench: the front end of the model, running.
-        model: what it computes, from input bits.
-        row_counts: rows of a datagram.
-        gbps: of the wire.
-        mhz: clock of the card.
-        full: whether it answers with scores.
+        bench: running front end of the model.
+        model: the model, whose rows are input bits.
+        row_counts: numbers of rows per datagram to measure.
+        gbps: rate of the wire, in Gb/s.
+        mhz: clock of the card, in MHz.
+        full: whether the card answers with scores.
 
     Raises:
-        VerifyError: an answer is missing, or another than the model's.
+        VerifyError: an answer is missing or differs from the model's.
     """
     rng = np.random.default_rng(1)
     found = []
@@ -90,7 +90,7 @@ def measure(
             raise VerifyError(f"datagrams of {rows} rows: {len(seen.left)} of {FRAMES} answered")
         span = seen.taken[-1].first - seen.taken[0].first
         back = seen.left[-1].first - seen.left[0].first
-        rate = 8 * mhz * (FRAMES - 1) / 1e3  # Gb/s of a byte a frame and clock
+        rate = 8 * mhz * (FRAMES - 1) / 1e3  # Gb/s for one byte per frame and clock
         found.append(
             Rate(
                 payload=len(data),
@@ -107,10 +107,10 @@ def measure(
 
 
 def tcp_latency(bench: FrontBench, model: Classifier, rows: int) -> int:
-    """Clocks from first beat in to first beat of the results out, of a TCP segment.
+    """Clocks from a TCP segment's first beat in to the first beat of its results out.
 
     Raises:
-        VerifyError: there is no connection, or the answer is another than the model's.
+        VerifyError: no connection opens, or the answer differs from the model's.
     """
     words = np.zeros((rows, model.input.n_words), dtype=np.uint32)
     data = request(1, 0, bit_rows(words, model.input.n_bits)).to_bytes()

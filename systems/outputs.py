@@ -21,10 +21,10 @@ class Written(Protocol):
 
 
 def free_files(*paths: Path | None, replace: bool) -> None:
-    """Refuse files that exist, and folders that cannot be written to.
+    """Check that files do not exist, and that their folders are writable.
 
     Raises:
-        UsageError: names the first one.
+        UsageError: a file exists or a folder is not writable; the error names the first.
     """
     from n3ic.util.files import free_path
 
@@ -34,17 +34,17 @@ def free_files(*paths: Path | None, replace: bool) -> None:
 
 
 def check_picture(path: Path | None, option: str) -> None:
-    """Refuse names of pictures that are neither PNG nor SVG.
+    """Check that a picture's name ends in .png or .svg.
 
     Raises:
-        UsageError: names the option.
+        UsageError: it does not; the error names the option.
     """
     if path is not None and path.suffix not in (".png", ".svg"):
         raise UsageError(f"{option}: expected a name that ends in .png or .svg, got {path}")
 
 
 def write_picture(path: Path, draw: Callable[[], Figure]) -> None:
-    """Write a picture of the kind that its name says; whole or not at all."""
+    """Write a picture atomically, in the format of its suffix."""
     from n3ic.util.files import new_file
     from n3ic.util.pictures import write
 
@@ -60,14 +60,14 @@ def write_plan(
     *,
     quiet: bool,
 ) -> None:
-    """Write a plan as JSON and as a picture, where they are asked for.
+    """Write a plan as JSON and as a picture, as requested.
 
     Args:
         plan: the plan.
-        out: file of its JSON.
-        picture: file of its picture.
-        draw: draws it.
-        quiet: whether standard output is for JSON alone.
+        out: file for the JSON, or None.
+        picture: file for the picture, or None.
+        draw: function that draws the picture.
+        quiet: whether standard output is reserved for JSON.
     """
     from n3ic.util.files import write_atomic
     from n3ic.util.json_text import json_text

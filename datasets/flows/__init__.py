@@ -41,7 +41,7 @@ class OwnFlows(DataSet):
 
     @property
     def catalogue(self) -> tuple[Feature, ...]:
-        """None: each table has features of its own, see ``n3ic data describe``."""
+        """Empty: each table has its own features, see ``n3ic data describe``."""
         return ()
 
     def load(self, path: str | Path | Sequence[str | Path] | None = None) -> FlowTable:
@@ -49,7 +49,7 @@ class OwnFlows(DataSet):
 
         Raises:
             DataError: the tables cannot be read.
-            UsageError: ``path`` is None, or nothing says which column is the class.
+            UsageError: ``path`` is None, or no column is named as the class.
         """
         return _described(path).load(_given(path))
 
@@ -79,9 +79,9 @@ class OwnUseCase(UseCase):
     default = OWN
     recipes = ANY_TABLE
     options = (
-        Option("label", "the column of the class", ""),
-        Option("positive", "a class to tell from all others; all apart if empty", ""),
-        Option("description", f"a {COLUMNS_FILE}; the one beside the data if empty", ""),
+        Option("label", "column of the class", ""),
+        Option("positive", "class to tell from all others; empty: tell all classes apart", ""),
+        Option("description", f"a {COLUMNS_FILE}; empty: the one beside the data", ""),
     )
 
     def load(
@@ -91,11 +91,11 @@ class OwnUseCase(UseCase):
         options: Mapping[str, Any],
         tell: Callable[[str], object],
     ) -> FlowTable:
-        """The user's table, as it is inferred or described; the meter's where it was metered.
+        """Read the user's table as inferred or described, or as metered if it carries a meter.
 
         Raises:
             DataError: the table cannot be read.
-            UsageError: no table or no label is named.
+            UsageError: no table or no label was named.
         """
         if dataset not in (None, OWN):
             return super().load(data, dataset, options, tell)
@@ -126,14 +126,14 @@ class OwnUseCase(UseCase):
         options: Mapping[str, Any],
         compared: Mapping[tuple[int, ...], Mapping[str, Result]],
     ) -> Mapping[str, Any]:
-        """Write how the columns were read as ``columns.toml``."""
+        """Write how the columns were read, as ``columns.toml``."""
         if table.rules is not None:
             write_atomic(directory / COLUMNS_FILE, description_text(described_as(table).toml))
         return {}
 
 
 def _known(path: Any) -> str:
-    """The data set that knows a file; empty where none does, or several."""
+    """The data set that recognises a file; empty if none or several do."""
     try:
         return data_set_of(path).name
     except (N3icError, TypeError):

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DATASET", "USECASE"]
 
-_LONGEST = 2**31 - 1  # us; times a rate of 32 bits it fits 63
+_LONGEST = 2**31 - 1  # microseconds; times a rate of 32 bits it fits 63 bits
 
 
 def _counted(per_second: int) -> Callable[[Column, Column], Column]:
-    """From a rate, in ``per_second`` of its units a second, and a duration in us to a counter."""
+    """A function from a rate, in units of ``per_second``, and a duration in us to a counter."""
 
     def counter(rate: Column, duration: Column) -> Column:
         unit = per_second * 1_000_000
@@ -90,7 +90,7 @@ class Classification(UseCase):
         Option(
             "positive", "a class (or what several begin with) to tell from the rest; empty: all", ""
         ),
-        Option("label", "the column of the class, of a table of your own", ""),
+        Option("label", "column of the class, for a table of your own", ""),
     )
 
     def load(
@@ -100,21 +100,21 @@ class Classification(UseCase):
         options: Mapping[str, Any],
         tell: Callable[[str], object],
     ) -> FlowTable:
-        """The flows of a data set, or with ``--label`` those of any table.
+        """Load the flows of a data set or, with ``--label``, of any table.
 
         Raises:
-            DataError: the files are not what they should be.
-            UsageError: there is no such data set, or nothing is embedded in it.
+            DataError: a file is damaged or malformed.
+            UsageError: no data set has that name, or it has no embedded sample.
         """
         if options["label"] and dataset in (None, OWN):
             return use_case(OWN).load(data, OWN, {"description": "", **options}, tell)
         return super().load(data, dataset, options, tell)
 
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
-        """The table with all of its classes, or with two where one is named.
+        """The table with all of its classes, or with two if one is named.
 
         Raises:
-            DataError: the table does not have the class, or no other.
+            DataError: the table lacks the class, or has no other class.
         """
         name = str(options["positive"])
         return {"": table.against_rest(name) if name else table}

@@ -22,7 +22,7 @@ class Metered(DataSet):
 
     @property
     def catalogue(self) -> tuple[Feature, ...]:
-        """Features of the standard meter; a table has those of its own."""
+        """Features of the standard meter; a table may have features of another meter."""
         return catalogue_of(standard_spec())
 
     def load(self, path: str | Path | None = None) -> FlowTable:
@@ -30,7 +30,7 @@ class Metered(DataSet):
 
         Raises:
             DataError: the table names no meter, or has no labels.
-            UsageError: ``path`` is None: nothing is embedded.
+            UsageError: ``path`` is None, as no sample is embedded.
         """
         if path is None:
             raise UsageError("metered has no sample: name a table that n3ic data extract wrote")

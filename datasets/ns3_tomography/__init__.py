@@ -1,4 +1,4 @@
-"""Network tomography: which queues of a data centre are congested, told from probes' delays.
+"""Network tomography: finds congested queues of a data centre from the delays of probes.
 
 The traces come from ns-3. One is bundled; :func:`generate` makes others where ns-3 is installed.
 """
@@ -43,7 +43,7 @@ class Ns3Tomography(DataSet):
         """Read trace files, those in a folder, or the bundled trace.
 
         Raises:
-            DataError: a file is no trace, or the traces are of different simulations.
+            DataError: a file is not a trace, or the traces are of different simulations.
         """
         from dataclasses import replace
 
@@ -82,15 +82,16 @@ class Ns3Tomography(DataSet):
         """Simulate in ns-3 and write a trace.
 
         Args:
-            out: the file to write; ``tomography.tomo.xz`` where None.
-            options: those of :class:`~n3ic.datasets.ns3_tomography.simulate.Simulation`, dashes
-                in their names, and ``runs`` and ``jobs``.
-            note: called with lines about the progress.
+            out: file to write; None for ``tomography.tomo.xz``.
+            options: options of :class:`~n3ic.datasets.ns3_tomography.simulate.Simulation`, with
+                dashes in their names, and ``runs`` and ``jobs``.
+            note: called with progress messages.
             replace: whether an existing file may be replaced.
 
         Raises:
-            MissingDependencyError: ns-3, the compiler or pkg-config is missing; names them.
-            UsageError: an option is unknown or no number in range.
+            MissingDependencyError: ns-3, the compiler or pkg-config is missing; the error names
+                them.
+            UsageError: an option is unknown or out of range.
             N3icError: the simulation failed, or the file cannot be written.
         """
         from n3ic.datasets.ns3_tomography.simulate import Simulation, generate
@@ -104,7 +105,7 @@ class Ns3Tomography(DataSet):
 
 
 class Tomography(UseCase):
-    """One network a queue that tells from the probes' one-way delays whether it is congested."""
+    """One network per queue, which detects congestion from the one-way delays of probes."""
 
     name = "tomography"
     summary = "find the congested queues of a data centre from probes' one-way delays (ns-3)"
@@ -115,9 +116,11 @@ class Tomography(UseCase):
     group = "queues"
     positive = "congested"
     options = (
-        Option("queue", "all, or a queue's number or name; several parted by commas", "all"),
+        Option("queue", "all, or numbers or names of queues, separated by commas", "all"),
         Option("threshold", "full packets above which a queue is congested", 10.0, minimum=0.0),
-        Option("shapes", "shapes to compare: paper, own (none beside), or 32-16,64-32", "paper"),
+        Option(
+            "shapes", "shapes to compare: paper, own (no others), or a list: 32-16,64-32", "paper"
+        ),
     )
 
     def tasks(self, table: FlowTable, options: Mapping[str, Any]) -> Mapping[str, FlowTable]:
@@ -127,7 +130,7 @@ class Tomography(UseCase):
         return queue_tables(table, str(options["queue"]), float(options["threshold"]))
 
     def shapes(self, options: Mapping[str, Any]) -> Sequence[tuple[int, ...]]:
-        """The paper's three shapes, or those that were asked for."""
+        """The paper's three shapes, or the requested ones."""
         from n3ic.datasets.ns3_tomography.recipes import shapes_from_text
 
         return shapes_from_text(str(options["shapes"]))

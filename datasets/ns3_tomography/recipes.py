@@ -12,10 +12,10 @@ SHAPES: tuple[tuple[int, ...], ...] = ((32, 16), (64, 32), (128, 64))
 
 
 def shapes_from_text(text: str) -> tuple[tuple[int, ...], ...]:
-    """Shapes that ``paper``, ``own`` (none) or a list as ``32-16,64-32`` stands for.
+    """Parse ``paper``, ``own`` (no shapes) or a list such as ``32-16,64-32``.
 
     Raises:
-        UsageError: the text is none of these.
+        UsageError: the text is not one of these.
     """
     word = text.strip()
     if word in ("paper", "own"):

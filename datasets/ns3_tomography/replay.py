@@ -46,13 +46,13 @@ def replay(
     """Classify every interval of a trace with the networks of a run.
 
     Args:
-        run: a run folder, or the networks by queue.
-        trace: a trace file, or a table of one.
+        run: a run folder, or networks by queue.
+        trace: a trace file, or a table read from one.
 
     Raises:
-        UsageError: the folder is no run, or a network was not trained for congestion.
-        ModelError: a network needs a feature that the trace does not have.
-        DataError: the file is no trace.
+        UsageError: the folder is not a run, or a network was not trained for congestion.
+        ModelError: a network needs a feature that the trace lacks.
+        DataError: the file is not a trace.
     """
     if isinstance(run, str | Path):
         from n3ic.runs.folder import models_of
@@ -92,13 +92,13 @@ def write_replay(
         table: a trace.
         out: file to write.
         threshold: full packets above which a queue is congested in truth.
-        last: how many intervals from the end; all where None.
+        last: number of intervals to keep from the end; None for all.
 
     Returns:
-        A line a queue: how often it was found congested, and how often that was right.
+        One line per queue: how often it was found congested, and how often correctly.
 
     Raises:
-        UsageError: another suffix, or a network was not trained for congestion.
+        UsageError: the suffix is unknown, or a network was not trained for congestion.
     """
     if out.suffix not in (".png", ".csv"):
         raise UsageError(f"{out}: a replay writes a picture, .png, or a table, .csv")
@@ -156,7 +156,7 @@ def heat_map(
     states = shown.congested.astype(np.int64)
     names = ["free", "congested"]
     free, found, alarm, missed = "#f4f4f4", look(0).colour, look(3).colour, INK
-    colours = [free, found]  # all four differ in grey, too
+    colours = [free, found]  # distinguishable in grey, too
     if truth is not None:
         states = states + 2 * truth  # 1: false alarm, 2: missed, 3: found
         names = ["free", "false alarm", "missed", "congested, found"]

@@ -1,4 +1,4 @@
-"""What a tomography run tells of its queues: medians, the paper's table 5 and its figure 16."""
+"""Results of a tomography run by queue: medians, the paper's table 5 and its figure 16."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ PROBE_BUDGETS_US: Mapping[int, float] = {40: 250.0, 100: 100.0, 400: 25.0}  # Gb
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """What one network does on the test rows of its queue.
+    """Results of one network on the test rows of its queue.
 
     Attributes:
         shape: neurons of the hidden layers.
-        accuracy: of the binary network.
-        macro_f1: of the binary network.
-        majority: accuracy of always naming the commoner class of the training rows; of the test
-            rows where no baselines were trained.
-        float_mlp: accuracy of the float MLP of the same shape; None where it was not trained.
-        weight_bytes: binary weights.
-        float_weight_bytes: the same weights as float32.
+        accuracy: accuracy of the binary network.
+        macro_f1: macro F1 of the binary network.
+        majority: accuracy of always predicting the majority class of the training rows, or of the
+            test rows if no baselines were trained.
+        float_mlp: accuracy of the float MLP of the same shape; None if it was not trained.
+        weight_bytes: bytes of the binary weights.
+        float_weight_bytes: bytes of the same weights as float32.
     """
 
     queue: str
@@ -176,10 +176,10 @@ def box_figure(figures: Sequence[QueueFigures]) -> Figure:
 
 
 def probe_budget(summary: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Whether a set of networks answers before the next probes, per target and link speed.
+    """Check whether a set of networks answers before the next probes, by target and link speed.
 
-    A set of which a target refused a network, or of which it has no latency, is not said to fit;
-    one that the device cannot hold does not.
+    The answer is unknown if a target refused a network or has no latency for it, and negative if
+    the set does not fit the device.
 
     Args:
         summary: figures of the set by target, as

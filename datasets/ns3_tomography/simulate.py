@@ -108,7 +108,7 @@ OPTIONS = (
     Option("seed", "seed of ns-3's generator", Simulation.seed),
     Option("run", "substream of the seed", Simulation.run),
     Option("runs", "independent runs in one file", 1, minimum=1),
-    Option("jobs", "runs simulated at once; 0: as many as there are cores", 0, minimum=0),
+    Option("jobs", "runs simulated at once; 0: one per core", 0, minimum=0),
 )
 
 
@@ -306,10 +306,9 @@ def generate(
     Args:
         simulation: its options; the defaults where None.
         out: the file to write; ``tomography.tomo.xz`` where None.
-        runs: how many independent runs to join, of ``duration`` each: substreams ``run``,
-            ``run + 1`` and so on of the seed.
-        jobs: how many of them run at once; as many as there are cores if None. The trace is the
-            same.
+        runs: number of independent runs to join, each of ``duration``: substreams ``run``, ``run +
+            1`` and so on of the seed.
+        jobs: number of runs at once; None for one per core. The trace does not depend on it.
         note: called with lines about the progress.
 
     Raises:

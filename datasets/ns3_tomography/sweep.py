@@ -52,19 +52,19 @@ def sweep(
         queue: ``all``, an index, a name, or several of them parted by commas.
         shapes: neurons of the hidden layers.
         thresholds: full packets above which a queue is congested.
-        seeds: of the choice of bits and the training.
+        seeds: seeds of the choice of bits and of the training.
         protocol: how rows are split.
-        with_baselines: whether the baselines are trained, too.
-        jobs: networks that are trained at once on this machine; all cores if None.
+        with_baselines: whether to train the baselines too.
+        jobs: number of networks trained at once on this machine; None for one per core.
         dask: address of a Dask scheduler (``tcp://host:8786``) whose workers have n3ic installed;
-            this machine's cores if None.
-        done: called with the number of finished networks and of all.
+            None to use this machine's cores.
+        done: called with the number of finished networks and the total.
 
     Returns:
-        One entry a network, in the order of thresholds, queues, seeds and shapes.
+        One entry per network, ordered by threshold, queue, seed and shape.
 
     Raises:
-        MissingDependencyError: ``dask`` is given and distributed is not installed.
+        MissingDependencyError: ``dask`` is given, but distributed is not installed.
         N3icError: the scheduler cannot be reached.
         UsageError: a queue does not exist or cannot be learned.
     """

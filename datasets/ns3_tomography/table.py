@@ -25,7 +25,7 @@ from n3ic.errors import DataError, N3icWarning, UsageError
 
 CLASSES = ("free", "congested")
 THRESHOLD = 10.0
-LEAST = "least_"  # how the names of derived features begin; those of the delays: owd_
+LEAST = "least_"  # prefix of derived features; the delays have the prefix owd_
 MIN_CLASS_ROWS = 50  # fewer rows of a class cannot be split, learned and tested
 
 
@@ -138,7 +138,7 @@ def load(paths: str | Path | Sequence[str | Path]) -> TomographyTable:
     """Read trace files, or the traces in a folder; several are runs of one simulation.
 
     Raises:
-        DataError: a file is no trace, or the traces are of different simulations.
+        DataError: a file is not a trace, or the traces are of different simulations.
     """
     files = _files([paths] if isinstance(paths, str | Path) else list(paths))
     found = [read(path) for path in files]
@@ -179,10 +179,10 @@ def _identity(trace: Trace) -> str:
 
 
 def choose_queues(names: Sequence[str], wanted: str) -> tuple[str, ...]:
-    """The queues that ``all``, an index or a name stands for; several are parted by commas.
+    """Parse ``all``, or indices and names of queues separated by commas.
 
     Raises:
-        UsageError: there is no such queue; the text lists them.
+        UsageError: the trace has no such queue; the error lists its queues.
     """
     if wanted.strip() == "all":
         return tuple(names)
@@ -203,11 +203,11 @@ def choose_queues(names: Sequence[str], wanted: str) -> tuple[str, ...]:
 def queue_tables(
     table: FlowTable, queue: str = "all", threshold: float = THRESHOLD
 ) -> dict[str, FlowTable]:
-    """One table a queue, labelled by whether the queue holds more than the threshold.
+    """One table per queue, labelled by whether the queue holds more than the threshold.
 
-    A queue that is hardly ever, or nearly always, congested at this threshold, or before the rows
-    that the time split tests on, cannot be learned; it is left out with a warning, or refused
-    where it was asked for by name.
+    A queue that is almost never or almost always congested at this threshold, in all rows or in the
+    rows before the time split's test rows, cannot be learned. It is left out with a warning, or
+    refused if it was named.
 
     Args:
         table: a table of this data set.
@@ -215,7 +215,7 @@ def queue_tables(
         threshold: full packets; a queue is congested above it.
 
     Raises:
-        UsageError: the table is not of this data set, or a queue cannot be learned.
+        UsageError: the table is of another data set, or a queue cannot be learned.
     """
     if not isinstance(table, TomographyTable):
         raise UsageError(f"{table.name} has no queues; tomography needs a trace of ns3-tomography")

@@ -7,10 +7,10 @@ A trace file is one xz stream. Decompressed, it is
 3. the columns that the header lists under ``columns``, one after the other, each of ``rows``
    little-endian unsigned integers of one byte (``u1``) or two (``u2``), and nothing after them.
 
-Lines end with one newline byte. Delays are in units of ``delay_unit_ns``, 250 of them an
-interval: a value of 0 to 249 is the delay rounded down, and 255 says that the probe had not
-arrived when its interval ended, be it late or lost. Occupancies are in quarters of a full packet,
-rounded up, so that comparing with a whole number of packets is exact.
+Lines end with one newline byte. Delays are in units of ``delay_unit_ns``, 250 of them per interval:
+0 to 249 is the delay rounded down, and 255 means that the probe had not arrived when its interval
+ended, late or lost. Occupancies are in quarters of a full packet, rounded up, so that comparing
+with a whole number of packets is exact.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def from_stream(data: bytes, facts: Mapping[str, Any] | None = None) -> Trace:
         facts: entries to add to the header.
 
     Raises:
-        DataError: this is not the simulator's output, or it holds no record.
+        DataError: the bytes are not the simulator's output, or hold no record.
     """
     end = data.find(b"\n", 0, _MAX_HEADER)
     try:
@@ -200,7 +200,7 @@ def _path(probe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def quantise_delays(nanoseconds: NDArray[np.uint32], interval_ns: int) -> NDArray[np.uint8]:
-    """Delays in 250ths of the interval, rounded down; what had not arrived becomes 255.
+    """Delays in 250ths of the interval, rounded down; 255 for a probe that had not arrived.
 
     Args:
         nanoseconds: any shape; 0xffffffff where the probe had not arrived in its interval.
@@ -221,7 +221,7 @@ def read(path: str | Path) -> Source:
     """Read a trace file.
 
     Raises:
-        DataError: the file is missing, truncated, damaged or no trace.
+        DataError: the file is missing, truncated or damaged, or not a trace.
     """
     data = read_bytes(path)
     return Source(parse(data, str(path)), hashlib.sha256(data).hexdigest())
@@ -231,7 +231,7 @@ def parse(data: bytes, name: str = "trace") -> Trace:
     """The trace in the decompressed bytes of a file.
 
     Raises:
-        DataError: the bytes are no trace; says what was expected.
+        DataError: the bytes are not a trace; the error says what was expected.
     """
     if not data.startswith(MAGIC):
         raise DataError(

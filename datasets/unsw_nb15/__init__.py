@@ -55,7 +55,7 @@ class UnswNb15(DataSet):
 
         Raises:
             UsageError: no path was given; this data set has no embedded sample.
-            DataError: a file is not what it should be; names file, line and column.
+            DataError: a file is malformed; the error names file, line and column.
         """
         from n3ic.datasets.unsw_nb15.loader import load_table
 
@@ -87,17 +87,17 @@ class UnswNb15(DataSet):
         """Integer features of flows that may lack labels and columns, derived ones included.
 
         Raises:
-            DataError: the table is not what it should be; names file, line and column.
+            DataError: the table is malformed; the error names file, line and column.
         """
         from n3ic.datasets.unsw_nb15.reader import read_features
 
         return read_features(sheet, wanted)
 
     def check(self, path: str | Path | Sequence[str | Path]) -> Mapping[str, Any]:
-        """What files are and what is wrong with them; see :class:`.report.DataReport`.
+        """Report what files are and their problems; see :class:`.report.DataReport`.
 
         Raises:
-            DataError: a file is not what it should be; names file, line and column.
+            DataError: a file is malformed; the error names file, line and column.
         """
         from n3ic.datasets.unsw_nb15.report import check
 
@@ -125,7 +125,7 @@ class UnswNb15Synthetic(DataSet):
         """Generate the default table, or read files that :meth:`generate` flows were written to.
 
         Raises:
-            DataError: a file is not what it should be, or its flows are not synthetic.
+            DataError: a file is malformed, or its flows are not synthetic.
         """
         if path is None:
             return self.generate()
@@ -156,7 +156,7 @@ class UnswNb15Synthetic(DataSet):
         """Report on the default table or on files, as for the real data.
 
         Raises:
-            DataError: a file is not what it should be, or its flows are not synthetic.
+            DataError: a file is malformed, or its flows are not synthetic.
         """
         from n3ic.datasets.unsw_nb15.report import report
 
@@ -164,7 +164,7 @@ class UnswNb15Synthetic(DataSet):
 
     @property
     def generator_options(self) -> tuple[Option, ...]:
-        """How many flows, and of which seed."""
+        """Options for the number of flows and the seed."""
         from n3ic.datasets.unsw_nb15 import synthetic
 
         return (
@@ -183,13 +183,13 @@ class UnswNb15Synthetic(DataSet):
         """Write synthetic flows in the layout of the partition files.
 
         Args:
-            out: the file to write; ``unsw-nb15-synthetic.csv`` where None.
+            out: file to write; None for ``unsw-nb15-synthetic.csv``.
             options: ``rows`` and ``seed``.
-            note: called with a line about what is done.
+            note: called with progress messages.
             replace: whether an existing file may be replaced.
 
         Raises:
-            UsageError: an option is unknown or no number in range.
+            UsageError: an option is unknown or out of range.
             N3icError: the file cannot be written.
         """
         from n3ic.datasets.unsw_nb15 import synthetic

@@ -1,7 +1,7 @@
 """The meter at one tap whose features are the deployable columns, under their names and units.
 
-A record ends 60 s after its first packet, not at FIN or RST, and bytes are those of IP, as argus
-recorded UNSW-NB15. What differs is said in the catalogue, column by column.
+A record ends 60 s after its first packet, not at FIN or RST, and bytes are IP bytes, as argus
+recorded UNSW-NB15. The catalogue lists the differences column by column.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from n3ic.model.metering import (
 )
 
 RECORD_US = 60_000_000
-_TIME_BITS = 26  # no time within a record is longer
-_BYTE_BITS = 31  # the sum of both directions has 32
+_TIME_BITS = 26  # 2^26 us exceed the 60 s of a record
+_BYTE_BITS = 31  # so that the sum of both directions fits 32 bits
 WINDOWS: Mapping[str, tuple[KeyPart, ...]] = {
     "tap_ct_src": ("source",),
     "tap_ct_dst": ("destination",),
@@ -39,7 +39,7 @@ def one_tap(*, windows: bool = False) -> MeterSpec:
     """The specification.
 
     Args:
-        windows: whether flows are counted over the last 100, too.
+        windows: whether to also count flows over the last 100.
     """
     return MeterSpec(
         registers=(*_counters(), *_tcp()),
@@ -86,7 +86,7 @@ def _tcp() -> list[Register]:
         seen("opening", SYN, ACK),
         time("t_syn", "last", syn),
         time("t_synack", "first", answer),
-        time("t_answered", "min", answer),  # the same; the largest value where there is none
+        time("t_answered", "min", answer),  # also a first time; the maximum if no packet matches
         time("t_ack", "first", ack),
     ]
 

@@ -60,7 +60,7 @@ _RATE = ("dur", "spkts", "dpkts")
 
 
 class NotFlowsError(DataError):
-    """A table that is published beside the flows, or one that has nothing of theirs."""
+    """A known table without flows, or a table of another kind."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +125,11 @@ def read_features(sheet: Sheet, wanted: Collection[str]) -> dict[str, Column]:
     """Integer features of flows that may lack labels, derived ones included.
 
     Args:
-        sheet: a table in either layout, of which only the columns behind ``wanted`` must be there.
+        sheet: table in either layout; only the columns behind ``wanted`` are required.
         wanted: names of features.
 
     Raises:
-        DataError: a column is missing or a cell is not what it should be.
+        DataError: a column is missing, or a cell is malformed.
     """
     windows = sorted({f.name for f in WINDOWS} & {*wanted})
     if windows:

@@ -1,4 +1,4 @@
-"""What files hold and what is wrong with them: the figures of the data card."""
+"""Reports the content of files and their problems: the figures of the data card."""
 
 from __future__ import annotations
 
@@ -41,30 +41,30 @@ _PORTS = {
 
 @dataclass(frozen=True)
 class DataReport:
-    """What :func:`check` found.
+    """Findings of :func:`check`.
 
     Attributes:
         name: the data set that the files belong to.
         synthetic: whether a generator made the flows.
         sha256: digest of the data.
         rows: number of flows.
-        classes: flows of each class.
-        categories: flows of each category.
-        partitions: flows of each official partition; under an empty name those of none.
-        protocols: the ways that the table can be split.
-        duplicate_share: share of the rows that repeat an earlier row in every column, category
-            included.
-        contradiction_share: share of the rows whose features are those of a row of another class.
-        twin_share: share of the test rows of a stratified random 90/10 split (seed 0) that equal
-            some training row in every feature; None where there are too few rows to split.
+        classes: number of flows per class.
+        categories: number of flows per category.
+        partitions: flows per official partition; the empty name counts flows outside of them.
+        protocols: ways in which the table can be split.
+        duplicate_share: share of rows that repeat an earlier row in every column, including the
+            category.
+        contradiction_share: share of rows with the same features as a row of another class.
+        twin_share: share of test rows of a stratified random 90/10 split (seed 0) that duplicate a
+            training row in every feature; None for too few rows to split.
         one_column: share of the rows that the majority class of one column's value gets right,
             for the columns marked as leaks that have at most 256 values.
         rate_agreement: share of the rows whose rate is ``(spkts + dpkts - 1) / dur``, to half a
             packet a second.
         port_agreement: share of the rows whose service follows from the destination port alone;
             None where the table has no ports.
-        sources: the files, what each is, and the rows read from it.
-        problems: what a user should know before trusting a figure.
+        sources: files, with what each is and the number of rows read from it.
+        problems: facts that a user should know before trusting a figure.
     """
 
     name: str
@@ -89,13 +89,13 @@ def check(paths: str | Path | Sequence[str | Path]) -> DataReport:
     """Read files and report what they are, how they are balanced and what is wrong with them.
 
     Raises:
-        DataError: a file is not what it should be; names file, line and column.
+        DataError: a file is malformed; the error names file, line and column.
     """
     return report(load_table(paths))
 
 
 def report(table: FlowTable) -> DataReport:
-    """The same of a table that is read already."""
+    """Report on a table that is already loaded."""
     category = table.category if table.category is not None else table.label.astype(np.str_)
     flows = arrow_table(table)
     labels = flows.append_column("\0label", pa.array(table.label)).group_by(flows.column_names)

@@ -20,16 +20,16 @@ _COLUMNS = {
 
 
 def causal_windows(columns: Mapping[str, Column]) -> dict[str, Column]:
-    """How many of the last 100 flows share a source, a destination, ..., with each row.
+    """Count how many of the last 100 flows share a source, a destination, ..., with each row.
 
-    Flows are decided in the order of their last times, those of one second in the order of the
-    rows. As in the meter, protocols other than TCP and UDP have no ports.
+    Flows are in the order of their last times; flows of the same second are in row order. As in the
+    meter, protocols other than TCP and UDP have no ports.
 
     Args:
         columns: int64 arrays of shape ``(rows,)``, addresses and times of the raw files among them.
 
     Returns:
-        int64 array of shape ``(rows,)`` for each window; none where the columns have no addresses.
+        int64 array of shape ``(rows,)`` per window; empty if the columns have no addresses.
     """
     if not {*_COLUMNS.values(), "ltime"} <= set(columns):
         return {}

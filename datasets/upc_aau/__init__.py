@@ -27,7 +27,7 @@ class UpcAau(DataSet):
 
     @property
     def catalogue(self) -> tuple[Feature, ...]:
-        """Features of the standard meter; a folder with a ``meter.json`` has those of its own."""
+        """Features of the standard meter; a folder's ``meter.json`` may define other features."""
         from n3ic.meter.standard import standard_spec
         from n3ic.meter.table import catalogue_of
 
@@ -37,8 +37,8 @@ class UpcAau(DataSet):
         """Meter the captures of a folder and join their labels.
 
         Raises:
-            DataError: files are missing or cannot be read, or no flow has one of the classes.
-            UsageError: ``path`` is None: nothing is embedded.
+            DataError: files are missing or unreadable, or no flow has one of the classes.
+            UsageError: ``path`` is None, as no sample is embedded.
         """
         return self._loaded(path).table
 
@@ -86,7 +86,7 @@ class UpcAau(DataSet):
 
     @property
     def generator_options(self) -> tuple[Option, ...]:
-        """How many conversations, and of which seed."""
+        """Options for the number of conversations and the seed."""
         from n3ic.datasets.upc_aau import synthetic
 
         return (
@@ -111,8 +111,8 @@ class UpcAau(DataSet):
             replace: whether a folder that was written so may be replaced.
 
         Raises:
-            UsageError: an option is unknown or no number in range, or the folder exists.
-            N3icError: it cannot be written.
+            UsageError: an option is unknown or out of range, or the folder exists.
+            N3icError: the folder cannot be written.
         """
         from n3ic.datasets.upc_aau import synthetic
 

@@ -45,8 +45,8 @@ class Metered:
 def metered(captures: Sequence[Path], spec: MeterSpec, *, cache: bool) -> Iterator[Metered]:
     """The flows of captures, from the cache where they are.
 
-    Several captures are pieces of one. What is interrupted goes on where it stopped: the flows so
-    far, and the meter's state, wait in the cache.
+    Several captures are pieces of one. An interrupted run resumes: its flows so far and the meter's
+    state are in the cache.
 
     Args:
         captures: see :class:`~n3ic.meter.capture.Capture`.
@@ -67,7 +67,7 @@ def metered(captures: Sequence[Path], spec: MeterSpec, *, cache: bool) -> Iterat
                 return
         table = folder / f"{name}.parquet"
         counts = extract_stream(_in_order(captures), table, spec, folder / f"{name}.parts")
-        table.chmod(0o600)  # or the cache would refuse it
+        table.chmod(0o600)  # the cache refuses files that others may read
         if kept:
             with kept.new_file(f"{name}.json") as out:
                 out.write_text(json.dumps(asdict(counts)))

@@ -30,13 +30,13 @@ _DISTINCT = 4096  # values of a field that are counted
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user knows better: the file ``upc-aau.toml`` beside the captures.
+    """Settings by the user, from the file ``upc-aau.toml`` beside the captures.
 
     Attributes:
         label_field: field of the label, counted from 0; -1 for the one with the most classes.
         protocol_field: field of the transport protocol.
         classes: class of each label, written as :func:`.classes.class_name` does.
-        flows_per_class: flows of a class that are kept at most; 0 for all.
+        flows_per_class: maximum number of flows per class; 0 for all.
     """
 
     label_field: int = -1
@@ -49,7 +49,7 @@ class Settings:
         """The settings of a folder; the defaults where it has none.
 
         Raises:
-            DataError: the file is damaged, or says what it cannot.
+            DataError: the file is damaged, or has an unknown key or an invalid value.
         """
         path = folder / SETTINGS
         try:
@@ -61,7 +61,7 @@ class Settings:
         unknown = set(said) - set(cls.__dataclass_fields__)
         if unknown:
             known = ", ".join(cls.__dataclass_fields__)
-            raise DataError(f"{path}: {min(unknown)!r} is none of {known}")
+            raise DataError(f"{path}: unknown key {min(unknown)!r}, expected one of {known}")
         for name, value in said.items():
             if name == "classes":
                 named = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
@@ -75,15 +75,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class Info:
-    """Labelled lines of a file, and what was found out about it.
+    """Labelled lines of a file, and facts about them.
 
     Attributes:
-        labels: of the flows, a class or, for what is none, what the file says.
+        labels: label of each flow: a class, or the file's text if it is not a class.
         label_field: the field that the labels stand in.
         lines: lines that are not blank.
         bad: lines that were left out, by reason.
         classes: lines of each class.
-        others: the most frequent labels that are no class, with their lines.
+        others: the most frequent labels that are not classes, with their numbers of lines.
         other_lines: lines of all such labels.
         notes: what was assumed, as sentences.
         synthetic: whether a line says that a generator made it.
@@ -108,7 +108,7 @@ def read_info(path: Path, settings: Settings) -> Info:
         settings: what the user says of it.
 
     Raises:
-        DataError: it cannot be read, or no field holds a class.
+        DataError: the file cannot be read, or no field holds a class.
     """
     at, notes = _label_field(path, settings)
     bad: Counter[str] = Counter()

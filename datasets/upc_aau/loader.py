@@ -40,10 +40,10 @@ class Files:
     """The files of a folder.
 
     Attributes:
-        info: the labels.
-        captures: by name.
-        spec: the meter's specification: that of ``meter.json``, or the standard one.
-        settings: those of ``upc-aau.toml``, or the defaults.
+        info: file with the labels.
+        captures: captures in the order of their names.
+        spec: the meter's specification, from ``meter.json`` or the standard one.
+        settings: settings from ``upc-aau.toml``, or the defaults.
     """
 
     info: Path
@@ -77,7 +77,8 @@ def find_files(path: str | Path) -> Files:
     """The files of a folder, or those beside an ``.info`` or a capture.
 
     Raises:
-        DataError: there is not one ``.info``, or no capture; or a file beside them is damaged.
+        DataError: not exactly one ``.info`` or no capture is found, or a file beside them is
+            damaged.
         ModelError: ``meter.json`` is damaged.
     """
     given = Path(path)
@@ -193,7 +194,7 @@ def _packed(text: str) -> bytes:
 
 
 def _at_most(index: NDArray[np.int64], classes: int, flows: int) -> NDArray[np.int64]:
-    """Rows of the classes, at most so many of each, spread evenly over its rows."""
+    """Select at most ``flows`` rows of each class, spread evenly over its rows."""
     kept = []
     for c in range(classes):
         rows = np.flatnonzero(index == c)

@@ -67,7 +67,7 @@ def write_data(out: str | Path, flows: int, seed: int, *, replace: bool = False)
 
     Raises:
         UsageError: the folder exists, or holds something else.
-        N3icError: it cannot be written.
+        N3icError: the folder cannot be written.
     """
     with new_directory(out, replace=replace, written=(CAPTURE, INFO, README)) as folder:
         made, packets, labels = generate(flows, seed)

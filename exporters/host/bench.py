@@ -1,7 +1,7 @@
-"""``n3ic bench host``: our kernels beside the usual ways to run a classifier, in one run.
+"""``n3ic bench host``: the kernels beside common ways to run a classifier, in one run.
 
-Every kernel must give the reference's scores before anything is timed. All run on one thread,
-on the same inputs, and the fastest of several passes counts.
+Every kernel must give the reference's scores before anything is timed. All programs run on one
+thread and on the same inputs. The fastest of several passes counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEPENDENT_ROWS = 8_192
 TIMING = Path(__file__).resolve().parent / "timing" / "timing.c"
 _PASSES = 30
 _TRAINING_ROWS = 2_000
-_SINGLE_CALLS = 300  # calls at batch 1 of what takes microseconds a call
+_SINGLE_CALLS = 300  # calls at batch 1 for programs that need microseconds a call
 
 Call = Callable[[NDArray[Any]], Any]
 Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]
@@ -44,13 +44,13 @@ Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]
 
 @dataclass(frozen=True)
 class Timing:
-    """Nanoseconds an inference of one program.
+    """Nanoseconds per inference of one program.
 
     Attributes:
         name: the program.
-        ours: whether it is one of our kernels.
-        batches: by batch size.
-        dependent: where each inference waits for the one before; None where not measured.
+        ours: whether the program is one of n3ic's kernels.
+        batches: nanoseconds per inference, by batch size.
+        dependent: nanoseconds where each inference waits for the one before; None if not measured.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class HostBench:
-    """What ``bench_host`` measured, all in one run on one thread.
+    """Results of :func:`bench_host`, all measured in one run on one thread.
 
     Attributes:
         shape: the network's shape.

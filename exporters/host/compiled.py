@@ -17,10 +17,10 @@ Sources = tuple[tuple[str, bytes], ...]
 
 
 def find_compiler() -> build.CCompiler:
-    """The C compiler at hand.
+    """Find the C compiler of this machine.
 
     Raises:
-        MissingDependencyError: there is none.
+        MissingDependencyError: no C compiler is installed.
     """
     try:
         return build.find_compiler()
@@ -31,13 +31,13 @@ def find_compiler() -> build.CCompiler:
         ) from error
 
 
-@lru_cache(maxsize=4)  # one export is encoded with and run, and need not be compiled twice
+@lru_cache(maxsize=4)  # encoding and running one export need the same library: compile it once
 def network_library(network: Sources, compiler: build.CCompiler, flags: tuple[str, ...]) -> Library:
     """``bnn.c`` as a loaded library.
 
     Raises:
-        BuildError: it does not compile.
-        OSError: it cannot be loaded.
+        BuildError: the C does not compile.
+        OSError: the library cannot be loaded.
         AttributeError: a function is missing.
     """
     files = {"bnn.o": _network_object(network, compiler, flags)}
@@ -53,7 +53,7 @@ def flow_program(
     """The program ``flow-exec``.
 
     Raises:
-        BuildError: it does not compile.
+        BuildError: the C does not compile.
         OSError: the compiler does not start.
     """
     files = {**dict(network), **dict(flow), "bnn.o": _network_object(network, compiler, flags)}

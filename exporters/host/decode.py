@@ -1,4 +1,4 @@
-"""What an export for the host holds, read back by code that the writer does not use."""
+"""Reads a host export's network back, by code that shares nothing with the writer."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _BYTES = re.compile(rb"(?:\s*0x[0-9a-f]{2},?)*\s*")
 
 
 def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
-    """The networks in ``weights.bin`` and in the bytes that ``bnn.c`` compiles in.
+    """Decode the networks in ``weights.bin`` and in the bytes that ``bnn.c`` compiles in.
 
     Args:
-        directory: the export.
-        model: for the names of classes and features.
+        directory: the export directory.
+        model: the model, which gives the names of classes and features.
 
     Raises:
-        VerifyError: a file cannot be read, or not as what it should be.
+        VerifyError: a file cannot be read or has the wrong format.
     """
     blob = decode_blob("weights.bin", _read(directory / "weights.bin"), model)
     return blob, decode_blob("bnn.c", _baked(_read(directory / "bnn.c")), model)
 
 
 def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
-    """The network in the bytes of a weights file; see docs/how-to/host.md.
+    """Decode the network in the bytes of a weights file; see docs/how-to/host.md.
 
     Raises:
-        VerifyError: the bytes are not such a file, or name other classes or features.
+        VerifyError: the bytes are not a weights file, or name other classes or features.
     """
     words = _Words(artefact, data)
     header = words.take(10)
@@ -86,7 +86,7 @@ def decode_blob(artefact: str, data: bytes, model: BinaryModel) -> Decoded:
 
 
 class _Words:
-    """The words of a weights file, each taken once and in order."""
+    """Words of a weights file, which are taken in order and once each."""
 
     def __init__(self, artefact: str, data: bytes) -> None:
         if len(data) < 8 or len(data) % 4 or zlib.crc32(data[:-4]) != _last(data):
@@ -105,11 +105,11 @@ class _Words:
         return found
 
     def take(self, count: int) -> list[int]:
-        """The next words as numbers."""
+        """Return the next ``count`` words as integers."""
         return [int(word) for word in self.rows(1, count)[0]]
 
     def name(self) -> bytes:
-        """A length in bytes, then the bytes, then zeros to the next word."""
+        """Read a name: its length in bytes, its bytes, zeros up to the next word."""
         size = self.take(1)[0]
         octets = self.rows(1, -(-size // 4)).tobytes()
         if any(octets[size:]):
@@ -117,7 +117,7 @@ class _Words:
         return octets[:size]
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Check that no words are left."""
         if self._at != len(self._words):
             raise VerifyError(f"{self._artefact}: {len(self._words) - self._at} words too many")
 
@@ -127,7 +127,7 @@ def _last(data: bytes) -> int:
 
 
 def _names(names: tuple[str, ...]) -> list[bytes]:
-    """As C can hold them: no zero byte, and whatever is no UTF-8 as a question mark."""
+    """Names as C can hold them: no zero byte, invalid UTF-8 replaced by a question mark."""
     return [name.replace("\0", "\ufffd").encode("utf-8", "replace") for name in names]
 
 

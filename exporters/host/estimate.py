@@ -21,14 +21,14 @@ _TIME_WORDS = 6  # its number, times and counts
 
 @dataclass(frozen=True)
 class KernelEstimate:
-    """Operations and time of one inference by the AVX-512 kernel.
+    """Estimated operations and time of one inference by the AVX-512 kernel.
 
     Attributes:
-        operations: vector operations.
-        interval_ns: time between inferences in a loop.
-        interval_formula: where it comes from.
-        latency_ns: time of one inference that the next one waits for.
-        latency_formula: where it comes from.
+        operations: number of vector operations.
+        interval_ns: nanoseconds between inferences in a loop.
+        interval_formula: how the interval is computed, in words.
+        latency_ns: nanoseconds of one inference when the next one depends on it.
+        latency_formula: how the latency is computed, in words.
     """
 
     operations: int
@@ -39,7 +39,7 @@ class KernelEstimate:
 
 
 def memory_of(model: BinaryModel) -> dict[str, int]:
-    """Bytes of the blob by kind."""
+    """Bytes of the weights file, by what they hold."""
     return {
         "weights": sum(4 * layer.weight_words.size for layer in model.layers),
         "masks": sum(4 * x.weight_words.size for x in model.layers if x.mask is not None),
@@ -49,7 +49,7 @@ def memory_of(model: BinaryModel) -> dict[str, int]:
 
 
 def estimate(model: BinaryModel, device: Device) -> KernelEstimate:
-    """KernelEstimate the AVX-512 kernel from its operations; the numbers are in ``device.toml``."""
+    """Estimate the AVX-512 kernel from its operations; the constants are in ``device.toml``."""
     per_clock = device.limits["vector_operations_per_clock"]
     operations = 0
     latency = 0.0
@@ -71,9 +71,9 @@ def estimate(model: BinaryModel, device: Device) -> KernelEstimate:
 
 
 def flow_cache_bytes(spec: MeterSpec) -> int:
-    """Bytes of the flow cache of ``meter.c``: its flows, and the heads of their hash chains."""
+    """Bytes of the flow cache of ``meter.c``: its flows and the heads of its hash chains."""
     state = 0
-    for member in state_members(spec):  # each at a multiple of its size
+    for member in state_members(spec):  # C aligns each member to a multiple of its size
         state = -(-state // member.bytes) * member.bytes + member.bytes
     flow = _KEY_BYTES + -(-state // 8) * 8 + 8 * _TIME_WORDS + _LINK_BYTES
     flow = -(-flow // 8) * 8

@@ -50,7 +50,7 @@ class HostExporter(Exporter):
     )
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
-        """Whether the model fits; only its number of layers and its size bound it."""
+        """Check the model's number of layers and its size, the only limits; see the base class."""
         limit = int(self.device.limits["layers"])
         problems = []
         if len(model.layers) > limit:
@@ -76,7 +76,7 @@ class HostExporter(Exporter):
         return Fit(placements, tuple(problems))
 
     def colocate(self, members: Sequence[Member]) -> CoLocation:
-        """One after the other on one core, from the fastest memory that holds all of them."""
+        """Co-locate models that run in turn on one core, in the fastest memory that holds all."""
         total = sum(summed_memory(members).values())
         sizes = {m.name: m.bytes for m in self.device.memories}
         memory = next((name for name, size in sizes.items() if total <= size), list(sizes)[-1])
@@ -89,10 +89,10 @@ class HostExporter(Exporter):
         return colocate(members, way, sum, memory={memory: total}, problems=problems)
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
-        """Write the C and what builds it, ``weights.bin`` and the README.
+        """Write the C sources, their build files, ``weights.bin`` and the README.
 
         Raises:
-            ExportError: the model is beyond the kernel's limits, or ``out`` cannot be written.
+            ExportError: the model exceeds a limit of the kernel, or ``out`` cannot be written.
         """
         weights = blob.dump(model)
         try:
@@ -104,10 +104,10 @@ class HostExporter(Exporter):
             raise ExportError(f"cannot write {out}: {error.strerror or error}") from error
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
-        """Compile ``bnn.c`` and run every kernel of this CPU, and ``weights.bin`` too.
+        """Compile ``bnn.c`` and run every kernel of this CPU, also on ``weights.bin``.
 
         Raises:
-            MissingDependencyError: there is no C compiler.
+            MissingDependencyError: no C compiler is installed.
             VerifyError: the C does not compile, the weights do not load, or two kernels differ.
         """
         library, compiler = running.compiled(directory)
@@ -124,7 +124,7 @@ class HostExporter(Exporter):
         return done
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """What ``weights.bin`` and ``bnn.c`` hold; see the base class."""
+        """Decode ``weights.bin`` and ``bnn.c``; see the base class."""
         return decode_directory(directory, model)
 
     def encode(
@@ -134,10 +134,10 @@ class HostExporter(Exporter):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words:
-        """Packed inputs from ``bnn_encode``, the same from every kernel.
+        """Pack inputs by ``bnn_encode``; every kernel must give the same words.
 
         Raises:
-            MissingDependencyError: there is no C compiler.
+            MissingDependencyError: no C compiler is installed.
             VerifyError: the C does not compile, or two kernels differ.
         """
         return running.encode(directory, model, features)
@@ -145,16 +145,16 @@ class HostExporter(Exporter):
     def meter(
         self, directory: Path, model: BinaryModel, options: Options, capture: Path
     ) -> Metered | None:
-        """What ``flow-exec`` makes of a capture; None where the model has no meter.
+        """Run ``flow-exec`` on a capture; return None if the model has no meter.
 
         Raises:
-            MissingDependencyError: there is no C compiler.
+            MissingDependencyError: no C compiler is installed.
             VerifyError: the C does not compile, or the program does not run.
         """
         return None if model.meter is None else run_flow_exec(directory, model, capture)
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
-        """Bytes, operations, and estimated time; ``verify`` measures the time on this machine."""
+        """Report bytes, operations and estimated time; ``verify`` measures the time."""
         paper = self.device.paper
         size = (directory / "weights.bin").stat().st_size
         is_papers = model.shape == (256, 32, 16, 2)
@@ -203,11 +203,11 @@ class HostExporter(Exporter):
     def bench(self, model: BinaryModel, options: Mapping[str, OptionValue]) -> Bench:
         """Measure every kernel beside onnxruntime, PyTorch, scikit-learn and numpy.
 
-        Where the model carries a meter, ``flow-exec`` is measured beside ``n3ic predict``, too.
+        If the model carries a meter, ``flow-exec`` is also measured beside ``n3ic predict``.
 
         Raises:
-            UsageError: there are no options.
-            MissingDependencyError: there is no C compiler.
+            UsageError: options were given; this benchmark takes none.
+            MissingDependencyError: no C compiler is installed.
             VerifyError: a kernel does not give the reference's scores.
         """
         from n3ic.exporters.host.bench import bench_host, render

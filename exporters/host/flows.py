@@ -1,4 +1,4 @@
-"""``flow-exec`` of an export: built, run on a capture, and what it says."""
+"""Builds an export's ``flow-exec``, runs it on a capture and reads its output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FLOW = (
     *("flow_names.h", "capture.h", "live.h", "meter.h", "flow.h", "key.h", "packet.h"),
 )
 _TIMEOUT_S = 600
-_CLASS = 10  # the column
+_CLASS = 10  # index of the column with the class
 _COUNTERS = {
     r"(\d+) packets, \d+ flows decided": "packets",
     r"after the end of their flow: (\d+) packets": "late",
@@ -36,11 +36,11 @@ _ASIDE = re.compile(r"put aside: (\d+) packets \((.*)\)")
 
 
 def run_flow_exec(directory: Path, model: Classifier, capture: Path) -> Metered:
-    """Flows and counters of a capture, as an export's ``flow-exec`` tells them.
+    """Return the flows and counters of a capture, as an export's ``flow-exec`` prints them.
 
     Raises:
-        MissingDependencyError: there is no C compiler.
-        VerifyError: the program does not compile, run, or say what is expected.
+        MissingDependencyError: no C compiler is installed.
+        VerifyError: the program does not compile, fails, or prints something unexpected.
     """
     from n3ic.meter.compiled import STAMPS
 
@@ -82,11 +82,11 @@ def _counters(said: str) -> Iterator[tuple[str, int]]:
 
 @contextmanager
 def program(directory: Path) -> Iterator[Path]:
-    """An export's ``flow-exec``, compiled, as a file that can be run.
+    """Compile an export's ``flow-exec`` and yield the path of the program.
 
     Raises:
-        MissingDependencyError: there is no C compiler.
-        VerifyError: it does not compile.
+        MissingDependencyError: no C compiler is installed.
+        VerifyError: the program does not compile.
     """
     compiler = find_compiler()
     try:

@@ -1,4 +1,4 @@
-"""What this machine is."""
+"""Facts about this machine."""
 
 from __future__ import annotations
 

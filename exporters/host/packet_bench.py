@@ -26,13 +26,13 @@ def bench_packets(
     """Measure an export's ``flow-exec`` on generated traffic in a pcap file, after a check.
 
     Args:
-        model: a network.
-        spec: its meter.
-        directory: its export.
-        packets: how many are made.
+        model: the network.
+        spec: the meter of the network.
+        directory: the export directory.
+        packets: number of packets to generate.
 
     Returns:
-        Packets a second of a core by program: ``flow-exec``, ``n3ic predict CAPTURE``, and the
+        Packets per second and core, by program: ``flow-exec``, ``n3ic predict CAPTURE``, and the
         compiled meter alone.
 
     Raises:

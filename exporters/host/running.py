@@ -1,4 +1,4 @@
-"""An export's C, compiled and run through the interface of ``bnn.h``, whatever its family."""
+"""Compiles an export's C and runs it through ``bnn.h``, the interface of every model family."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from n3ic.model.classifier import Classifier, Inference
 from n3ic.targets.base import Execution
 from n3ic.targets.figures import Figure
 
-REPEATS = 5  # timed passes over the vectors, the fastest counts
+REPEATS = 5  # timed passes over the vectors; the fastest counts
 
 
 def compiled(directory: Path) -> tuple[Library, str]:
     """The directory's ``bnn.c`` as a loaded library, and the compiler's name.
 
     Raises:
-        MissingDependencyError: there is no C compiler.
+        MissingDependencyError: no C compiler is installed.
         VerifyError: the C does not compile.
     """
     compiler = find_compiler()
@@ -41,10 +41,10 @@ def compiled(directory: Path) -> tuple[Library, str]:
 
 
 def load(library: Library, path: Path | None, directory: Path) -> KernelNetwork:
-    """The network that is compiled in, or that of a weights file.
+    """Load the compiled-in network, or the network of a weights file.
 
     Raises:
-        VerifyError: the library refuses it.
+        VerifyError: the library refuses the network.
     """
     name = directory / "bnn.c" if path is None else path
     try:
@@ -56,10 +56,10 @@ def load(library: Library, path: Path | None, directory: Path) -> KernelNetwork:
 
 
 def encode(directory: Path, model: Classifier, features: Mapping[str, Any]) -> Words:
-    """Packed inputs from ``bnn_encode``, the same from every kernel.
+    """Pack inputs by ``bnn_encode``; every kernel must give the same words.
 
     Raises:
-        MissingDependencyError: there is no C compiler.
+        MissingDependencyError: no C compiler is installed.
         VerifyError: the C does not compile, or two kernels differ.
     """
     library, _ = compiled(directory)
@@ -72,7 +72,7 @@ def encode(directory: Path, model: Classifier, features: Mapping[str, Any]) -> W
             net.use_kernel(kernel)
         except KernelError:
             continue
-        # From features a kernel may go another way than through the bits.
+        # A kernel that starts from features may skip the packed bits: check that path too.
         same(
             net.run(features), net.classify(words), f"bnn_run_batch: kernel {kernel}", "bnn_encode"
         )
@@ -96,13 +96,13 @@ def run_kernels(
     Args:
         library: the compiled C.
         compiler: name of its compiler.
-        net: the network, whose kernel is chosen.
-        wanted: a kernel, or ``all``.
-        words: packed inputs that are timed.
-        compute: gives the results of the chosen kernel, whose name it gets.
+        net: the network; the kernel is chosen on it.
+        wanted: name of a kernel, or ``all``.
+        words: packed inputs to time.
+        compute: returns the results of the chosen kernel; it receives the kernel's name.
 
     Returns:
-        The results, which are the same from each kernel, and the times.
+        The results, equal for every kernel, and the times.
 
     Raises:
         VerifyError: the kernel does not run here, or two kernels differ.
@@ -133,10 +133,10 @@ def run_kernels(
 
 
 def same(a: Inference, b: Inference, a_name: str, b_name: str) -> None:
-    """Refuse two results that differ; names the first layer, neuron and vector.
+    """Check that two results are equal; the error names the first layer, neuron and vector.
 
     Raises:
-        VerifyError: they differ.
+        VerifyError: the results differ.
     """
     hidden = enumerate(zip(a.hidden, b.hidden, strict=True))
     parts = [
@@ -157,7 +157,7 @@ def same(a: Inference, b: Inference, a_name: str, b_name: str) -> None:
 
 
 def nanoseconds(net: KernelNetwork, words: Words) -> float:
-    """Nanoseconds an inference, the fastest of some passes."""
+    """Nanoseconds per inference, the fastest of several passes."""
     best = float("inf")
     for _ in range(REPEATS):
         start = time.perf_counter_ns()

@@ -1,4 +1,4 @@
-"""The files of an export: the kernel's C with the weights behind it, and its README."""
+"""The files of an export: the kernel's C followed by the weights, and the README."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def weights_section(model: BinaryModel, weights: bytes) -> str:
 
 
 def copy_sources(model: Classifier, out: Path) -> None:
-    """Write the programs and what builds them; ``flow-exec`` where the model has a meter."""
+    """Write the programs and their build files; ``flow-exec`` only if the model has a meter."""
     shutil.copyfile(build.HEADER, out / "bnn.h")
     shutil.copyfile(TEMPLATES / "bnn_exec.c", out / "bnn_exec.c")
     makefile = render(TEMPLATES, "Makefile.j2", {"metered": model.meter is not None})
@@ -50,7 +50,7 @@ def copy_sources(model: Classifier, out: Path) -> None:
 
 
 def flow_sources(spec: MeterSpec) -> dict[str, str]:
-    """Files of ``flow-exec``, by name: the meter's, and those that bring it packets."""
+    """Sources of ``flow-exec`` by file name: the meter, and the code that reads packets."""
     names = {
         "registers": [c_string(register.name) for register in spec.registers],
         "features": [c_string(name) for name in spec.feature_names],
@@ -64,12 +64,12 @@ def flow_sources(spec: MeterSpec) -> dict[str, str]:
 
 
 def readme(templates: Path, model: Classifier, **values: Any) -> str:
-    """The README of an export directory, from a template that names what all models have.
+    """Render the README of an export directory from a template.
 
     Args:
         templates: folder of the template.
-        model: the model.
-        values: more of what it names.
+        model: the model; its common values are passed to the template.
+        values: further values for the template.
     """
     names = {
         "shape": model.shape_text,
@@ -83,5 +83,5 @@ def readme(templates: Path, model: Classifier, **values: Any) -> str:
 
 
 def code(name: str) -> str:
-    """A name as Markdown code: printable ASCII, no back-tick and no line end."""
+    """A name as Markdown code: printable ASCII without back-ticks and line ends."""
     return f"`{c_string(name)[1:-1].replace('`', chr(39))}`"

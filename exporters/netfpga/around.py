@@ -1,4 +1,4 @@
-"""What stands around a core of either family: packets or front end, README, runs."""
+"""The parts around a core of either model family: packet path or front end, README, runs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SYNTH = Option("synth", "synthesise with Yosys for the report", False)
 VERIFY_OPTIONS = (
     Option(
         "simulator",
-        "what runs the Verilog; auto: the quicker one of those found",
+        "program that runs the Verilog; auto: the faster one of those installed",
         "auto",
         choices=("auto", "verilator", "icarus"),
     ),
 )
 ECP5 = "fmax.ecp5 is a Lattice ECP5's; the Virtex-7 has no open place and route."
-_VECTORS_OF_A_PACKET = 50  # vectors of the core that a packet through the card stands beside
+_VECTORS_OF_A_PACKET = 50  # core vectors for each packet that is sent through the whole card
 
 
 def write_around(
@@ -46,15 +46,15 @@ def write_around(
     addresses: AddressMap | None = None,
     masked: bool = False,
 ) -> None:
-    """Write what stands around a core, and the README.
+    """Write the parts around a core, and the README.
 
     Args:
         model: the model of the core.
-        options: of the export.
-        core: the core.
-        out: the export directory, in which the core's Verilog lies.
-        addresses: of the memories that are written while it runs; None of a core without.
-        masked: whether every layer has a memory of connection masks.
+        options: options of the export.
+        core: the core's description.
+        out: the export directory, which already holds the core's Verilog.
+        addresses: address map of the write port; None for a core without one.
+        masked: whether every layer has a memory for connection masks.
     """
     core.save(out)
     behind_front = options["front-end"] != "none"
@@ -78,7 +78,7 @@ def write_around(
 
 
 def simulator_of(options: Options) -> simulate.Simulator:
-    """The simulator that is asked for."""
+    """The simulator named in the options."""
     return cast(simulate.Simulator, options.get("simulator", "auto"))
 
 
@@ -91,24 +91,24 @@ def run_around(
     done: Execution,
     layout: SequentialLayout | None = None,
 ) -> Execution:
-    """Simulate what stands around a core, after the core alone.
+    """Simulate the parts around a core, after the core alone.
 
     Args:
         directory: the export directory.
-        model: its model.
-        options: of export and verification.
-        words: packed inputs, as the core had them.
-        seen: what the core alone showed.
-        done: the same as an execution.
-        layout: of a core that is written while it runs.
+        model: the core's model.
+        options: options of export and verification.
+        words: packed inputs of the core's run.
+        seen: what the core's simulation showed.
+        done: the core's run as an execution.
+        layout: layout of a core with a write port; None without one.
 
     Returns:
-        ``done``, and what was run besides; as it was where the core is wrong already, since that
-        names neuron and vector better than a packet would.
+        ``done`` with the further runs named. If the core alone is already wrong, ``done`` is
+        returned unchanged, since it names neuron and vector, which a packet cannot.
 
     Raises:
         MissingDependencyError: no simulator is installed.
-        VerifyError: the Verilog does not build or run, or answers otherwise than the model.
+        VerifyError: the Verilog does not build or run, or its answers differ from the model's.
     """
     if first_difference(model, seen.inference, words) is not None:
         return done
@@ -123,7 +123,7 @@ def run_around(
 def run_input_stage(
     directory: Path, model: Classifier, options: Options, features: Mapping[str, Any]
 ) -> Words | None:
-    """Simulate the input stage on integer features; None where packets hold bits."""
+    """Simulate the input stage on integer features; return None if packets hold input bits."""
     if options["input-stage"] != "features":
         return None
     return simulate.run_features(directory, model, features, simulator_of(options))

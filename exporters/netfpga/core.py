@@ -1,4 +1,4 @@
-"""The core: what the executors of both styles look like from outside."""
+"""The description of a core: the ports and files that every style of executor shares."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from n3ic.model.classifier import Classifier
 FILE = "core.json"
 MAX_WIDTH = 1 << 24
 SOURCE = re.compile(r"(rtl/)?[A-Za-z0-9_]+\.v")
-SHARED_RTL = Path(__file__).resolve().parent / "rtl"  # of the executors and the packet path
+SHARED_RTL = Path(__file__).resolve().parent / "rtl"  # shared by executors and packet path
 
 
 def copy_blocks(out: Path, *folders: Path) -> None:
@@ -25,22 +25,22 @@ def copy_blocks(out: Path, *folders: Path) -> None:
 
 @dataclass(frozen=True)
 class Core:
-    """Widths of the ports of ``n3ic_core``, and the files that it is made of.
+    """Port widths of ``n3ic_core``, and its source files.
 
     Attributes:
-        style: ``sequential`` or ``unrolled``; ``spatial`` of a sum-product network.
-        n_in: input bits.
-        n_classes: classes.
-        class_w: bits of a class index.
-        score_w: bits of a score, two's complement.
-        trace_w: hidden bits of all layers, which a debug build shows.
+        style: ``sequential`` or ``unrolled``; ``spatial`` for a sum-product network.
+        n_in: number of input bits.
+        n_classes: number of classes.
+        class_w: width of a class index, in bits.
+        score_w: width of a score in two's complement, in bits.
+        trace_w: number of hidden bits of all layers, which a debug build shows.
         write_port: whether weights can be rewritten.
-        wr_aw: address bits of the write port.
-        wr_dw: data bits of the write port.
+        wr_aw: address width of the write port, in bits.
+        wr_dw: data width of the write port, in bits.
         sources: Verilog files, relative to the export directory.
-        update: what an update must have been made for; empty without a write port.
-        modules: executors that take turns.
-        shunts: whether a result says that its margin is below the model's threshold.
+        update: description of the executor that an update must match; empty without a write port.
+        modules: number of executors that take turns.
+        shunts: whether a result tells that its margin is below the model's threshold.
     """
 
     style: str
@@ -58,7 +58,7 @@ class Core:
     shunts: bool = False
 
     def save(self, directory: Path) -> None:
-        """Write it into an export directory."""
+        """Write the description into an export directory."""
         data = asdict(self)
         if not self.shunts:
             del data["shunts"]
@@ -67,14 +67,14 @@ class Core:
 
     @classmethod
     def load(cls, directory: Path, model: Classifier | None = None) -> Core:
-        """Read it from an export directory.
+        """Read the description from an export directory.
 
         Args:
             directory: the export directory.
-            model: what it should compute; None where no model is at hand.
+            model: the model that the core should compute; None to skip the check of its shape.
 
         Raises:
-            VerifyError: it is missing, damaged, or of another model's shape.
+            VerifyError: the file is missing or damaged, or describes a core of another shape.
         """
         path = directory / FILE
         try:
@@ -92,10 +92,10 @@ class Core:
         return core
 
     def _check(self) -> None:
-        """Check types and values, as they reach command lines of tools.
+        """Check types and values, because they reach command lines of tools.
 
         Raises:
-            ValueError: a value is none that :meth:`save` writes.
+            ValueError: a value is not one that :meth:`save` writes.
         """
         for field in fields(self):
             value = getattr(self, field.name)

@@ -31,7 +31,7 @@ from n3ic.targets.figures import Figure, Report
 
 _PAPER_SHAPE = (256, 32, 16, 2)
 _REPORT_VECTORS = 24
-_REPORT_ROUNDS = 6  # of all modules
+_REPORT_ROUNDS = 6  # vectors per module in the report's simulation
 _SEQUENTIAL = (("style", ("sequential",)),)
 _UNROLLED = (("style", ("unrolled",)),)
 
@@ -136,7 +136,7 @@ class NetfpgaExporter(Exporter):
     quick_vectors: ClassVar[int] = 500
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
-        """Whether memories and logic fit the device; see the base class."""
+        """Check that memories and logic fit the device; see the base class."""
         placements: list[Placement] = []
         problems: list[Problem] = []
         limits = self.device.limits
@@ -181,7 +181,7 @@ class NetfpgaExporter(Exporter):
         return Fit(tuple(placements), tuple(problems))
 
     def colocate(self, members: Sequence[Member]) -> CoLocation:
-        """Side by side, each on cores of its own, beside the reference NIC."""
+        """Co-locate models side by side, each on its own cores, beside the reference NIC."""
         limits = self.device.limits
         resources = summed_figures(members, ("lut_sites", "ff", "bram36"))
         room = {
@@ -224,9 +224,9 @@ class NetfpgaExporter(Exporter):
         )
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
-        """Simulate the core on packed inputs, then the whole card in traffic.
+        """Simulate the core on packed inputs, then the whole card under traffic.
 
-        Latency and rate are seen, not computed.
+        Latency and rate are observed in the simulation, not computed.
         """
         seen = simulate.run_core(directory, model, words, around.simulator_of(options))
         done = simulate.as_run(seen, self.device.clock_mhz, self._paper(model))
@@ -234,7 +234,7 @@ class NetfpgaExporter(Exporter):
         return around.run_around(directory, model, options, words, seen, done, layout)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """Read weights, the shunting threshold and the input stage back; see the base class."""
+        """Read back the weights, the shunting threshold and the input stage; see the base class."""
         if options["style"] == "sequential":
             found = sequential.decode(directory)
         else:
@@ -244,7 +244,7 @@ class NetfpgaExporter(Exporter):
         return found
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
-        """Clocks from a short simulation, block RAM counted, logic estimated or synthesised."""
+        """Report simulated clocks, counted block RAM, and estimated or synthesised logic."""
         figures: list[Figure] = []
         notes = [
             "The paper's latency and rate are measured on the card at 200 MHz, through the "
@@ -267,7 +267,7 @@ class NetfpgaExporter(Exporter):
         return Report(tuple(figures), tuple(notes))
 
     def estimate(self, model: BinaryModel, options: Options) -> tuple[Figure, ...]:
-        """Logic and block RAM; the latency of an unrolled core, whose stages are counted."""
+        """Estimate logic and block RAM, and the latency of an unrolled core from its stages."""
         figures = self._resources(model, _estimate(model, options))
         if options["style"] == "unrolled":
             levels, outputs = int(options["pipeline"]), str(options["outputs"])
@@ -282,7 +282,7 @@ class NetfpgaExporter(Exporter):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
-        """Simulate the input stage on integer features; None where packets hold bits."""
+        """Simulate the input stage on integer features; return None if packets hold input bits."""
         return around.run_input_stage(directory, model, options, features)
 
     def simulate(
@@ -295,15 +295,16 @@ class NetfpgaExporter(Exporter):
 
         Args:
             directory: an export directory of this target.
-            options: ``tap`` and ``peer``, the devices' names; ``netns``, a namespace to make for
-                the second one; a card with a front end has one device, ``tap``, the ``netns`` is
-                for it, and ``address`` is the card's.
-            say: is told when the card works, and what went through it.
+            options: ``tap`` and ``peer``, names of the two devices; ``netns``, a namespace to
+                create for the second device. A card with a front end has one device, ``tap``:
+                ``netns`` then holds that device, and ``address`` is the card's address.
+            say: called with a line of text when the card is ready, and with its counters at the
+                end.
 
         Raises:
-            UsageError: an unknown option or name.
+            UsageError: an option or a name is unknown.
             MissingDependencyError: this machine lacks a tool or ``/dev/net/tun``.
-            N3icError: this process is not root, or a device of that name exists.
+            N3icError: this process is not root, or a device with that name exists.
         """
         from n3ic.exporters.netfpga.packet import tap
 
@@ -318,7 +319,7 @@ class NetfpgaExporter(Exporter):
             return
         counters = tap.serve(directory, **chosen, ready=say)
         if counters is None:
-            raise N3icError("the simulated card ended by itself")
+            raise N3icError("the simulated card ended unexpectedly")
         say(
             f"{chosen['tap']}: {counters.tap_in} frames in, {counters.tap_out} out; "
             f"{chosen['peer']}: {counters.peer_in} in, {counters.peer_out} out; "
@@ -326,11 +327,11 @@ class NetfpgaExporter(Exporter):
         )
 
     def _paper(self, model: BinaryModel) -> Mapping[str, float]:
-        """The paper's figures, where they are about this shape."""
+        """The paper's figures if the model has the paper's shape, else an empty mapping."""
         return self.device.paper if model.shape == _PAPER_SHAPE else {}
 
     def _resources(self, model: BinaryModel, used: Resources, prefix: str = "") -> list[Figure]:
-        """Figures of what a core takes, with its share of the device."""
+        """Figures of a core's resources, with their share of the device."""
         paper, limits = self._paper(model), self.device.limits
         rows = (
             ("lut", used.luts, "LUT", None),
@@ -349,7 +350,7 @@ class NetfpgaExporter(Exporter):
 
 
 def _estimate(model: BinaryModel, options: Options) -> Resources:
-    """What the core takes, without a tool."""
+    """Estimated resources of a core, without synthesis."""
     if options["style"] == "sequential":
         return sequential_size.resources(sequential.plan_with(model, options))
     return unrolled_size.estimate(

@@ -1,7 +1,7 @@
-"""A text file for what drives the card's write port: a sealed head, then an operation a line.
+"""A text file of write-port operations: a sealed head, then one operation per line.
 
-The head is lines of ``# key value``. The first says which format it is, the last is the SHA-256 of
-all other lines.
+The head is lines of ``# key value``. The first line gives the format's version, the last one the
+SHA-256 of all other lines.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _SEAL = "sha256"
 
 @dataclass(frozen=True)
 class Listing:
-    """A kind of such files.
+    """One kind of such file.
 
     Attributes:
-        name: what it is, with its article.
-        expected: what is expected of a file, for the error.
+        name: name of the kind, with its article.
+        expected: description of a valid file, for error messages.
         format: version of the format.
-        keys: of the head, without the seal; the first one's value is the format.
-        most_bytes: of a file; larger ones are not read.
+        keys: keys of the head, without the seal; the value of the first one is the format.
+        most_bytes: maximum size; larger files are not read.
     """
 
     name: str
@@ -35,20 +35,20 @@ class Listing:
     most_bytes: int
 
     def text(self, values: Sequence[str], lines: Sequence[str]) -> str:
-        """A file.
+        """Compose the text of a file.
 
         Args:
-            values: of the keys behind the first.
-            lines: of ASCII, an operation each.
+            values: values of all keys but the first.
+            lines: ASCII lines, one operation each.
         """
         head = [f"# {k} {v}" for k, v in zip(self.keys, (self.format, *values), strict=True)]
         return "\n".join([*head, f"# {_SEAL} {_digest([*head, *lines])}", *lines]) + "\n"
 
     def read(self, path: str | Path) -> tuple[dict[str, str], list[str]]:
-        """Head and lines of a file that is whole.
+        """Read the head and the lines of a file, and check its seal.
 
         Raises:
-            UsageError: it cannot be read, is damaged, or of another kind.
+            UsageError: the file cannot be read, is damaged, or is of another kind.
         """
         file = Path(path)
         try:

@@ -1,4 +1,4 @@
-"""What a design takes of the device."""
+"""Resources that a design uses of the device."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from n3ic.targets.figures import Figure, FigureKind
 
 @dataclass(frozen=True)
 class Resources:
-    """What a design takes of a Xilinx 7-series FPGA.
+    """Resources that a design uses of a Xilinx 7-series FPGA.
 
     Attributes:
         luts: cells that compute (LUT1 to LUT6, inverters) or hold bits (SRL, LUT RAM).
-        lut_sites: six-input look-up tables of the device that they fill: two cells with at most
-            five different inputs share one (LUT6_2). Of two that feed carry chains each needs
-            its own, as does a carry chain's input that no cell drives.
-        ffs: flip-flops.
-        bram36: block memories of 36 Kb; one of 18 Kb is half.
-        carry: CARRY4 cells; None where nothing tells.
-        srls: shift registers in look-up tables, counted in luts and lut_sites as well.
-        source: what says so.
+        lut_sites: six-input look-up tables that those cells occupy. Two cells with at most five
+            different inputs share one (LUT6_2). Cells that feed carry chains do not share with each
+            other, and a carry chain's input without a driving cell needs a site of its own.
+        ffs: number of flip-flops.
+        bram36: number of 36 Kb block memories; one of 18 Kb counts half.
+        carry: number of CARRY4 cells; None if unknown.
+        srls: shift registers in look-up tables; also counted in ``luts`` and ``lut_sites``.
+        source: where the numbers come from, in words.
         kind: ``measured`` or ``estimated``.
-        dsps: multipliers, DSP48E1.
+        dsps: number of DSP48E1 multipliers.
     """
 
     luts: int
@@ -37,7 +37,7 @@ class Resources:
 
 
 def estimated_latency(clocks: int, clock_mhz: float) -> list[Figure]:
-    """The latency of a core whose generator counts its own stages."""
+    """The latency of a core whose generator counts its stages."""
     source = "stages of the generator"
     at = f"{source}, at {clock_mhz:g} MHz"
     return [

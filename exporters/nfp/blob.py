@@ -2,15 +2,15 @@
 
 Layout, in words (``weights.bin`` holds them little-endian):
 
-- 0..15, header: magic ``N3NF`` (0x464E334E), layout version, words in all, layers, input bits,
-  fields of the input stage, word where the fields stand, features; SHA-256 of the model file.
-- 16.., four words a layer: input bits, neurons, word where the rows stand, 1 if masked.
-- rows, layer by layer, neuron by neuron: the threshold (or, in the last layer, the class's
-  bias in two's complement), then ``ceil(inputs / 32)`` words of weights padded with 1, then as
-  many words of mask padded with 0 where the layer is masked.
+- 0..15, header: magic ``N3NF`` (0x464E334E), layout version, number of words, layers, input bits,
+  fields of the input stage, index of the first field's word, features; SHA-256 of the model file.
+- 16.., four words per layer: input bits, neurons, index of the first row's word, 1 if masked.
+- rows, by layer and neuron: the threshold (in the last layer the class's bias in two's
+  complement), ``ceil(inputs / 32)`` words of weights padded with 1, and in a masked layer as many
+  words of mask padded with 0.
 - fields, five words each: index of the feature, kind (0 binary, 1 thermometer), width in bits,
-  clamp, word where its cuts stand (0 for a binary field); then the cuts, one word each.
-- in layout version 2, of a network that shunts flows: the smallest margin that is decided.
+  clamp, index of the first cut's word (0 for a binary field); then the cuts, one word each.
+- in layout version 2, for a network that shunts flows: the smallest margin that is decided.
 
 Bit ``i`` of a vector is bit ``i % 32`` of its word ``i // 32``, least significant first.
 """
@@ -35,14 +35,14 @@ FIELD_WORDS = 5
 
 @dataclass(frozen=True, eq=False)
 class Blob:
-    """The words of a network and where its parts are.
+    """The words of a network and the positions of its parts.
 
     Attributes:
         words: uint32 array of shape ``(words,)``.
-        rows: word of the first row of each layer.
-        strides: words of one row of each layer.
+        rows: index of the first word of each layer's rows.
+        strides: words per row of each layer.
         sections: bytes by part: ``header``, ``weights``, ``thresholds``, ``masks``, ``input``, and
-            ``shunt`` where there is a shunting threshold.
+            ``shunt`` for a network with a shunting threshold.
     """
 
     words: Words
@@ -52,15 +52,15 @@ class Blob:
 
     @property
     def size(self) -> int:
-        """Bytes of the blob."""
+        """Size of the blob in bytes."""
         return 4 * len(self.words)
 
     def to_bytes(self) -> bytes:
-        """The blob as ``weights.bin`` holds it."""
+        """Serialise the blob as ``weights.bin``."""
         return self.words.astype("<u4").tobytes()
 
     def explain(self, word: int) -> str:
-        """What stands at a word: ``layer 0, neuron 3, weight word 1``."""
+        """Describe the content of a word, such as ``layer 0, neuron 3, weight word 1``."""
         if word < HEADER_WORDS:
             return "header"
         if word < HEADER_WORDS + LAYER_WORDS * len(self.rows):
@@ -77,17 +77,17 @@ class Blob:
 
     @property
     def input_start(self) -> int:
-        """Word where the input stage begins."""
+        """Index of the first word of the input stage."""
         return int(self.words[6])
 
 
 def row_words(layer: Connections) -> int:
-    """Words of one neuron's row."""
+    """Words per neuron's row."""
     return 1 + layer.n_words * (1 if layer.mask is None else 2)
 
 
 def build(model: BinaryModel) -> Blob:
-    """The blob of a model; the same model gives the same words."""
+    """Build the blob of a model; deterministic."""
     layers = model.layers
     start = HEADER_WORDS + LAYER_WORDS * len(layers)
     descriptions, blocks, rows = [], [], []
@@ -135,7 +135,7 @@ def build(model: BinaryModel) -> Blob:
 
 
 def word_counts(shape: tuple[int, ...], masked: tuple[bool, ...]) -> tuple[int, ...]:
-    """Words of the rows of each layer of a shape, thresholds included."""
+    """Words of the rows of each layer, including thresholds."""
     return tuple(
         outputs * (1 + -(-inputs // 32) * (2 if mask else 1))
         for inputs, outputs, mask in zip(shape[:-1], shape[1:], masked, strict=True)

@@ -1,4 +1,4 @@
-"""What an export for the NFP holds, read back by code that the writer does not use."""
+"""Reads an NFP export's network back, by code that shares nothing with the writer."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _ARRAY = re.compile(r"n3ic_words\[N3IC_WORDS\] = \{((?:\s*0x[0-9a-f]{8},?)*\s*)\
 
 
 def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
-    """The networks in ``weights.bin`` and in the words that ``n3ic_weights.h`` compiles in.
+    """Decode the networks in ``weights.bin`` and in the words that ``n3ic_weights.h`` compiles in.
 
     Args:
-        directory: the export.
-        model: for the names of the features.
+        directory: the export directory.
+        model: the model, which gives the names of the features.
 
     Raises:
-        VerifyError: a file cannot be read, or not as what it should be.
+        VerifyError: a file cannot be read or has the wrong format.
     """
     data = _read(directory / "weights.bin")
     if len(data) % 4:
@@ -40,12 +40,12 @@ def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]
 
 
 def decode_words(artefact: str, words: Words, model: BinaryModel) -> Decoded:
-    """The network in the words of a weights file; see docs/how-to/nfp.md.
+    """Decode the network in the words of a weights file; see docs/how-to/nfp.md.
 
-    Rows, fields and cuts are read where the words say that they stand, as the micro-C does.
+    Rows, fields and cuts are read at the positions that the words give, as the micro-C does.
 
     Raises:
-        VerifyError: the words are not such a file.
+        VerifyError: the words are not a weights file of this version and size.
     """
 
     def at(start: int, count: int) -> Words:

@@ -1,15 +1,16 @@
-"""Latency and throughput of the NFP, estimated from the paper's memory table.
+"""Latency and throughput of the NFP, estimated from the memory table of the paper.
 
-Data-parallel, with ``W`` words of weights and thresholds read for an inference, ``T`` threads on
-``T / 8`` micro-engines of clock ``f``, ``c`` cycles of a micro-engine a word, ``t`` the middle of
-the memory's access times (Table 3) and ``s`` that of the memory of the layer's bits:
+Data-parallel mode: an inference reads ``W`` words of weights and thresholds. ``T`` threads run on
+``T / 8`` micro-engines with clock ``f`` and ``c`` cycles per word. ``t`` is the middle of the
+memory's access times (Table 3), and ``s`` that of the memory of the layer's bits. The latency is
+the largest of three terms:
 
-- alone, a thread takes ``W (t + s + c / f)``: it waits for each word and then counts it;
-- 8 threads of a micro-engine share it: ``8 W c / f``;
-- IMEM and EMEM serve ``B`` words a microsecond to all threads: ``T W / B``.
+- one thread alone takes ``W (t + s + c / f)``: it waits for each word and then counts it;
+- the 8 threads of a micro-engine share it: ``8 W c / f``;
+- IMEM and EMEM serve ``B`` words per microsecond to all threads: ``T W / B``.
 
-The latency is the largest of the three. The throughput is the smallest of ``M f / (W c + p)``
-(``M`` micro-engines, ``p`` cycles to forward a packet) and, for IMEM and EMEM, ``B / W``.
+The throughput is the smallest of ``M f / (W c + p)`` (``M`` micro-engines, ``p`` cycles to forward
+a packet) and, for IMEM and EMEM, ``B / W``.
 
 Three constants are fitted to the paper, whose 256-32-16-2 reads 274 words (it has no thresholds):
 ``c`` = 15.3 makes 8 W c / f its 42 us, ``p`` = 2560 its 7.1 Mpps, ``B`` = 384 its 1.4 Mpps.
@@ -40,14 +41,14 @@ PAPER_SHAPES = (
 
 @dataclass(frozen=True)
 class MicroEngineEstimate:
-    """What a network would take.
+    """Estimated performance of a network.
 
     Attributes:
-        words: words read for one inference.
+        words: words read per inference.
         latency_us: time of one inference under load, in microseconds.
-        throughput: inferences a second.
-        latency_formula: how the latency came about, in words.
-        throughput_formula: likewise.
+        throughput: inferences per second.
+        latency_formula: how the latency is computed, in words.
+        throughput_formula: how the throughput is computed, in words.
     """
 
     words: int
@@ -66,7 +67,7 @@ def estimate(
     state: str,
     threads: int,
 ) -> MicroEngineEstimate:
-    """Latency and throughput of a shape; see the module's formulas."""
+    """Estimate latency and throughput of a shape by the module's formulas."""
     layers = word_counts(shape, masked)
     if mode == "model":
         return _chain(device, layers, threads)
@@ -120,12 +121,12 @@ def _access_us(device: Device, memory: str) -> float:
 
 
 def paper_key(kind: str, shape: tuple[int, ...], mode: str, memory: str, threads: int) -> str:
-    """Name of the paper's figure for a layout in ``device.toml``."""
+    """Name of the paper's figure for a layout, as in ``device.toml``."""
     return f"{kind}.{shape_text(shape)}.{mode}.{memory}.{threads}"
 
 
 def calibration(device: Device) -> tuple[str, ...]:
-    """One line for each layout of the paper: its figure, the estimate, and how far they are."""
+    """Compare the estimate with each of the paper's figures, one line each."""
     lines = []
     for shape, mode, memory, threads in PAPER_SHAPES:
         e = estimate(device, shape, (False,) * (len(shape) - 1), mode, memory, "cls", threads)

@@ -49,8 +49,8 @@ class NfpExporter(Exporter):
         ),
         Option(
             "mode",
-            "data: a thread runs a network; model: a chain of threads runs one; "
-            "auto: model where the weights do not fit CLS",
+            "data: each thread runs a network; model: a chain of threads runs one; "
+            "auto: model if the weights do not fit CLS",
             "auto",
             choices=("auto", "data", "model"),
         ),
@@ -64,7 +64,7 @@ class NfpExporter(Exporter):
         ),
         Option(
             "executors",
-            "executors of the chain in model-parallel mode; 0: one for 32 neurons, 256 at most",
+            "executors of the chain in model-parallel mode; 0: one per 32 neurons, at most 256",
             0,
             minimum=0,
             maximum=360,
@@ -73,7 +73,7 @@ class NfpExporter(Exporter):
         Option("state", "memory for a thread's layer bits", "cls", choices=("cls", "lmem")),
         Option(
             "cls-reserve",
-            "bytes of CLS that are left to the rest of the firmware",
+            "bytes of CLS reserved for the rest of the firmware",
             16384,
             minimum=0,
             maximum=65536,
@@ -81,11 +81,11 @@ class NfpExporter(Exporter):
     )
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
-        """Whether weights and threads fit the memories; see the base class."""
+        """Check that weights and threads fit the memories; see the base class."""
         return placement.check(model, self._plan(model, options), self.device)
 
     def colocate(self, members: Sequence[Member]) -> CoLocation:
-        """Threads side by side, the networks spread over the islands; chains take turns."""
+        """Co-locate models: threads side by side, spread over the islands; chains take turns."""
         plans = [self._plan(m.model, m.options) for m in members]
         shared = sharing.share([m.model for m in members], plans, self.device)
         chained = [plan.mode == "model" for plan in plans]
@@ -98,7 +98,7 @@ class NfpExporter(Exporter):
         )
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
-        """Write blob, headers, micro-C, Makefile and README."""
+        """Write the blob, headers, micro-C, Makefile and README."""
         plan = self._plan(model, options)
         built = blob.build(model)
         shutil.copytree(
@@ -121,7 +121,7 @@ class NfpExporter(Exporter):
         )
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """What ``weights.bin`` and ``n3ic_weights.h`` hold; see the base class."""
+        """Decode ``weights.bin`` and ``n3ic_weights.h``; see the base class."""
         return decode_directory(directory, model)
 
     def encode(
@@ -131,7 +131,7 @@ class NfpExporter(Exporter):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
-        """Run the micro-C's input stage; features become the device's 32-bit words first."""
+        """Run the micro-C's input stage on features, converted to the device's 32-bit words."""
         columns = [
             np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX).astype(np.uint32)
             for name in model.input.features
@@ -141,7 +141,7 @@ class NfpExporter(Exporter):
         return np.ascontiguousarray(answers[:, start : start + model.input.n_words])
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
-        """Memory counted from the artefacts; latency and throughput estimated."""
+        """Report memory counted from the artefacts, and estimated latency and throughput."""
         plan, device = self._plan(model, options), self.device
         built = blob.build(model)
         size = (directory / "weights.bin").stat().st_size
@@ -223,10 +223,10 @@ class NfpExporter(Exporter):
         return Report(tuple(figures), tuple(notes))
 
     def _plan(self, model: BinaryModel, options: Options) -> placement.ThreadPlan:
-        """The layout, where it can do what was asked for.
+        """Plan the layout, and check that the options apply to it.
 
         Raises:
-            UsageError: an option is of the mode that ``--mode auto`` does not choose.
+            UsageError: an option applies only to the mode that ``--mode auto`` did not choose.
         """
         plan = placement.plan(model, options, self.device)
         name, mode = ("threads", "data") if plan.mode == "model" else ("executors", "model")

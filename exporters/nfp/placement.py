@@ -1,4 +1,4 @@
-"""Where a network goes on the NFP: mode, memory, threads, and what does not fit."""
+"""Places a network on the NFP: mode, memory, threads, and problems."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from n3ic.options import Options
 from n3ic.targets.device import Device, Fit, Placement, Problem
 from n3ic.targets.nearest import nearest_shape
 
-MEMORIES = ("cls", "ctm", "imem", "emem")  # the fastest first
+MEMORIES = ("cls", "ctm", "imem", "emem")  # fastest first
 DISPATCHERS_PER_ME = 2  # paper, appendix A: "two of such threads per ME is enough"
 
 
 @dataclass(frozen=True)
 class ThreadPlan:
-    """How a network is laid out.
+    """Layout of a network.
 
     Attributes:
-        mode: ``data`` (a thread a network) or ``model`` (a chain of threads a network).
-        memory: where the weights are.
-        state: where a thread keeps a layer's bits: ``cls`` or ``lmem``.
-        threads: threads that run networks (data) or take part in one (model: executors).
-        slots: threads that take questions: all (data) or the dispatchers (model).
-        state_bytes: what one of ``threads`` keeps.
-        dispatcher_bytes: what the dispatchers of an island keep besides, in all.
-        reserve: bytes of CLS that are left to the rest of the firmware.
+        mode: ``data`` (a thread per network) or ``model`` (a chain of threads per network).
+        memory: memory that holds the weights.
+        state: memory in which a thread keeps a layer's bits: ``cls`` or ``lmem``.
+        threads: threads that run networks (data) or the executors of one network (model).
+        slots: threads that accept requests: all (data) or the dispatchers (model).
+        state_bytes: bytes of state of one of ``threads``.
+        dispatcher_bytes: bytes of state of all dispatchers of an island.
+        reserve: bytes of CLS reserved for the rest of the firmware.
     """
 
     mode: str
@@ -43,21 +43,21 @@ class ThreadPlan:
 
     @property
     def executors(self) -> int:
-        """Length of the execution chain of model-parallel mode."""
+        """Length of the chain of executors in model-parallel mode."""
         return self.threads
 
     @property
     def executors_per_me(self) -> int:
-        """Executors of one micro-engine: 4 as in the paper's example, 6 where 4 are too few."""
+        """Executors per micro-engine: 4 as in the paper's example, 6 if 4 are too few."""
         return 4 if self.threads <= 240 else 6
 
 
 def plan(model: BinaryModel, options: Options, device: Device) -> ThreadPlan:
-    """The layout that the options ask for; ``auto`` takes the fastest memory that fits."""
+    """Plan the layout from the options; ``auto`` takes the fastest memory that fits."""
     mode, memory = str(options["mode"]), str(options["memory"])
     choices = []
     if mode in ("auto", "data"):
-        # A network that CLS cannot hold is cut up rather than moved to a slower memory.
+        # A network that does not fit CLS is distributed over a chain, not moved to slower memory.
         names = MEMORIES if memory == "auto" else (memory,)
         if mode == "auto":
             names = names[:1]
@@ -89,7 +89,7 @@ def _plan(
 
 
 def threads_per_island(p: ThreadPlan, device: Device) -> int:
-    """Of ``plan.threads``, those of the fullest island, which keep their state in its CLS."""
+    """Number of ``plan.threads`` on the fullest island, which share its CLS for their state."""
     limits = device.limits
     mes = int(limits["mes_per_island"])
     if p.mode == "data":
@@ -98,16 +98,16 @@ def threads_per_island(p: ThreadPlan, device: Device) -> int:
 
 
 def spread(sizes: Sequence[int], room: int, islands: int, threads: int) -> tuple[int, ...] | None:
-    """Networks an island, the largest first into the first island that has room for it.
+    """Distribute networks over islands, first fit in order of decreasing size.
 
     Args:
         sizes: bytes of each network's blob.
         room: bytes for weights in the memory of an island.
-        islands: how many there are.
-        threads: of one island: a network needs one to itself.
+        islands: number of islands.
+        threads: threads per island; a network needs one of its own.
 
     Returns:
-        Networks of each island that has any; None where they do not all find room.
+        Number of networks of each island in use; None if they do not all fit.
     """
     left, count = [room] * islands, [0] * islands
     for size in sorted(sizes, reverse=True):
@@ -120,7 +120,7 @@ def spread(sizes: Sequence[int], room: int, islands: int, threads: int) -> tuple
 
 
 def available(p: ThreadPlan, device: Device) -> int:
-    """Bytes that the plan's memory has for weights, beside threads and firmware."""
+    """Bytes of the plan's memory that are left for weights beside threads and firmware."""
     limits = device.limits
     size = device.memory(p.memory).bytes
     if p.memory == "emem":
@@ -156,7 +156,7 @@ def _missing(
 
 
 def check(model: BinaryModel, p: ThreadPlan, device: Device) -> Fit:
-    """What goes where, and what does not fit."""
+    """Placements of the network, and its problems."""
     built = blob.build(model)
     placements = [Placement(part, p.memory, size) for part, size in built.sections.items() if size]
     threads = _state_threads(p, device)
@@ -191,12 +191,12 @@ def _problems(model: BinaryModel, p: ThreadPlan, device: Device) -> tuple[Proble
 
 
 def state_bytes(p: ThreadPlan, device: Device) -> int:
-    """Bytes of state in one memory of state, that of an island or of a micro-engine."""
+    """Bytes of state in one memory, that of an island or of a micro-engine."""
     return _state_threads(p, device) * p.state_bytes + p.dispatcher_bytes
 
 
 def _state_threads(p: ThreadPlan, device: Device) -> int:
-    """Threads that share one memory of state: those of an island, or of a micro-engine."""
+    """Number of threads that share one memory for state, on an island or a micro-engine."""
     threads = threads_per_island(p, device)
     if p.state == "cls":
         return threads
@@ -211,7 +211,7 @@ def _state_room(p: ThreadPlan, device: Device) -> int:
 
 
 def mailbox_bytes(model: BinaryModel, p: ThreadPlan) -> int:
-    """Bytes of the mailbox: a slot for each thread that takes questions."""
+    """Bytes of the mailbox: one slot for each thread that accepts requests."""
     asked = max(model.input.n_words, len(model.input.features))
     return 4 * p.slots * (3 + asked + len(model.classes))
 
@@ -236,8 +236,8 @@ def _weights_problem(model: BinaryModel, p: ThreadPlan, device: Device, missing:
 
 
 def _nearest_state(model: BinaryModel, p: ThreadPlan, threads: int, room: int) -> str:
-    """The same network with its layers cut to the widest that the threads' state allows."""
-    # Every thread keeps layer inputs `copies` times in all, and a rest that is not cut.
+    """The same network with its layers cut to the width that the threads' state allows."""
+    # A thread's state is `copies` layer inputs, which shrink with the layers, and a fixed rest.
     copies = 2 * threads if p.mode == "data" else threads + 2 * p.slots
     wide = max(word_count(layer.n_inputs) for layer in model.layers)
     rest = threads * p.state_bytes + p.dispatcher_bytes - 4 * copies * wide

@@ -21,16 +21,16 @@ STRICT = (
     *("-std=gnu90", "-O2", "-Wall", "-Wextra", "-Werror"),
     *("-Wvla", "-Wdeclaration-after-statement", "-pthread"),
 )
-_SHUNT = 0xFFFFFFFF  # N3IC_SHUNT
+_SHUNT = 0xFFFFFFFF  # N3IC_SHUNT in the micro-C
 _BUILD_SECONDS = 300
 _RUN_SECONDS = 1800
 
 
 def compiler() -> str:
-    """Path of a C compiler.
+    """Find a C compiler and return its path.
 
     Raises:
-        MissingDependencyError: there is none.
+        MissingDependencyError: no C compiler is installed.
     """
     for name in ("gcc", "cc", "clang"):
         found = shutil.which(name)
@@ -42,7 +42,7 @@ def compiler() -> str:
 
 
 def version(path: str) -> str:
-    """First line that the compiler says of itself."""
+    """First line of the compiler's version text."""
     done = subprocess.run(
         [path, "--version"], capture_output=True, text=True, timeout=30, check=False
     )
@@ -50,19 +50,20 @@ def version(path: str) -> str:
 
 
 def ask(directory: Path, model: BinaryModel, what: str, rows: Words) -> NDArray[np.uint32]:
-    """Compile an export and ask it; one row of 32-bit words a question.
+    """Compile an export and run it on inputs; each row of 32-bit words is one request.
 
     Args:
-        directory: the export; not changed.
-        model: for the sizes of the answers.
-        what: ``bits`` or ``features``.
-        rows: uint32 array of shape ``(rows, words of a question)``.
+        directory: the export directory, which is only read.
+        model: the model, which gives the size of the answers.
+        what: content of the rows: ``bits`` or ``features``.
+        rows: uint32 array of shape ``(rows, words per request)``.
 
     Returns:
-        uint32 array ``(rows, 2 + classes + input words + hidden words)``; one hidden word at least.
+        uint32 array of shape ``(rows, 2 + classes + input words + hidden words)``, with at least
+            one hidden word.
 
     Raises:
-        VerifyError: it does not compile, does not run, or holds other weights.
+        VerifyError: the micro-C does not compile or run, or holds other weights.
     """
     hidden = max(1, sum(word_count(layer.n_outputs) for layer in model.hidden))
     width = 2 + len(model.classes) + model.input.n_words + hidden
@@ -87,7 +88,7 @@ def ask(directory: Path, model: BinaryModel, what: str, rows: Words) -> NDArray[
 
 
 def trace(model: BinaryModel, answers: NDArray[np.uint32]) -> Inference:
-    """The trace that a program's answers tell; of a shunted row they tell no class."""
+    """Convert a program's answers to a trace; for a shunted row they hold no class."""
     classes = len(model.classes)
     at = 2 + classes + model.input.n_words
     hidden = []

@@ -1,4 +1,4 @@
-"""How several networks share an NFP: islands, threads and memories."""
+"""Several networks that share an NFP: islands, threads and memories."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.targets.colocation import over_budget
 from n3ic.targets.device import Device
 
-ISLAND_MEMORIES = ("cls", "ctm")  # every island has its own
+ISLAND_MEMORIES = ("cls", "ctm")  # memories that every island has its own of
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Sharing:
     """Several networks on one NFP.
 
     Attributes:
-        way: how they run, in words.
-        memory: bytes of each memory that they and the threads' state take, over all islands.
-        problems: what there is not enough of; empty if there is.
+        way: how the networks run, in words.
+        memory: bytes of each memory that networks and threads' state use, summed over all islands.
+        problems: resources that are exceeded; empty if all networks fit.
     """
 
     way: str
@@ -30,15 +30,15 @@ class Sharing:
 
 
 def share(models: Sequence[BinaryModel], plans: Sequence[ThreadPlan], device: Device) -> Sharing:
-    """Lay networks out together.
+    """Lay out several networks together.
 
-    Networks of a thread each run side by side, on threads of the island whose memory holds their
-    weights; networks of a chain of threads take turns on one chain. Threads, their state and the
-    mailbox are there once, however many networks use them.
+    Networks that run one per thread lie side by side, on threads of the island whose memory holds
+    their weights. Networks that need a chain of threads take turns on one chain. Threads, their
+    state and the mailbox exist once for all networks.
 
     Args:
         models: the networks.
-        plans: how each is laid out alone.
+        plans: layout of each network alone.
         device: the NFP.
     """
     islands = int(device.limits["islands"])
@@ -81,9 +81,9 @@ def share(models: Sequence[BinaryModel], plans: Sequence[ThreadPlan], device: De
 def _shared_bytes(
     models: Sequence[BinaryModel], plans: Sequence[ThreadPlan], device: Device
 ) -> dict[str, int]:
-    """Bytes of state and mailbox by memory; of an island's where every island has its own.
+    """Bytes of state and mailbox by memory, per island for memories that every island has.
 
-    Data-parallel threads and a chain are threads of their own, so both keep their state.
+    Data-parallel threads and chain threads are different threads, so both keep their state.
     """
     out: dict[str, int] = {}
     for mode in ("data", "model"):
@@ -97,8 +97,8 @@ def _shared_bytes(
 
 
 def _room(name: str, cls_reserve: int, taken: int, device: Device) -> int:
-    """Bytes of a memory, of one island's where it has its own, that weights may take."""
-    dram = int(device.limits["emem_dram_bytes"])  # behind the cache that the device lists
+    """Bytes of a memory (per island if every island has it) that weights may use."""
+    dram = int(device.limits["emem_dram_bytes"])  # DRAM behind EMEM's cache, which the device lists
     size = dram if name == "emem" else device.memory(name).bytes
     reserve = cls_reserve if name == "cls" else int(device.limits[f"reserve_{name}"])
     return size - reserve - taken

@@ -1,8 +1,8 @@
-"""What an exported graph holds, read back from its nodes and constants.
+"""Reads an exported graph back from its nodes and constants.
 
-Every tensor is followed as a line ``slope * n + offset`` in the one integer that it depends on:
-an input bit, or the popcount of a neuron. Where a line meets a sign or a threshold, it tells the
-popcount from which the neuron fires; where the scores are, its offset is the bias.
+Every tensor is tracked as a line ``slope * n + offset`` in the one integer that it depends on: an
+input bit, or a neuron's popcount. Where a line meets a sign or a threshold, it gives the popcount
+from which the neuron fires; at the scores, its offset is the bias.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from n3ic.targets.decoding import Decoded, DecodedLayer
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A tensor's values, ``slope * n + offset`` in a bit or a popcount ``n``.
+    """The values of a tensor, ``slope * n + offset`` in a bit or a popcount ``n``.
 
     Attributes:
-        slope: the same for all channels.
-        offset: value of each channel where ``n`` is 0, float64 array of shape ``(channels,)``.
-        weights: weight bits of the neurons whose popcounts ``n`` counts; None where it is a bit.
-        mask: their connections.
+        slope: slope, the same for all channels.
+        offset: value of each channel at ``n = 0``, float64 array of shape ``(channels,)``.
+        weights: weight bits of the neurons whose popcounts ``n`` counts; None if ``n`` is a bit.
+        mask: connections of those neurons.
     """
 
     slope: float
@@ -40,14 +40,14 @@ class Line:
 
 
 def decode(path: Path, spec: InputSpec) -> Decoded:
-    """Weights, masks, thresholds, biases and cuts of a graph that n3ic wrote.
+    """Decode weights, masks, thresholds, biases and cuts of a graph that n3ic wrote.
 
     Args:
-        path: the ONNX or QONNX file.
-        spec: which fields the input has, where the graph encodes features itself.
+        path: path of the ONNX or QONNX file.
+        spec: fields of the input, if the graph encodes features itself.
 
     Raises:
-        VerifyError: the file is no such graph; names the node or the constant.
+        VerifyError: the file is not such a graph; the error names the node or constant.
     """
     model = graph.read(path)
     to_array = graph.require("onnx").numpy_helper.to_array
@@ -56,7 +56,7 @@ def decode(path: Path, spec: InputSpec) -> Decoded:
     reader = _Reader(constants, source)
     for node in model.graph.node:
         try:
-            with np.errstate(all="ignore"):  # a damaged constant may be of any size
+            with np.errstate(all="ignore"):  # constants of a damaged graph may overflow
                 reader.visit(node)
         except (KeyError, IndexError, ValueError, TypeError) as error:
             raise VerifyError(
@@ -76,10 +76,10 @@ def decode(path: Path, spec: InputSpec) -> Decoded:
 
 
 def shunt_of(model: Any, constants: Mapping[str, NDArray[Any]]) -> int:
-    """The shunting threshold of a graph that n3ic wrote; 0 where it gives no verdict.
+    """Decode the shunting threshold of a graph that n3ic wrote; 0 if it has no verdict.
 
     Raises:
-        VerifyError: its verdict is not the class, or -1 below a margin.
+        VerifyError: the verdict is not the class, or -1 below a margin.
     """
     if "verdict" not in [value.name for value in model.graph.output]:
         return 0
@@ -111,7 +111,7 @@ class _Reader:
         self.lines = {"signs": Line(2.0, np.full(1, -1.0))} if source == "signs" else {"bits": bits}
 
     def visit(self, node: Any) -> None:
-        """Follow one node; those before the bits and behind the scores are passed over."""
+        """Process one node; nodes before the bits and after the scores are skipped."""
         op, inputs, name = node.op_type, list(node.input), node.output[0]
         if op == "BipolarQuant":
             self._expect(inputs[1], 1.0)
@@ -128,7 +128,7 @@ class _Reader:
         elif op in ("MatMul", "XnorPopcountMatMul"):
             self.lines[name] = self._product(line, inputs[1], signed=op == "MatMul")
         elif op in ("Sign", "BipolarQuant"):
-            self._fires(line, np.zeros(1), 0.5)  # n is never where the sign is 0
+            self._fires(line, np.zeros(1), 0.5)  # Sign sees no 0: it cuts between popcounts
             self.lines[name] = Line(2.0, np.full(1, -1.0))
         elif op == "MultiThreshold":
             if {a.name for a in node.attribute} - {"out_dtype"}:
@@ -147,7 +147,7 @@ class _Reader:
         return replace(line, offset=line.offset + (step if op == "Add" else -step))
 
     def _product(self, line: Line, name: str, *, signed: bool) -> Line:
-        """The popcount of each neuron, behind bits of -1 and 1 or of 0 and 1."""
+        """Popcounts of the neurons, from bits as -1 and 1 or as 0 and 1."""
         values = self._whole(name)
         if (line.slope, set(line.offset.tolist())) != ((2.0, {-1.0}) if signed else (1.0, {0.0})):
             raise ValueError("its input is not -1 or 1" if signed else "its input is not 0 or 1")
@@ -163,7 +163,7 @@ class _Reader:
         return Line(2.0, -fan_in, weights, mask) if signed else Line(1.0, 0 * fan_in, weights)
 
     def _fires(self, line: Line, level: NDArray[np.float64], between: float) -> None:
-        """Add the layer whose line reaches ``level`` a step ``between`` below its threshold."""
+        """Add a layer whose line reaches ``level`` a step ``between`` below its threshold."""
         if line.weights is None or line.slope <= 0:
             raise ValueError("it follows no neurons")
         first = (level - line.offset) / line.slope + between
@@ -175,7 +175,7 @@ class _Reader:
         return self._whole(name).reshape(-1)
 
     def _whole(self, name: str) -> NDArray[np.float64]:
-        """A constant as the integers that it holds."""
+        """A constant as integers."""
         values = self._constants[name].astype(np.float64)
         if not np.isfinite(values).all() or (values != np.rint(values)).any():
             raise ValueError(f"constant {name!r} is no integer")
@@ -189,7 +189,7 @@ class _Reader:
 
 
 def _cuts(constants: dict[str, NDArray[Any]], spec: InputSpec) -> tuple[tuple[int, ...], ...]:
-    """The cuts of each field; what else the input stage compares with must be the field's own."""
+    """Cuts of each field; other comparisons in the input stage must belong to the field."""
     ends = np.cumsum([field.width for field in spec.fields])
     cuts = []
     for field, end in zip(spec.fields, ends, strict=True):

@@ -1,9 +1,8 @@
 """The target ``onnx``: standard operators on +-1 floats, exact in float32.
 
 A layer is ``MatMul`` of +-1 values (0 for an absent connection), ``Sub`` and ``Sign``. With ``F``
-connections the product is ``2 p - F`` for ``p`` agreements, which has the parity of ``F``; taking
-off ``2 t - F - 1`` for the threshold ``t`` is of the other parity, so ``Sign`` never meets 0 and
-is +1 exactly when ``p >= t``.
+connections and ``p`` agreements the product is ``2 p - F``. For threshold ``t`` the layer subtracts
+``2 t - F - 1``, which has the other parity. So ``Sign`` never sees 0 and is +1 iff ``p >= t``.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from n3ic.util.templates import render
 
 FILE = "model.onnx"
 OPSET = 17
-_ROWS = 4096  # rows that a runtime gets at once
+_ROWS = 4096  # rows per call of a runtime
 
 
 class OnnxExporter(Exporter):
@@ -48,14 +47,14 @@ class OnnxExporter(Exporter):
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "input",
-            "what the graph takes: bits (0 or 1, float32) or features (int64)",
+            "input of the graph: bits (0 or 1, float32) or features (int64)",
             "bits",
             choices=("bits", "features"),
         ),
     )
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
-        """Whether the weights fit one file."""
+        """Check that the weights fit one file."""
         return graph.size_check(model, int(self.device.limits["file_bytes"]))
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
@@ -99,7 +98,7 @@ class OnnxExporter(Exporter):
         )
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """Weights, masks, thresholds, biases and cuts of the graph."""
+        """Decode weights, masks, thresholds, biases and cuts of the graph."""
         return (decode.decode(directory / FILE, model.input),)
 
     def encode(
@@ -109,11 +108,11 @@ class OnnxExporter(Exporter):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
-        """Run the graph's input stage; None where the graph takes bits."""
+        """Run the graph's input stage; return None if the graph takes bits."""
         return encode(directory, model, features) if options["input"] == "features" else None
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
-        """Size and operations."""
+        """Report size and operations."""
         return file_report(
             model,
             directory / FILE,
@@ -122,18 +121,18 @@ class OnnxExporter(Exporter):
         )
 
     def read(self, path: Path) -> BinaryModel:
-        """The BinaryModel of an ONNX or QONNX graph; see :func:`importer.read`."""
+        """Import an ONNX or QONNX graph; see :func:`importer.read`."""
         from n3ic.exporters.onnx.importer import read
 
         return read(path)
 
 
 def encode(directory: Path, model: Classifier, features: Mapping[str, Any]) -> Words:
-    """Packed inputs from the input stage of an export's graph.
+    """Compute packed inputs by the input stage of an export's graph.
 
     Raises:
         MissingDependencyError: onnx or onnxruntime is not installed.
-        VerifyError: the graph has no input stage, or gives something else than bits.
+        VerifyError: the graph has no input stage, or its output is not bits.
     """
     rows = np.stack(
         [np.asarray(features[name], dtype=np.int64) for name in model.input.features], axis=1
@@ -146,7 +145,7 @@ def encode(directory: Path, model: Classifier, features: Mapping[str, Any]) -> W
 
 
 def build(model: BinaryModel, *, features: bool) -> Any:
-    """The graph of a model, as a ModelProto.
+    """Build the graph of a model, as a ModelProto.
 
     Args:
         model: the network.
@@ -179,19 +178,19 @@ def build(model: BinaryModel, *, features: bool) -> Any:
 
 
 def outputs_of(model: Classifier) -> list[str]:
-    """Names of the graph's outputs; a verdict where the model shunts flows."""
+    """Names of the graph's outputs, with a verdict if the model shunts flows."""
     return ["scores", "class", "margin", *(["verdict"] if model.shunt else [])]
 
 
 def ternary(layer: Connections) -> NDArray[np.float32]:
-    """Weights as floats: +1, -1, and 0 where there is no connection."""
+    """Weights as floats: +1, -1, and 0 for a missing connection."""
     signs = np.where(layer.weights, np.float32(1), np.float32(-1))
     return signs if layer.mask is None else signs * layer.mask.astype(np.float32)
 
 
 def _output_stage(b: graph.GraphBuilder, model: BinaryModel) -> None:
     output, last = model.output, len(model.layers) - 1
-    # Integers from here on: a bias may be larger than float32 adds exactly.
+    # Integers from here on: float32 is exact only to 2**24, and biases may be larger.
     b.constant("fan_in", output.fan_in.astype(np.int32))
     b.constant("half", np.array([2], np.int32))
     b.constant("bias", output.bias.astype(np.int32))
@@ -205,7 +204,7 @@ def _output_stage(b: graph.GraphBuilder, model: BinaryModel) -> None:
 
 
 def decision(b: graph.GraphBuilder, shunt: int) -> None:
-    """Add class, margin and, where there is a threshold, verdict of the tensor ``scores``."""
+    """Add class, margin and, with a threshold, the verdict for the tensor ``scores``."""
     b.constant("k", np.array([2], np.int64))
     b.constant("first", np.array(0, np.int64))
     b.constant("second", np.array(1, np.int64))
@@ -224,7 +223,7 @@ def decision(b: graph.GraphBuilder, shunt: int) -> None:
 
 
 def input_stage(b: graph.GraphBuilder, spec: InputSpec) -> None:
-    """Add what makes the tensor ``bits`` of integer ``features``."""
+    """Add the nodes that compute the tensor ``bits`` from integer ``features``."""
     n = spec.n_bits
     index: list[int] = []
     clamp: list[int] = []
@@ -266,7 +265,7 @@ def input_stage(b: graph.GraphBuilder, spec: InputSpec) -> None:
 
 
 def in_order(model: Any) -> Any:
-    """The graph with its nodes in an order that runtimes ask for: inputs first."""
+    """Sort the nodes topologically, as runtimes require."""
     known = {v.name for v in model.graph.input} | {t.name for t in model.graph.initializer}
     waiting, ordered = list(model.graph.node), []
     while waiting:
@@ -282,11 +281,11 @@ def in_order(model: Any) -> Any:
 def session_run(
     model: Any, name: str, rows: NDArray[Any], outputs: list[str]
 ) -> list[NDArray[Any]]:
-    """Some tensors of a graph, computed by onnxruntime from the rows of one input.
+    """Compute tensors of a graph in onnxruntime from the rows of one input.
 
     Raises:
         MissingDependencyError: onnxruntime is not installed.
-        VerifyError: it refuses the graph.
+        VerifyError: onnxruntime refuses the graph.
     """
     runtime = graph.require("onnxruntime")
     options = runtime.SessionOptions()
@@ -299,7 +298,7 @@ def session_run(
         for start in range(0, max(1, len(rows)), _ROWS):
             part = rows[start : start + _ROWS]
             parts.append(graph.rows_of(outputs, session.run(outputs, {name: part}), len(part)))
-    except Exception as error:  # onnxruntime's errors share no base class but Exception
+    except Exception as error:  # onnxruntime's errors share no other base class
         if not type(error).__module__.startswith("onnxruntime"):
             raise
         raise VerifyError(f"onnxruntime refused the graph: {str(error)[:300]}") from error
@@ -307,7 +306,7 @@ def session_run(
 
 
 def write_readme(folder: Path, out: Path, model: Classifier, **values: bool) -> None:
-    """Write README.md from the template of a folder; ``values`` are more of what it names."""
+    """Write README.md from a folder's template; ``values`` are further template values."""
     names = {
         "shape": model.shape_text,
         "digest": model.digest,
@@ -321,7 +320,7 @@ def write_readme(folder: Path, out: Path, model: Classifier, **values: bool) -> 
 
 
 def file_report(model: BinaryModel, path: Path, note: str) -> Report:
-    """What can be said of a graph file without running it."""
+    """Report what a graph file shows without running it."""
     weights = sum(layer.weights.size for layer in model.layers)
     return Report(
         (
@@ -334,10 +333,10 @@ def file_report(model: BinaryModel, path: Path, note: str) -> Report:
 
 
 def bits_of(values: NDArray[Any], layer: int) -> Bits:
-    """0/1 floats as bits.
+    """Convert 0/1 floats to bits.
 
     Raises:
-        VerifyError: a value is neither.
+        VerifyError: a value is neither 0 nor 1.
     """
     if not np.isin(values, (0, 1)).all():
         raise VerifyError(f"layer {layer}: an output is neither 0 nor 1")

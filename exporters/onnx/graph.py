@@ -17,15 +17,15 @@ from n3ic.model.network import BinaryModel
 from n3ic.targets.device import Fit, Problem
 from n3ic.targets.nearest import nearest_shape
 
-IR_VERSION = 8  # old enough for every runtime of the last years
+IR_VERSION = 8  # old enough for every runtime of recent years
 QONNX_DOMAIN = "qonnx.custom_op.general"
 
 
 def require(module: str) -> Any:
-    """The module of that name.
+    """Import an optional module.
 
     Raises:
-        MissingDependencyError: it is not installed.
+        MissingDependencyError: the module is not installed.
     """
     from importlib import import_module
 
@@ -39,10 +39,10 @@ def require(module: str) -> Any:
 
 
 class GraphBuilder:
-    """Collects nodes and constants, and tells every tensor's type and width.
+    """Collects nodes and constants, and the type and width of every tensor.
 
     Args:
-        batch: size of the batch dimension, or its name where it is open.
+        batch: size of the batch dimension, or its name if the size is open.
     """
 
     def __init__(self, batch: int | str) -> None:
@@ -61,7 +61,7 @@ class GraphBuilder:
         return name
 
     def tensor(self, name: str, width: int | None, dtype: type[Any], kind: str = "") -> str:
-        """Declare a tensor of shape ``(batch, width)``, or ``(batch,)`` where width is None."""
+        """Declare a tensor of shape ``(batch, width)``, or ``(batch,)`` if width is None."""
         helper = self._onnx.helper
         shape = [self._batch] if width is None else [self._batch, width]
         element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
@@ -95,7 +95,7 @@ class GraphBuilder:
         outputs: Sequence[str],
         opsets: dict[str, int],
     ) -> Any:
-        """The ModelProto, with the input spec and the class names as metadata."""
+        """Build the ModelProto, with input spec and class names as metadata."""
         helper = self._onnx.helper
         seen = {*inputs, *outputs}
         graph = helper.make_graph(
@@ -130,13 +130,13 @@ class GraphBuilder:
 
 
 def add_verdict(b: GraphBuilder, shunt: int, width: int | None, dtype: type[Any]) -> str:
-    """Add the tensor ``verdict``: ``class``, or -1 where ``margin`` is below the threshold.
+    """Add the tensor ``verdict``: ``class``, or -1 if ``margin`` is below the threshold.
 
     Args:
-        b: holds tensors ``class`` (int64) and ``margin``.
-        shunt: the threshold.
-        width: of the tensors, as :meth:`GraphBuilder.tensor` takes it.
-        dtype: of the margin.
+        b: builder with the tensors ``class`` (int64) and ``margin``.
+        shunt: the shunting threshold.
+        width: width of the tensors, as for :meth:`GraphBuilder.tensor`.
+        dtype: type of the margin.
     """
     b.constant("shunt", np.array([shunt], dtype))
     b.constant("no_class", np.array([SHUNT], np.int64))
@@ -148,7 +148,7 @@ def add_verdict(b: GraphBuilder, shunt: int, width: int | None, dtype: type[Any]
 
 
 def to_bytes(model: Any) -> bytes:
-    """The file's bytes; the same graph gives the same bytes."""
+    """Serialise a graph; deterministic."""
     data: bytes = model.SerializeToString(deterministic=True)
     return data
 
@@ -166,7 +166,7 @@ def read(path: Path) -> Any:
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
         raise VerifyError(f"{path.name} is no valid graph: {short(error)}") from error
     except Exception as error:
-        # protobuf's decoding error is of a type that only protobuf names
+        # protobuf's decoding error has no importable type, so its name is compared.
         if type(error).__name__ != "DecodeError":
             raise
         raise VerifyError(f"{path.name} is no ONNX file: {short(error)}") from error
@@ -174,7 +174,7 @@ def read(path: Path) -> Any:
 
 
 def cut(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """The part of a graph between tensors that the graph declares, as a graph of its own."""
+    """Cut the part of a graph between declared tensors, as a graph of its own."""
     onnx = require("onnx")
     declared = {
         v.name: v for v in (*model.graph.value_info, *model.graph.input, *model.graph.output)
@@ -198,7 +198,7 @@ def cut(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
 
 
 def with_batch(model: Any, rows: int) -> Any:
-    """A copy of a graph of batch 1 whose tensors have ``rows`` rows."""
+    """Copy a graph of batch size 1 with ``rows`` rows in its tensors."""
     copy = require("onnx").ModelProto()
     copy.CopyFrom(model)
     for value in (*copy.graph.input, *copy.graph.output, *copy.graph.value_info):
@@ -208,10 +208,10 @@ def with_batch(model: Any, rows: int) -> Any:
 
 
 def rows_of(names: Sequence[str], values: Sequence[Any], rows: int) -> list[NDArray[Any]]:
-    """What a runtime gave for these tensors, if it is something for each row.
+    """Check that a runtime gave one value per row for every tensor, and return them.
 
     Raises:
-        VerifyError: a damaged graph gave something else, or nothing.
+        VerifyError: a damaged graph gave a tensor of another shape, or none.
     """
     for name, value in zip(names, values, strict=True):
         if np.shape(value)[:1] != (rows,):
@@ -222,10 +222,10 @@ def rows_of(names: Sequence[str], values: Sequence[Any], rows: int) -> list[NDAr
 def expect_shapes(
     model: BinaryModel, rows: int, scores: NDArray[Any], hidden: Sequence[NDArray[Any]]
 ) -> None:
-    """Refuse scores and hidden values that are not one a row and neuron.
+    """Check that scores and hidden values have one value per row and neuron.
 
     Raises:
-        VerifyError: a damaged graph gave another shape.
+        VerifyError: a damaged graph gave a tensor of another shape.
     """
     for layer, values in zip(model.layers, (*hidden, scores), strict=True):
         if values.shape != (rows, layer.n_outputs):
@@ -236,7 +236,7 @@ def expect_shapes(
 
 
 def size_check(model: BinaryModel, limit: int) -> Fit:
-    """Whether the float weights fit one protobuf message."""
+    """Check that the float weights fit one protobuf message, which holds at most 2 GiB."""
     shape = model.shape
     total = _weight_bytes(shape)
     if total < limit - (1 << 20):

@@ -1,8 +1,8 @@
-"""From an ONNX or QONNX graph to a BinaryModel, or the reason why it is none.
+"""Imports an ONNX or QONNX graph as a BinaryModel, or tells why it is not a binary network.
 
 The graph is walked once. Every tensor is a table over popcounts (see :mod:`signal`), so weights
 behind batch norms, scales and signs fold exactly. Files are not trusted: sizes are bounded,
-external data is refused, and nothing but the listed operators is ever evaluated.
+external data is refused, and only the listed operators are evaluated.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from n3ic.model.network import BinaryModel
 
 MAX_FILE_BYTES = 256 << 20
 MAX_NODES = 10_000
-MAX_HELD = 1 << 28  # cells of all tensors that later nodes read
+MAX_HELD = 1 << 28  # cells of all tensors that later nodes still read
 _CUSTOM = (graph.QONNX_DOMAIN, "finn.custom_op.general", "onnx.brevitas")
 _SHAPING = ("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 _EXACT = "as in the graph"
@@ -59,15 +59,15 @@ _INPUT_STAGE = {"Gather", "Less", "Greater", "GreaterOrEqual", "Cast", "Div", "M
 def read(path: str | Path) -> BinaryModel:
     """Read a graph as a BinaryModel.
 
-    The input counts as 0 or 1 where the graph says so (its metadata, a ``BINARY`` annotation, an
-    ``XnorPopcountMatMul``, or arithmetic such as ``2 x - 1`` right behind it), else as +-1.
+    The input counts as 0 or 1 if the graph says so (by metadata, a ``BINARY`` annotation, an
+    ``XnorPopcountMatMul``, or arithmetic such as ``2 x - 1`` directly behind it), else as +-1.
 
     Args:
-        path: an ``.onnx`` file.
+        path: path of an ``.onnx`` file.
 
     Raises:
-        ModelError: the file is damaged, hostile or too large, or the graph is no binary network;
-            names the node and the reason.
+        ModelError: the file is damaged, hostile or too large, or the graph is not a binary network;
+            the error names the node and the reason.
         MissingDependencyError: onnx is not installed.
     """
     file = Path(path)
@@ -100,7 +100,7 @@ def _load(data: bytes) -> Any:
     try:
         model = onnx.load_model_from_string(data)
     except Exception as error:
-        # protobuf's decoding error is of a type that only protobuf names
+        # protobuf's decoding error has no importable type, so its name is compared.
         if type(error).__name__ not in ("DecodeError", "ValueError"):
             raise
         raise ModelError("no ONNX file") from error
@@ -116,7 +116,7 @@ def _load(data: bytes) -> Any:
         *(a.t for node in g.node for a in node.attribute if a.type == a.TENSOR),
     ]
     for part in (*g.node, *model.opset_import):
-        part.domain = "" if part.domain == "ai.onnx" else part.domain  # two names of one set
+        part.domain = "" if part.domain == "ai.onnx" else part.domain  # two names of one domain
     if any(a.type in (a.GRAPH, a.GRAPHS) for node in g.node for a in node.attribute):
         raise ModelError("graphs within nodes are not read")
     for tensor in tensors:
@@ -139,7 +139,7 @@ class _Walk:
         self._model = model
         self._props = {p.key: p.value for p in model.metadata_props}
         self._values: dict[str, Value] = {}
-        self._beyond: set[str] = set()  # tensors behind the arg max
+        self._beyond: set[str] = set()  # tensors after the arg max
         self._scores: Signal | None = None
         self._opsets = {o.domain: o.version for o in model.opset_import}
         self._readers = Counter(name for node in model.graph.node for name in set(node.input))
@@ -149,7 +149,7 @@ class _Walk:
         self._cells = sum(_cells(value) for value in self._values.values())
 
     def result(self, digest: str) -> BinaryModel:
-        """The model; ``digest`` goes into its provenance."""
+        """Return the model; ``digest`` goes into its provenance."""
         spec, start = self._input()
         for node in self._nodes_behind(start):
             self._visit(node)
@@ -172,7 +172,7 @@ class _Walk:
         )
 
     def _shunt(self, exact: bool) -> int:
-        """The shunting threshold of a graph that n3ic wrote."""
+        """Read the shunting threshold of a graph that n3ic wrote."""
         if "n3ic.digest" not in self._props:
             return 0
         constants = {t.name: self._array(t) for t in self._model.graph.initializer}
@@ -206,7 +206,7 @@ class _Walk:
         return declared or InputSpec.raw(width), name
 
     def _nodes_behind(self, start: str) -> list[Any]:
-        """The nodes, without those that make ``start`` from the graph's own input."""
+        """The nodes without those that compute ``start`` from the graph's own input."""
         nodes = list(self._model.graph.node)
         wanted, drop = {start}, set()
         for i in range(len(nodes) - 1, -1, -1):
@@ -252,7 +252,7 @@ class _Walk:
             raise ModelError("the input spec in the metadata is damaged") from error
 
     def _check_input_stage(self, spec: InputSpec) -> None:
-        """Compare the graph's own input stage with the spec on the edges of every field."""
+        """Compare the graph's input stage with the spec at the edges of every field."""
         part = graph.cut(self._model, ["features"], ["bits"])
         strange = {node.op_type for node in part.graph.node} - _INPUT_STAGE
         if strange:
@@ -296,7 +296,7 @@ class _Walk:
         self._keep(node, result, by)
 
     def _keep(self, node: Any, result: Value, by: str) -> None:
-        """Remember a node's result, and forget what no later node reads."""
+        """Store a node's result, and drop tensors that no later node reads."""
         self._values[node.output[0]] = result
         self._cells += _cells(result)
         if self._cells > MAX_HELD:
@@ -406,7 +406,7 @@ class _Walk:
 
 
 def _edges(spec: InputSpec) -> dict[str, Array]:
-    """Integer features on, below and above everything that an input spec compares with."""
+    """Integer features at, below and above every value that an input spec compares with."""
     marks: dict[str, set[int]] = {name: {-1, 0, 1, 2**40} for name in spec.features}
     for field in spec.fields:
         known = {

@@ -1,7 +1,7 @@
 """The operators between two layers: ``onnx.reference`` on tables over popcounts and on constants.
 
-A table goes in as a batch of one row a popcount, so an operator does here what it does to the
-rows of a network's input. Only the operators that are listed here are ever evaluated.
+A table is passed as a batch with one row per popcount, so an operator treats it as it treats the
+rows of a network's input. Only the operators listed here are evaluated.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ RESHAPING = frozenset(("Constant", "Flatten", "Reshape", "Squeeze", "Transpose",
 
 
 def reference(node: Any, arrays: Sequence[Array], opsets: Mapping[str, int], by: str) -> Array:
-    """What ``onnx.reference`` gives for one node of a graph with these operator sets.
+    """Evaluate one node by ``onnx.reference`` with the given operator sets.
 
     Raises:
-        ModelError: the node cannot be evaluated, or gives something else than numbers.
+        ModelError: the node cannot be evaluated, or its result is not numeric.
     """
     onnx = graph.require("onnx")
     evaluator = graph.require("onnx.reference").ReferenceEvaluator
@@ -47,7 +47,7 @@ def reference(node: Any, arrays: Sequence[Array], opsets: Mapping[str, int], by:
             (result,) = evaluator(part, dict(opsets)).run(
                 None, dict(zip(names, arrays, strict=True))
             )
-    except Exception as error:  # whatever a strange attribute or shape makes of an operator
+    except Exception as error:  # strange attributes and shapes raise errors of any type
         raise ModelError(f"{by}: cannot be evaluated: {graph.short(error)}") from error
     if not isinstance(result, np.ndarray | np.generic) or result.dtype.kind not in "fiub":
         raise ModelError(f"{by}: gives no numbers")
@@ -55,11 +55,11 @@ def reference(node: Any, arrays: Sequence[Array], opsets: Mapping[str, int], by:
 
 
 def elementwise(function: Callable[..., Array], values: Sequence[Value], by: str) -> Value:
-    """Apply an operator to constants, or to tensors row by row.
+    """Apply an operator to constants, or to tables row by row.
 
     Raises:
-        ModelError: a result would be too large, constants are not one a channel, or tensors are
-            of different layers.
+        ModelError: a result would be too large, a constant has not one value per channel, or
+            tensors belong to different layers.
     """
     signals = [v for v in values if isinstance(v, Signal)]
     if not signals:
@@ -86,7 +86,7 @@ def elementwise(function: Callable[..., Array], values: Sequence[Value], by: str
 
 
 def channel_row(constant: Array, channels: int, by: str) -> Array:
-    """A constant as one value a channel, or one for all: shape ``(channels,)`` or ``()``."""
+    """A constant as one value per channel or one for all: shape ``(channels,)`` or ``()``."""
     shape = constant.shape
     if len(shape) > 2 or constant.size not in (1, channels) or (len(shape) == 2 and shape[0] != 1):
         raise ModelError(f"{by}: a constant of shape {shape} for {channels} channels")
@@ -96,10 +96,10 @@ def channel_row(constant: Array, channels: int, by: str) -> Array:
 def batch_norm(
     x: Signal, scale: Array, bias: Array, mean: Array, variance: Array, epsilon: float, by: str
 ) -> Signal:
-    """BatchNormalization, in each of the ways that runtimes compute it.
+    """Apply BatchNormalization in each way that runtimes compute it.
 
-    A runtime may keep the formula or fold it into one product and one sum; where the two round
-    to different sides of a threshold, the import refuses rather than guesses.
+    A runtime may evaluate the formula or fold it into one product and one sum. If the two round to
+    different sides of a threshold, the import refuses the graph rather than guess.
     """
     gain, offset, middle, spread = (
         channel_row(c, x.channels, by).astype(np.float32).reshape(-1, 1)
@@ -128,7 +128,7 @@ def batch_norm(
 
 
 def multi_threshold(x: Signal, thresholds: Array, scale: float, bias: float, by: str) -> Signal:
-    """MultiThreshold of QONNX: how many thresholds a value reaches, scaled and shifted."""
+    """Apply QONNX MultiThreshold: the scaled and shifted number of thresholds reached."""
     if thresholds.ndim != 2 or thresholds.shape[0] not in (1, x.channels):
         raise ModelError(f"{by}: thresholds of shape {thresholds.shape} for {x.channels} channels")
     if thresholds.shape[1] > 64:
@@ -144,5 +144,5 @@ def multi_threshold(x: Signal, thresholds: Array, scale: float, bias: float, by:
 
 
 def bipolar(values: Array, scale: Array) -> Array:
-    """BipolarQuant of QONNX: +-1 times a scale, +1 at 0."""
+    """Apply QONNX BipolarQuant: +-1 times a scale, +1 at 0."""
     return np.where(values >= 0, np.float32(1), np.float32(-1)) * scale

@@ -15,13 +15,13 @@ _MAX_CLASSES = 256
 
 
 def output_layer(signal: Signal) -> tuple[OutputLayer, bool]:
-    """The output layer of a score tensor, and whether its scores are the graph's own.
+    """Compute the output layer of a score tensor, and whether its scores equal the graph's.
 
-    Where they are not (another scale, real biases), the integer scores have the same arg max on
-    every input, ties included.
+    If they differ (another scale, real biases), the integer scores have the same arg max on every
+    input, including ties.
 
     Raises:
-        ModelError: no integer biases order the classes so; the text says which.
+        ModelError: no integer biases order the classes in the same way; the error names the scores.
     """
     if signal.weights is None:
         raise ModelError(f"{signal.by}: the scores come from no layer with weights")
@@ -57,7 +57,7 @@ def _exact_bias(signal: Signal, table: NDArray[np.float64]) -> NDArray[np.int32]
 def _rising(
     signal: Signal, tables: list[NDArray[np.float64]]
 ) -> tuple[NDArray[np.bool_], list[NDArray[np.float64]]]:
-    """Every class with a score that grows with its popcount; falling rows are turned around."""
+    """Make every class's score grow with its popcount, by inverting the weights of falling rows."""
     weights = np.array(signal.weights)
     turned = [t.copy() for t in tables]
     for j in range(signal.channels):
@@ -75,7 +75,7 @@ def _rising(
 def _beats(
     signal: Signal, first: NDArray[Any], second: NDArray[Any], i: int, j: int
 ) -> NDArray[np.int64]:
-    """For each popcount of class i, the smallest popcount at which class j beats it."""
+    """For each popcount of class ``i``, the smallest popcount at which class ``j`` beats it."""
     ours, theirs = first[i, : signal.fan_in[i] + 1], second[j, : signal.fan_in[j] + 1]
     # A tie goes to the lower index.
     found = np.searchsorted(theirs, ours, side="right" if i < j else "left")
@@ -104,7 +104,7 @@ def _prove(
     theirs: NDArray[np.float64],
     bias: NDArray[np.int64],
 ) -> None:
-    """Check on all pairs of popcounts that the integers decide as the graph does."""
+    """Check on all pairs of popcounts that the integer scores decide as the graph does."""
     for i in range(signal.channels):
         for j in range(i + 1, signal.channels):
             wins = _beats(signal, ours, theirs, i, j)

@@ -1,10 +1,10 @@
-"""What a graph's tensors mean: the value of each channel as a function of a popcount.
+"""The meaning of a graph's tensors: the value of each channel as a function of a popcount.
 
 A channel of a tensor after a binary layer depends on one number only, the popcount ``p`` of
 agreements between a neuron's weights and its inputs, ``0 <= p <= connections``. So a tensor is a
-table of values, one row a channel and one column a popcount, and every elementwise operator of a
-graph is evaluated on the table. Nothing is solved in closed form: whatever batch norm, scale and
-sign do, a neuron's threshold is the popcount at which its value changes.
+table of values with one row per channel and one column per popcount, and every elementwise operator
+is evaluated on the table. Nothing is solved in closed form: whatever batch norm, scale and sign do,
+a neuron's threshold is the popcount at which its value changes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from n3ic.errors import ModelError
 from n3ic.model.bits import Bits
 from n3ic.model.layers import HiddenLayer
 
-MAX_CELLS = 1 << 26  # cells of one table, and of one constant
-_MAX_SIZES = 4096  # sizes of weights whose common unit is looked for
+MAX_CELLS = 1 << 26  # cells of one table, or of one constant
+_MAX_SIZES = 4096  # distinct weight magnitudes for which a common unit is searched
 
 Array = NDArray[Any]
 
@@ -30,13 +30,13 @@ class Signal:
     """A tensor of a graph as a table over popcounts.
 
     Attributes:
-        tables: values, one array of shape ``(channels, largest popcount + 1)`` for each way in
-            which a runtime may round; one where rounding plays no part.
-        fan_in: connections of each channel, shape ``(channels,)``; columns above are unused.
+        tables: arrays of shape ``(channels, largest popcount + 1)``, one for each way in which a
+            runtime may round; a single one if rounding plays no role.
+        fan_in: connections of each channel, shape ``(channels,)``; later columns are unused.
         weights: weight bits of the channels, ``(channels, inputs)``; None for the network's input.
-        mask: which connections count, or None.
-        before: the hidden layers before this tensor's layer.
-        by: the node that made it, in words.
+        mask: mask of connections, or None.
+        before: hidden layers before this tensor's layer.
+        by: description of the node that computed it.
     """
 
     tables: tuple[Array, ...]
@@ -53,7 +53,7 @@ class Signal:
 
     @property
     def used(self) -> Bits:
-        """Which cells of a table stand for a popcount that can be."""
+        """Cells of a table that stand for a possible popcount, as a bool array."""
         columns = np.arange(self.tables[0].shape[1])
         return columns[None, :] <= self.fan_in[:, None]
 
@@ -63,9 +63,9 @@ class Binary:
     """A tensor whose channels take two values.
 
     Attributes:
-        low: value of each channel where its bit is 0, float64.
-        high: value where its bit is 1.
-        layers: the hidden layers up to and with the one that makes the bits.
+        low: value of each channel for bit 0, float64.
+        high: value of each channel for bit 1.
+        layers: hidden layers up to and including the one that computes the bits.
         width: number of channels.
     """
 
@@ -80,21 +80,21 @@ class Binary:
 
 
 def network_input(width: int, low: float, high: float) -> Signal:
-    """The input of a network: one bit a channel, as ``low`` or ``high``."""
+    """The input of a network: one bit per channel, as ``low`` or ``high``."""
     table = np.tile(np.array([low, high], np.float32), (width, 1))
     return Signal((table,), np.ones(width, np.int64), None, None, (), "the input")
 
 
 def binary(signal: Signal, wanted_by: str, values: tuple[float, float] = (-1.0, 1.0)) -> Binary:
-    """The bits of a tensor that feeds a binary layer.
+    """Convert a tensor that feeds a binary layer to bits.
 
     Args:
         signal: the tensor.
-        wanted_by: the node that takes it, in words.
-        values: what 0 and 1 stand for where every channel is constant.
+        wanted_by: description of the node that reads it.
+        values: values of bits 0 and 1 if every channel is constant.
 
     Raises:
-        ModelError: a channel does not step from one value to one other.
+        ModelError: a channel does not step once, from one value to another.
     """
     found = [_step(signal, table, wanted_by) for table in signal.tables]
     low, high, step = found[0]
@@ -117,7 +117,7 @@ def binary(signal: Signal, wanted_by: str, values: tuple[float, float] = (-1.0, 
 
 
 def _step(signal: Signal, table: Array, wanted_by: str) -> tuple[Array, Array, Array]:
-    """Value below, value above and first popcount above; ``fan_in + 1`` where it never changes."""
+    """Value below, value above, and first popcount above; ``fan_in + 1`` for a constant channel."""
     values, used = table.astype(np.float64), signal.used
     if not np.isfinite(values[used]).all():
         raise ModelError(f"{signal.by}: its values are not finite")
@@ -142,7 +142,7 @@ def _step(signal: Signal, table: Array, wanted_by: str) -> tuple[Array, Array, A
 def _oriented(
     low: Array, high: Array, step: Array, fan_in: Array, values: tuple[float, float]
 ) -> tuple[Array, Array, Array, Bits]:
-    """Every channel with its higher value at 1, and which rows that turns around."""
+    """Orient every channel such that its higher value is bit 1; also return the flipped rows."""
     falling = high < low
     step = np.where(falling, fan_in - step + 1, step)
     low, high = np.where(falling, high, low), np.where(falling, low, high)
@@ -161,11 +161,11 @@ def _oriented(
 def product(source: Binary, weights: Array, by: str) -> Signal:
     """The tensor after a matrix product with constant weights of shape ``(inputs, neurons)``.
 
-    Where float sums of the weights are not exact (a batch norm was fused into them), the tensor
-    is the exact sum and the two ends that rounding may push it to in any order of additions.
+    If float sums of the weights are not exact (a batch norm was folded into them), the tensor holds
+    the exact sum and the two extremes that rounding may reach in any order of additions.
 
     Raises:
-        ModelError: a neuron's weights are not of one size up to sign.
+        ModelError: the weights of a neuron differ in magnitude.
     """
     inputs, neurons = weights.shape
     _guard(neurons, inputs + 1, by)
@@ -190,8 +190,8 @@ def product(source: Binary, weights: Array, by: str) -> Signal:
     table = base[:, None] + scale[:, None] * (columns[None, :] - negative[:, None])
     ways = [table]
     if not certain:
-        # Each of n additions errs by half a unit in the last place of a partial sum, and no
-        # partial sum is larger than half of the sum of all sizes and the size of the result.
+        # Each of n additions rounds by at most half an ulp of a partial sum, and partial sums are
+        # bounded by half of (sum of magnitudes + magnitude of the result).
         total = np.abs(exact * np.maximum(np.abs(source.low), np.abs(source.high))[:, None])
         error = (
             np.finfo(weights.dtype).eps
@@ -231,7 +231,7 @@ def _guard(rows: int, columns: int, by: str) -> None:
 
 
 def _sums_are_exact(source: Binary, weights: Array, dtype: np.dtype[Any], by: str) -> bool:
-    """Whether sums of the weights are the same floats in whatever order a runtime adds."""
+    """Whether float sums of the weights are the same in any order of additions."""
     if not np.isfinite(weights).all():
         raise ModelError(f"{by}: a weight is not finite")
     if dtype.kind != "f":

@@ -1,4 +1,4 @@
-"""Reads a network back from the three files of table entries, by none of the writer's code."""
+"""Reads a network back from the three entry files, by code that shares nothing with the writer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _READINGS = ["model", "model_again"]
 
 @dataclass(frozen=True)
 class HeldEntry:
-    """An entry as a file holds it: the table, its default action, and the action's data."""
+    """One entry of a file: the table, its default action, and the action's data."""
 
     table: str
     action: str
@@ -36,16 +36,16 @@ class HeldEntry:
 
 
 def from_commands(text: str, name: str, program: Switch) -> list[HeldEntry]:
-    """The entries of a file of ``simple_switch_CLI`` commands.
+    """Read the entries of a file of ``simple_switch_CLI`` commands.
 
     Args:
-        text: the commands.
-        name: their file, for errors.
-        program: whose tables and actions they name; it is read and not changed.
+        text: content of the file.
+        name: name of the file, for errors.
+        program: switch whose tables and actions the commands name; only read.
 
     Raises:
-        VerifyError: ``simple_switch_CLI`` would refuse or misread a line, or it is another command
-            or written otherwise than n3ic does; names it.
+        VerifyError: ``simple_switch_CLI`` would refuse or misread a line, or the line is not one
+            that n3ic writes; the error names the line.
     """
     try:
         commands = program.read(text)
@@ -60,10 +60,10 @@ def from_commands(text: str, name: str, program: Switch) -> list[HeldEntry]:
 
 
 def from_tutorial(text: str, name: str) -> list[HeldEntry]:
-    """The entries of a runtime file of the p4lang tutorials.
+    """Read the entries of a runtime file of the p4lang tutorials.
 
     Raises:
-        VerifyError: it is none.
+        VerifyError: the file is not such a runtime file.
     """
     data = _json(text, name)
     try:
@@ -98,15 +98,15 @@ def _tutorial_entry(entry: Any, name: str) -> HeldEntry:
 
 
 def from_p4runtime(text: str, name: str, source: str) -> list[HeldEntry]:
-    """The entries of P4Runtime requests, tables and actions by the numbers in the program.
+    """Read the entries of P4Runtime requests, with tables and actions by the program's numbers.
 
     Args:
         text: the requests in the JSON mapping.
-        name: their file, for errors.
-        source: the program, whose ``@id`` annotations number its tables and actions.
+        name: name of the file, for errors.
+        source: P4 source, whose ``@id`` annotations number its tables and actions.
 
     Raises:
-        VerifyError: they are none, or in another order than clear, weights, name.
+        VerifyError: the text is not such requests, or their order is not clear, weights, name.
     """
     names = {(kind, int(number, 16)): said for said, number, kind in _NUMBERED.findall(source)}
     requests = _json(text, name)
@@ -159,17 +159,17 @@ def _update(update: Any, names: Mapping[tuple[str, int], str], name: str) -> Hel
 def decode_entries(
     artefact: str, held: Sequence[HeldEntry], model: BinaryModel, shunt_port: int | None = None
 ) -> Decoded:
-    """The network that a file of entries makes of the program.
+    """Decode the network that a file of entries loads into the program.
 
     Args:
-        artefact: the file.
-        held: its entries in order.
-        model: tells the shape, the layers with masks, and the model's number.
-        shunt_port: where shunted packets are to go; None for where all others go.
+        artefact: name of the file, for errors.
+        held: entries of the file, in order.
+        model: the model, which gives the shape, the masked layers, and the model's number.
+        shunt_port: port for shunted packets; None for the port of all others.
 
     Raises:
-        VerifyError: entries are missing, foreign, doubled, or in an order in which answers
-            would bear a model's number while its weights are not all there.
+        VerifyError: an entry is missing, unknown or duplicated, or the order would let answers
+            carry a model's number before all its weights are loaded.
     """
     clear, weights, name = held[:2], held[2:-2], held[-2:]
     signature = "_".join(

@@ -1,16 +1,16 @@
 """The table entries of a network: its weights, masks, thresholds and biases, in three formats.
 
-A network that shunts flows has the smallest margin that is decided in one more entry.
+For a network that shunts flows, one more entry holds the smallest margin that is decided.
 
-The same entries as ``simple_switch_CLI`` commands, as P4Runtime ``WriteRequest`` messages in the
-JSON mapping of protocol buffers, and as the runtime file of the p4lang tutorials. P4Runtime knows
-tables and actions by number; the program fixes the numbers with ``@id``, so that the requests
-need no P4Info.
+The same entries are written as ``simple_switch_CLI`` commands, as P4Runtime ``WriteRequest``
+messages in the JSON mapping of protocol buffers, and as the runtime file of the p4lang tutorials.
+P4Runtime identifies tables and actions by number; the program fixes the numbers with ``@id``, so
+the requests need no P4Info.
 
-The entries come in three steps. The first takes the model's number away from answers, the last
-gives the new one: answers in between say that they are of no model. The action that gives it has
-the program's signature in its name and number, so that a program of another shape or other masks
-refuses it and keeps saying so.
+The entries are written in three steps. The first clears the model's number in answers, and the last
+sets the new one, so answers in between claim no model. The action of the last step carries the
+program's signature in its name and number. A program of another shape or with other masks refuses
+it, and its answers keep claiming no model.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ class DefaultEntry:
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of action data, each parameter in whole bytes, as bmv2 keeps them."""
+        """Bytes of action data, with each parameter in whole bytes, as bmv2 stores them."""
         return sum(-(-p.bits // 8) for p in self.parameters)
 
 
 @dataclass(frozen=True)
 class ControlIds:
-    """Numbers of the tables and actions that the control plane sets."""
+    """Numbers of the tables and actions that the control plane writes."""
 
     tables: Mapping[str, int]
     actions: Mapping[str, int]
 
     def annotation(self, kind: str, name: str) -> str:
-        """``@id(...)`` of a table or an action."""
+        """The ``@id(...)`` annotation of a table or an action."""
         known = self.tables if kind == "table" else self.actions
         return f"@id({known[name]:#010x})"
 
@@ -70,11 +70,11 @@ Steps = tuple[tuple[DefaultEntry, ...], ...]
 
 
 def network_entries(network: Pipeline, shunt_port: int | None = None) -> Steps:
-    """The entries of a network in three steps: no model, its weights, the model's number.
+    """Compute a network's entries in three steps: clear the number, weights, set the number.
 
     Args:
         network: the network.
-        shunt_port: the port that shunted packets leave through; None for that of all others.
+        shunt_port: port for shunted packets; None for the port of all others.
     """
     entries = []
     for layer in network.layers:
@@ -110,10 +110,10 @@ def network_entries(network: Pipeline, shunt_port: int | None = None) -> Steps:
 
 
 def ids_of(steps: Steps) -> ControlIds:
-    """Numbers for the tables and actions of the entries and of the forwarding table.
+    """Number the tables and actions of the entries and of the forwarding table.
 
-    They count up in order, but for the actions of the last step, whose numbers are of their
-    names: programs of other signatures do not have them.
+    Numbers are consecutive, except for the actions of the last step. Those are hashes of their
+    names, so programs with other signatures do not have them.
     """
     clear, weights, setting = steps
     entries = (*clear, *weights)
@@ -127,12 +127,12 @@ def ids_of(steps: Steps) -> ControlIds:
 
 
 def _number(name: str) -> int:
-    """A number below 2^23 for a name."""
+    """Hash a name to a number below 2^23."""
     return int.from_bytes(hashlib.sha256(name.encode("ascii")).digest()[:4], "big") >> 9
 
 
 def cli_commands(steps: Steps) -> str:
-    """Commands for ``simple_switch_CLI``, one an entry."""
+    """Commands for ``simple_switch_CLI``, one per entry."""
     lines = []
     for e in chain.from_iterable(steps):
         data = (f"{p.value:#0{2 + -(-p.bits // 4)}x}" for p in e.parameters)
@@ -141,10 +141,10 @@ def cli_commands(steps: Steps) -> str:
 
 
 def p4runtime_requests(steps: Steps, ids: ControlIds) -> str:
-    """A ``p4.v1.WriteRequest`` a step in the JSON mapping: bytes in base64, shortest form.
+    """One ``p4.v1.WriteRequest`` per step in the JSON mapping: bytes in base64, shortest form.
 
-    A server may reorder the updates of one request (P4Runtime specification, batching and
-    ordering of updates); each request is sent when the one before it is answered.
+    A server may reorder the updates within a request (P4Runtime specification, batching and
+    ordering of updates), so each request is sent after the answer to the one before.
     """
     requests = [
         {"deviceId": "0", "electionId": {"low": "1"}, "updates": _updates(step, ids)}

@@ -45,7 +45,7 @@ COMMANDS, P4RUNTIME, TUTORIAL = "commands.txt", "p4runtime.json", "runtime.json"
 
 
 class P4Exporter(P4Target):
-    """v1model: the program is the shape, the tables are the network."""
+    """v1model: the program depends on the shape, and the tables hold the network."""
 
     name: ClassVar[str] = "p4"
     summary: ClassVar[str] = "P4_16 for bmv2 (v1model), weights in tables changed at run time"
@@ -66,7 +66,7 @@ class P4Exporter(P4Target):
     crossed: ClassVar[int] = INGRESS ^ 1
 
     def width_problems(self, model: BinaryModel) -> list[Problem]:
-        """Fields that p4c refuses, and classes beyond the limit."""
+        """Fields that are too wide for p4c, and classes beyond the limit."""
         widest, classes = (int(self.device.limits[name]) for name in ("field_bits", "classes"))
         sizes = [
             max(layer.n_inputs, layer.n_outputs if index < len(model.hidden) else 0)
@@ -87,11 +87,11 @@ class P4Exporter(P4Target):
         return problems
 
     def nearest(self, shape: Shape) -> str:
-        """The nearest shape whose program p4c takes."""
+        """The nearest shape whose program p4c accepts."""
         return nearest_shape(shape, self.fits, widest=int(self.device.limits["field_bits"]))
 
     def needs(self, shapes: Sequence[Shape], masked: int = 0) -> dict[str, float]:
-        """Popcount statements and tables, which decide how long p4c takes."""
+        """Number of popcount statements and tables, which determine the run time of p4c."""
         return {
             "statements": sum(statements(shape) for shape in shapes),
             "tables": sum(tables(shape) for shape in shapes),
@@ -118,11 +118,11 @@ class P4Exporter(P4Target):
         }
 
     def commands(self, directory: Path) -> str:
-        """The entries as ``simple_switch_CLI`` loads them."""
+        """The entries in the form that ``simple_switch_CLI`` loads."""
         return read_artefact(directory / COMMANDS)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """The network and threshold in each file of entries, and the program's popcount masks."""
+        """Decode network and threshold from each file of entries, and check the popcount masks."""
         texts = {name: read_artefact(directory / name) for name in (COMMANDS, P4RUNTIME, TUTORIAL)}
         source = read_artefact(directory / PROGRAM)
         check_popcount_masks(source, model.shape)
@@ -135,7 +135,7 @@ class P4Exporter(P4Target):
         return tuple(decode_entries(name, entries, model, port) for name, entries in held.items())
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
-        """Send packets through the program: in the interpreter, and on bmv2 where asked for."""
+        """Send packets through the program in the interpreter and, if requested, on bmv2."""
         if not options.get("with-bmv2"):
             return super().run(directory, model, options, words)
         from n3ic.exporters.p4.run.bmv2 import run_bmv2
@@ -145,7 +145,7 @@ class P4Exporter(P4Target):
         return run_bmv2(program, words, *run_interpreter(program, words))
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
-        """Entries, operations, PHV bits and tables; no latency of bmv2 is claimed."""
+        """Report entries, operations, PHV bits and tables; bmv2 has no meaningful latency."""
         source = read_artefact(directory / PROGRAM)
         program = compiled(source, model)
         figures = (
@@ -166,10 +166,10 @@ class P4Exporter(P4Target):
 
 
 def memory_figures(commands: str, program: Switch) -> tuple[Figure, ...]:
-    """Bytes of action data by kind, and the entries, counted in the commands."""
+    """Bytes of action data by kind and the number of entries, counted in the commands."""
     totals = {"weights": 0, "masks": 0, "thresholds": 0, "biases": 0}
     kinds = {"weights": ("weights", "masks"), "threshold": ("thresholds",), "bias": ("biases",)}
-    filled = set[str]()  # the tables of the model are set twice
+    filled = set[str]()  # tables already counted: those of the model's number are set twice
     for command in program.read(commands):
         if isinstance(command, SetDefault):
             filled.add(command.table)

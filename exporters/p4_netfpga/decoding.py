@@ -1,4 +1,4 @@
-"""Reads a network back from the constants of ``n3ic.p4``, by none of the writer's code."""
+"""Reads a network back from the constants of ``n3ic.p4``; shares no code with the writer."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _MODEL = re.compile(r"\b(?:hdr\.n3ic|digest_data)\.model = 32w0x([0-9a-f]{8});")
 
 
 def decode_program(source: str, model: BinaryModel, shunt_port: int | None = None) -> Decoded:
-    """The network that is written into a program.
+    """Decode the network in a program's constants.
 
     Args:
-        source: the program.
-        model: tells the shape and the model's number.
-        shunt_port: where shunted packets are to go; None for where all others go.
+        source: P4 source.
+        model: the model, which gives the shape and the model's number.
+        shunt_port: port for shunted packets; None for the port of all others.
 
     Raises:
-        VerifyError: a constant is missing, there twice, or beside another neuron's counter, or
-            shunted packets go elsewhere.
+        VerifyError: a constant is missing, duplicated, or applied to another neuron's counter, or
+            shunted packets go to another port.
     """
     name = "n3ic.p4"
     values: dict[Place, int] = {}
@@ -51,7 +51,7 @@ def decode_program(source: str, model: BinaryModel, shunt_port: int | None = Non
     def keep(kind: str, layer: str, neuron: str, value: int) -> None:
         place = kind, int(layer), int(neuron)
         if place in values:
-            raise VerifyError(f"{name}: {kind} of layer {layer}, neuron {neuron} is there twice")
+            raise VerifyError(f"{name}: {kind} of layer {layer}, neuron {neuron} is duplicated")
         values[place] = value
 
     for layer, neuron, read, width, weights, mask_width, mask in _XNOR.findall(source):

@@ -43,7 +43,7 @@ class P4NetfpgaExporter(P4Target):
     )
 
     def width_problems(self, model: BinaryModel) -> list[Problem]:
-        """Layers wider than the paper built, and an input wider than a field."""
+        """Layers wider than the paper's, and an input wider than a field."""
         limits = self.device.limits
         widest, field_bits = int(limits["layer_neurons"]), int(limits["field_bits"])
         problems = [
@@ -51,7 +51,7 @@ class P4NetfpgaExporter(P4Target):
                 f"layer {index} has {layer.n_outputs} neurons: the paper built layers of "
                 f"{widest} and could not build 128 (P4-SDNet unrolls every neuron)",
                 layer=index,
-                # Classes are what they are: no shape is near that has fewer.
+                # The number of classes is given, so no nearby shape would help.
                 nearest=self.nearest(model.shape) if index < len(model.hidden) else "",
             )
             for index, layer in enumerate(model.layers)
@@ -63,7 +63,7 @@ class P4NetfpgaExporter(P4Target):
         return problems
 
     def nearest(self, shape: Shape) -> str:
-        """The nearest shape of layers that the paper built, within the device."""
+        """The nearest shape with layers no wider than the paper's that fits the device."""
         limits = self.device.limits
         widest, field_bits = int(limits["layer_neurons"]), int(limits["field_bits"])
         hidden = (min(neurons, widest) for neurons in shape[1:-1])
@@ -71,7 +71,7 @@ class P4NetfpgaExporter(P4Target):
         return nearest_shape(clipped, self.fits)
 
     def needs(self, shapes: Sequence[Shape], masked: int = 0) -> dict[str, float]:
-        """LUTs and BRAMs: the paper's program of its shape scaled, beside the reference NIC."""
+        """LUTs and BRAMs: the paper's figures for the shape, scaled, beside the reference NIC."""
         paper = self.device.paper
         bit_operations = sum(shape_operations(shape) for shape in shapes) + masked
         ratio = bit_operations / shape_operations(PAPER_SHAPE)
@@ -90,13 +90,13 @@ class P4NetfpgaExporter(P4Target):
         }
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """The network in the constants of the program, and its popcount masks."""
+        """Decode the network from the program's constants, and check the popcount masks."""
         source = read_artefact(directory / PROGRAM)
         check_popcount_masks(source, model.shape)
         return (decode_program(source, model, packet_layout(model, options).shunt_port),)
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
-        """Resources and latency scaled from the paper's figures of its shape."""
+        """Report resources and latency, scaled from the paper's figures."""
         paper = self.device.paper
         source = read_artefact(directory / PROGRAM)
         needs = self.needs([model.shape], masked_bits(model))

@@ -1,8 +1,8 @@
 """The target ``qonnx``: XNOR-popcount or bipolar nodes, as FINN and hls4ml read them.
 
-The form ``xnor`` counts agreements of 0/1 bits (``XnorPopcountMatMul``, ``MultiThreshold``); FINN
-has hardware for these nodes. The form ``bipolar`` multiplies +-1 values (``MatMul`` of
-``BipolarQuant`` weights, ``Add``, ``BipolarQuant``), which is what hls4ml parses.
+The form ``xnor`` counts agreements of 0/1 bits (``XnorPopcountMatMul``, ``MultiThreshold``), for
+which FINN has hardware. The form ``bipolar`` multiplies +-1 values (``MatMul`` with
+``BipolarQuant`` weights, ``Add``, ``BipolarQuant``), which hls4ml parses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from n3ic.targets.device import Fit, Problem
 from n3ic.targets.figures import Report
 
 OPSETS = {"": 11, graph.QONNX_DOMAIN: 1}
-_ROWS = 4096  # rows that the executor gets at once
+_ROWS = 4096  # rows per call of the executor
 
 
 class QonnxExporter(Exporter):
@@ -52,7 +52,7 @@ class QonnxExporter(Exporter):
     )
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
-        """Whether the weights fit one file and the scores fit float32."""
+        """Check that the weights fit one file and the scores fit float32."""
         fit = graph.size_check(model, int(self.device.limits["file_bytes"]))
         if model.shunt and options["form"] == "bipolar":
             reason = (
@@ -62,7 +62,7 @@ class QonnxExporter(Exporter):
             fit = Fit(problems=(*fit.problems, Problem(reason, layer=len(model.layers) - 1)))
         limit = int(self.device.limits["score"])
         largest = int((model.output.bias.astype(np.int64) + model.output.fan_in).max())
-        if largest <= limit:  # biases below 0 are above -2^24 in every model
+        if largest <= limit:  # every model's biases are above -2^24, so only the maximum matters
             return fit
         last = len(model.layers) - 1
         reason = (
@@ -82,7 +82,7 @@ class QonnxExporter(Exporter):
         write_readme(self.folder, out, model, masked=model.has_masks, option_bipolar=bipolar)
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
-        """Run the graph in qonnx's executor and keep every layer's output."""
+        """Run the graph in qonnx's executor, keeping every layer's output."""
         bipolar = options["form"] == "bipolar"
         bits = unpack(words, model.input.n_bits).astype(np.float32)
         inputs, name = (2 * bits - 1, "signs") if bipolar else (bits, "bits")
@@ -119,11 +119,11 @@ class QonnxExporter(Exporter):
         )
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """Weights, masks, thresholds and biases of the graph."""
+        """Decode weights, masks, thresholds and biases of the graph."""
         return (decode.decode(directory / FILE, model.input),)
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
-        """Size and operations."""
+        """Report size and operations."""
         return file_report(
             model,
             directory / FILE,
@@ -132,22 +132,22 @@ class QonnxExporter(Exporter):
         )
 
     def read(self, path: Path) -> BinaryModel:
-        """The BinaryModel of an ONNX or QONNX graph; see the target ``onnx``."""
+        """Import an ONNX or QONNX graph; see the target ``onnx``."""
         from n3ic.exporters.onnx.importer import read
 
         return read(path)
 
 
 def _execute(whole: Any, feed: dict[str, Any], names: list[str]) -> list[NDArray[Any]]:
-    """The named tensors of a graph in qonnx's executor, one row a row of ``feed``."""
+    """Run a graph in qonnx's executor, row by row, and return the named tensors."""
     execute = graph.require("qonnx.core.onnx_exec").execute_onnx
     wrapper = graph.require("qonnx.core.modelwrapper").ModelWrapper
     (rows,) = (len(values) for values in feed.values())
     try:
-        with warnings.catch_warnings(action="ignore"):  # what they tell shows in the scores
+        with warnings.catch_warnings(action="ignore"):  # wrong values would show in the scores
             batched = wrapper(graph.with_batch(whole, rows))
             context = execute(batched, feed, return_full_exec_context=True)
-    except Exception as error:  # whatever a damaged graph makes of an operator
+    except Exception as error:  # operators of a damaged graph raise errors of any type
         raise VerifyError(f"qonnx cannot execute the graph: {graph.short(error)}") from error
     return graph.rows_of(names, [context.get(name) for name in names], rows)
 
@@ -177,7 +177,7 @@ def build(model: BinaryModel) -> Any:
 
 
 def outputs_of(model: BinaryModel) -> list[str]:
-    """Names of the outputs of the form ``xnor``; a verdict where the model shunts flows."""
+    """Names of the outputs of the form ``xnor``, with a verdict if the model shunts flows."""
     return ["scores", "class", *(["verdict"] if model.shunt else [])]
 
 
@@ -195,7 +195,8 @@ def build_bipolar(model: BinaryModel) -> Any:
         b.tensor(f"dot_{i}", layer.n_outputs, np.float32, "INT32")
         b.node("MatMul", [source, weights], [f"dot_{i}"])
         if isinstance(layer, HiddenLayer):
-            # Of the other parity than the product: 0, where executors differ, never comes.
+            # The offset has the other parity than the product, so 0 never occurs, where executors
+            # differ.
             levels = layer.fan_in - 2 * layer.thresholds + 1
             b.constant(f"levels_{i}", levels.astype(np.float32), "INT32")
             b.tensor(f"above_{i}", layer.n_outputs, np.float32, "INT32")
@@ -234,7 +235,7 @@ def _signs(b: graph.GraphBuilder, i: int, source: str, width: int, name: str) ->
 
 
 def _agreements(b: graph.GraphBuilder, model: BinaryModel, counted: str, name: str) -> None:
-    """(dot + connections) / 2, a whole number of agreements; float32 holds both exactly."""
+    """Agreements ``(dot + connections) / 2``, an integer; float32 holds both terms exactly."""
     output = model.output
     b.constant("fan_in", output.fan_in.astype(np.float32))
     b.constant("half", np.float32(0.5).reshape(1))

@@ -1,4 +1,4 @@
 """The target ``xdp``: meter, network and verdict in the Linux kernel.
 
-Nothing is imported here: ``n3ic --help`` shows the commands of this target at once.
+Nothing is imported here, so that ``n3ic --help`` stays fast.
 """

@@ -1,4 +1,4 @@
-"""The program that answers inference packets, under test runs."""
+"""The answering program of inference packets, in test runs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SHUNT_CLASS = 0xFFFF
 
 
 class AnswerProgram:
-    """The program of an object file, loaded; closed, it is gone from the kernel.
+    """The program of an object file, loaded into the kernel until it is closed.
 
     Args:
-        image: the object file's bytes.
-        name: what to call it in messages.
-        packets: how inputs and results lie in packets.
+        image: bytes of the object file.
+        name: name for messages.
+        packets: layout of inputs and results in packets.
 
     Raises:
         MissingDependencyError: libbpf is not installed.
@@ -50,7 +50,7 @@ class AnswerProgram:
         swap(self.object.maps["models"], slot, value)
 
     def counters(self) -> dict[str, int]:
-        """Packets answered, cut short, for which there was no model, and all others."""
+        """Count packets that were answered, cut short, without a model, and all others."""
         counted = self.object.maps["counted"]
         return {
             name: sum(int.from_bytes(value, "little") for value in counted.each_cpu(i))
@@ -58,12 +58,13 @@ class AnswerProgram:
         }
 
     def ask(self, words: Words) -> Inference:
-        """Scores, classes, margins and verdicts of packed inputs, a packet each.
+        """Compute scores, classes, margins and verdicts of packed inputs, one packet each.
 
-        Every other packet has ones where the input's first byte is padded.
+        In every other packet the padding bits of the input's first byte are set: they must not
+        count.
 
         Raises:
-            VerifyError: a packet comes back without its answer.
+            VerifyError: a packet comes back without an answer.
         """
         scores, classes, margins = [], [], []
         for row, x in enumerate(inputs_of(words)):
@@ -73,7 +74,7 @@ class AnswerProgram:
             if run.result != TX or run.data[:12] != request[6:12] + request[:6]:
                 raise VerifyError(f"a request came back with action {run.result}, {TX} expected")
             if found.scores is None or found.class_id is None or found.margin is None:
-                raise VerifyError("the packets tell not class, margin and scores")
+                raise VerifyError("the packets do not hold class, margin and scores")
             scores.append(found.scores)
             classes.append(found.class_id)
             margins.append(found.margin)

@@ -1,10 +1,10 @@
 """``n3ic bench xdp``: nanoseconds that network and meter add to a packet, in this kernel.
 
-Every program must give the model's scores on all its inputs before it is timed. What is timed is
-``BPF_PROG_TEST_RUN``: no driver, no DMA, the packet in the cache. The inputs vary (1,024 in turn,
-on the cuts and beside them), and each figure is a difference to a program that parses the packet
-and reads the features, which takes turns with the measured one. Beside these stand packets a second
-over a link, see :mod:`~n3ic.exporters.xdp.wire`.
+Every program must give the model's scores on all its inputs before it is timed. The timed call is
+``BPF_PROG_TEST_RUN``: no driver, no DMA, and the packet in the cache. 1,024 inputs at and beside
+the cuts take turns. Each figure is a difference to a program that only parses the packet and reads
+the features; the two programs alternate. Packets per second over a link come from
+:mod:`~n3ic.exporters.xdp.wire`.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ ROUNDS = 31
 REPEAT = 50_000
 CUTS, FEATURES = 256, 50
 HIDDEN = (32, 16, 2)
-METER_AIM = 20  # nanoseconds of a packet that is only counted
-RATE_AIM = 10  # million packets a second, a decision once in 16
+METER_AIM = 20  # nanoseconds per packet that is only counted
+RATE_AIM = 10  # million packets per second, with a decision every 16 packets
 _FLOWS = "flows_bench.c"
-_TABLE_FLOWS = 2_000  # what the table is made for: twice the flows of the test runs
+_TABLE_FLOWS = 2_000  # size of the flow table: twice the flows of the test runs
 _WAYS: tuple[tuple[Clock, bool], ...] = (("kernel", True), ("coarse", True), ("coarse", False))
 _PASS = 2  # XDP_PASS
 _ETHERNET = bytes(12)
@@ -61,17 +61,17 @@ _OF_A_FLOW = _ETHERNET + b"\x08\0" + _IPV4 + _TCP + bytes(6)
 
 @dataclass(frozen=True)
 class NetworkTiming:
-    """What a network costs a packet.
+    """Cost of a network per packet.
 
     Attributes:
-        name: what goes in.
+        name: description of the input.
         shape: the network's shape.
-        aim: nanoseconds that are aimed at; None where there is no aim.
-        least: smallest difference of a round, in nanoseconds.
-        median: median difference.
-        instructions: of the program, its few for parsing included.
-        verified: instructions that the verifier followed.
-        value_bytes: size of the map value.
+        aim: target in nanoseconds; None without a target.
+        least: smallest difference over the rounds, in nanoseconds.
+        median: median difference, in nanoseconds.
+        instructions: instructions of the program, including the few for parsing.
+        verified: instructions that the verifier processed.
+        value_bytes: size of the map value in bytes.
     """
 
     name: str
@@ -86,17 +86,17 @@ class NetworkTiming:
 
 @dataclass(frozen=True)
 class MeterTiming:
-    """What the metering program costs a packet of 1,000 flows that take turns.
+    """Cost of the metering program per packet, for 1,000 flows in turn.
 
     Attributes:
         decides: whether each flow is decided at every 16th of its packets.
         table: the flow table.
-        clock: where the packet's time comes from.
-        locked: whether a CPU takes the flow for itself.
-        least: smallest difference of a round to a program that only parses the packet, by the same
-            parser, in nanoseconds.
-        median: median difference.
-        total: median nanoseconds of a packet in all, the kernel's loop around it included.
+        clock: source of packet times.
+        locked: whether a CPU locks the flow.
+        least: smallest difference over the rounds to a program that only parses the packet by the
+            same parser, in nanoseconds.
+        median: median difference, in nanoseconds.
+        total: median nanoseconds per packet in all, including the kernel's loop.
     """
 
     decides: bool
@@ -110,19 +110,19 @@ class MeterTiming:
 
 @dataclass(frozen=True)
 class XdpBench:
-    """What :func:`bench_xdp` measured, all in one run on one CPU.
+    """Results of :func:`bench_xdp`, all measured in one run on one CPU.
 
     Attributes:
         cpu: the CPU's name.
         kernel: the kernel's release.
-        base: median nanoseconds of the program that only parses and reads, the kernel's own loop
-            around it included.
-        timings: one entry a network.
-        meters: one entry a flow table and clock, with and without the lock, and with decisions.
-        parser: median nanoseconds of parsing a packet, more than passing it.
-        generator: median nanoseconds of a generated packet that goes nowhere; 0 where not run.
-        wire: programs at the end of a link, native and generic.
-        skipped: why there are none of these; empty where there are.
+        base: median nanoseconds of the program that only parses and reads, including the kernel's
+            loop.
+        timings: one entry per network.
+        meters: one entry per flow table and clock, with and without the lock, and with decisions.
+        parser: median nanoseconds of parsing a packet, on top of passing it.
+        generator: median nanoseconds of a generated packet without a receiver; 0 if not measured.
+        wire: timings at the end of a link, native and generic.
+        skipped: why ``wire`` is empty; empty if it is not.
     """
 
     cpu: str
@@ -158,7 +158,7 @@ class _Metering:
         return cls(decides, table, spec, structure, value_bytes(structure, model), image)
 
     def load(self, clock: Clock, locked: bool) -> MeterPrograms:
-        """The program in the kernel, its model in slot 0."""
+        """Load the program into the kernel with its model in slot 0."""
         loaded = MeterPrograms(
             self.image,
             METER,
@@ -181,18 +181,18 @@ def bench_xdp(
     repeat: int = REPEAT,
     packets: int = wire.PACKETS,
 ) -> XdpBench:
-    """Measure a network from its bits and from its features, beside networks of known make.
+    """Measure a network from its bits and from its features, beside reference networks.
 
     Args:
         model: the network.
-        rounds: how often each program is timed.
-        repeat: packets of a round.
-        packets: of a program's turn at the end of a link.
+        rounds: number of timings of each program.
+        repeat: packets per round.
+        packets: packets per turn at the end of a link.
 
     Raises:
         MissingDependencyError: clang or libbpf is missing.
-        VerifyError: a program does not give the model's scores.
-        BpfError: the kernel refuses a program or the caller.
+        VerifyError: a program's scores differ from the model's.
+        BpfError: the kernel refuses a program, or the process lacks a right.
     """
     rng = np.random.default_rng(0)
     wanted: list[tuple[str, BinaryModel, bool, float | None]] = [
@@ -231,7 +231,7 @@ def bench_xdp(
 def _wire(
     meterings: Sequence[_Metering], packets: int
 ) -> tuple[float, tuple[wire.WireTiming, ...], str]:
-    """The generator's time, programs at the end of a link, and why there are none."""
+    """Time of the generator, timings at the end of a link, and why there are none if so."""
     with ExitStack() as stack:
         metered = [
             (
@@ -249,7 +249,7 @@ def _wire(
 def _meters(
     meterings: Sequence[_Metering], rounds: int, repeat: int
 ) -> tuple[tuple[MeterTiming, ...], float]:
-    """Metering programs, and what parsing costs."""
+    """Timings of the metering programs, and the cost of parsing."""
     image = compiled(test_program(_FLOWS), _FLOWS)
     timings, parsers = [], []
     for metering in meterings:
@@ -269,7 +269,7 @@ def _meters(
 
 
 def _spread(flows: Object, program: Program, repeat: int) -> int:
-    """Nanoseconds of a packet of many flows that a program takes."""
+    """Nanoseconds per packet of a program, averaged over many flows."""
     flows.maps["measured"].update(0, program.fd)
     done = flows.programs["spread"].test_run(_OF_A_FLOW, repeat=repeat)
     if done.result != _PASS:
@@ -283,9 +283,9 @@ def spread_model(
     """A random 256-32-16-2 network over thermometers of different sizes.
 
     Args:
-        features: names and units; they have 256 cuts in all.
-        tops: bounds of the cuts, taken in turn.
-        rng: the source of randomness.
+        features: names and units; the features have 256 cuts in all.
+        tops: upper bounds of the cuts, used in turn.
+        rng: source of randomness.
     """
     spare = CUTS - len(features)
     counts = 1 + rng.multinomial(spare, np.full(len(features), 1 / len(features)))
@@ -330,7 +330,7 @@ def _measure(
 
 
 def _inputs(spec: InputSpec) -> dict[str, NDArray[np.int64]]:
-    """Inputs on the cuts and one to each side, without the ends of the range."""
+    """Inputs at the cuts and one to each side, without the ends of the range."""
     rng = np.random.default_rng(1)
     return {
         name: rng.choice(values[(values > 0) & (values < UINT32_MAX)], INPUTS)

@@ -1,4 +1,4 @@
-"""Restricted C to BPF object files."""
+"""Compiles restricted C to BPF object files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.util.process import run_tool
 
-# The folder of a build is not to be told: the same sources give the same object.
+# Map the build folder away, so that the same sources give the same object in any folder.
 PLACE = "-fdebug-compilation-dir=."
 FLAGS = ("-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", PLACE)
 TIMEOUT_S = 300
@@ -23,16 +23,16 @@ def compile_bpf(files: Mapping[str, str], program: str, options: Sequence[str] =
     """Compile a program for the kernel.
 
     Args:
-        files: sources by name.
-        program: which of them is compiled; it includes the others.
-        options: more of the compiler's options.
+        files: sources by file name.
+        program: name of the file to compile; it includes the others.
+        options: further compiler options.
 
     Returns:
-        The object file's bytes.
+        Bytes of the object file.
 
     Raises:
-        MissingDependencyError: there is no clang, or libbpf's headers are missing.
-        VerifyError: the C does not compile; holds the compiler's words.
+        MissingDependencyError: clang or libbpf's headers are not installed.
+        VerifyError: the C does not compile; the error holds the compiler's output.
     """
     clang = shutil.which(os.environ.get("N3IC_CLANG", "clang"))
     if clang is None:
@@ -43,7 +43,7 @@ def compile_bpf(files: Mapping[str, str], program: str, options: Sequence[str] =
         scratch = Path(name)
         for file, text in files.items():
             (scratch / file).write_text(text, encoding="utf-8")
-        # The headers of linux/ want asm/, which Debian keeps by architecture.
+        # linux/ headers include asm/, which Debian keeps in a folder per architecture.
         include = f"-I/usr/include/{platform.machine()}-linux-gnu"
         command = [clang, *FLAGS, include, *options, "-c", program, "-o", "program.o"]
         try:

@@ -1,6 +1,6 @@
-"""``n3ic xdp``: the programs on a machine's interfaces.
+"""``n3ic xdp``: the XDP programs on a machine's interfaces.
 
-Quickly imported: what a command needs is imported when it runs.
+This module must import quickly: a command imports what it needs when it runs.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ def load(
         str, typer.Option(help="auto, native (in the driver), generic (in the stack) or offload.")
     ] = "auto",
     clock: Annotated[
-        str, typer.Option(help="kernel, or coarse: timer ticks, and some 20 ns a packet less.")
+        str, typer.Option(help="kernel, or coarse: timer ticks, which save some 20 ns per packet.")
     ] = "kernel",
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="What is done by verdict (a class, shunt, undecided, aside): VERDICT=pass, drop, "
+            help="Action by verdict (a class, shunt, undecided, aside): VERDICT=pass, drop, "
             "interface:NAME, socket:QUEUE, cpu:N or mark:N."
         ),
     ] = None,
     rule: Annotated[
         list[str] | None,
         typer.Option(
-            help="Which slot's model decides: KEY=VALUE,...=slot:N of interface, vlan, udp-port, "
+            help="Slot of the deciding model: KEY=VALUE,...=slot:N with interface, vlan, udp-port, "
             "prefix."
         ),
     ] = None,
-    slot: Annotated[int, typer.Option(help="Slot of this model, and of what no rule names.")] = 0,
+    slot: Annotated[int, typer.Option(help="Slot of this model; flows without a rule use it.")] = 0,
     json: JsonFlag = False,
 ) -> None:
     """Attach the program of an export to an interface."""
@@ -58,9 +58,9 @@ def load(
 
     modes: dict[str, AttachMode | None] = {"auto": None, **{m: m for m in get_args(AttachMode)}}
     if mode not in modes:
-        raise UsageError(f"--mode {mode!r}: {', '.join(modes)} expected")
+        raise UsageError(f"--mode {mode!r}: expected one of {', '.join(modes)}")
     if clock not in ("kernel", "coarse"):
-        raise UsageError(f"--clock {clock!r}: kernel or coarse expected")
+        raise UsageError(f"--clock {clock!r}: expected kernel or coarse")
     loaded = attach(
         Interface.named(interface),
         export,
@@ -87,7 +87,7 @@ def load(
 
 @COMMANDS.command()
 def status(interface: InterfaceName, json: JsonFlag = False) -> None:
-    """Flows, verdicts, margins, drift against the training rows, and what was put aside."""
+    """Show flows, verdicts, margins, drift against the training rows, and ignored packets."""
     from n3ic.cli.console import print_json
     from n3ic.exporters.xdp.tools.record import Interface
     from n3ic.exporters.xdp.tools.screen import show
@@ -104,14 +104,14 @@ def status(interface: InterfaceName, json: JsonFlag = False) -> None:
 def watch(
     interface: InterfaceName,
     seconds: Annotated[
-        float | None, typer.Option(help="Stop after so long; until Ctrl-C without it.", min=0)
+        float | None, typer.Option(help="Stop after this many seconds; default: Ctrl-C.", min=0)
     ] = None,
     flows: Annotated[
-        int | None, typer.Option(help="Stop after so many decided flows.", min=1)
+        int | None, typer.Option(help="Stop after this many decided flows.", min=1)
     ] = None,
     json: JsonFlag = False,
 ) -> None:
-    """Decided flows as they come, live or as lines of JSON; ends those that are idle."""
+    """Show decided flows live or as lines of JSON; also ends idle flows."""
     from n3ic.exporters.xdp.tools.record import Interface
     from n3ic.exporters.xdp.tools.screen import follow
 
@@ -123,10 +123,10 @@ def update(
     interface: InterfaceName,
     model: Annotated[Path, typer.Argument(help="A model file, a run or an export directory.")],
     slot: Annotated[
-        int | None, typer.Option(help="Which slot; that of flows that no rule names without it.")
+        int | None, typer.Option(help="Slot to update; default: that of flows without a rule.")
     ] = None,
 ) -> None:
-    """Swap a model while traffic flows; no packet sees half of it."""
+    """Replace a model while traffic flows; every packet sees one whole model."""
     from n3ic.cli.console import note, say
     from n3ic.errors import UsageError
     from n3ic.exporters.xdp.tools.deployment import exported
@@ -149,7 +149,7 @@ def update(
 
 @COMMANDS.command()
 def unload(interface: InterfaceName) -> None:
-    """Take the program from an interface; nothing of it is left."""
+    """Detach the program from an interface and remove everything that belongs to it."""
     from n3ic.cli.console import say
     from n3ic.exporters.xdp.tools.deployment import unload as detach
     from n3ic.exporters.xdp.tools.record import Interface
@@ -164,10 +164,10 @@ def serve(
     address: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 9435,
     seconds: Annotated[
-        float | None, typer.Option(help="Stop after so long; until Ctrl-C without it.", min=0)
+        float | None, typer.Option(help="Stop after this many seconds; default: Ctrl-C.", min=0)
     ] = None,
 ) -> None:
-    """Figures for Prometheus at /metrics; ends idle flows meanwhile."""
+    """Serve figures for Prometheus at /metrics; also ends idle flows."""
     from n3ic.exporters.xdp.tools.record import Interface
     from n3ic.exporters.xdp.tools.serving import serve as listen
 

@@ -1,8 +1,8 @@
-"""What the answering program's map value holds, read back as weights and thresholds.
+"""Decodes the answering program's map value to weights and thresholds.
 
-Rows are differences here: where a pattern sets one bit more, a neuron's sum grows by 1 for a
-weight of 1, falls by 1 for a weight of 0, and stays where there is no connection. A neuron that
-always or never fires has no rows: it is the model's where the model's is constant alike.
+Weights are differences of rows: where a pattern sets one more bit, a neuron's sum grows by 1 for
+weight 1, falls by 1 for weight 0, and stays for a missing connection. A neuron that always or never
+fires has no rows, so it is taken from the model if the model's is constant in the same way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Nibbles = list[tuple[int, ...]]
 
 
 def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
-    """The network in ``answer/network.bin``; ``model`` tells the shape.
+    """Decode the network in ``answer/network.bin``; ``model`` gives the shape.
 
     Raises:
         VerifyError: the file cannot be read, or has another size.
@@ -57,7 +57,7 @@ def decode_directory(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]
 
 
 def _input_nibbles(n_bits: int) -> Nibbles:
-    """Bits that one row stands for: four, fewer at the end of a word that is not full."""
+    """Input bits of each row group: four, or fewer at the end of an incomplete word."""
     return [tuple(range(at, min(at + 4, n_bits))) for at in range(0, n_bits, 4)]
 
 
@@ -92,7 +92,7 @@ def _output(
 
 
 def _tables(rows: NDArray[np.int64], nibbles: Nibbles) -> list[NDArray[np.int64]]:
-    """Rows of each nibble: a pattern each."""
+    """The rows of each nibble, one per pattern."""
     ends = np.cumsum([1 << len(nibble) for nibble in nibbles])
     return [rows[end - (1 << len(n)) : end] for end, n in zip(ends, nibbles, strict=True)]
 
@@ -100,16 +100,17 @@ def _tables(rows: NDArray[np.int64], nibbles: Nibbles) -> list[NDArray[np.int64]
 def _connections(
     tables: list[NDArray[np.int64]], nibbles: Nibbles, layer: Connections
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64]]:
-    """Weights, connections, and what the rows are below the popcounts that they stand for.
+    """Weights, connections, and the offset of the rows below the popcounts that they stand for.
 
     Raises:
-        VerifyError: a row is not what its bits add together.
+        VerifyError: a row is not the sum of its bits' contributions.
     """
     shape = layer.weights.shape
     weights, mask = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
     least = np.zeros(shape[0], dtype=np.int64)
     for table, nibble in zip(tables, nibbles, strict=True):
         own = table[:, : shape[0]]
+        # Row 1 << b differs from row 0 in bit b alone, so the difference is that bit's weight.
         gains = np.array([own[1 << b] - own[0] for b in range(len(nibble))])
         patterns = np.arange(len(table))[:, None] >> np.arange(len(nibble)) & 1
         if np.abs(gains).max() > 1 or not np.array_equal(own, own[0] + patterns @ gains):
@@ -124,8 +125,8 @@ def _connections(
 
 
 def _starts(data: bytes, plan: LayerPlan) -> tuple[NDArray[np.int64], int]:
-    """What the sums of the neurons start from, and the sum from which they fire."""
-    if plan.halves:  # a byte of either half, whose sum fires from 256
+    """Start values of the neurons' sums, and the sum from which they fire."""
+    if plan.halves:  # the start is split over two bytes; a neuron fires from a total of 256
         return np.frombuffer(data, dtype=np.uint8).astype(np.int64).reshape(2, -1).sum(axis=0), 256
     if not plan.segments:
         return np.frombuffer(data, dtype=np.uint8).astype(np.int64), 1 << 7

@@ -43,10 +43,10 @@ from n3ic.targets.packets import PacketLayout
 from n3ic.util.files import read_regular
 from n3ic.util.templates import render
 
-MAX_BYTES = 16 << 20  # of a file of a program, several times what the kernel takes
+MAX_BYTES = 16 << 20  # maximum size of a program's file, several times the kernel's limit
 
 VALUE = "network.bin"
-PACKETS = 1000  # that verification replays, of a generator that uses every branch of the parser
+PACKETS = 1000  # packets that verification replays; they reach every branch of the parser
 _TAKEN = (0x0800, 0x86DD, 0x8100, 0x88A8, 0x9100)
 _BATCH = 1024
 
@@ -63,17 +63,17 @@ class XdpExporter(Exporter):
     products: ClassVar[tuple[str, ...]] = ("*/*.o",)
     shunts: ClassVar[bool] = True
     links: ClassVar[tuple[int, ...]] = (LINK_ETHERNET,)
-    evicts: ClassVar[bool] = False  # by the kernel's own choice, or a bucket's
+    evicts: ClassVar[bool] = False  # the kernel or a bucket chooses the victim, not the oldest
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             "windows",
-            "windows over recent flows: one ring of all CPUs under a lock, or a ring a CPU",
+            "windows over recent flows: one ring for all CPUs under a lock, or one ring per CPU",
             "shared",
             choices=("shared", "per-cpu"),
         ),
         Option(
             "table",
-            "flow table: the kernel's LRU hash, or buckets, which decide what they evict",
+            "flow table: the kernel's LRU hash, or buckets with their own eviction",
             "lru",
             choices=source.TABLES,
             newer=True,
@@ -84,7 +84,7 @@ class XdpExporter(Exporter):
     )
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
-        """Whether network and windows are within the verifier's bounds; see the base class."""
+        """Check that network and windows are within the verifier's limits; see the base class."""
         problems, placements = [], []
         for folder, structure, failure in _structures(model):
             if structure is None:
@@ -133,15 +133,15 @@ class XdpExporter(Exporter):
         (out / "README.md").write_text(text, encoding="ascii", newline="\n")
 
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
-        """Ask the answering program about the inputs, and replay traffic through the meter.
+        """Run the answering program on the inputs, and replay traffic through the meter.
 
-        Where the kernel does not run programs for this process, ``network.h`` runs as it compiles
-        for this host, and the result says so.
+        If the kernel does not run programs for this process, ``network.h`` is compiled for the host
+        and run there, and the result says so.
 
         Raises:
-            MissingDependencyError: there is neither clang and libbpf nor a C compiler.
-            VerifyError: the C does not compile, the kernel's verifier refuses it, or the metering
-                program differs from the reference meter.
+            MissingDependencyError: neither clang with libbpf nor a C compiler is installed.
+            VerifyError: the C does not compile, the verifier refuses it, or the metering program
+                differs from the reference meter.
         """
         try:
             return _run_in_kernel(directory, model, options, words)
@@ -165,11 +165,11 @@ class XdpExporter(Exporter):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
-        """Bits of the rows that the metering program's network selects; None without a meter.
+        """Encode the rows that the metering program's network selects; None without a meter.
 
         Raises:
-            MissingDependencyError: there is neither clang and libbpf nor a C compiler.
-            VerifyError: its scores are not those of the answering program for these bits.
+            MissingDependencyError: neither clang with libbpf nor a C compiler is installed.
+            VerifyError: its scores differ from those of the answering program for the same bits.
         """
         if model.meter is None:
             return None
@@ -192,10 +192,10 @@ class XdpExporter(Exporter):
         """Replay a capture through the metering program in test runs; None without a meter.
 
         Raises:
-            MissingDependencyError: the kernel does not run programs for this process, or there is
-                no clang.
-            VerifyError: the C does not compile, the kernel's verifier refuses it, or the network
-                gives other scores for a flow's features when it runs alone.
+            MissingDependencyError: clang is not installed, or the kernel does not run programs for
+                this process.
+            VerifyError: the C does not compile, the verifier refuses it, or the network alone gives
+                other scores for a flow's features.
         """
         if model.meter is None:
             return None
@@ -218,11 +218,11 @@ class XdpExporter(Exporter):
         return Metered(flow_rows(model, model.meter, events, bits), counters)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
-        """What the map values hold; see the base class."""
+        """Decode the map values; see the base class."""
         return decode_directory(directory, model)
 
     def report(self, model: BinaryModel, options: Options, directory: Path) -> Report:
-        """Map bytes and instructions; ``verify`` measures what the kernel makes of them."""
+        """Report map bytes and instructions; ``verify`` measures their cost in the kernel."""
         figures = []
         for folder, bits in (("answer", True), ("meter", False)):
             if not (directory / folder).is_dir():
@@ -258,10 +258,10 @@ class XdpExporter(Exporter):
         """Measure what networks and the meter add to a packet, in this machine's kernel.
 
         Raises:
-            UsageError: there are no options.
+            UsageError: options were given; this benchmark takes none.
             MissingDependencyError: clang or libbpf is missing.
-            VerifyError: a program does not give the model's scores.
-            BpfError: the kernel refuses a program or the caller.
+            VerifyError: a program's scores differ from the model's.
+            BpfError: the kernel refuses a program, or the process lacks a right.
         """
         from n3ic.exporters.xdp.bench import bench_xdp, render
 
@@ -270,21 +270,21 @@ class XdpExporter(Exporter):
 
 
 def table_of(options: Mapping[str, Any]) -> source.Table:
-    """The flow table of an export's options; those of before there was a choice have none."""
+    """The flow table in an export's options; exports made before the option existed use LRU."""
     return "buckets" if options.get("table") == "buckets" else "lru"
 
 
 def packet_layout(model: BinaryModel, options: Options) -> PacketLayout:
-    """The inference packets that a model's program answers."""
+    """Layout of the inference packets that a model's program answers."""
     ethertype = int(options["ethertype"])
     return PacketLayout(model.input.n_bits, len(model.classes), "both", "", ethertype, 0)
 
 
 def read_program(place: Path) -> dict[str, str]:
-    """A program's sources by name, from its folder in an export.
+    """Read a program's sources by file name, from its folder in an export.
 
     Raises:
-        VerifyError: they cannot be read.
+        VerifyError: a source cannot be read.
     """
     try:
         return {
@@ -297,10 +297,10 @@ def read_program(place: Path) -> dict[str, str]:
 
 
 def read_value(place: Path) -> bytes:
-    """The value of the network's map, from a program's folder in an export.
+    """Read the value of the network's map, from a program's folder in an export.
 
     Raises:
-        VerifyError: it cannot be read.
+        VerifyError: the file cannot be read.
     """
     try:
         return read_regular(place / VALUE, MAX_BYTES)
@@ -316,7 +316,7 @@ def _write_program(place: Path, files: Mapping[str, str], value: bytes) -> None:
 
 
 def _structures(model: BinaryModel) -> Iterator[tuple[str, Structure | None, str]]:
-    """Each program's name with the structure of its network, or why there is none."""
+    """Yield each program's name, and its network's structure or why none exists."""
     for folder, bits in (("answer", True), *((("meter", False),) if model.meter else ())):
         try:
             yield folder, structure_of([model], bits=bits), ""
@@ -325,7 +325,7 @@ def _structures(model: BinaryModel) -> Iterator[tuple[str, Structure | None, str
 
 
 def _window_problems(spec: MeterSpec, limits: Mapping[str, float]) -> Iterator[Problem]:
-    """What of the windows over recent flows is more than the verifier follows."""
+    """Yield problems of windows over recent flows that exceed the verifier's limits."""
     room, most = int(limits["window_flows"]), int(limits["window_checks"])
     for window in spec.windows:
         if window.flows > room:
@@ -338,7 +338,7 @@ def _window_problems(spec: MeterSpec, limits: Mapping[str, float]) -> Iterator[P
 
 
 def _columns(model: BinaryModel, words: Words) -> dict[str, Words]:
-    """Packed inputs as the features of the structure over bits."""
+    """Packed inputs as features of the structure over bits."""
     names = structure_of([model], bits=True).features
     return {name: words[:, i] for i, name in enumerate(names)}
 
@@ -362,13 +362,13 @@ def _run_in_kernel(
 
 
 def _replay(place: Path, model: BinaryModel, table: source.Table) -> tuple[int, list[Figure]]:
-    """Traffic through the metering program, compared with the reference meter.
+    """Replay traffic through the metering program, and compare it with the reference meter.
 
     Raises:
-        VerifyError: they differ.
+        VerifyError: the two differ.
     """
     assert model.meter is not None  # noqa: S101 - the caller looked
-    # Nothing is evicted: which flows a full table forgets is not the reference meter's choice.
+    # The table must evict nothing: the reference meter chooses other victims than the kernel.
     spec = replace(model.meter, cache_flows=2 * PACKETS)
     frames = traffic(spec, PACKETS, seed=0)
     with _metering(place, model, table, 2 * PACKETS) as programs:
@@ -381,11 +381,11 @@ def _replay(place: Path, model: BinaryModel, table: source.Table) -> tuple[int, 
 
 
 def _metering(place: Path, model: BinaryModel, table: source.Table, flows: int) -> MeterPrograms:
-    """The metering program of an export in the kernel, its model in slot 0."""
+    """Load the metering program of an export into the kernel, with its model in slot 0."""
     assert model.meter is not None  # noqa: S101 - the callers looked
     image = source.compiled(read_program(place), source.METER)
     structure = structure_of([model])
-    # The same buckets at each verification.
+    # A fixed hash key, so that every verification fills the same buckets.
     programs = MeterPrograms(
         image, "meter.o", model.meter, structure, clock="trailer", flows=flows, table=table,
         secret=bytes(SECRET_BYTES),
@@ -404,7 +404,7 @@ def _program_figures(name: str, program: Program) -> list[Figure]:
 
 
 def _in_kernel(place: Path, model: BinaryModel, features: Mapping[str, Any]) -> Verdicts | None:
-    """The network of a program's folder in the kernel; None where the kernel does not run it."""
+    """Run the network of a program's folder in the kernel; None if the kernel does not allow it."""
     structure = structure_of([model])
     files = read_program(place) | {HARNESS: (NETWORK / HARNESS).read_text(encoding="utf-8")}
     try:
@@ -424,7 +424,7 @@ def _in_kernel(place: Path, model: BinaryModel, features: Mapping[str, Any]) -> 
 
 
 def _on_host(place: Path, model: BinaryModel, features: Mapping[str, Any]) -> Verdicts:
-    """The network of a program's folder, compiled for this host."""
+    """Run the network of a program's folder, compiled for this host."""
     structure = structure_of([model], bits=place.name == "answer")
     return HostNetwork.build(structure, read_program(place)).run(read_value(place), features)
 

@@ -1,4 +1,4 @@
-"""A capture through the metering program: its flows, as verification compares them."""
+"""Replays a capture through the metering program, and returns its flows for verification."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from n3ic.model.bits import Words, unpack
 from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel
 
-_LEAST = 4096  # flows: small LRU maps forget before they are full
-_SPARE = {"lru": 4, "buckets": 16}  # room for each flow, so that no bucket is ever full
+_LEAST = 4096  # flows: LRU maps evict per CPU, and small ones long before they are full
+_SPARE = {"lru": 4, "buckets": 16}  # spare entries per flow, so that no bucket ever overflows
 
 
 def room_for(capture: Path, table: Table) -> int:
-    """Flows that a table is to be made for, so that it forgets none of a capture's.
+    """Table size, in flows, that evicts no flow of a capture.
 
     Raises:
         DataError: the capture cannot be read.
@@ -37,6 +37,7 @@ def room_for(capture: Path, table: Table) -> int:
             if not isinstance(packet, str):
                 ends = packet.source, packet.destination
                 ports = packet.source_port, packet.destination_port
+                # Sorted endpoints make both directions of a flow one key.
                 keys.add((*sorted(zip(ends, ports, strict=True)), packet.protocol))
     return max(_LEAST, _SPARE[table] * len(keys))
 
@@ -44,13 +45,13 @@ def room_for(capture: Path, table: Table) -> int:
 def replay_capture(
     programs: MeterPrograms, capture: Path
 ) -> tuple[NDArray[np.void], dict[str, int]]:
-    """Flows in the order of their decisions, and counters of the packets.
+    """Return flows in the order of their decisions, and counters of the packets.
 
-    Frames that are too short for an interface are counted here, as the reference meter does.
+    Frames too short for an interface are counted here, as the reference meter does.
 
     Args:
-        programs: with the clock ``trailer``.
-        capture: of Ethernet frames.
+        programs: programs loaded with the clock ``trailer``.
+        capture: path of a capture of Ethernet frames.
 
     Raises:
         DataError: the capture cannot be read.
@@ -74,13 +75,13 @@ def replay_capture(
 def flow_rows(
     model: BinaryModel, spec: MeterSpec, events: NDArray[np.void], bits: Words
 ) -> tuple[tuple[str, ...], ...]:
-    """Decided flows as :class:`~n3ic.targets.base.Metered` has them.
+    """Convert decided flows to the form of :class:`~n3ic.targets.base.Metered`.
 
     Args:
         model: the network.
-        spec: its meter.
-        events: of the metering program.
-        bits: packed inputs of the network, a row each.
+        spec: the meter of the network.
+        events: events of the metering program.
+        bits: packed inputs of the network, one row per event.
     """
     inputs = unpack(bits, model.input.n_bits).astype(int)
     return tuple(

@@ -1,4 +1,4 @@
-"""What the programs keep in maps, as numpy reads it: the structures of ``c/state.h``."""
+"""The structures of ``c/state.h``, which the programs keep in maps, as numpy types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from n3ic.model.metering import MeterSpec
 SLOTS = 64
 RULES = 64
 MARGINS = 256
-WAYS, SLOTS_PER_FLOW = 8, 2  # of the table of buckets
+WAYS, SLOTS_PER_FLOW = 8, 2  # of the bucket table: slots per bucket, and slots per flow
 SHUNTED, NO_MODEL = -1, -2
 
 KEY = np.dtype(list(compiled.KEY), align=True)
@@ -59,7 +59,7 @@ COUNTERS = np.dtype(
 
 
 def flow_type(spec: MeterSpec) -> np.dtype[np.void]:
-    """A flow in the table: ``struct flow``."""
+    """Type of a flow in the table: ``struct flow``."""
     state = [(m.name, np.dtype(f"u{m.bytes}")) for m in state_members(spec)]
     u64, u8 = np.uint64, np.uint8
     return np.dtype(
@@ -79,19 +79,19 @@ def flow_type(spec: MeterSpec) -> np.dtype[np.void]:
 
 
 def bucket_type(spec: MeterSpec) -> np.dtype[np.void]:
-    """Flows whose hashes name one place: ``struct bucket``."""
+    """Type of a bucket, which holds flows with the same hash index: ``struct bucket``."""
     slot = np.dtype([("key", KEY), ("flow", flow_type(spec))])
     header = [("busy", np.uint32), ("pad", np.uint32), ("tag", np.uint32, WAYS)]
     return np.dtype([*header, ("rest", np.uint64, 3), ("slot", slot, WAYS)])
 
 
 def table_entries(table: str, flows: int) -> int:
-    """Entries of the map of a flow table that is made for so many flows."""
+    """Number of map entries of a flow table for ``flows`` flows."""
     return -(-SLOTS_PER_FLOW * flows // WAYS) if table == "buckets" else flows
 
 
 def event_type(spec: MeterSpec, structure: Structure) -> np.dtype[np.void]:
-    """A decided flow: ``struct event``, whose beginning is a record of the host's meter."""
+    """Type of a decided flow: ``struct event``, which begins like a record of the host's meter."""
     return np.dtype(
         [
             *_fields(record_type(spec)),
@@ -107,7 +107,7 @@ def event_type(spec: MeterSpec, structure: Structure) -> np.dtype[np.void]:
 
 
 def tally_type(structure: Structure) -> np.dtype[np.void]:
-    """Decisions of a model: ``struct tally``."""
+    """Type of a model's decision counters: ``struct tally``."""
     rows = sum(selector.rows for selector in structure.selectors)
     return np.dtype(
         [

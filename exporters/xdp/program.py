@@ -1,4 +1,4 @@
-"""The metering programs in the kernel: models, rules and policies put in, flows taken out."""
+"""The metering programs in the kernel: sets models, rules and policies, and reads flows."""
 
 from __future__ import annotations
 
@@ -25,42 +25,43 @@ Action = Literal["pass", "drop", "interface", "socket", "cpu", "mark"]
 CLOCKS: tuple[Clock, ...] = ("kernel", "coarse", "trailer")
 ACTIONS: tuple[Action, ...] = ("pass", "drop", "interface", "socket", "cpu", "mark")
 METER, END, PASS = "n3ic_meter", "n3ic_end", "n3ic_pass"
-# Maps that say nothing of the networks; the kernel names global data by the object, too.
+# Maps without data of the networks, which a successor can share. The kernel prefixes the names of
+# global data with the object's.
 _INHERITED = (
     "flows", "fragments", "dispatch", "policies", "interfaces", "sockets", "cpus", "events",
     "counted", "recent", "n3ic.bss",
 )  # fmt: skip
 _OPTIONS = ".rodata.options"
-_AT_ONCE = 32  # keys that one run of the ending program takes
-_DIGEST_BYTES = 32  # with which a network's value begins
-SHORTEST = 14  # bytes of a frame, and of a test run's input
+_AT_ONCE = 32  # keys per run of the program that ends flows
+_DIGEST_BYTES = 32  # a network's value begins with its digest
+SHORTEST = 14  # minimum bytes of a frame and of a test run's input
 
 Verdict = int | Literal["shunted", "undecided", "aside"]
 
 
 class MeterPrograms:
-    """The programs of an object file, loaded; closed, they are gone from the kernel.
+    """The programs of an object file, loaded into the kernel until they are closed.
 
     Args:
-        image: the object file's bytes.
-        name: what to call it in messages.
-        spec: the meter that it was compiled for.
-        structure: the networks that it was compiled for.
-        clock: ``kernel`` (nanoseconds since boot), ``coarse`` (the same at the last timer tick)
-            or ``trailer``: frames bring their time and length, see :meth:`replayed`.
+        image: bytes of the object file.
+        name: name for messages.
+        spec: meter that the programs were compiled for.
+        structure: structure of networks that the programs were compiled for.
+        clock: ``kernel`` (nanoseconds since boot), ``coarse`` (the same at the last timer tick) or
+            ``trailer`` (frames carry their time and length, see :meth:`replayed`).
         events: whether decided flows are written to the ring of events.
-        locked: whether a CPU takes a flow for itself while it counts a packet. Without, packets of
-            one flow (with buckets, of all flows) must come on one CPU, or counts are lost.
-        flows: flows that the table is made for; those of the specification where None.
-        table: the flow table that it was compiled with.
-        secret: of the buckets' hash: 16 bytes; those of the kernel's random numbers where None,
-            as whoever knows them can send packets of flows that all want one bucket.
-        attached: the metering program of that object file, in the kernel already: its maps are
-            used, and what else was chosen when it was loaded holds.
-        ending: with ``attached``, whether :meth:`end_idle` and :meth:`end_all` will be called:
-            the verifier need not go through a program that nobody runs.
-        succeeds: a metering program of the same meter and classes whose flows, counters, rules
-            and policies this one takes over.
+        locked: whether a CPU locks a flow while it counts a packet. Without the lock, packets of
+            one flow (with buckets, of all flows) must arrive on one CPU, or counts are lost.
+        flows: size of the flow table in flows; None for that of the specification.
+        table: flow table that the programs were compiled with.
+        secret: 16-byte key of the buckets' hash; None for a random key. It must stay secret,
+            because with it an attacker can send packets of many flows that fall into one bucket.
+        attached: metering program of the same object file that is already in the kernel. Its maps
+            are used, and the options that it was loaded with apply.
+        ending: with ``attached``, whether :meth:`end_idle` and :meth:`end_all` will be called;
+            otherwise the program for them is not loaded, which saves its verification.
+        succeeds: metering program with the same meter and classes, whose flows, counters, rules and
+            policies are taken over.
 
     Raises:
         MissingDependencyError: libbpf is not installed.
@@ -90,7 +91,7 @@ class MeterPrograms:
             shares = [stack.enter_context(m) for m in before.maps()] if before else []
             words = np.frombuffer(secret or secrets.token_bytes(SECRET_BYTES), np.uint64)
             entries = layout.table_entries(table, flows or spec.cache_flows)
-            for m in shares:  # the successor finds flows where they are
+            for m in shares:  # shared maps keep the flows for the successor
                 if m.name == _OPTIONS and table == "buckets":
                     last = np.frombuffer(m.lookup(0) or b"", layout.OPTIONS)[0]
                     words, entries = last["secret"], int(last["buckets"])
@@ -119,26 +120,26 @@ class MeterPrograms:
         self.close()
 
     def close(self) -> None:
-        """Give the maps and programs back; what is attached or pinned stays."""
+        """Close maps and programs; what is attached or pinned stays in the kernel."""
         self._ring.close()
         self.object.close()
 
     # --- what user space says ------------------------------------------------------------------
 
     def set_model(self, slot: int, value: bytes) -> None:
-        """Put a model into a slot; packets see the old one or the new one, whole.
+        """Put a model into a slot atomically: a packet sees the old or the new model, whole.
 
-        When this returns, no packet sees the old one any more.
+        When this returns, no packet sees the old model any more.
 
         Args:
-            slot: 0 to 63.
-            value: as :func:`~n3ic.exporters.xdp.network.values.value_bytes` gives it.
+            slot: number of the slot, 0 to 63.
+            value: map value from :func:`~n3ic.exporters.xdp.network.values.value_bytes`.
         """
         check_slot(slot)
         swap(self.maps["models"], slot, value)
 
     def digests(self) -> dict[int, str]:
-        """SHA-256 of the models that are resident, by slot."""
+        """SHA-256 of the resident models, by slot."""
         out = {}
         for slot in range(layout.SLOTS):
             number = self.maps["models"].lookup(slot)
@@ -148,23 +149,24 @@ class MeterPrograms:
         return out
 
     def set_rules(self, rules: Sequence[Rule], otherwise: int = 0) -> None:
-        """Say which flows are decided by the model of which slot; all rules change at once.
+        """Set the rules that choose a flow's slot; all rules change at once.
 
         Args:
-            rules: the first that a flow agrees with counts.
-            otherwise: the slot of all other flows.
+            rules: rules in order; the first match counts.
+            otherwise: slot of flows without a matching rule.
         """
         swap(self.maps["dispatch"], 0, rule_table(rules, otherwise))
 
     def set_policy(self, verdict: Verdict, action: Action, argument: int = 0) -> None:
-        """Say what is done with the packets of flows of a verdict.
+        """Set the action for packets of flows with a verdict.
 
         Args:
             verdict: a class, ``shunted`` (margin below the model's threshold), ``undecided`` or
                 ``aside`` (packets of no flow).
             action: ``pass`` to the stack, ``drop``, redirect to an ``interface``, an AF_XDP
                 ``socket`` or a ``cpu``, or ``mark``: 4 bytes of metadata for the stack's programs.
-            argument: index in the map of interfaces, sockets (that of queue 0) or CPUs; the mark.
+            argument: index in the map of interfaces, sockets (that of queue 0) or CPUs; or the
+                mark.
         """
         classes = self.structure.classes
         others = {"shunted": classes, "undecided": classes + 1, "aside": classes + 2}
@@ -175,18 +177,18 @@ class MeterPrograms:
     # --- flows ---------------------------------------------------------------------------------
 
     def replayed(self, frame: bytes, length: int, time: int) -> bytes:
-        """A frame with the trailer that the ``trailer`` clock reads.
+        """Append the trailer that the ``trailer`` clock reads to a frame.
 
         Args:
-            frame: its captured bytes.
+            frame: captured bytes of the frame.
             length: bytes of the frame on the wire.
-            time: in units of the specification.
+            time: time in units of the specification.
         """
         trailer = np.array([(time, length, len(frame))], dtype=layout.TRAILER)
         return frame + trailer.tobytes()
 
     def flows(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
-        """The table's keys, as both directions of a flow have them, and its flows."""
+        """The table's flows and their keys, which are equal for both directions of a flow."""
         items = list(self.maps["flows"].items())
         if self.table == "buckets":
             kind = layout.bucket_type(self.spec)
@@ -197,11 +199,11 @@ class MeterPrograms:
         return keys, np.frombuffer(b"".join(v for _, v in items), dtype=self._flow)
 
     def end_idle(self, now: int) -> int:
-        """End flows that have been idle for too long, the one idle for longest first.
+        """End flows that exceed the idle timeout, the one idle for longest first.
 
         Returns:
-            The time of the last packet of the flow that is idle for longest now; ``now`` where
-            there is none.
+            Time of the last packet of the remaining flow that is idle for longest; ``now`` if no
+                flow remains.
         """
         keys, flows = self.flows()
         last = flows["last"].astype(np.int64)
@@ -210,11 +212,12 @@ class MeterPrograms:
         return int(last[~idle].min(initial=now))
 
     def end_all(self) -> None:
-        """End the flows that are left, the one seen longest ago first."""
+        """End all remaining flows, the one seen longest ago first."""
         keys, flows = self.flows()
         self._end(keys, flows, "capture", 0)
 
     def _end(self, keys: NDArray[np.void], flows: NDArray[np.void], why: End, now: int) -> None:
+        # Oldest first, as in the reference meter: windows over decided flows depend on the order.
         order = np.lexsort((flows["touched"], flows["last"]))
         program = self.object.programs[END]
         for start in range(0, len(order), _AT_ONCE):
@@ -223,7 +226,7 @@ class MeterPrograms:
             program.test_run(head + some.tobytes())
 
     def events(self, milliseconds: int = 0) -> NDArray[np.void]:
-        """Flows decided since the last call: array of :func:`~.layout.event_type`."""
+        """Flows decided since the last call, array of :func:`~.layout.event_type`."""
         return np.frombuffer(b"".join(self._records(milliseconds)), dtype=self._event)
 
     def _records(self, milliseconds: int) -> Iterator[bytes]:
@@ -233,7 +236,7 @@ class MeterPrograms:
     # --- counters ------------------------------------------------------------------------------
 
     def counters(self) -> dict[str, int]:
-        """Counters of all CPUs, those of packets put aside by reason, of decisions by reason."""
+        """Counters summed over all CPUs, with ignored packets and decisions by reason."""
         counted = self.maps["counted"]
         of_cpus = [value for user in range(counted.entries) for value in counted.each_cpu(user)]
         total = np.frombuffer(b"".join(of_cpus), dtype=layout.COUNTERS)
@@ -248,7 +251,7 @@ class MeterPrograms:
         return out
 
     def held(self) -> int:
-        """How many flows are in the table; about, under traffic."""
+        """Number of flows in the table; approximate under traffic."""
         if self.table == "lru":
             return self.maps["flows"].count()
         counters = self.counters()
@@ -256,23 +259,23 @@ class MeterPrograms:
 
     @property
     def room(self) -> int:
-        """How many flows the table holds at most."""
+        """Maximum number of flows of the table."""
         entries = self.maps["flows"].entries
         return entries * layout.WAYS if self.table == "buckets" else entries
 
     def tally(self, slot: int) -> dict[str, NDArray[np.uint64]]:
-        """Decisions of a slot's models: by ``class``, ``shunted``, ``margin`` and ``row``."""
+        """Decision counters of a slot's models: ``class``, ``shunted``, ``margin`` and ``row``."""
         kind = layout.tally_type(self.structure)
         values = [v for at in self._tallies(slot) for v in self.maps["tallies"].each_cpu(at)]
         of_cpus = np.frombuffer(b"".join(values), dtype=kind)
         return {name: of_cpus[name].sum(axis=0) for name in kind.names or ()}
 
     def clear_tally(self, slot: int) -> None:
-        """Begin a slot's counters anew; what is decided meanwhile may be missing in them."""
+        """Reset a slot's counters; decisions made meanwhile may be lost."""
         tallies = self.maps["tallies"]
         for at in self._tallies(slot):
             tallies.update(at, bytes(tallies.value_bytes))
 
     def _tallies(self, slot: int) -> range:
-        """Where a slot's counters are: those of packets, then those of flows that were ended."""
+        """Indices of a slot's counters: flows decided by packets, then flows that were ended."""
         return range(slot, self.maps["tallies"].entries, layout.SLOTS)

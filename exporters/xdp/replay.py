@@ -1,6 +1,6 @@
-"""Frames through the metering program, and what it says against the reference meter and the model.
+"""Replays frames through the metering program, and compares it with reference meter and model.
 
-In replay a frame brings its time, so that the program's clock is the capture's.
+In a replay frames carry their times, so that the program's clock is the capture's.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel
 
 Frame = tuple[bytes, int, int]  # captured bytes, bytes on the wire, time in the meter's units
-_IN_FLIGHT = 64  # frames that are sent before it is looked whether they came
+_IN_FLIGHT = 64  # frames sent before waiting for their arrival
 _PATIENCE_S = 10
-HELD = 2048  # bytes of a frame that are replayed; headers lie within
+HELD = 2048  # bytes kept of a frame, which include all headers
 
 
 def replayable(frames: Iterable[Frame]) -> list[Frame]:
-    """Frames as an interface can bring them: no shorter than Ethernet's header, and cut."""
+    """Frames as an interface can receive them: at least an Ethernet header, and truncated."""
     return [(f[:HELD], length, time) for f, length, time in frames if len(f) >= SHORTEST]
 
 
@@ -37,25 +37,26 @@ def replay(
     frames: Iterable[Frame],
     send: Callable[[bytes], object] | None = None,
 ) -> NDArray[np.void]:
-    """Count frames; before each, flows end that have been idle for too long.
+    """Count frames; before each one, end the flows that exceed the idle timeout.
 
     Args:
-        programs: with the clock ``trailer``.
-        frames: as :func:`replayable` gives them.
-        send: puts a frame on a wire at whose other end the program is attached; test runs where
-            None.
+        programs: programs loaded with the clock ``trailer``.
+        frames: frames from :func:`replayable`.
+        send: sends a frame on a wire to which the program is attached; None for test runs.
 
     Returns:
-        Flows in the order of their decisions, those left at the end included.
+        Flows in the order of their decisions, including those left at the end.
 
     Raises:
-        N3icError: a frame that was sent did not come.
+        N3icError: a sent frame did not arrive.
     """
     events = []
-    clock = seen = sent = 0  # no flow was idle for longer than since `seen`
+    clock = seen = sent = 0  # `seen`: last packet of the longest idle flow, when last looked up
     for frame, length, time in frames:
         if not isinstance(parse(LINK_ETHERNET, frame, length, time), str):
             clock = max(clock, time)
+            # A sweep reads the whole table, so sweep only when some flow may have been idle too
+            # long.
             if clock - seen > programs.spec.idle_timeout:
                 _arrived(programs, sent)
                 seen = programs.end_idle(clock)
@@ -74,24 +75,24 @@ def replay(
 
 
 def _arrived(programs: MeterPrograms, sent: int) -> None:
-    """Wait until so many packets were counted."""
+    """Wait until ``sent`` packets were counted."""
     limit = monotonic() + _PATIENCE_S
     while sent and (counted := programs.counters()["packets"]) < sent:
         if monotonic() > limit:
-            raise N3icError(f"{sent:,} frames were sent, {counted:,} came to the program")
+            raise N3icError(f"{sent:,} frames were sent, {counted:,} reached the program")
         sleep(0.001)
 
 
 def difference(
     model: BinaryModel, spec: MeterSpec, frames: Sequence[Frame], events: NDArray[np.void]
 ) -> str:
-    """Where flows differ from the reference meter's, or verdicts from the model's; empty: nowhere.
+    """Describe where flows or verdicts differ from reference meter and model; empty if nowhere.
 
     Args:
         model: the network.
-        spec: its meter.
-        frames: as they were replayed.
-        events: what the program said of them.
+        spec: the meter of the network.
+        frames: the replayed frames.
+        events: events of the program.
     """
     meter = ReferenceMeter(spec)
     wanted = list(meter.run(parse(LINK_ETHERNET, *frame) for frame in frames))
@@ -121,7 +122,7 @@ def difference(
 
 
 def counter_difference(spec: MeterSpec, frames: Sequence[Frame], counters: dict[str, int]) -> str:
-    """Where counters differ from those of the reference meter; empty: nowhere."""
+    """Describe where counters differ from the reference meter's; empty if nowhere."""
     meter = ReferenceMeter(spec)
     for _ in meter.run(parse(LINK_ETHERNET, *frame) for frame in frames):
         pass
@@ -167,8 +168,8 @@ def _record(record: FlowRecord) -> dict[str, object]:
 
 
 def traffic(spec: MeterSpec, packets: int, seed: int) -> list[Frame]:
-    """Frames of a few hosts that use every branch of the parser: sound, cut, and damaged ones."""
-    r = random.Random(seed)  # noqa: S311 - no secrets
+    """Make frames of a few hosts that reach every branch of the parser: valid, cut and damaged."""
+    r = random.Random(seed)  # noqa: S311 - not for cryptography
     step = max(1, spec.idle_timeout // 50)
     time, out = 0, []
     for _ in range(packets):

@@ -1,4 +1,4 @@
-"""Models that are resident in a program, and the rules by which one is chosen."""
+"""Models that are resident in a program, and the rules that choose one of them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NO_VLAN = 4096
 
 @dataclass(frozen=True)
 class Rule:
-    """Which flows a slot's model decides: all that is given must agree with their first packet.
+    """A rule for the slot of flows: a flow's first packet must match all given fields.
 
     Attributes:
-        slot: 0 to 63.
-        interface: index of the interface that it came in by; 0 for any.
-        vlan: its outer VLAN; :data:`NO_VLAN` for none, 0 for any.
-        udp_port: a port of either end, of UDP alone; 0 for any.
-        address: of either end, 4 or 16 bytes; empty for any.
-        prefix: how many bits of the address must agree.
+        slot: number of the slot, 0 to 63.
+        interface: index of the receiving interface; 0 for any.
+        vlan: outer VLAN id; :data:`NO_VLAN` for untagged, 0 for any.
+        udp_port: port of either endpoint, for UDP only; 0 for any.
+        address: address of either endpoint, 4 or 16 bytes; empty for any.
+        prefix: number of leading bits of the address that must match.
     """
 
     slot: int
@@ -36,30 +36,30 @@ class Rule:
     def __post_init__(self) -> None:
         check_slot(self.slot)
         if not 0 <= self.vlan <= NO_VLAN or not 0 <= self.udp_port < 1 << 16:
-            raise UsageError(f"a rule's VLAN is 1 to 4095, its port below 65,536: {self}")
+            raise UsageError(f"a rule needs a VLAN of 1 to 4095 and a port below 65,536: {self}")
         if len(self.address) not in (0, 4, 16) or not 0 <= self.prefix <= 8 * len(self.address):
-            raise UsageError(f"a rule's prefix is of an IPv4 or IPv6 address: {self}")
+            raise UsageError(f"a rule needs a prefix of an IPv4 or IPv6 address: {self}")
 
 
 def check_slot(slot: int) -> None:
-    """Refuse a slot that is none.
+    """Check the number of a slot.
 
     Raises:
-        UsageError: it is not one of :data:`~.layout.SLOTS`.
+        UsageError: the number is not below :data:`~.layout.SLOTS`.
     """
     if not 0 <= slot < layout.SLOTS:
         raise UsageError(f"slots are 0 to {layout.SLOTS - 1}, got {slot}")
 
 
 def rule_table(rules: Sequence[Rule], otherwise: int) -> bytes:
-    """The rules as the program reads them.
+    """Serialise the rules for the program.
 
     Args:
-        rules: the first that agrees counts.
-        otherwise: the slot of what no rule names.
+        rules: rules in order; the first match counts.
+        otherwise: slot of flows without a matching rule.
 
     Raises:
-        UsageError: there are too many.
+        UsageError: the number of rules exceeds the table.
     """
     check_slot(otherwise)
     if len(rules) > layout.RULES:
@@ -79,10 +79,11 @@ def rule_table(rules: Sequence[Rule], otherwise: int) -> bytes:
 
 
 def swap(outer: libbpf.Map, slot: int, value: bytes) -> None:
-    """Put a value into a slot of a map of maps: a packet sees the old one or the new one, whole.
+    """Put a value into a slot of a map of maps; a packet sees the old or the new one, whole.
 
-    When this returns, no packet sees the old one any more: the kernel waits for those that may.
+    When this returns, no packet sees the old value any more.
     """
     with libbpf.create_map(libbpf.ARRAY, outer.name, 4, len(value), 1) as inner:
         inner.update(0, value)
+        # Updating a map of maps waits for an RCU grace period, so programs that run have finished.
         outer.update(slot, inner.fd)

@@ -1,4 +1,4 @@
-"""C of the XDP programs: what is the same for every model, and what its meter and network vary."""
+"""C of the XDP programs: a part for all models, and a part for a meter and a network."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent / "c"
 METER, ANSWER = "meter.c", "answer.c"
-ON_STACK = 8  # counts of windows; of more, there is no room for all
+ON_STACK = 8  # window counts that fit the 512 bytes of BPF stack
 PACKET, KEY = (METER_FOLDER / name for name in ("packet.h", "key.h"))
 Table = Literal["lru", "buckets"]
 TABLES: tuple[Table, ...] = get_args(Table)
-OPTIONS = ("-ffreestanding",)  # the C library's headers are for other machines
+OPTIONS = ("-ffreestanding",)  # the C library's headers are for other architectures
 
 
 def meter_program(
     spec: MeterSpec, structure: Structure, *, per_cpu: bool, table: Table = "lru"
 ) -> dict[str, str]:
-    """Files of the metering program, by name; clang compiles :data:`METER`.
+    """Files of the metering program by name; clang compiles :data:`METER`.
 
     Args:
-        spec: the meter.
-        structure: what of the networks is compiled in.
+        spec: meter to compile in.
+        structure: structure of networks to compile in.
         per_cpu: whether windows are over the flows of one CPU.
         table: the flow table: the kernel's LRU hash, or an array of buckets.
     """
@@ -46,11 +46,11 @@ def meter_program(
 
 
 def answer_program(structure: Structure, packets: PacketLayout) -> dict[str, str]:
-    """Files of the program that answers packets, by name; clang compiles :data:`ANSWER`.
+    """Files of the answering program by name; clang compiles :data:`ANSWER`.
 
     Args:
-        structure: of the networks over packed input bits.
-        packets: how inputs and results lie in packets.
+        structure: structure of networks over packed input bits.
+        packets: layout of inputs and results in packets.
     """
     values = {
         "ethertype": packets.ethertype,
@@ -67,12 +67,12 @@ def answer_program(structure: Structure, packets: PacketLayout) -> dict[str, str
 
 
 def test_program(name: str) -> dict[str, str]:
-    """Files of a program that makes packets for test runs, by name; clang compiles ``name``."""
+    """Files by name of a program that makes packets for test runs; clang compiles ``name``."""
     return _plain(name, "test_frames.h") | {PACKET.name: PACKET.read_text(encoding="utf-8")}
 
 
 def compiled(files: dict[str, str], program: str) -> bytes:
-    """The object file of a program; see :func:`~n3ic.exporters.xdp.clang.compile_bpf`."""
+    """Compile a program to an object file; see :func:`~n3ic.exporters.xdp.clang.compile_bpf`."""
     return compile_bpf(files, program, OPTIONS)
 
 

@@ -1,8 +1,8 @@
-"""Packets a second of a core under a generator, over a veth pair in a network namespace.
+"""Packets per second of a core, from a generator over a veth pair in a network namespace.
 
-The generator is the kernel's own: ``BPF_PROG_TEST_RUN`` with ``BPF_F_TEST_XDP_LIVE_FRAMES`` sends
+The kernel generates the packets: ``BPF_PROG_TEST_RUN`` with ``BPF_F_TEST_XDP_LIVE_FRAMES`` sends
 frames out of one end, and the program at the other end sees them on the same CPU. Programs take
-turns, and every figure holds the generator and the link.
+turns, and every figure includes the generator and the link.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _ENDS = ("n3icgen0", "n3icgen1")
 _CLONE_NEWNET = 0x40000000
 _ETHTOOL, _SET_GRO = 0x8946, 0x2C  # SIOCETHTOOL, ETHTOOL_SGRO
 _WARM = 20_000
-_DRAINED_S = 0.02  # the last frames of a run are still on the link
+_DRAINED_S = 0.02  # time for the last frames of a run to cross the link
 _IP_S = 10
 
 
 @dataclass(frozen=True)
 class WireTiming:
-    """What a core carries with a program at the end of a link.
+    """Throughput of a core with a program at the end of a link.
 
     Attributes:
         mode: ``native`` or ``generic``.
-        name: what the program does.
-        median: median nanoseconds of a packet in all, generator and link included.
-        difference: median of the rounds' differences to the program that only drops.
-        ratio: median of the rounds' ratios to it, of packets a second.
-        lost: share of the packets that did not come to the program.
+        name: description of the program.
+        median: median nanoseconds per packet in all, including generator and link.
+        difference: median over the rounds of the difference to the program that only drops.
+        ratio: median over the rounds of the ratio of packets per second to that program.
+        lost: share of packets that did not reach the program.
     """
 
     mode: str
@@ -62,7 +62,7 @@ class WireTiming:
 
     @property
     def mpps(self) -> float:
-        """Million packets a second."""
+        """Million packets per second."""
         return 1e3 / self.median
 
 
@@ -76,17 +76,17 @@ def measure(
     """Send packets of 1,000 flows over a link to each program in turn, native and generic.
 
     Args:
-        frame: an IPv4 packet of a flow.
-        metered: metering programs and what they do; their policies become ``drop``.
-        rounds: how often each program takes its turn.
-        packets: of a turn.
+        frame: an IPv4 packet of one flow.
+        metered: metering programs with their descriptions; their policies are set to ``drop``.
+        rounds: number of turns of each program.
+        packets: packets per turn.
 
     Returns:
-        Median nanoseconds of the generator alone, whose frames go nowhere; and the programs'
-        timings, the one that only drops first.
+        Median nanoseconds of the generator alone, whose frames are not received; and the programs'
+            timings, the one that only drops first.
 
     Raises:
-        MissingDependencyError: there is no clang, or no ``ip``.
+        MissingDependencyError: clang or ``ip`` is not installed.
         BpfError: the kernel refuses a namespace, a link, a program, or live frames.
     """
     image = compiled(test_program(_GENERATOR), _GENERATOR)
@@ -111,7 +111,7 @@ def measure(
 
 @dataclass(frozen=True)
 class _End:
-    """A program at the end of a link, and how many packets it has seen."""
+    """A program at the end of a link, and a function that counts its packets."""
 
     name: str
     program: Program
@@ -133,7 +133,7 @@ def _dropped(own: Object) -> int:
 def _turn(
     end: _End, mode: Mode, there: int, generate: Program, frame: bytes, here: int, packets: int
 ) -> tuple[float, int]:
-    """Nanoseconds of a packet that an end saw, and how many it saw."""
+    """Nanoseconds per packet that the program saw, and the number of these packets."""
     attach(there, end.program, mode)
     try:
         generate.live_run(frame, here, _WARM)
@@ -165,7 +165,7 @@ def _timings(
 
 @contextmanager
 def _one_cpu() -> Iterator[None]:
-    """Keep this thread on one CPU."""
+    """Pin this thread to one CPU for the block."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(allowed)})
     try:
@@ -176,13 +176,13 @@ def _one_cpu() -> Iterator[None]:
 
 @contextmanager
 def _link() -> Iterator[tuple[int, int]]:
-    """The ends of a veth pair in a network namespace of this thread.
+    """Create a veth pair in a network namespace of this thread, and yield the ends' indices.
 
-    The kernel removes both when the thread leaves the namespace, or ends.
+    The kernel removes both when the thread leaves the namespace or ends.
 
     Raises:
-        MissingDependencyError: there is no ``ip``.
-        BpfError: the kernel refuses.
+        MissingDependencyError: ``ip`` is not installed.
+        BpfError: the kernel refuses the namespace or the link.
     """
     ip = shutil.which("ip")
     if ip is None:
@@ -195,9 +195,9 @@ def _link() -> Iterator[tuple[int, int]]:
         try:
             one, other = _ENDS
             _run(ip, "link", "add", one, "type", "veth", "peer", "name", other)
-            _gro(one)  # in generic mode, frames reach the program by NAPI alone
+            _gro(one)  # in generic mode, veth passes frames to the program only through NAPI
             for name in _ENDS:
-                _run(ip, "link", "set", name, "addrgenmode", "none")  # says nothing by itself
+                _run(ip, "link", "set", name, "addrgenmode", "none")  # no IPv6 packets of its own
                 _run(ip, "link", "set", name, "arp", "off", "up")
             yield socket.if_nametoindex(one), socket.if_nametoindex(other)
         finally:

@@ -25,17 +25,17 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(text: str) -> None:
-    """A line of the result, or several."""
+    """Print one or more lines of the result."""
     sys.stdout.write(visible(text) + "\n")
 
 
 def note(text: str) -> None:
-    """A line beside the result."""
+    """Print a remark on standard error."""
     sys.stderr.write(f"n3ic: {visible(text)}\n")
 
 
 def fail(text: str) -> None:
-    """The line that tells why a command failed."""
+    """Print why a command failed."""
     sys.stderr.write(f"n3ic: error: {' '.join(visible(text).split())}\n")
 
 
@@ -46,7 +46,7 @@ def list_options(options: Sequence[Option]) -> None:
 
 
 def print_json(data: Any) -> None:
-    """Data for a program that reads along."""
+    """Print data as JSON."""
     say(json.dumps(data, indent=2, sort_keys=True))
 
 
@@ -75,7 +75,7 @@ def show_table(found: Table) -> None:
 
 @contextmanager
 def watching(quiet: bool) -> Iterator[TrainingProgress]:
-    """A progress bar on standard error for the length of a training."""
+    """Show a progress bar on standard error during a training."""
     from n3ic.runs.progress import TrainingProgress
 
     screen = console(stderr=True)

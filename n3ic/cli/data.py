@@ -67,7 +67,7 @@ def show(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the catalogue as JSON.")] = False,
 ) -> None:
-    """Print a data set's card, or its features; of a table, its columns."""
+    """Print a data set's card or its features; for a table, its columns."""
     from dataclasses import asdict
 
     from n3ic import plugins
@@ -110,9 +110,9 @@ def describe(
     path: Annotated[
         Path, typer.Argument(metavar="FLOWS", help="A table with a flow a row, or a folder.")
     ],
-    label: Annotated[str, typer.Option(help="The column of the class.")] = "",
+    label: Annotated[str, typer.Option(help="Column of the class.")] = "",
     out: Annotated[
-        str, typer.Option(help="File to write; columns.toml beside the data without, - for none.")
+        str, typer.Option(help="File to write; default: columns.toml beside the data; -: no file.")
     ] = "",
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
@@ -172,14 +172,14 @@ def _odd(facts: ColumnFacts) -> str:
 def check(
     path: Annotated[Path, typer.Argument(help="Files or a folder.")],
     name: Annotated[
-        str | None, typer.Option("--dataset", help="The data set; the one that knows the file.")
+        str | None, typer.Option("--dataset", help="Data set; default: the one that recognises it.")
     ] = None,
     label: Annotated[
-        str, typer.Option(help="The column of the class, of a table that no data set knows.")
+        str, typer.Option(help="Column of the class, for a table of no known data set.")
     ] = "",
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Read files and say what they are, how many rows they have, and what is odd."""
+    """Read files and report what they are, their number of rows, and their problems."""
     found = dict(_checked(path, name, label))
     if json:
         print_json(found)
@@ -231,38 +231,38 @@ def extract(
     ),
     meter: Annotated[
         Path | None,
-        typer.Option(help="A meter's specification (JSON); the standard one without it."),
+        typer.Option(help="Specification of a meter (JSON); default: the standard meter."),
     ] = None,
     packets: Annotated[
         int, typer.Option(help="Decide a flow at its N-th packet; 0: at its end.", min=0)
     ] = 0,
     after: Annotated[
-        float, typer.Option(help="Decide a flow so many seconds after its start; 0: not.", min=0)
+        float, typer.Option(help="Decide a flow this many seconds after its start; 0: no.", min=0)
     ] = 0.0,
     idle_timeout: Annotated[
         float, typer.Option(help="Seconds without a packet that end a flow.", min=0.001)
     ] = 60.0,
     cache_flows: Annotated[
-        int, typer.Option(help="Flows that the flow cache holds.", min=1, max=1 << 24)
+        int, typer.Option(help="Size of the flow cache, in flows.", min=1, max=1 << 24)
     ] = 1 << 16,
     labels: Annotated[Path | None, typer.Option(help="Labels to join by key and time.")] = None,
     labels_format: Annotated[
-        Literal["table", "ndpi", "zeek", "upc-aau"], typer.Option(help="Who wrote the labels.")
+        Literal["table", "ndpi", "zeek", "upc-aau"], typer.Option(help="Format of the labels.")
     ] = "table",
     label_column: Annotated[
-        str, typer.Option(help="Column of the label; the format's own without.")
+        str, typer.Option(help="Column of the label; default: the format's own.")
     ] = "",
     one_stream: Annotated[
         bool,
         typer.Option(
             "--continue",
-            help="The captures are pieces of one: flows go on from one to the next. "
-            "Without, flows end with their capture.",
+            help="Treat the captures as pieces of one: flows go on from one to the next. "
+            "Default: flows end with their capture.",
         ),
     ] = False,
     jobs: Annotated[
         int | None,
-        typer.Option(help="Captures that are metered at once; as many as cores without it.", min=1),
+        typer.Option(help="Captures metered at once; default: one per core.", min=1),
     ] = None,
     dask: Annotated[
         str | None,
@@ -273,7 +273,7 @@ def extract(
 ) -> None:
     """Meter captures: a table of flows with the features that a NIC computes.
 
-    What is interrupted goes on where it was: run the same command again.
+    An interrupted run resumes when the same command is run again.
     """
     from dataclasses import asdict
 

@@ -32,10 +32,10 @@ def decide(
     ],
     labels: Annotated[Path, typer.Option(help="Labels to join by key and time.")],
     labels_format: Annotated[
-        Literal["table", "ndpi", "zeek", "upc-aau"], typer.Option(help="Who wrote the labels.")
+        Literal["table", "ndpi", "zeek", "upc-aau"], typer.Option(help="Format of the labels.")
     ] = "table",
     label_column: Annotated[
-        str, typer.Option(help="Column of the label; the format's own without.")
+        str, typer.Option(help="Column of the label; default: the format's own.")
     ] = "",
     packets: Annotated[
         str, typer.Option(help="Packets to decide at; 'end' for the end of the flow.")
@@ -44,18 +44,18 @@ def decide(
         float, typer.Option(help="Seconds without a packet that end a flow.", min=0.001)
     ] = 60.0,
     cache_flows: Annotated[
-        int, typer.Option(help="Flows that the flow cache holds.", min=1, max=1 << 24)
+        int, typer.Option(help="Size of the flow cache, in flows.", min=1, max=1 << 24)
     ] = 1 << 16,
     positive: Annotated[str, typer.Option(help="A class to tell from all others.")] = "",
-    least: Annotated[int, typer.Option(help="Leave out classes of fewer flows.", min=1)] = 50,
+    least: Annotated[int, typer.Option(help="Drop classes with fewer flows.", min=1)] = 50,
     recipe: Annotated[str, typer.Option(help="A recipe: default or large.")] = "default",
     protocol: Annotated[
         Literal["random", "conversation"], typer.Option(help="How flows are split.")
     ] = "random",
-    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
-    seeds: Annotated[int, typer.Option(help="Mean and deviation over so many.", min=1)] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of all random choices.", min=0)] = 0,
+    seeds: Annotated[int, typer.Option(help="Report mean and deviation over N seeds.", min=1)] = 1,
     jobs: Annotated[
-        int | None, typer.Option(help="Captures that are metered at once; all cores.", min=1)
+        int | None, typer.Option(help="Captures metered at once; default: one per core.", min=1)
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("runs/decide"),
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing folder.")] = False,
@@ -64,8 +64,8 @@ def decide(
 ) -> None:
     """Compare accuracy by the packet at which flows are decided.
 
-    Labelled captures are metered and a network is trained for each number of packets, on the same
-    flows, with the same recipe and seeds, beside baselines that see the same.
+    Labelled captures are metered, and a network is trained for each number of packets: on the same
+    flows, with the same recipe and seeds, beside baselines on the same data.
     """
     from n3ic.data.own import OWN
     from n3ic.meter.labels import read_labels

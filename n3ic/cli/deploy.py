@@ -18,7 +18,7 @@ from n3ic.options import Option, OptionValue
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 ModelOption = Annotated[
-    Path | None, typer.Option(help="Model file or run; the newest run without it.")
+    Path | None, typer.Option(help="Model file or run; default: the newest run.")
 ]
 Given = Mapping[str, OptionValue] | None
 _KINDS = {
@@ -35,7 +35,7 @@ RunChanged = Annotated[
     bool,
     typer.Option(
         "--run-changed",
-        help="Run files that n3ic would not write itself: code of whoever changed them.",
+        help="Run files that differ from n3ic's own: that runs code of their author.",
     ),
 ]
 
@@ -45,7 +45,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
     Args:
         app: the command line.
-        words: what was typed. The target that it names is loaded for its own options, no other.
+        words: the typed words. Only the target named in them is loaded for its options.
     """
 
     def add(name: str, function: Callable[..., None]) -> None:
@@ -95,7 +95,7 @@ def _exports_below(directory: Path) -> list[Path]:
 
 
 def _exported_for(directory: Path) -> Iterator[str]:
-    """The targets of the exports there; what is no export is said when it is verified."""
+    """Targets of the exports in a directory; verification reports other files."""
     from n3ic.targets.manifest import read_manifest
 
     if directory.is_dir():
@@ -169,7 +169,7 @@ def export(
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Write a model that does not fit; marked as such.")
+        bool, typer.Option("--force", help="Write a model that does not fit, marked as such.")
     ] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace an existing export directory.")
@@ -181,16 +181,16 @@ def export(
         bool,
         typer.Option(
             "--simplify/--no-simplify",
-            help="Leave out neurons and input bits that make no difference to the scores; without, "
+            help="Drop neurons and input bits that do not affect the scores; without it, "
             "weights of another training of the same shape can be loaded later.",
         ),
     ] = True,
     json: JsonFlag = False,
     given: Given = None,
 ) -> None:
-    """Export a model for a target, or for all of them; a wrong export is an error.
+    """Export a model for one target or all; a wrong export is an error.
 
-    A target that refuses the model does not keep the others from theirs.
+    If a target refuses the model, the other exports are still written.
     """
     from n3ic.runs.folder import open_models
     from n3ic.targets.base import exporter
@@ -198,7 +198,7 @@ def export(
     from n3ic.targets.colocation_report import write_set_report
 
     if target != "all":
-        exporter(target)  # a mistyped target is said before a missing run
+        exporter(target)  # reports a mistyped target before a missing run
     source, models, metrics = open_models(model)
     if model is None:
         note(f"model: {source}")
@@ -245,11 +245,11 @@ def _set_tables(metrics: Mapping[str, Any] | None) -> Any:
 def verify(
     directory: Annotated[Path, typer.Argument(help="An export directory, or a folder of them.")],
     vectors: Annotated[
-        int | None, typer.Option(help="Boundary and random vectors to run.", min=1)
+        int | None, typer.Option(help="Number of boundary and random vectors.", min=1)
     ] = None,
-    rows: Annotated[Path | None, typer.Option(help="A table of flows to run besides.")] = None,
+    rows: Annotated[Path | None, typer.Option(help="Table of flows to run as well.")] = None,
     capture: Annotated[
-        list[Path] | None, typer.Option(help="A capture for the export's own meter; repeatable.")
+        list[Path] | None, typer.Option(help="Capture for the export's own meter; repeatable.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random vectors.", min=0)] = 0,
     record: Annotated[
@@ -259,10 +259,10 @@ def verify(
     json: JsonFlag = False,
     given: Given = None,
 ) -> None:
-    """Compare an export with what n3ic writes, then run it against its model.
+    """Compare an export with a fresh one, then run it against its model.
 
-    Every file is written again from the model and the options, and compared. What n3ic would not
-    write itself, it does not run. Any difference is an error.
+    Every file is written again from model and options, and compared. Files that differ are not run.
+    Any difference is an error.
     """
     from n3ic.data.flows import read_features
     from n3ic.model.families import load_model
@@ -311,12 +311,12 @@ def bench(
     target: Annotated[str, typer.Argument(help="A target such as host, or meter.")],
     model: ModelOption = None,
     capture: Annotated[
-        Path | None, typer.Option(help="With meter: packets to count; generated ones without.")
+        Path | None, typer.Option(help="With meter: packets to count; default: generated ones.")
     ] = None,
     json: JsonFlag = False,
     given: Given = None,
 ) -> None:
-    """Measure a target, or the meter, beside its alternatives, in one run."""
+    """Measure a target or the meter beside its alternatives, in one run."""
     from n3ic import api
 
     if model is None and target != api.METER:

@@ -55,7 +55,7 @@ def options(
 
 
 def command_line(words: Sequence[str]) -> typer.Typer:
-    """The commands; the one that is called has the options of all plug-ins.
+    """Build the commands; the one that is called gets the options of all plug-ins.
 
     Args:
         words: what was typed. The module of the command that it names is imported, and no other;
@@ -104,8 +104,8 @@ def _add_command(app: typer.Typer, name: str, called: str) -> None:
     """Add a command that a plug-in brings: a system's, or one that runs a target's device.
 
     An entry point of ``n3ic.commands`` names a :class:`typer.Typer` or the function of a single
-    command, in a module that is quickly imported. One that cannot be loaded is left out of the
-    help, and says why when it is called.
+    command, in a module that imports quickly. One that fails to load is hidden in the help, and
+    reports the reason when it is called.
     """
     try:
         found = plugins.load(_PLUG_INS, name)
@@ -120,16 +120,16 @@ def _add_command(app: typer.Typer, name: str, called: str) -> None:
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends with one line and its exit code."""
+    """Run the command line; a user's mistake ends with one line and an exit code."""
     warnings.showwarning = _show_warning
     warnings.simplefilter("ignore", FutureWarning)
     warnings.simplefilter("always", N3icWarning)
     with ending_signals() as ending:
         try:
             code = command_line(sys.argv[1:])(standalone_mode=False)
-            sys.stdout.flush()  # a full disk shows here, not while Python ends
-        except BaseException as error:  # noqa: BLE001 - what is not known is raised again
-            # once a signal came, the error is what some library made of it
+            sys.stdout.flush()  # reports a full disk here instead of at interpreter shutdown
+        except BaseException as error:  # noqa: BLE001 - unknown errors are raised again
+            # After a signal, the error is only how some library reacted to it.
             code = None if ending.received else _failed(error)
         if ending.received:
             code = _stopped(ending.received)
@@ -137,18 +137,18 @@ def main() -> None:
 
 
 def _stopped(number: int) -> int:
-    """Say in one line that a signal ended the command; the exit code, as shells have it."""
+    """Report in one line that a signal ended the command; return the shell's exit code."""
     how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
-    with suppress(OSError):  # after SIGHUP, there may be no terminal
+    with suppress(OSError):  # after SIGHUP there may be no terminal
         fail(f"{how}; nothing was left half-written")
     return 128 + number
 
 
 def _failed(error: BaseException) -> int:
-    """Say in one line why a command failed; the exit code.
+    """Report in one line why a command failed; return the exit code.
 
     Raises:
-        BaseException: the error, where it is none of a user's.
+        BaseException: the error, if it is not a user's mistake.
     """
     if isinstance(error, N3icError):
         fail(str(error))
@@ -162,16 +162,16 @@ def _failed(error: BaseException) -> int:
         )
         return MissingDependencyError.exit_code
     if isinstance(error, BrokenPipeError):
-        # the reader of our output went away: as other Unix tools do, end quietly
+        # The reader of the output has closed the pipe: end quietly, as other Unix tools do.
         _drop_output()
         return 128 + 13
-    if isinstance(error, OSError):  # a full disk, a folder without rights
+    if isinstance(error, OSError):  # such as a full disk, or missing permissions
         fail(f"{error.filename or 'output'}: {error.strerror or error}")
         _drop_output()
         return N3icError.exit_code
     if isinstance(error, typer.TyperException):
         message = error.format_message()
-        if message:  # without a command, the help has been printed and there is none
+        if message:  # empty if only the help was printed
             fail(f"{message} (--help lists what there is)")
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | typer.Abort):
@@ -180,7 +180,7 @@ def _failed(error: BaseException) -> int:
 
 
 def _drop_output() -> None:
-    """Let what is still to be written to a broken output go nowhere."""
+    """Discard the rest of the output to a closed pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

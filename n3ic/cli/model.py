@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from n3ic.model.passes import Findings
 
 ModelOption = Annotated[
-    Path | None, typer.Option(help="Model file or run; the newest run without it.")
+    Path | None, typer.Option(help="Model file or run; default: the newest run.")
 ]
-TaskOption = Annotated[str, typer.Option(help="Which network of a run of several.")]
+TaskOption = Annotated[str, typer.Option(help="Name of the network in a run of several.")]
 DatasetOption = Annotated[
-    str | None, typer.Option(help="Data set whose layout the table has; the model's own.")
+    str | None, typer.Option(help="Data set whose layout the table has; default: the model's.")
 ]
 UnitsOption = Annotated[
     Literal["nic", "source"] | None,
-    typer.Option(help="Units of a table that does not say them: a NIC's integers, or the files'."),
+    typer.Option(help="Units of a table that does not name them: a NIC's integers, or the files'."),
 ]
 ReplaceFlag = Annotated[bool, typer.Option("--replace", help="Replace an existing file.")]
 
@@ -45,7 +45,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
 def inspect(
     model: Annotated[Path, typer.Argument(help="A model file or a run folder.")],
-    bits: Annotated[bool, typer.Option("--bits", help="Explain every input bit.")] = False,
+    bits: Annotated[bool, typer.Option("--bits", help="Describe every input bit.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Print a model's layers, bits and bytes."""
@@ -128,7 +128,7 @@ def features(
     units: UnitsOption = None,
     replace: ReplaceFlag = False,
 ) -> None:
-    """Compute the integers that a card computes of flows, and the input bits."""
+    """Compute the integer features that a card computes from flows, and the input bits."""
     from n3ic.data.flows import stream_features, write_features
 
     if out != "-":
@@ -145,7 +145,7 @@ def _with_bits(network: Classifier, columns: Columns) -> Columns:
 
 
 def _network(model: Path | None, task: str) -> Classifier:
-    """The network that a command names; the newest run's where it names none."""
+    """The network that a command names; by default that of the newest run."""
     import n3ic
     from n3ic.runs.folder import newest_run
 
@@ -170,12 +170,12 @@ def predict(
     task: TaskOption = "",
     replace: ReplaceFlag = False,
     json: Annotated[
-        bool, typer.Option("--json", help="Print counts per class as JSON, and no rows.")
+        bool, typer.Option("--json", help="Print counts per class as JSON instead of rows.")
     ] = False,
 ) -> None:
-    """Classify flows of any number: class (or shunt), margin and scores of each row.
+    """Classify flows: class (or shunt), margin and scores of each row.
 
-    A capture (pcap, pcapng) is metered as the model says, and each flow is a row.
+    A capture (pcap, pcapng) is metered as the model specifies, and each flow is a row.
     """
     from n3ic.data.streaming import predict_stream
     from n3ic.meter.capture import is_capture
@@ -210,7 +210,7 @@ def predict(
 
 
 def _tell_of_another_meter(network: Classifier, source: str) -> None:
-    """Say so where a table was metered otherwise than what the network was trained on."""
+    """Warn if a table was metered differently from the model's training data."""
     from n3ic.data.metered import meter_of
 
     if network.meter is None or not Path(source).is_file():
@@ -226,10 +226,10 @@ def evaluate(
         typer.Argument(metavar="FLOWS", help="Labelled flows; the embedded sample without it."),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="Model file or run; the newest run without it.")
+        Path | None, typer.Option(help="Model file or run; default: the newest run.")
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="Data set that reads the flows; the network's own.")
+        str | None, typer.Option(help="Data set that reads the flows; default: the network's.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
@@ -283,14 +283,14 @@ def replay(
     data: Annotated[
         Path | None, typer.Argument(help="Recorded data; the embedded default without it.")
     ] = None,
-    model: Annotated[Path | None, typer.Option(help="Run; the newest run without it.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Run; default: the newest.")] = None,
     out: Annotated[Path, typer.Option(help="Picture (.png) or table (.csv) to write.")] = Path(
         "replay.png"
     ),
-    last: Annotated[int | None, typer.Option(help="Only so many rows from the end.", min=1)] = None,
+    last: Annotated[int | None, typer.Option(help="Only the last N rows.", min=1)] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
 ) -> None:
-    """Run a run's networks over recorded data and draw what they say over time."""
+    """Run a run's networks over recorded data, and plot their answers over time."""
     from n3ic.model.network import BinaryModel
     from n3ic.runs.folder import load_metrics, models_of, newest_run
     from n3ic.usecases.base import use_case
@@ -310,10 +310,10 @@ def import_model(
     source: Annotated[Path, typer.Argument(help="A network of another format, such as .onnx.")],
     out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("model.n3ic"),
     target: Annotated[
-        str | None, typer.Option("--from", help="Format; by the file's suffix without it.")
+        str | None, typer.Option("--from", help="Format; default: by the file's suffix.")
     ] = None,
 ) -> None:
-    """Turn a network of another format into a model, or say why it is not one."""
+    """Convert a network of another format to a model, or report why it is not one."""
     from n3ic import plugins
     from n3ic.targets.base import exporter
 

@@ -11,17 +11,17 @@ import typer
 from n3ic.errors import N3icError, UsageError
 from n3ic.options import Option
 
-Owned = tuple[str, Sequence[Option]]  # whose options, for the help
+Owned = tuple[str, Sequence[Option]]  # owner for the help, and its options
 _PARAMETER = "given"
 
 
 def with_options(function: Callable[..., None], owners: Iterable[Owned]) -> Callable[..., None]:
-    """A command whose parameter ``given`` is filled from options of plug-ins.
+    """Wrap a command so that its parameter ``given`` is filled from plug-ins' options.
 
     Args:
-        function: a command; its ``given`` is a mapping from option name to value, of those that
-            were typed.
-        owners: whose options there are. Several may share a name; who is asked checks the value.
+        function: a command; its ``given`` maps the typed options' names to values.
+        owners: owners and their options. Several may share a name; the addressed one checks the
+            value.
 
     Raises:
         UsageError: a plug-in's option has the name of one of the command's own.
@@ -45,7 +45,7 @@ def with_options(function: Callable[..., None], owners: Iterable[Owned]) -> Call
         function(**values)
 
     command.__name__, command.__doc__ = function.__name__, function.__doc__
-    # Typer reads a command's options off its signature.
+    # Typer reads a command's options from its signature.
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + [*added.values()]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -53,7 +53,7 @@ def with_options(function: Callable[..., None], owners: Iterable[Owned]) -> Call
 
 
 def options_of(loaders: Mapping[str, Callable[[], Sequence[Option]]]) -> list[Owned]:
-    """Options by owner; a plug-in that cannot be loaded has none here, and says why when asked."""
+    """Options by owner; a plug-in that fails to load has none here, and reports why when used."""
     out: list[Owned] = []
     for owner, load in loaders.items():
         try:

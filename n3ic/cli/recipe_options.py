@@ -16,10 +16,10 @@ def recipe_options() -> tuple[Option, ...]:
 
 
 def recipe_overrides(given: Mapping[str, OptionValue]) -> dict[str, Any]:
-    """Values of a recipe from what was typed, by attribute.
+    """Convert typed options to values of a recipe, by attribute.
 
     Raises:
-        UsageError: a text is no value of its attribute.
+        UsageError: a text is not a valid value.
     """
     from n3ic.training.recipe import recipe_values
 
@@ -28,6 +28,6 @@ def recipe_overrides(given: Mapping[str, OptionValue]) -> dict[str, Any]:
 
 
 def case_options(given: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
-    """What was typed that is no value of a recipe: options of the use case."""
+    """The typed options that are not values of a recipe, but options of the use case."""
     of_recipe = {option.name for option in recipe_options()}
     return {name: typed for name, typed in given.items() if name not in of_recipe}

@@ -1,4 +1,4 @@
-"""``n3ic report``: a row a target."""
+"""``n3ic report``: one row per target."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from n3ic.targets.overview import TargetRow
 
 _WIDE = 80
-_NO_BREAK = "\u00a0"  # between a number and its unit, while lines are wrapped
-_EQUALITY = 12  # width of the last column; the one before it gets what is left
+_NO_BREAK = "\u00a0"  # keeps a number and its unit on one line
+_EQUALITY = 12  # width of the last column; the column before it gets the rest
 
 
 def register(app: typer.Typer, words: Sequence[str]) -> None:
@@ -33,20 +33,20 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 def report(
     run: Annotated[Path | None, typer.Argument(help="A run or model; the newest run.")] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Every figure of every target, with its source.")
+        bool, typer.Option("--all", help="Print every figure of every target, with its source.")
     ] = False,
     exports: Annotated[
-        Path, typer.Option(help="Exports of the same models there are reported on, not made anew.")
+        Path, typer.Option(help="Folder of exports; those of the same models are used as they are.")
     ] = Path("exports"),
     html: Annotated[
-        Path | None, typer.Option(help="Write a page with all that is known of the run.")
+        Path | None, typer.Option(help="Write a page with everything known about the run.")
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="With --html: labelled flows to look at; the embedded sample without."),
+        typer.Option(help="With --html: labelled flows to use; default: the embedded sample."),
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="With --html: the data set that reads them.")
+        str | None, typer.Option(help="With --html: data set that reads them.")
     ] = None,
     shunt: Annotated[
         bool, typer.Option("--shunt", help="With --html: study shunting, with boosted trees.")
@@ -54,7 +54,7 @@ def report(
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing page.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print every figure as JSON.")] = False,
 ) -> None:
-    """Print a row a target: does it fit, memory, latency, throughput, resources, what is shown."""
+    """Print a row per target: fit, memory, latency, throughput, resources, what is verified."""
     from n3ic.runs.folder import open_models
     from n3ic.targets.batch import failure, report_all
     from n3ic.targets.overview import overview

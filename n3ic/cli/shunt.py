@@ -17,7 +17,7 @@ from n3ic.util.markdown import percent
 if TYPE_CHECKING:
     from n3ic.usecases.shunt_study import ShuntStudy
 
-_BRIEF = (0, 1, 2, 3, 4, 6, 7)  # of these columns, for several networks
+_BRIEF = (0, 1, 2, 3, 4, 6, 7)  # columns shown for several networks
 
 
 def register(app: typer.Typer, words: Sequence[str]) -> None:
@@ -27,28 +27,28 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
 def shunt(
     model: Annotated[
-        Path | None, typer.Option(help="Model file or run; the newest run without it.")
+        Path | None, typer.Option(help="Model file or run; default: the newest run.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Labelled flows; the embedded sample without it.")
+        Path | None, typer.Option(help="Labelled flows; default: the embedded sample.")
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="Data set that reads the flows; the network's own.")
+        str | None, typer.Option(help="Data set that reads the flows; default: the network's.")
     ] = None,
-    task: Annotated[str, typer.Option(help="Which network of a run of several; all.")] = "",
+    task: Annotated[str, typer.Option(help="Network of a run of several; default: all.")] = "",
     accuracy: Annotated[
         float | None,
         typer.Option(
-            help="Choose the threshold: share that the card gets right of what it decides."
+            help="Choose the threshold by accuracy: share of correct decisions on the card."
         ),
     ] = None,
     host_load: Annotated[
         float | None,
-        typer.Option(help="Choose the threshold: largest share of the flows that the host gets."),
+        typer.Option(help="Choose the threshold by load: largest share of flows for the host."),
     ] = None,
     margin: Annotated[
         int | None,
-        typer.Option(help="The threshold itself: smallest margin that is decided.", min=0),
+        typer.Option(help="Set the threshold: smallest margin that the card decides.", min=0),
     ] = None,
     write: Annotated[
         Path | None,
@@ -62,9 +62,9 @@ def shunt(
     replace: Annotated[bool, typer.Option("--replace", help="Replace existing files.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Show what the card decides by itself, what the host gets, and choose the threshold.
+    """Show which flows the card decides and which the host gets, and choose the threshold.
 
-    It is chosen on validation rows, and reported on test rows.
+    The threshold is chosen on validation rows and reported on test rows.
     """
     from n3ic.runs.folder import models_of, newest_run
     from n3ic.usecases.shunt_study import Aim

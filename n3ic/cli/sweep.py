@@ -56,27 +56,25 @@ def sweep(
     ] = None,
     protocol: ProtocolOption = None,
     seed: Annotated[int, typer.Option(help="The first seed.", min=0, max=MAX_SEED)] = 0,
-    seeds: Annotated[
-        int, typer.Option(help="Mean and deviation of each network over so many seeds.", min=1)
-    ] = 1,
+    seeds: Annotated[int, typer.Option(help="Report mean and deviation over N seeds.", min=1)] = 1,
     target: Annotated[
-        str, typer.Option(help="Whose estimates, as NAME or NAME:OPTION=VALUE,...")
+        str, typer.Option(help="Target of the estimates, as NAME or NAME:OPTION=VALUE,...")
     ] = "netfpga:style=unrolled",
     out: Annotated[
         Path | None, typer.Option(help="Folder of the sweep; sweeps/USE_CASE by default.")
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Throw another sweep in that folder away.")
+        bool, typer.Option("--replace", help="Discard another sweep in that folder.")
     ] = False,
     jobs: JobsOption = None,
     dask: DaskOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print the points as JSON.")] = False,
     given: Mapping[str, OptionValue] | None = None,
 ) -> None:
-    """Train networks of many sizes, and find which are worth their bytes, sites and latency.
+    """Train networks of many sizes, and find the best by bytes, sites and latency.
 
-    Values parted by commas are all tried with one another: --density 0.25,1 --hidden 32,64-16.
-    The same command goes on where an interrupted one was.
+    Values separated by commas are combined with each other: --density 0.25,1 --hidden 32,64-16. An
+    interrupted sweep resumes when the same command is run again.
     """
     from n3ic.usecases.request import TrainRequest
     from n3ic.usecases.sweep.request import SweepRequest
@@ -122,7 +120,7 @@ def swept(typed: Mapping[str, OptionValue]) -> tuple[dict[str, tuple[Any, ...]],
             dashes. Columns, and what is on or off, stay the same for all.
 
     Raises:
-        UsageError: a text is no value of its attribute.
+        UsageError: a text is not a valid value.
     """
     from n3ic.training.recipe import recipe_values
 

@@ -15,9 +15,9 @@ from n3ic.cli.recipe_options import case_options, recipe_options, recipe_overrid
 from n3ic.options import Option, OptionValue
 from n3ic.util.markdown import percent
 
-MAX_SEED = 2**32 - 1  # of numpy's and scikit-learn's generators
+MAX_SEED = 2**32 - 1  # limit of numpy's and scikit-learn's generators
 DataOption = Annotated[
-    Path | None, typer.Option(help="Files or a folder; the embedded default without it.")
+    Path | None, typer.Option(help="Files or a folder; default: the embedded sample.")
 ]
 DatasetOption = Annotated[
     str | None, typer.Option(help="Another data set than the use case's own.")
@@ -27,7 +27,7 @@ ProtocolOption = Annotated[
     typer.Option(help="How rows are split."),
 ]
 JobsOption = Annotated[
-    int | None, typer.Option(help="Networks trained at once; all cores by default.", min=1)
+    int | None, typer.Option(help="Networks trained at once; default: one per core.", min=1)
 ]
 DaskOption = Annotated[
     str | None, typer.Option(help="Train on the workers of this Dask scheduler.")
@@ -76,7 +76,7 @@ def train(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="File of options (TOML, JSON, or options.json of a run); those typed go before it."
+            help="File of options (TOML, JSON, or options.json of a run); typed options win."
         ),
     ] = None,
     recipe: Annotated[
@@ -97,11 +97,11 @@ def train(
     protocol: ProtocolOption = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Seed of everything random.", min=0, max=MAX_SEED, show_default="0"),
+        typer.Option(help="Seed of all random choices.", min=0, max=MAX_SEED, show_default="0"),
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(help="Report mean and deviation over so many seeds.", min=1, show_default="1"),
+        typer.Option(help="Report mean and deviation over N seeds.", min=1, show_default="1"),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/USE_CASE by default.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing run.")] = False,

@@ -17,12 +17,12 @@ Column = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Derived:
-    """A feature that is computed from columns.
+    """A feature that is computed from other columns.
 
     Attributes:
         feature: its catalogue entry.
-        needs: the columns it is computed from.
-        of: integer arrays of the columns, in the order of ``needs``, to the feature's.
+        needs: names of these columns.
+        of: function of the columns' integer arrays, in the order of ``needs``, to the feature.
     """
 
     feature: Feature

@@ -1,4 +1,4 @@
-"""What a data set is to the core; data sets live in ``n3ic.datasets``."""
+"""The interface of a data set; data sets live in ``n3ic.datasets``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DataSet(Plugin, ABC):
     ``card.md`` beside its module.
 
     Attributes:
-        name: as in ``n3ic data show NAME``.
+        name: name, as in ``n3ic data show NAME``.
         summary: one line for ``n3ic data list``.
         synthetic: whether a generator or a simulator makes its flows.
     """
@@ -46,15 +46,15 @@ class DataSet(Plugin, ABC):
 
     @abstractmethod
     def load(self, path: str | Path | None = None) -> FlowTable:
-        """Read a file, several (a folder), or the embedded sample where ``path`` is None.
+        """Read a file or a folder; None reads the embedded sample.
 
         Raises:
-            DataError: the files are not what they should be; names file, line and column.
-            UsageError: ``path`` is None and there is no embedded sample.
+            DataError: a file is malformed; the error names file, line and column.
+            UsageError: ``path`` is None and no sample is embedded.
         """
 
     def recognises(self, path: Path) -> bool:
-        """Whether a file looks like one of this data set; a glance, not a check."""
+        """Whether a file looks like one of this data set; a quick guess, not a check."""
         return False
 
     def has_layout(self, sheet: Sheet) -> bool:
@@ -78,19 +78,18 @@ class DataSet(Plugin, ABC):
             int64 array of shape ``(rows,)`` per wanted feature.
 
         Raises:
-            DataError: the data set reads labelled flows only, or the table is not what it should
-                be.
+            DataError: the data set reads labelled flows only, or the table is malformed.
         """
         raise DataError(f"{sheet.name}: the data set {self.name} does not read unlabelled flows")
 
     def check(self, path: str | Path) -> Mapping[str, Any]:
-        """What files hold and what is odd about them, as plain data.
+        """Report what files hold and their problems, as plain data.
 
         Returns:
             Facts by name; ``sources`` lists the files, ``problems`` what a user should know.
 
         Raises:
-            DataError: the files are not what they should be; names file, line and column.
+            DataError: a file is malformed; the error names file, line and column.
         """
         return table_facts(self.load(path))
 
@@ -110,21 +109,20 @@ class DataSet(Plugin, ABC):
         """Make a file that the data set reads.
 
         Args:
-            out: the file to write; a name of the data set's own where None.
+            out: file to write; None for the data set's default name.
             options: values of :attr:`generator_options` or what was typed, by name.
-            note: called with lines about the progress.
+            note: called with progress messages.
             replace: whether an existing file may be replaced.
 
         Raises:
-            UsageError: the data set makes no files, or an option is unknown or has a value that
-                it cannot have.
-            N3icError: it cannot be made; says why.
+            UsageError: the data set has no generator, or an option is unknown or invalid.
+            N3icError: the file cannot be made; the error says why.
         """
         raise UsageError(f"the data set {self.name} has no generator")
 
 
 def table_facts(table: FlowTable) -> dict[str, Any]:
-    """What a table holds, as plain data: rows, classes, protocols, duplicates, files."""
+    """Facts about a table as plain data: rows, classes, protocols, duplicates, files."""
     return {
         "name": table.name,
         "rows": len(table),
@@ -136,20 +134,20 @@ def table_facts(table: FlowTable) -> dict[str, Any]:
 
 
 def data_set(name: str) -> DataSet:
-    """The data set of that name.
+    """Find a data set by name.
 
     Raises:
-        UsageError: there is none; the text lists them.
+        UsageError: no data set has that name; the error lists the names.
     """
     found: DataSet = plugins.find("n3ic.datasets", name, DataSet)
     return found
 
 
 def data_set_of(path: str | Path) -> DataSet:
-    """The data set that a file belongs to.
+    """Find the data set that a file belongs to.
 
     Raises:
-        UsageError: no data set recognises it, or several do.
+        UsageError: no data set recognises the file, or several do.
     """
     names = plugins.names("n3ic.datasets")
     found = [name for name in names if data_set(name).recognises(Path(path))]

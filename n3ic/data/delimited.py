@@ -1,4 +1,4 @@
-"""Tables of delimited text, parsed so that every complaint names file, line and column."""
+"""Parses tables of delimited text; every error names file, line and column."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Sheet:
             raise DataError(f"{self.name}, {self.row} {line}: {error}") from error
 
     def cell_error(self, header: bool, row: int, column: str, problem: str) -> DataError:
-        """What is wrong with the cell of a row, counted from 0."""
+        """Make the error for the cell of a row, counted from 0."""
         line = next((n for i, (n, _) in enumerate(self.rows(header)) if i == row), 0)
         return DataError(f"{self.name}, {self.row} {line}, column {column!r}: {problem}")
 
@@ -160,7 +160,7 @@ def open_sheet(content: Content, *, units: Units | None = "source") -> Sheet:
 def stream_sheets(
     name: str, pieces: Iterable[bytes], *, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[Sheet]:
-    """Text in sheets of whole lines, each of about ``chunk_bytes``.
+    """Split text into sheets of whole lines, each of about ``chunk_bytes``.
 
     Args:
         name: the file, for messages.
@@ -191,7 +191,7 @@ def stream_sheets(
 
 
 def _last_line_end(text: bytearray) -> int:
-    """Position behind the last line end that is not inside quotes; 0 where there is none."""
+    """Position after the last line end outside of quotes; 0 if there is no such line end."""
     end = text.rfind(b"\n") + 1
     inside = text.count(b'"', 0, end) % 2
     while end and inside:
@@ -275,7 +275,7 @@ def _long_line(body: bytes) -> int:
 
 
 def glance(path: Path) -> Sheet | None:
-    """The first lines of a file, plain or packed; None where they are no delimited text."""
+    """The first lines of a file, plain or packed; None if it is not delimited text."""
     start = first_bytes(path)
     try:
         return open_sheet(Content(str(path), start[: start.rfind(b"\n") + 1] or start), units=None)
@@ -286,7 +286,7 @@ def glance(path: Path) -> Sheet | None:
 def check_header(
     sheet: Sheet, names: Sequence[str], required: Collection[str], *, comma: bool = True
 ) -> None:
-    """Check that a header has every required column, and none twice.
+    """Check that a header has every required column, and no duplicates.
 
     Args:
         sheet: the table.
@@ -295,7 +295,7 @@ def check_header(
         comma: whether the separator must be a comma.
 
     Raises:
-        DataError: a column is missing or comes twice, or the separator is not a comma.
+        DataError: a column is missing or duplicated, or the separator is not a comma.
     """
     missing = [c for c in required if c not in names]
     where = f"{sheet.name}, {sheet.row} {1 if sheet.units is None else 2}"
@@ -335,17 +335,17 @@ def parse_sheet(
         header: whether the table's first line holds names.
         numeric: columns of finite numbers.
         text: columns of text.
-        whole: those of ``numeric`` that hold integers of at most 64 bits.
-        blank_is_zero: numeric columns whose blank cells mean 0.
+        whole: columns of ``numeric`` that must hold integers of at most 64 bits.
+        blank_is_zero: numeric columns in which a blank cell means 0.
         gaps: numeric columns whose cells may also be infinite, or one of :data:`NO_NUMBER`,
             which becomes NaN.
 
     Raises:
-        DataError: a line has too few or too many cells, or a cell is not such a number.
+        DataError: a line has too few or too many cells, or a cell is not a valid number.
     """
     wanted = _Wanted(tuple(names), frozenset(numeric), frozenset(text), frozenset(whole),
                      frozenset(blank_is_zero), frozenset(gaps))  # fmt: skip
-    # quoted cells may hide a separator or a line end
+    # A separator or a line end may be hidden in quotes, which the fast path does not parse.
     fast = None if b'"' in sheet.body else _parse_fast(sheet, header, wanted)
     cells = fast or _parse_carefully(sheet, header, wanted)
     if not cells.rows and not sheet.continued:
@@ -364,7 +364,7 @@ class _Wanted:
 
 
 def _parse_fast(sheet: Sheet, header: bool, wanted: _Wanted) -> Cells | None:
-    """The cells, or None where a cell or a line is not as it should be, or needs a second look."""
+    """Parse by Arrow; return None if a cell or line is invalid or needs a closer look."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 
@@ -374,7 +374,7 @@ def _parse_fast(sheet: Sheet, header: bool, wanted: _Wanted) -> Cells | None:
     ]
     included = [n for n in unique if not n.startswith("\0")]
     types = {n: pa.dictionary(pa.int32(), pa.string()) for n in wanted.text}
-    if b"0x" in sheet.body or b"0X" in sheet.body:  # Arrow's integers may be hexadecimal
+    if b"0x" in sheet.body or b"0X" in sheet.body:  # Arrow would accept hexadecimal integers
         types |= dict.fromkeys(wanted.numeric, pa.float64())
     try:
         table = arrow.read_csv(
@@ -423,7 +423,7 @@ def _parse_fast(sheet: Sheet, header: bool, wanted: _Wanted) -> Cells | None:
 
 
 def _all_fit(values: NDArray[np.float64], whole: bool) -> bool:
-    """Whether all are finite, and integers of 64 bits where they must be; not so for NaN."""
+    """Whether all values are finite, and 64-bit integers if required; False for NaN."""
     largest = float(np.abs(values).max(initial=0.0))
     if not whole:
         return largest < float("inf")
@@ -449,7 +449,7 @@ def _complaint(cell: str, whole: bool) -> str:
 
 
 def _parse_carefully(sheet: Sheet, header: bool, wanted: _Wanted) -> Cells:
-    """The cells, one by one, up to the first that breaks the contract."""
+    """Parse cell by cell, up to the first error, which is reported with its position."""
     numbers = {n: (i, array("d")) for i, n in enumerate(wanted.names) if n in wanted.numeric}
     texts = {
         n: (i, array("q"), dict[str, int]()) for i, n in enumerate(wanted.names) if n in wanted.text

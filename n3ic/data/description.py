@@ -1,7 +1,7 @@
-"""``columns.toml``: what a user says of a table's columns, read and written.
+"""``columns.toml``: a user's description of a table's columns, read and written.
 
-It is a catalogue as :mod:`n3ic.data.described` reads it, but any entry, and any key of an entry,
-may be left out: it is inferred then.
+The format is a catalogue as in :mod:`n3ic.data.described`, but any entry and any key of an entry
+may be missing; it is then inferred.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _COLUMN_KEYS: Mapping[str, tuple[type, ...]] = {
 
 
 def read_description(path: str | Path) -> dict[str, Any]:
-    """What a ``columns.toml`` says: ``table`` and ``columns``.
+    """Read a ``columns.toml``: its entries ``table`` and ``columns``.
 
     Raises:
-        DataError: it cannot be read, or says what is not known; names the key.
+        DataError: the file cannot be read, or has an unknown or invalid key; the error names it.
     """
     try:
         with Path(path).open("rb") as stream:
@@ -50,7 +50,7 @@ def read_description(path: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: this is no TOML: {error}") from error
+        raise DataError(f"{path}: not a TOML file: {error}") from error
     unknown = data.keys() - {"table", "columns"}
     if unknown:
         raise DataError(f"{path}: unknown entry {min(unknown)!r}; expected [table], [columns.NAME]")

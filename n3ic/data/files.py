@@ -1,4 +1,4 @@
-"""Data files: found, decompressed within bounds, and named in every complaint."""
+"""Finds data files, and decompresses them within bounds; every error names the file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FOREIGN = {
 
 
 class DamagedError(ValueError):
-    """Packed bytes that end before their end, or are damaged, and why."""
+    """Packed bytes are truncated or damaged; the text says how."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def read_contents(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Iterator[C
         One content, or one for each file in a zip archive.
 
     Raises:
-        DataError: the file is empty, truncated, damaged, too large or of a foreign format.
+        DataError: the file is empty, truncated, damaged, too large or of an unknown format.
     """
     name = str(path)
     try:
@@ -160,11 +160,12 @@ def decompress(name: str, stream: IO[bytes]) -> Iterator[bytes]:
 
     Args:
         name: for messages.
-        stream: need not be seekable; packed by gzip, xz or bzip2, which its first bytes tell.
+        stream: stream, not necessarily seekable; packed by gzip, xz or bzip2, as its first bytes
+            tell.
 
     Raises:
         DataError: the stream is truncated or damaged.
-        OSError: it cannot be read.
+        OSError: the stream cannot be read.
     """
     try:
         yield from unpack(stream)
@@ -173,11 +174,11 @@ def decompress(name: str, stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def unpack(stream: IO[bytes]) -> Iterator[bytes]:
-    """The same; of a stream that is truncated or damaged, all that lies before the damage.
+    """Decompress a stream; yield everything before the damage of a truncated or damaged one.
 
     Raises:
-        DamagedError: the stream is truncated or damaged, once what lies before was given.
-        OSError: it cannot be read.
+        DamagedError: the stream is truncated or damaged; raised after the bytes before the damage.
+        OSError: the stream cannot be read.
     """
     head = stream.read(8)
     whole = cast(IO[bytes], _Joined(head, stream))
@@ -202,7 +203,7 @@ def unpack(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def first_bytes(path: str | Path) -> bytes:
-    """The first decompressed bytes of a file, to see what it is; none where it cannot be read."""
+    """The first decompressed bytes of a file, for detecting its format; empty if unreadable."""
     try:
         with Path(path).open("rb") as stream:
             if stream.peek(2)[:2] == b"PK":
@@ -232,7 +233,7 @@ def checked_text(name: str, data: bytes) -> bytes:
     """The first bytes of a table, or all of them.
 
     Raises:
-        DataError: they are empty, or of a format that is known and no text.
+        DataError: the bytes are empty, or of a known format that is not text.
     """
     if not data.strip():
         raise DataError(f"{name}: the file is empty")
@@ -269,13 +270,13 @@ def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _unpacked(stream: gzip.GzipFile | bz2.BZ2File) -> Iterator[bytes]:
-    # read() would lose what it has when it comes to the damage; read1() gives it first
+    # read() would lose the bytes before the damage; read1() returns them first.
     while piece := stream.read1(_CHUNK):
         yield piece
 
 
 def _xz_pieces(stream: IO[bytes]) -> Iterator[bytes]:
-    # lzma.open has no bound of memory, and a hostile header may ask for 4 GiB
+    # lzma.open does not bound memory, and a hostile header may request a dictionary of 4 GiB.
     pending = stream.read(_CHUNK)
     while pending.strip(b"\x00"):
         decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
@@ -291,7 +292,7 @@ def _xz_pieces(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _zip_members(name: str, stream: IO[bytes], max_bytes: int) -> Iterator[Content]:
-    # members are read into memory, never unpacked: their path names lead nowhere
+    # Members are read into memory and never extracted, so their paths cannot escape a folder.
     try:
         with zipfile.ZipFile(stream) as archive:
             members = [i for i in archive.infolist() if not i.is_dir()]

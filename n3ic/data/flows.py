@@ -1,9 +1,9 @@
 """Tables of flows to classify: the features that a model reads, from CSV or Parquet.
 
-A table of numbers is in one of two units: those that a NIC keeps (integers, such as microseconds)
-or those of the data set's files (such as seconds). A CSV file says so in its first line,
-``# n3ic-units: nic`` or ``# n3ic-units: source``, a Parquet file in the entry ``n3ic-units`` of
-its schema's metadata. A table that says neither and could be either is refused.
+The numbers of a table are in one of two units: a NIC's (integers, such as microseconds) or those of
+the data set's files (such as seconds). A CSV file names its units in its first line, ``#
+n3ic-units: nic`` or ``# n3ic-units: source``, a Parquet file in the entry ``n3ic-units`` of its
+schema's metadata. A table that does not name them, and could be in either, is refused.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def stream_features(
         The features that the model reads.
 
     Raises:
-        DataError: the table lacks a feature, holds something that is no number, or could be in
-            either units; names file, line and column.
+        DataError: the table lacks a feature, holds a value that is not a number, or could be in
+            either unit; the error names file, line and column.
     """
     if str(path) == STANDARD_INPUT:
         name, stream = "standard input", cast(IO[bytes], sys.stdin.buffer)
@@ -155,9 +155,9 @@ def _reader(
     units: Units | None,
     changed: Counter[str],
 ) -> Callable[[Sheet], Columns]:
-    """How the features of a table are read, by its first rows.
+    """Choose how to read the features of a table, by its first rows.
 
-    What had to be changed in it is counted in ``changed``.
+    Corrections to its cells are counted in ``changed``.
     """
     features = model.input.features
     units = _agreed(sheet.name, units, sheet.units)
@@ -212,7 +212,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _scaled(model: Classifier) -> Field | None:
-    """A feature whose integers are not in its source unit."""
+    """A field whose integers are scaled from its source unit."""
     return next((f for f in model.input.fields if f.scale != 1), None)
 
 
@@ -228,7 +228,7 @@ def _undecided(name: str, model: Classifier) -> DataError:
 
 
 def _own_data_set(model: Classifier) -> DataSet | None:
-    """The data set that the model was trained on, where it reads unlabelled flows of its own."""
+    """The data set that the model was trained on, if it reads unlabelled flows."""
     name = model.provenance.get("data", "")
     if name not in plugins.names("n3ic.datasets"):
         return None
@@ -257,7 +257,7 @@ def _converted(
     units: Units | None,
     error: Callable[[int, str], DataError],
 ) -> NDArray[np.integer[Any]]:
-    """A column of a table in a NIC's units; integers that are in them already stay as they are.
+    """Convert a column to a NIC's units; integers already in those units are kept.
 
     Raises:
         DataError: a value is not finite or, in a column of integers, none in range.
@@ -271,7 +271,7 @@ def _converted(
         values = values.astype(np.float64, copy=False)
     lowest, highest = (0, UINT32_MAX if nic else LARGEST_WHOLE) if whole else (-_FLOAT, _FLOAT)
     largest = values.max(initial=0).item()
-    sound = values.min(initial=0).item() >= lowest and largest <= highest  # NaN is in no range
+    sound = values.min(initial=0).item() >= lowest and largest <= highest  # False for NaN
     if sound and whole and kind == "f":
         sound = bool((np.rint(values) == values).all())
     if not sound:

@@ -1,4 +1,4 @@
-"""Which meter computed a table of flows: the specification that a table carries.
+"""The meter of a table of flows: the specification that a table carries.
 
 A Parquet file has it in the entry ``n3ic-meter`` of its schema's metadata, a CSV file in the file
 ``NAME.meter.json`` beside it.
@@ -17,7 +17,7 @@ _PARQUET = b"PAR1"
 
 
 def meter_file(table: str | Path) -> Path:
-    """The file beside a CSV table that names its meter."""
+    """The file beside a CSV table with its meter's specification."""
     return Path(f"{table}.meter.json")
 
 
@@ -28,11 +28,11 @@ def is_parquet(table: str | Path) -> bool:
 
 
 def meter_of(table: str | Path) -> MeterSpec | None:
-    """The specification of the meter that computed a table; None where the table says none.
+    """Read the specification of a table's meter; None if the table carries none.
 
     Raises:
         DataError: the table cannot be read.
-        ModelError: what it says is damaged, or of a newer version.
+        ModelError: the specification is damaged, or of a newer version.
     """
     try:
         if is_parquet(table):

@@ -19,10 +19,10 @@ CHUNK_ROWS = 1 << 16
 
 
 def open_parquet(name: str, file: IO[bytes]) -> Any:
-    """The open file.
+    """Open a Parquet file.
 
     Raises:
-        DataError: it is damaged, or no Parquet file.
+        DataError: the file is damaged, or not a Parquet file.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -34,10 +34,10 @@ def open_parquet(name: str, file: IO[bytes]) -> Any:
 
 
 def units_of(name: str, schema: pa.Schema) -> Units | None:
-    """What the file says its numbers are in.
+    """The units that a file names for its numbers; None if it names none.
 
     Raises:
-        DataError: it says what is no unit.
+        DataError: the named unit is unknown.
     """
     said = (schema.metadata or {}).get(UNITS_KEY, b"").decode(errors="replace")
     if said not in ("", "nic", "source"):
@@ -57,7 +57,7 @@ def parquet_sheets(
     Args:
         name: the file, for messages.
         file: the Parquet file; seekable.
-        wanted: columns to read; what is no such column reads as blank. All where None.
+        wanted: columns to read; other columns read as blank. None for all.
         chunk_rows: rows of a sheet; bounds the memory.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Splits of a table into rows to train on, to choose with, and to test once."""
+"""Splits a table into rows for training, for validation, and for a single test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROW = "\0row"  # no feature has this name
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row indices, int64, disjoint; test rows are looked at once."""
+    """Row indices, int64, disjoint; test rows are used only once."""
 
     train: NDArray[np.int64]
     validation: NDArray[np.int64]
@@ -63,8 +63,8 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
             seeds in a row test every conversation once.
 
     Raises:
-        DataError: the table is too small, lacks the partition, has no order in time or does not
-            tell conversations apart.
+        DataError: the table is too small, lacks the partition, has no order in time or no
+            conversations.
         MissingDependencyError: ``conversation`` needs scikit-learn, which is not installed.
     """
     if len(table) < MIN_ROWS:
@@ -98,10 +98,10 @@ def split(table: FlowTable, protocol: SplitProtocol, seed: int) -> Split:
 
 
 def conversation_folds(table: FlowTable) -> NDArray[np.int64]:
-    """Fold of each row: a conversation lies in one fold, and classes in all as evenly as may be.
+    """Fold of each row, such that a conversation is in one fold and classes are balanced.
 
-    Rows of one conversation resemble each other: with some of them in training, a network is
-    tested on what it has nearly seen.
+    Rows of one conversation resemble each other. If some of them were in the training set, the
+    network would be tested on rows that it has nearly seen.
 
     Args:
         table: flows that tell their conversations.
@@ -120,7 +120,7 @@ def conversation_folds(table: FlowTable) -> NDArray[np.int64]:
             f"pip install 'n3ic[train]' ({error})"
         ) from error
     out = np.zeros(len(table), dtype=np.int64)
-    with warnings.catch_warnings():  # of classes with fewer rows than folds
+    with warnings.catch_warnings():  # scikit-learn warns of classes with fewer rows than folds
         warnings.simplefilter("ignore", UserWarning)
         folds = StratifiedGroupKFold(CONVERSATION_FOLDS).split(out, table.label, table.conversation)
         for fold, (_, rows) in enumerate(folds):
@@ -139,6 +139,7 @@ def stratified(
     rng = np.random.default_rng(seed)
     taken = []
     for c in np.unique(label):
+        # Per class, so that a rare class keeps its share in both parts.
         rows = rng.permutation(index[label == c])
         taken.append(rows[: round(len(rows) * share)])
     small = np.sort(np.concatenate(taken))
@@ -146,7 +147,7 @@ def stratified(
 
 
 def twins(table: FlowTable, train: NDArray[np.int64], test: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which test rows are equal to some training row in every feature of the table."""
+    """Test rows that duplicate a training row in every feature, as a bool array."""
     import pyarrow as pa
 
     flows = arrow_table(table)

@@ -1,4 +1,4 @@
-"""Flows of any number classified in bounded memory: from a table to a table of classes."""
+"""Classifies any number of flows in bounded memory, from a table to a table of classes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True)
 class StreamedClasses:
-    """What a stream of flows was classified as.
+    """Counts of a classified stream of flows.
 
     Attributes:
         rows: number of flows.
@@ -58,7 +58,7 @@ def predict_stream(
         progress: called with the number of rows so far.
 
     Raises:
-        DataError: the table is not what it should be; names file, line and column.
+        DataError: the table is malformed; the error names file, line and column.
         N3icError: the file cannot be written.
     """
     names = [csv_cell(name) for name in model.verdict_names]
@@ -83,7 +83,7 @@ def predict_stream(
 
 
 def csv_cell(text: str) -> bytes:
-    """A cell of CSV that no spreadsheet takes for a formula, quoted where it must be."""
+    """A CSV cell that no spreadsheet takes for a formula, quoted if necessary."""
     line = io.StringIO()
     safe = f"'{text}" if text.startswith(_FORMULA) else text
     csv.writer(line).writerow([safe])
@@ -106,7 +106,7 @@ def _open(sink: str | Path | None) -> AbstractContextManager[IO[bytes]]:
 
 
 def _read_ahead(items: Iterator[T]) -> Iterator[T]:
-    """The same items, the next read by a thread while one is worked on."""
+    """Iterate while a thread prepares the next item."""
     end = object()
     with ThreadPoolExecutor(1, "n3ic-reader") as pool:
         future = pool.submit(next, items, end)

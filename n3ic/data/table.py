@@ -1,4 +1,4 @@
-"""FlowTable: labelled traffic as integer features, and what its features mean."""
+"""FlowTable: labelled traffic as integer features, with the features' meaning."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class FlowTable(Displayed):
                 stands for ``bittorrent-encrypted`` and ``bittorrent-plain`` together.
 
         Raises:
-            DataError: there is no such class, or no other.
+            DataError: the table lacks the class, or has no other class.
         """
         ones = self.members(name)
         if not 0 < len(ones) < len(self.classes):

@@ -1,4 +1,4 @@
-"""Calibration of the margin: how often a network is right, by how sure it says it is."""
+"""Calibration of the margin: observed accuracy as a function of the margin."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class MarginGroup:
     """Rows of neighbouring margins.
 
     Attributes:
-        least: their smallest margin.
-        most: their largest.
-        rows: how many there are.
-        right: how many of them are right.
-        low: lower end of the interval of the share that is right.
-        high: its upper end.
+        least: smallest margin.
+        most: largest margin.
+        rows: number of rows.
+        right: number of correctly classified rows.
+        low: lower end of the confidence interval of the accuracy.
+        high: upper end of the interval.
     """
 
     least: int
@@ -35,7 +35,7 @@ class MarginGroup:
 
     @property
     def accuracy(self) -> float:
-        """The share that is right."""
+        """Share of correctly classified rows."""
         return self.right / self.rows
 
     @property
@@ -50,20 +50,21 @@ def calibration(
     groups: int = 10,
     level: float = LEVEL,
 ) -> tuple[MarginGroup, ...]:
-    """Observed accuracy by margin, in groups of about as many rows; rows of one margin stay one.
+    """Observed accuracy by margin, in groups of similar size; rows of equal margin stay together.
 
     Args:
-        right: which held-out rows the network gets right, bool array of shape ``(rows,)``.
-        margins: its margins on them, int array of shape ``(rows,)``.
-        groups: how many at most.
-        level: of the intervals, see :func:`~n3ic.evaluation.interval.share_interval`.
+        right: whether the network is right on each held-out row, bool array of shape ``(rows,)``.
+        margins: margins of these rows, int array of shape ``(rows,)``.
+        groups: maximum number of groups.
+        level: confidence level, see :func:`~n3ic.evaluation.interval.share_interval`.
 
     Returns:
-        The groups, the smallest margins first; none of no rows.
+        The groups, the smallest margins first; empty for no rows.
     """
     if not len(margins):
         return ()
     values, index, counts = np.unique(margins, return_inverse=True, return_counts=True)
+    # Group by the rank of a margin's middle row: rows of equal margin cannot be told apart.
     middle = counts.cumsum() - counts / 2
     group = np.minimum((middle * groups / len(margins)).astype(np.int64), groups - 1)
     out = []

@@ -1,4 +1,4 @@
-"""Drift: how far live traffic has moved from the rows that a network was trained on.
+"""Drift: how far live traffic has moved from the training rows of a network.
 
 The population stability index (PSI) of each feature over the intervals between its cuts, which
 is what the network sees of it: ``sum((q - p) * ln(q / p))`` with shares ``p`` of the training
@@ -19,21 +19,21 @@ from n3ic.model.inputs import RATE_UNIT, InputSpec
 
 Level = Literal["none", "moderate", "large"]
 MODERATE, LARGE = 0.1, 0.25
-_Z99 = 2.3263  # normal quantile of 0.99
-_HALF = 0.5  # added to each cell, so that an empty one has a logarithm
+_Z99 = 2.3263  # 0.99 quantile of the standard normal distribution
+_HALF = 0.5  # added to each cell, so that the logarithm of an empty cell exists
 
 
 @dataclass(frozen=True)
 class Drift:
-    """One feature's movement.
+    """Drift of one feature.
 
     Attributes:
-        feature: its name.
-        psi: population stability index over the intervals between its cuts; of a binary field,
-            the sum over its bits.
-        bound: what 99 % of samples of as many rows from the training rows stay below.
+        feature: name of the feature.
+        psi: population stability index over the intervals between the feature's cuts; for a binary
+            field, the sum over its bits.
+        bound: 0.99 quantile of the PSI of samples of this size from the training rows.
         level: ``none`` below 0.1 or below the bound, ``large`` from 0.25 on.
-        bit: the input bit whose frequency moved most.
+        bit: index of the input bit whose frequency moved most.
         trained: that bit's frequency in the training rows, 0 to 1.
         live: its frequency in the live rows.
     """
@@ -82,6 +82,8 @@ def drift(spec: InputSpec, counts: ArrayLike, rows: int) -> list[Drift]:
             else:
                 cells += [([1 - p, p], [1 - q, q]) for p, q in zip(trained, seen, strict=True)]
         if cuts:
+            # All thermometers of a feature share one axis: merge their cuts before forming
+            # intervals.
             steps = [cuts[c] for c in sorted(cuts)]
             cells.append((_intervals([p for p, _ in steps]), _intervals([q for _, q in steps])))
         if not cells:
@@ -101,6 +103,7 @@ def _intervals(above: Sequence[float]) -> list[float]:
 
 def _psi(p: NDArray[np.float64], q: NDArray[np.float64], rows: int) -> float:
     cells = len(p)
+    # Training shares are stored as counts out of RATE_UNIT, and are smoothed as such counts.
     p = (p * RATE_UNIT + _HALF) / (RATE_UNIT + _HALF * cells)
     q = (q * rows + _HALF) / (rows + _HALF * cells)
     return float(((q - p) * np.log(q / p)).sum())

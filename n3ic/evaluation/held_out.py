@@ -1,7 +1,7 @@
-"""What a model says of labelled rows that it was not trained on.
+"""A model's answers to labelled rows that it was not trained on.
 
-Accuracy, margins, calibration and ROC say something of other traffic on such rows alone. What
-draws or counts them takes a :class:`HeldOut`, and :func:`held_out` finds its rows.
+Only such rows say something about accuracy, margins, calibration and ROC on other traffic.
+Functions that plot or count them take a :class:`HeldOut`, and :func:`held_out` selects the rows.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class HeldOut(Displayed):
     Attributes:
         model: the model.
         table: all the flows.
-        rows: index of each held-out flow among them, int64 array of shape ``(rows,)``.
-        label: true class of each, by the model's classes.
-        found: what the model says of each.
-        positive: index of the class that is to be found; None for none of more than two.
-        origin: which rows these are, in words, such as ``the 8,234 test rows of unsw-nb15``.
+        rows: indices of the held-out flows in the table, int64 array of shape ``(rows,)``.
+        label: true class of each row, by the model's classes.
+        found: the model's answers.
+        positive: index of the positive class; None for several classes without one.
+        origin: description of the rows, such as ``the 8,234 test rows of unsw-nb15``.
     """
 
     model: Classifier
@@ -54,7 +54,7 @@ class HeldOut(Displayed):
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Which of the rows the model gets right."""
+        """Whether the model is right on each row, as a bool array."""
         return np.asarray(self.found.classes == self.label)
 
     @property
@@ -85,7 +85,7 @@ def held_out(
     label: NDArray[np.int64] | None = None,
     positive: int | None = None,
 ) -> HeldOut:
-    """The test rows of a model's training; of flows that it was not trained on, all rows.
+    """Select the test rows of a model's training; for flows it was not trained on, all rows.
 
     Args:
         model: a trained model; its provenance says what it was trained on, and how that was split.
@@ -95,9 +95,9 @@ def held_out(
         positive: index of the class that is to be found; of two classes the second where None.
 
     Raises:
-        UsageError: it was trained on these flows, and does not say on which of them.
-        DataError: a class of the table is none of the model's.
-        ModelError: a feature that the model reads is missing.
+        UsageError: the model was trained on these flows, but does not record on which of them.
+        DataError: a class of the table is unknown to the model.
+        ModelError: the table lacks a feature that the model reads.
     """
     protocol, seed, trained = known_split(model, table)
     every = np.arange(len(table), dtype=np.int64)
@@ -121,7 +121,7 @@ def known_split(model: Classifier, table: FlowTable) -> tuple[SplitProtocol, int
     """Protocol and seed of the split, and whether the model was trained with it.
 
     Raises:
-        UsageError: it was trained on these rows, and does not say on which of them.
+        UsageError: the model was trained on these rows, but does not record on which of them.
     """
     known = model.provenance
     allowed = protocols_of(table)
@@ -141,7 +141,7 @@ def labels_of(model: Classifier, table: FlowTable) -> NDArray[np.int64]:
     """The model's class index of each flow, int64 array of shape ``(rows,)``.
 
     Raises:
-        DataError: a class of the table is none of the model's.
+        DataError: a class of the table is unknown to the model.
     """
     unknown = [c for c in table.classes if c not in model.classes]
     if unknown:

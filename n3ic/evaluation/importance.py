@@ -1,4 +1,4 @@
-"""What a network's accuracy rests on, feature by feature, whatever unit a feature has."""
+"""The contribution of each feature to a network's accuracy, independent of units."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class FeatureImportance:
-    """What a network loses where one feature says nothing any more.
+    """The loss of a network when one feature is made uninformative.
 
     Attributes:
-        feature: its name.
-        bits: how many input bits it has.
-        accuracy: mean fall of the accuracy over the permutations; below 0 it rose.
-        accuracy_std: standard deviation of that fall.
-        macro_f1: mean fall of the macro F1.
-        macro_f1_std: standard deviation of that fall.
-        chi2: Pearson's chi-squared statistic of that of its bits which tells most of the class.
-        phi2: the same over the number of rows: 0 where the bit tells nothing, 1 where it tells all.
-        bit: number of that bit among all input bits.
+        feature: name of the feature.
+        bits: number of its input bits.
+        accuracy: mean decrease of the accuracy over the permutations; negative for an increase.
+        accuracy_std: standard deviation of that decrease.
+        macro_f1: mean decrease of the macro F1.
+        macro_f1_std: standard deviation of that decrease.
+        chi2: Pearson's chi-squared statistic of its bit that is most informative about the class.
+        phi2: ``chi2`` over the number of rows: 0 for no information, 1 for full information.
+        bit: index of that bit among all input bits.
     """
 
     feature: str
@@ -50,7 +50,7 @@ def permutation_importance(
     repeats: int = REPEATS,
     seed: int = 0,
 ) -> tuple[FeatureImportance, ...]:
-    """Fall of accuracy and macro F1 where the values of one feature are permuted among the rows.
+    """Decrease of accuracy and macro F1 when one feature's values are permuted among the rows.
 
     That is the permutation importance of Breiman (Random Forests, 2001, section 10), of the
     network itself: a feature that it does not read has none, and a feature's unit does not
@@ -69,7 +69,7 @@ def permutation_importance(
         tells rows that are like none before may well be right more often without a feature.
 
     Raises:
-        ModelError: a feature that the model reads is missing.
+        ModelError: the columns lack a feature that the model reads.
     """
     spec = model.input
     bits = unpack(model.encode({name: columns[name] for name in spec.features}), spec.n_bits)
@@ -117,7 +117,7 @@ def bits_chi2(bits: Bits, label: NDArray[np.int64]) -> NDArray[np.float64]:
     share = bits.mean(axis=0) if len(bits) else np.zeros(bits.shape[1])
     expected = sizes[:, None] * share
     spread = expected * (1 - share)
-    # Of a bit's two cells in a class, both differ by as much: d^2/e1 + d^2/e0 = d^2 n / (e1 e0).
+    # Both cells of a bit in a class deviate by the same d: d^2/e1 + d^2/e0 = d^2 n / (e1 e0).
     terms = np.divide((ones - expected) ** 2, spread, where=spread > 0, out=np.zeros_like(ones))
     return np.asarray(terms.sum(axis=0), dtype=np.float64)
 

@@ -1,4 +1,4 @@
-"""How sure a share is that was counted on some rows."""
+"""Confidence intervals of shares that were counted on some rows."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ LEVEL = 0.95
 def share_interval(
     hits: ArrayLike, rows: ArrayLike, level: float = LEVEL
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The interval of Clopper and Pearson (Biometrika 26, 1934) of a share, from the binomial.
+    """The exact binomial interval of Clopper and Pearson (Biometrika 26, 1934) of a share.
 
-    It covers the true share in ``level`` of the cases at least, however few the rows are.
+    It covers the true share with a probability of at least ``level``, for any number of rows.
 
     Args:
-        hits: how many rows have the property, integers of any shape.
-        rows: of how many, integers of the same shape, or one for all.
-        level: the probability, between 0 and 1.
+        hits: number of rows with the property, integers of any shape.
+        rows: number of rows, integers of the same shape or one for all.
+        level: coverage probability, between 0 and 1.
 
     Returns:
-        Its lower and its upper ends, float64 arrays of that shape; 0 and 1 of no rows.
+        Lower and upper ends, float64 arrays of that shape; 0 and 1 for no rows.
     """
     from scipy.stats import beta
 

@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a classifier does on some rows.
+    """Figures of a classifier on some rows.
 
     Attributes:
         rows: number of rows.
-        accuracy: share of the rows that it gets right.
-        accuracy_unseen: the same on the rows without a twin among the training rows; None
-            where every row has one or twins were not looked for.
+        accuracy: share of correctly classified rows.
+        accuracy_unseen: accuracy on rows without a duplicate among the training rows; None if every
+            row has one, or duplicates were not searched.
         macro_f1: mean of the classes' F1.
         fpr: false positive rate: share of the other rows that it calls positive; the mean over
             the classes, each against the rest, where none of more than two is the positive one.
         roc_auc: area under the ROC curve of the positive class's score against the best of the
             others; the mean over the classes as above; None where a class is absent.
-        confusion: rows per true class (first index) and predicted class.
+        confusion: number of rows by true class (first index) and predicted class.
     """
 
     rows: int
@@ -55,7 +55,7 @@ def evaluate(
         predicted: predicted class indices, shape ``(rows,)``.
         scores: score of each class, shape ``(rows, classes)``, for the ROC; or None.
         n_classes: number of classes.
-        unseen: rows without a twin among the training rows.
+        unseen: whether each row has no duplicate among the training rows; or None.
         positive: index of the positive class; see :func:`counted_class` for None.
     """
     from sklearn.metrics import confusion_matrix, f1_score, roc_auc_score
@@ -89,14 +89,14 @@ def evaluate(
 
 
 def counted_class(n_classes: int, positive: int | None) -> int | None:
-    """Index of the class whose detection is counted.
+    """Choose the class whose detection is counted.
 
     Args:
         n_classes: number of classes.
-        positive: the class that somebody named, or None.
+        positive: the class that the user named, or None.
 
     Returns:
-        That class, or the second of two; None for more than two of which none was named.
+        That class, or the second of two; None for several classes without a named one.
     """
     return 1 if positive is None and n_classes == 2 else positive
 

@@ -13,9 +13,9 @@ from n3ic.evaluation.interval import LEVEL, share_interval
 
 @dataclass(frozen=True, eq=False)
 class RocCurve:
-    """What each threshold of a score finds, and what it takes for it by mistake.
+    """True and false positive rates of each threshold of a score.
 
-    Of N negatives, a false positive rate is a multiple of 1/N: no point lies between 0 and 1/N,
+    With N negatives, a false positive rate is a multiple of 1/N: no point lies between 0 and 1/N,
     and a rate of 0 on these rows may well be 3/N on others.
 
     Attributes:
@@ -43,7 +43,7 @@ class RocCurve:
         return float(self.tpr[np.searchsorted(self.fpr, fpr, side="right") - 1])
 
     def steps(self, points: int = 400) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The curve from a false positive rate of 1/negatives on, for drawing in steps.
+        """The curve from a false positive rate of 1/negatives on, for plotting as steps.
 
         Args:
             points: how many at most; those that are left out lie closest together on a
@@ -93,14 +93,14 @@ class RocCurve:
 
 
 def roc_curve(positive: NDArray[np.bool_], score: NDArray[np.floating]) -> RocCurve:
-    """The ROC of a score; one point a threshold that tells rows apart.
+    """Compute the ROC of a score, one point per threshold that separates rows.
 
     Args:
         positive: which held-out rows are to be found, bool array of shape ``(rows,)``.
         score: of each row, the higher the more positive, shape ``(rows,)``.
 
     Raises:
-        DataError: all rows are positive, or none is.
+        DataError: all rows are of one kind.
     """
     positives = int(np.count_nonzero(positive))
     negatives = len(positive) - positives

@@ -1,4 +1,4 @@
-"""What a single decision rests on: the exact effect of each input bit and feature on its margin."""
+"""Explains a single decision: the exact effect of each input bit and feature on its margin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from n3ic.model.network import BinaryModel
 
 @dataclass(frozen=True, eq=False)
 class Flips:
-    """One flow, and what the network says of it with each of its input bits flipped.
+    """The effect of flipping each input bit of one flow.
 
     Attributes:
         bits: of the flow, bool array of shape ``(n_bits,)``.
@@ -60,7 +60,7 @@ def flips(model: Classifier, words: Words) -> Flips:
         words: the flow's packed input, uint32 array of shape ``(n_words,)``.
 
     Raises:
-        ModelError: it is no packed input of this model.
+        ModelError: the words are not a packed input of this model.
     """
     bits = unpack(np.asarray(words)[None, :], model.input.n_bits)
     every = bits ^ np.eye(bits.shape[1], dtype=np.bool_)
@@ -77,15 +77,14 @@ def flips(model: Classifier, words: Words) -> Flips:
 
 @dataclass(frozen=True)
 class FeatureChange:
-    """One feature of a flow, and what other values of it would make of the decision.
+    """The effect of other values of one feature on a decision.
 
     Attributes:
-        feature: its name.
-        value: of the flow.
-        least: the winner's smallest lead over all values that were tried; below 0 another class
-            wins.
-        nearest: the nearest value for which another class wins; None where none does.
-        called: index of that class; the winner's where none does.
+        feature: name of the feature.
+        value: value of the flow.
+        least: the winner's smallest lead over all tried values; negative if another class wins.
+        nearest: nearest value for which another class wins; None if no value changes the class.
+        called: index of that class; the winner's if no value changes the class.
     """
 
     feature: str
@@ -106,7 +105,7 @@ def feature_changes(model: Classifier, values: Mapping[str, int]) -> tuple[Featu
         values: integers of the flow, by feature.
 
     Returns:
-        One of each feature that the model reads, the smallest lead first.
+        One entry per feature that the model reads, the smallest lead first.
     """
     winner = int(classes_of(scores(model, _encoded(model, values, "", [0])))[0])
     out = []

@@ -1,4 +1,4 @@
-"""Shunting: the card decides what it is sure of, a second stage on the host decides the rest.
+"""Shunting: the card decides flows with large margins, a second stage on the host the others.
 
 A flow whose margin (best score less second best) reaches the threshold is decided on the card, all
 others are shunted to the host (paper, Section 2). What that gives is a function of the margins, the
@@ -25,7 +25,7 @@ class Stages:
         card: class indices by the network, shape ``(rows,)``.
         margins: the network's margins, shape ``(rows,)``.
         host: class indices by the second stage, shape ``(rows,)``.
-        unseen: rows without a twin among the training rows, bool of shape ``(rows,)``.
+        unseen: rows without a duplicate among the training rows, bool of shape ``(rows,)``.
     """
 
     label: NDArray[np.int64]
@@ -37,18 +37,18 @@ class Stages:
 
 @dataclass(frozen=True)
 class ShuntPoint:
-    """What one threshold makes of some rows. An accuracy of no rows is None.
+    """Results of one threshold on some rows; the accuracy of zero rows is None.
 
     Attributes:
-        threshold: the smallest margin that is decided on the card.
-        decided: rows that are.
+        threshold: smallest margin that is decided on the card.
+        decided: number of rows decided on the card.
         share: their share of all rows.
-        accuracy: share of them that the card gets right.
-        accuracy_unseen: the same on those without a twin among the training rows.
-        share_unseen: share of the rows without a twin that are decided on the card.
+        accuracy: share of correct decisions of the card.
+        accuracy_unseen: that accuracy on rows without a duplicate among the training rows.
+        share_unseen: share of rows without a duplicate that are decided on the card.
         shunted_accuracy: share of the shunted rows that the second stage gets right.
-        end_to_end: share of all rows that whoever decides them gets right.
-        end_to_end_unseen: the same on the rows without a twin.
+        end_to_end: share of all rows that are decided correctly, by either stage.
+        end_to_end_unseen: that share on rows without a duplicate.
     """
 
     threshold: int
@@ -63,15 +63,15 @@ class ShuntPoint:
 
     @property
     def host_load(self) -> float:
-        """Share of all rows that the host gets."""
+        """Share of all rows that are shunted to the host."""
         return 1 - self.share
 
 
 def thresholds_of(margins: NDArray[np.int32]) -> list[int]:
-    """The thresholds that tell rows of these margins apart.
+    """The thresholds that distinguish rows with these margins.
 
-    They are 0, which decides every row, each margin that a row has but for the smallest, and one
-    more than the largest, which decides none.
+    They are 0, which decides every row; each margin that occurs, except for the smallest; and the
+    largest plus one, which decides no row.
     """
     return [0, *np.unique(margins).tolist()[1:], int(margins.max(initial=0)) + 1]
 
@@ -109,6 +109,7 @@ def _point(stages: Stages, threshold: int) -> ShuntPoint:
 def for_accuracy(points: Sequence[ShuntPoint], wanted: float) -> ShuntPoint | None:
     """The point that decides most rows on the card with that accuracy at least; None without."""
     able = [p for p in points if p.accuracy is not None and p.accuracy >= wanted]
+    # The lowest threshold decides the most rows.
     return min(able, key=lambda p: p.threshold, default=None)
 
 

@@ -1,4 +1,4 @@
-"""The weights blob: a BinaryModel as the C kernel reads it; see docs/how-to/host.md.
+"""The weights blob: a BinaryModel in the C kernel's format; see docs/how-to/host.md.
 
 Little-endian 32-bit words, a CRC-32 at the end. The same model gives the same bytes.
 """
@@ -15,13 +15,13 @@ from n3ic.model.network import BinaryModel
 
 MAGIC = int.from_bytes(b"N3HO", "little")
 VERSION = 1
-SHUNT_VERSION = 2  # of weights with a threshold: a reader of 1 decides every input
+SHUNT_VERSION = 2  # weights with a threshold; a reader of version 1 would decide every input
 MAX_LAYERS = 64
 MAX_BYTES = 1 << 28
 
 
 def dump(model: BinaryModel) -> bytes:
-    """Bytes of the blob.
+    """Serialise a model.
 
     Args:
         model: the model; at most 64 layers.
@@ -30,7 +30,7 @@ def dump(model: BinaryModel) -> bytes:
         The bytes, a multiple of four.
 
     Raises:
-        ExportError: the model is beyond the format's limits.
+        ExportError: the model exceeds the format's limits.
     """
     if len(model.layers) > MAX_LAYERS:
         raise ExportError(f"{len(model.layers)} layers; the host kernel reads {MAX_LAYERS}")
@@ -82,7 +82,7 @@ def _words(values: list[int]) -> NDArray[np.uint32]:
 
 def _name(text: str) -> NDArray[np.uint32]:
     """Length in bytes, then UTF-8, padded with zeros to whole words."""
-    # A zero byte would end the text in C.
+    # A zero byte would terminate the text in C.
     data = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
     padded = len(data).to_bytes(4, "little") + data + b"\0" * (-len(data) % 4)
     return np.frombuffer(padded, dtype="<u4").astype(np.uint32)

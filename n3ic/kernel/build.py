@@ -1,4 +1,4 @@
-"""Builds the kernel as a shared library, and keeps it where only this user can write."""
+"""Builds the kernel as a shared library, in a place where only this user can write."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find_compiler() -> CCompiler:
     """The compiler in ``CC``, else cc, gcc or clang from the PATH.
 
     Raises:
-        NoCompilerError: none of them runs.
+        NoCompilerError: no compiler runs.
     """
     wanted = shlex.split(os.environ.get("CC", ""))
     for command in ([wanted] if wanted else []) + [["cc"], ["gcc"], ["clang"]]:
@@ -75,7 +75,7 @@ def compile_shared(
     """Compile a C file to a shared library, with ``FLAGS`` and what ``extra`` adds.
 
     Raises:
-        BuildError: the compiler failed; the text holds its words.
+        BuildError: the compiler failed; the text holds its output.
     """
     _compile(compiler, (*FLAGS, str(source.resolve()), *extra), out)
 
@@ -84,7 +84,7 @@ def compile_object(compiler: CCompiler, source: Path, out: Path) -> None:
     """Compile a C file to an object file, for libraries and for programs.
 
     Raises:
-        BuildError: the compiler failed; the text holds its words.
+        BuildError: the compiler failed; the text holds its output.
     """
     flags = (flag for flag in FLAGS if flag != "-shared")
     _compile(compiler, (*flags, "-c", str(source.resolve())), out)
@@ -94,7 +94,7 @@ def compile_program(compiler: CCompiler, sources: Sequence[Path], out: Path) -> 
     """Compile C files and link object files to a program, with what of ``FLAGS`` is for one.
 
     Raises:
-        BuildError: the compiler failed; the text holds its words.
+        BuildError: the compiler failed; the text holds its output.
     """
     flags = (flag for flag in FLAGS if flag not in ("-fPIC", "-shared"))
     _compile(compiler, (*flags, *(str(path.resolve()) for path in sources)), out)
@@ -117,7 +117,7 @@ def compile_kernel(compiler: CCompiler, out: Path) -> None:
     """Compile the kernel, with what turns tables into lines beside it.
 
     Raises:
-        BuildError: the compiler failed; the text holds its words.
+        BuildError: the compiler failed; the text holds its output.
     """
     compile_shared(compiler, SOURCE, out, (f"-I{FOLDER}", str(STREAM[0])))
 
@@ -142,12 +142,12 @@ def library_name(stem: str, compiler: CCompiler, sources: Sequence[bytes]) -> st
 
 
 def cached_library() -> Path:
-    """Path of the built kernel; builds it where it is missing.
+    """Path of the built kernel; builds it if it is missing.
 
     Raises:
-        NoCompilerError: it is missing, and there is no compiler.
+        NoCompilerError: the kernel is not cached, and no compiler is installed.
         BuildError: the compiler failed; the text names the log.
-        OSError: the cache cannot be written, or could be by somebody else.
+        OSError: the cache cannot be written, or another user could write it.
     """
     compiler = find_compiler()
     cache = Cache.open(CACHE)

@@ -60,7 +60,7 @@ class _StreamInput(ctypes.Structure):
 
 
 class KernelError(Exception):
-    """The kernel refused weights or a kernel's name; its words."""
+    """The kernel refused weights or the name of a kernel; the text is its message."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +71,11 @@ class Library:
 
     @classmethod
     def open(cls, path: Path) -> Library:
-        """Load the library; whoever can write the file runs code here.
+        """Load a library; a person who can write the file can run code in this process.
 
         Raises:
-            OSError: it is no shared library of this platform.
-            AttributeError: it lacks a function of the kernel.
+            OSError: the file is not a shared library of this platform.
+            AttributeError: the library lacks a function of the kernel.
         """
         handle = ctypes.CDLL(str(path))
         for name, (result, arguments) in _SIGNATURES.items():
@@ -95,7 +95,7 @@ class Library:
         return tuple(names)
 
     def load(self, blob: bytes) -> KernelNetwork:
-        """A network from a blob.
+        """Load a network from a blob.
 
         Raises:
             KernelError: the blob is not valid.
@@ -108,7 +108,7 @@ class Library:
         """The network whose weights are compiled in.
 
         Raises:
-            KernelError: the weights are not valid, or there are none.
+            KernelError: the compiled-in weights are missing or invalid.
         """
         function = getattr(self.handle, "bnn_init", None)
         if function is None:
@@ -160,10 +160,10 @@ class KernelNetwork:
         return tuple(name.decode("utf-8") for name in names)
 
     def use_kernel(self, name: str) -> None:
-        """Take the kernel of that name.
+        """Choose a kernel by name.
 
         Raises:
-            KernelError: there is none, or it cannot run this network on this CPU.
+            KernelError: no kernel has that name, or it cannot run this network on this CPU.
         """
         status = self._c.bnn_use_kernel(self._net, name.encode())
         if status:
@@ -177,14 +177,14 @@ class KernelNetwork:
         return out
 
     def classify(self, words: Words) -> Inference:
-        """Scores, margins and verdicts of packed inputs, all as the kernel gives them.
+        """Scores, margins and verdicts of packed inputs, as the kernel computes them.
 
-        Of a shunted input the kernel gives no class: that is the reference's of the scores.
+        For a shunted input the kernel gives no class, so it is computed from the scores.
         """
         return self._decided(self._c.bnn_infer_batch, self._rows(words, self.n_words))
 
     def run(self, features: Mapping[str, ArrayLike]) -> Inference:
-        """The same of integer features, without going through input bits where that is faster."""
+        """Classify integer features, without packing input bits if that is faster."""
         return self._decided(self._c.bnn_run_batch, self._feature_rows(features))
 
     def _decided(self, function: Callable[..., None], x: NDArray[np.uint32]) -> Inference:
@@ -201,7 +201,7 @@ class KernelNetwork:
         """What the kernel computes, with hidden bits; ``model`` tells the layers' sizes alone.
 
         Raises:
-            KernelError: the scores beside the hidden bits are not those of a plain call.
+            KernelError: the scores of the trace differ from those of a plain call.
         """
         x = self._rows(words, self.n_words)
         plain = self.classify(x)
@@ -251,7 +251,7 @@ class KernelNetwork:
             The lines, and the rows of each of the names.
 
         Raises:
-            MemoryError: there is not enough memory.
+            MemoryError: memory is insufficient.
         """
         used = model.input.features
         columns = [np.ascontiguousarray(features[n], dtype=np.uint32) for n in used]

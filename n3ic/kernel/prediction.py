@@ -1,7 +1,7 @@
 """Fast prediction: the host target's C kernel, built once and cached for the user.
 
-Used where a C compiler is there; ``N3IC_NATIVE=0`` turns it off. The results are those of
-:meth:`n3ic.BinaryModel.scores`, which is plain numpy.
+The kernel is used if a C compiler is installed; ``N3IC_NATIVE=0`` turns it off. The results equal
+those of :meth:`n3ic.BinaryModel.scores`, which is plain numpy.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["available", "csv_lines", "predict", "scorer", "scores"]
 
 
 def available() -> bool:
-    """Whether the compiled kernel is there; builds it on the first call."""
+    """Whether the compiled kernel is available; builds it on the first call."""
     return os.environ.get("N3IC_NATIVE", "1") != "0" and _library() is not None
 
 
 def scores(model: Classifier, words: ArrayLike) -> NDArray[np.int32]:
-    """Integer scores of packed inputs, from the kernel where it is there, else from numpy.
+    """Integer scores of packed inputs, from the compiled kernel if available, else from numpy.
 
     Args:
         model: a model; the kernel computes binary networks.
@@ -114,7 +114,7 @@ def _lines_of(
 
 @cache
 def _library() -> Library | None:
-    """The kernel, or None where it cannot be built; says why, once, unless there is no compiler."""
+    """The kernel, or None if it cannot be built; warns once, unless no compiler is installed."""
     try:
         try:
             library = Library.open(build.cached_library())
@@ -134,20 +134,20 @@ def _library() -> Library | None:
 
 
 def _private() -> Library:
-    """The kernel from a directory of this process alone, where there is no safe cache."""
+    """Build the kernel in a directory of this process alone, if no safe cache exists."""
     compiler = build.find_compiler()
     with tempfile.TemporaryDirectory(prefix="n3ic-") as directory:
-        # A log in that directory would be gone, so the compiler's words are the message.
+        # A log in that directory would vanish, so the compiler's output becomes the message.
         out = Path(directory) / "bnn.so"
         build.compile_kernel(compiler, out)
         return Library.open(out)
 
 
 def _check(library: Library) -> None:
-    """Refuse a kernel that a compiler got wrong.
+    """Check the compiled kernel against the reference, in case of a compiler bug.
 
     Raises:
-        RuntimeError: it does not give the reference's scores.
+        RuntimeError: its scores differ from the reference's.
     """
     cuts = Field.thermometer("cuts", range(3, 123, 3))
     spec = InputSpec((cuts, Field.binary("bits", 30)))

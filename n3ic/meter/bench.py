@@ -1,4 +1,4 @@
-"""Packets a second of one core that meters count, in one run, after a check that ours agree."""
+"""Measures the packets per second and core of meters, after checking that ours agree."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TIMES = 5
 
 @dataclass(frozen=True)
 class MeterBench:
-    """What each meter did.
+    """Results of the meters.
 
     Attributes:
         packets: packets that each counted; the reference meter counts the first 20,000.
@@ -57,12 +57,12 @@ def bench_meter(capture: str | Path | None = None, packets: int = PACKETS) -> Me
 
     Args:
         capture: a capture; generated traffic where None.
-        packets: how many are made, or at most read.
+        packets: number of packets to generate, or to read at most.
 
     Raises:
         DataError: the capture cannot be read, or is empty.
         MissingDependencyError: libpcap or a C compiler is missing.
-        N3icError: the compiled meter and the reference meter do not agree.
+        N3icError: the compiled meter and the reference meter differ.
     """
     spec = standard_spec()
     link, frames = (

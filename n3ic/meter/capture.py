@@ -22,7 +22,7 @@ _NANOSECONDS = 1  # PCAP_TSTAMP_PRECISION_NANO
 _ERROR_BYTES = 256
 _LAST = 2**63 - 1
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_ZSTD_PIECE = 1 << 12  # bytes; Arrow loses the piece in which it comes to damage
+_ZSTD_PIECE = 1 << 12  # bytes; Arrow loses the piece that contains the damage
 _PACKED = (_ZSTD, b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 
 
@@ -69,7 +69,7 @@ class Capture:
         link: its link type (LINKTYPE_ numbers).
 
     Raises:
-        DataError: it cannot be read, or is no capture.
+        DataError: the file cannot be read, or is not a capture.
         MissingDependencyError: libpcap is not installed.
     """
 
@@ -78,7 +78,7 @@ class Capture:
         self.name = "standard input" if str(path) == "-" else str(path)
         self._c = libpcap()
         self._stack = ExitStack()
-        self._unpacking: list[str] = []  # why the packed bytes end early
+        self._unpacking: list[str] = []  # reasons why the packed bytes end early
         error = ctypes.create_string_buffer(_ERROR_BYTES)
         try:
             where = self._readable(path)
@@ -105,10 +105,10 @@ class Capture:
         self._stack.close()
 
     def packets(self) -> Iterator[tuple[bytes, int, int]]:
-        """Captured bytes, length on the wire, and time of each packet.
+        """Yield the captured bytes, length on the wire, and time of each packet.
 
-        Times are nanoseconds since 1970. What is earlier is 0, what does not fit 63 bits (the
-        year 2262) is the last that does.
+        Times are nanoseconds since 1970. Earlier times become 0, and times beyond 63 bits (the year
+        2262) become the largest value.
         """
         header = ctypes.POINTER(PacketHeader)()
         data = ctypes.POINTER(ctypes.c_ubyte)()
@@ -120,15 +120,15 @@ class Capture:
             yield ctypes.string_at(data, h.captured), int(h.length), time
 
     def dispatch(self, function: Any, argument: ctypes.c_void_p, packets: int) -> bool:
-        """Give the next packets to a C function of libpcap's ``pcap_handler`` type.
+        """Pass the next packets to a C function of libpcap's type ``pcap_handler``.
 
         Args:
-            function: the function's pointer.
-            argument: its first argument.
-            packets: how many at most.
+            function: pointer to the function.
+            argument: first argument of the function.
+            packets: maximum number of packets.
 
         Returns:
-            Whether there were any.
+            Whether any packet was passed.
         """
         return self._goes_on(self._c.pcap_dispatch(self._pcap, packets, function, argument))
 
@@ -191,8 +191,8 @@ def _plain(stream: IO[bytes]) -> Iterator[bytes]:
     """A capture's plain bytes.
 
     Raises:
-        DamagedError: it is truncated or damaged, once what lies before was given.
-        OSError: it cannot be read.
+        DamagedError: the stream is truncated or damaged; raised after the bytes before the damage.
+        OSError: the stream cannot be read.
     """
     peeked = stream.peek(4)[:4] if hasattr(stream, "peek") else b""
     if peeked != _ZSTD:
@@ -214,7 +214,7 @@ def plain_capture(path: str | Path, scratch: Path) -> Path:
     """A capture's file where it is plain, otherwise one in the folder ``scratch`` that is.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: the capture cannot be read.
     """
     try:
         with Path(path).open("rb") as stream:
@@ -230,10 +230,10 @@ def plain_capture(path: str | Path, scratch: Path) -> Path:
 
 @cache
 def libpcap() -> Any:
-    """The library, with its functions' types.
+    """Load libpcap and declare its functions' types.
 
     Raises:
-        MissingDependencyError: it is not installed.
+        MissingDependencyError: libpcap is not installed.
     """
     name = ctypes.util.find_library("pcap") or "libpcap.so.0.8"
     try:

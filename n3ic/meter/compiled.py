@@ -1,4 +1,4 @@
-"""The compiled meter: C generated from the specification, built on first use, called by ctypes."""
+"""The compiled meter: C generated from a specification, built on first use, called by ctypes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ KEY = (
     ("address_bytes", np.uint8),
     ("pad", np.uint8, 2),
 )
-SECRET_BYTES = 16  # of the hash of flow tables
+SECRET_BYTES = 16  # of the key of the flow tables' SipHash
 _CACHE = "meters"
 _U64 = np.ctypeslib.ndpointer(dtype=np.uint64, flags="C_CONTIGUOUS")
 _U32 = np.ctypeslib.ndpointer(dtype=np.uint32, flags="C_CONTIGUOUS")
@@ -91,14 +91,14 @@ def record_type(spec: MeterSpec) -> np.dtype[np.void]:
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """Frames one behind the other in memory.
+    """Frames, concatenated in memory.
 
     Attributes:
-        data: their bytes, uint8.
-        offset: where each begins, uint64 array of shape ``(frames,)``.
-        captured: bytes of each, uint32.
-        length: bytes of each on the wire, uint32.
-        time: of each, in the meter's unit, uint64.
+        data: bytes of all frames, uint8.
+        offset: start of each frame, uint64 array of shape ``(frames,)``.
+        captured: captured bytes of each frame, uint32.
+        length: bytes of each frame on the wire, uint32.
+        time: time of each frame in the meter's unit, uint64.
     """
 
     data: NDArray[np.uint8]
@@ -142,12 +142,12 @@ class CompiledMeter:
     """A metering process in C; equal to the reference meter, record by record.
 
     Args:
-        spec: what a flow is and which integers are kept of it.
+        spec: definition of a flow and of the integers kept for it.
         link: link type of the frames (LINKTYPE_ numbers).
 
     Raises:
-        MissingDependencyError: there is no C compiler.
-        N3icError: the meter cannot be built, or there is no memory for its flow cache.
+        MissingDependencyError: no C compiler is installed.
+        N3icError: the meter cannot be built, or memory for its flow cache is insufficient.
     """
 
     def __init__(self, spec: MeterSpec, link: int) -> None:
@@ -168,7 +168,7 @@ class CompiledMeter:
         self.close()
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the meter's memory."""
         self.library.meter_close(self._meter)
         self._meter = ctypes.c_void_p()
 
@@ -178,7 +178,7 @@ class CompiledMeter:
         return self._meter
 
     def count(self, frames: Sequence[tuple[bytes, int, int]]) -> Records:
-        """Count frames, each with its length on the wire and its time; flows decided by then."""
+        """Count frames with their lengths on the wire and times; return flows decided meanwhile."""
         self.count_frames(Frames.of(frames))
         return self.records()
 
@@ -195,7 +195,7 @@ class CompiledMeter:
         )
 
     def finish(self) -> Records:
-        """End the flows that are left."""
+        """End the remaining flows and return their records."""
         self.library.meter_finish(self._meter)
         return self.records()
 
@@ -203,7 +203,7 @@ class CompiledMeter:
         """Flows decided since the last call: array of :func:`record_type`.
 
         Raises:
-            N3icError: there was no memory for them.
+            N3icError: memory for the records is insufficient.
         """
         count = ctypes.c_size_t()
         start = self.library.meter_records(self._meter, ctypes.byref(count))
@@ -215,18 +215,18 @@ class CompiledMeter:
         return np.frombuffer(raw, dtype=self._type)
 
     def save(self) -> bytes:
-        """All that the meter knows but records that were not fetched; see :meth:`restore`."""
+        """Serialise the state, without records that were not fetched; see :meth:`restore`."""
         state = ctypes.create_string_buffer(self.library.meter_state_bytes(self._meter))
         self.library.meter_save(self._meter, state)
         return state.raw
 
     def restore(self, state: bytes) -> None:
-        """Go on from a state that a meter of the same specification and code saved.
+        """Resume from a state saved by a meter of the same specification and code.
 
-        Nothing in it is checked but its length: it must come from where nobody else can write.
+        Only its length is checked, so it must come from a place that nobody else can write.
 
         Raises:
-            N3icError: it has another length.
+            N3icError: the state has another length.
         """
         size = self.library.meter_state_bytes(self._meter)
         if len(state) != size:

@@ -36,20 +36,20 @@ _SUFFIXES = (".pcap", ".pcapng", ".cap")
 
 @dataclass(frozen=True)
 class Extracted:
-    """What came of a table's captures.
+    """Counts of an extraction.
 
     Attributes:
-        flows: rows that were written.
-        packets: packets that were read.
+        flows: number of rows written.
+        packets: number of packets read.
         late: packets after the end of their flow.
         evicted: flows that ended because the flow cache was full.
-        back: packets that are stamped earlier than one before them.
-        ahead: packets that are stamped more than a day later than all before them.
+        back: packets with an earlier time stamp than a packet before them.
+        ahead: packets stamped more than a day later than all before them.
         aside: packets that belong to no flow, by reason.
-        labels: flows that are ``matched``, ``unmatched`` and ``ambiguous``, where there are labels.
-        captures: how many were named.
-        damaged: a line about each that ends early, or is no capture and was left out.
-        kept: captures whose flows were there already, from a run that was interrupted.
+        labels: flows that are ``matched``, ``unmatched`` and ``ambiguous``, if labels are given.
+        captures: number of captures named.
+        damaged: a line about each capture that ends early, or was skipped because it is invalid.
+        kept: captures whose flows were kept from an interrupted run.
     """
 
     flows: int
@@ -67,12 +67,12 @@ class Extracted:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an extraction is.
+    """Progress of an extraction.
 
     Attributes:
-        captures: those that are done.
-        of: all of them.
-        share: of the captures' bytes, those that are done: 0 to 1.
+        captures: number of finished captures.
+        of: total number of captures.
+        share: finished share of the captures' bytes, 0 to 1.
         packets: packets so far.
         flows: flows so far.
     """
@@ -90,7 +90,7 @@ class Source:
 
     Attributes:
         path: the file; ``-`` for standard input.
-        name: what the rows of its flows call it: the file's name, in a folder with the path to it.
+        name: name in the rows of its flows: the file's name, in a folder the path relative to it.
     """
 
     path: str
@@ -101,11 +101,11 @@ def find_captures(given: Sequence[str | Path]) -> list[Source]:
     """Captures of files and folders.
 
     Args:
-        given: in this order; of a folder, the files in it and below that begin as captures do or
-            are named ``.pcap``, ``.pcapng`` or ``.cap``, in the order of their names.
+        given: files and folders, in this order. From a folder and its subfolders, files that begin
+            like captures or are named ``.pcap``, ``.pcapng`` or ``.cap`` are taken, sorted by name.
 
     Raises:
-        UsageError: none is named, or standard input beside others.
+        UsageError: no capture is named, or standard input is named beside others.
         DataError: a file does not exist, or a folder holds no capture.
     """
     if not given:
@@ -150,7 +150,7 @@ def extract(
     keeps, then the label where labels are given. The table carries the specification, see
     :mod:`n3ic.data.metered`.
 
-    What is interrupted goes on: the flows of captures that are done wait in the folder
+    An interrupted extraction resumes: the flows of finished captures are kept in the folder
     ``OUT.parts``, which the next call with the same captures and specification reads and removes.
 
     Args:
@@ -159,8 +159,8 @@ def extract(
         spec: what a flow is and which integers are kept of it.
         labels: labels of the flows.
         tell: called now and then.
-        jobs: captures that are metered at once on this machine, each on one core; all cores if
-            None. The table is the same.
+        jobs: number of captures metered at once on this machine, each on one core; None for all
+            cores. The table does not depend on it.
         dask: address of a Dask scheduler whose workers meter them; they see the captures and
             ``out`` under the same paths.
         one_stream: the captures are pieces of one: they are metered one after the other, in the

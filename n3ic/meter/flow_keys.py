@@ -19,7 +19,7 @@ def flow_key(source: str, sport: str, destination: str, dport: str, protocol: st
     """The key of a flow, the same for both directions.
 
     Raises:
-        ValueError: an address or a port is none.
+        ValueError: an address or a port is invalid.
     """
     one = (packed_address(source), port_number(sport))
     other = (packed_address(destination), port_number(dport))
@@ -27,16 +27,16 @@ def flow_key(source: str, sport: str, destination: str, dport: str, protocol: st
 
 
 def ends_of(one: tuple[bytes, int], other: tuple[bytes, int]) -> Ends:
-    """Two ends, the lesser first."""
+    """Two endpoints in ascending order, so that both directions of a flow have one key."""
     return (one, other) if one <= other else (other, one)
 
 
 @lru_cache(maxsize=1 << 16)
 def port_number(text: str) -> int:
-    """A port; 0 where there is none.
+    """Parse a port; 0 for an empty text.
 
     Raises:
-        ValueError: the text is no port.
+        ValueError: the text is not a port.
     """
     number = whole_number(text) if text not in ("", "-") else 0
     if not 0 <= number <= 65535:

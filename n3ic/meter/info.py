@@ -1,9 +1,9 @@
-"""The ``.info`` of the UPC-AAU captures: a line of text a flow, its fields parted by ``#``.
+"""The ``.info`` file of the UPC-AAU captures: one line per flow, with fields separated by ``#``.
 
-Sure, from programs that read such files, are the first seven fields: number, start and end in
-microseconds since 1970, local and remote address, local and remote port. What stands behind them
-is not: as remembered, transport protocol, operating system, process, and for HTTP the URL, the
-referer and the type of the content. A URL may hold the separator.
+Known for certain, from programs that read such files, are the first seven fields: number, start and
+end in microseconds since 1970, local and remote address, local and remote port. The rest is from
+memory: transport protocol, operating system, process, and for HTTP the URL, the referer and the
+content type. A URL may contain the separator.
 """
 
 from __future__ import annotations

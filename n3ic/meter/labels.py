@@ -1,4 +1,4 @@
-"""Labels of captured flows, from others' tables: joined by key and time, never guessed."""
+"""Labels of captured flows from other programs' tables, joined by key and time, never guessed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from n3ic.meter.info import PROCESS_FIELD, SYNTHETIC_MARK, info_lines, parse_inf
 Format = Literal["table", "ndpi", "zeek", "upc-aau"]
 FORMATS: tuple[Format, ...] = ("table", "ndpi", "zeek", "upc-aau")
 MAX_LINE = 1 << 16
-SLACK_US = 1_000_000  # clocks of two programs, and rounding to whole seconds
+SLACK_US = 1_000_000  # tolerates different clocks, and rounding to whole seconds
 _FOREVER = 1 << 62
 _COLUMNS: Mapping[Format, tuple[str, ...]] = {
     "table": ("source", "source_port", "destination", "destination_port", "protocol"),
@@ -33,13 +33,13 @@ Outcome = Literal["matched", "unmatched", "ambiguous"]
 
 @dataclass(frozen=True)
 class Labelled:
-    """A label and when it holds.
+    """A label, and the time for which it holds.
 
     Attributes:
         label: the label.
-        start: microseconds since 1970 when the flow began; 0 where it is not known.
-        end: when it ended; a time that never comes where it is not known.
-        capture: name of the capture that it is about; empty for any.
+        start: start of the flow, microseconds since 1970; 0 if unknown.
+        end: end of the flow; the largest time if unknown.
+        capture: name of the capture that the label is about; empty for any capture.
         synthetic: whether the file says that a generator made the flow.
     """
 
@@ -52,11 +52,11 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What is said of one key, in order of time.
+    """The labels of one key, in order of time.
 
     Attributes:
-        entries: by their start.
-        latest: for each of them, the latest end of it and those before it.
+        entries: labels by their start.
+        latest: for each label, the latest end of it and of the labels before it.
     """
 
     entries: tuple[Labelled, ...]
@@ -69,8 +69,9 @@ class Timeline:
         return cls(ordered, tuple(accumulate((entry.end for entry in ordered), max)))
 
     def during(self, first: int, last: int) -> Iterator[Labelled]:
-        """Entries that hold at some time from ``first`` to ``last``."""
+        """Labels that hold at some time from ``first`` to ``last``."""
         for i in reversed(range(bisect_right(self.entries, last, key=lambda entry: entry.start))):
+            # No earlier entry ends later than this bound, so none can reach `first`.
             if self.latest[i] < first:
                 return
             if self.entries[i].end >= first:
@@ -107,14 +108,14 @@ class Labels:
         last: int,
         capture: str = "",
     ) -> tuple[str, Outcome]:
-        """The label of a flow, empty where none, or more than one, is said of it; and which.
+        """The label of a flow, empty unless exactly one matches; and the outcome of the join.
 
         Args:
-            source: address and port of one end.
-            destination: of the other.
+            source: address and port of one endpoint.
+            destination: address and port of the other endpoint.
             protocol: IP protocol number.
-            first: microseconds since 1970 of the first packet.
-            last: of the last packet.
+            first: time of the first packet, microseconds since 1970.
+            last: time of the last packet, microseconds since 1970.
             capture: name of the capture.
         """
         ends = ends_of(source, destination)
@@ -142,7 +143,7 @@ def read_labels(path: str | Path, form: Format, column: str = "") -> Labels:
         column: the column that holds the label; the format's own where empty.
 
     Raises:
-        DataError: the file is not of that form; names the line.
+        DataError: the file is malformed; the error names the line.
 
     Warns:
         N3icWarning: lines whose address, port or time cannot be read; how many, and the first.

@@ -1,7 +1,7 @@
-"""Packets as a meter sees them: parsed from frames, or put aside with a reason.
+"""Parses frames to packets as a meter sees them, or gives the reason to ignore them.
 
-Ethernet with up to two VLAN tags (802.1Q, 802.1ad), IPv4 and IPv6, TCP, UDP, ICMP. Tunnels are
-not opened. Nothing of a frame is trusted: every length is checked before it is used.
+Supported are Ethernet with up to two VLAN tags (802.1Q, 802.1ad), IPv4 and IPv6, TCP, UDP and ICMP.
+Tunnels are not opened. Frames are not trusted: every length is checked before it is used.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def parse(link: int, frame: bytes, length: int, time: int) -> Packet | Reason:
         time: when it was seen, in the units of the specification.
 
     Returns:
-        The packet, or why it is put aside.
+        The packet, or the reason why it is ignored.
     """
     kind, start, outside = _link(link, frame)
     if isinstance(kind, str):
@@ -163,11 +163,12 @@ def _ipv4(frame: bytes, at: int, length: int, outside: int, time: int) -> Packet
 
 
 def _ip_length(said: int, header: int, held: int) -> int:
-    """Bytes of an IP packet whose header says so many, in a frame that holds so many.
+    """Length of an IP packet, from the length in its header and the bytes in its frame.
 
-    A header says 0 where the sender's card was to cut a large segment, and in a jumbogram.
-    Padding behind the packet does not count, and no header makes a packet longer than its frame.
+    A header says 0 if the sender's NIC was to segment it, and in a jumbogram. Padding after the
+    packet does not count, and a header cannot make a packet longer than its frame.
     """
+    # Trust the header only downwards, and never below its own length.
     return max(header, min(said or held, held))
 
 

@@ -1,8 +1,8 @@
-"""Flows of single captures, kept beside a table until all of them are there.
+"""Flows of single captures, kept beside a table until all captures are finished.
 
-A part is two files: the flows (Arrow IPC) and, written after them, what was counted (JSON). Its
-name is a digest of the capture (path, size, time of its last change), the meter's specification and
-its code: where one of them changes, the part is made anew.
+A part is two files: the flows (Arrow IPC) and, written after them, the counters (JSON). Its name is
+a digest of the capture (path, size, modification time), the meter's specification and its code. A
+part is made again if one of them changes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _digest(spec: MeterSpec) -> str:
 
 
 def find_part(file: Path) -> Part | None:
-    """A part that is complete; None where there is none."""
+    """A complete part, or None."""
     try:
         said = json.loads(file.with_suffix(".counted").read_bytes())
         counters = {str(name): int(count) for name, count in said["counters"].items()}

@@ -1,8 +1,7 @@
-"""The reference meter: plain, slow, and what every other meter must equal register by register.
+"""The reference meter: plain and slow; every other meter must equal it register by register.
 
-The clock never runs backwards: a packet stamped earlier than the one before it has that one's
-time. Before a packet is counted, flows that have been idle for longer than the idle time-out end,
-the one idle for longest first.
+The clock never runs backwards: a packet stamped earlier than its predecessor gets the predecessor's
+time. Before a packet is counted, flows that exceed the idle timeout end, the longest idle first.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from n3ic.meter.packet import ACK, FIN, RST, SYN, Packet, Reason
 from n3ic.model.metering import UINT32_MAX, Guard, MeteredFeature, MeterSpec, Register, Step
 
 End = Literal["packets", "after", "fin", "rst", "idle", "active", "evicted", "capture"]
-MAX_FRAGMENTS = 4096  # fragmented datagrams that are remembered
-JUMP_NS = 86_400 * 10**9  # packets further apart are counted: one of their stamps may be wrong
+MAX_FRAGMENTS = 4096  # fragmented datagrams that are tracked, which bounds memory
+JUMP_NS = 86_400 * 10**9  # larger gaps are counted, because a stamp may be wrong
 
 
 @dataclass(frozen=True, order=True)
 class FlowKey:
-    """The key of a flow, in the direction of its first packet; 0 and empty where it has no part."""
+    """The key of a flow in the direction of its first packet; missing parts are 0 or empty."""
 
     source: bytes
     destination: bytes = b""
@@ -87,14 +86,14 @@ class ReferenceMeter:
     """A metering process that follows a specification packet by packet.
 
     Args:
-        spec: what a flow is and which integers are kept of it.
+        spec: definition of a flow and of the integers kept for it.
 
     Attributes:
         aside: packets that belong to no flow, by reason.
         evicted: flows that ended because the cache was full.
-        late: packets that came after the end of their flow, and were not counted to it.
-        back: packets that are stamped earlier than one before them.
-        ahead: packets that are stamped more than a day later than all before them.
+        late: packets after the end of their flow, which are not counted to it.
+        back: packets with an earlier time stamp than a packet before them.
+        ahead: packets stamped more than a day later than all before them.
     """
 
     def __init__(self, spec: MeterSpec) -> None:
@@ -116,7 +115,7 @@ class ReferenceMeter:
         yield from self.finish()
 
     def count(self, packet: Packet | Reason) -> Iterator[FlowRecord]:
-        """Count a packet; gives the records of the flows that are decided by then."""
+        """Count a packet; yield the records of flows that are decided by then."""
         if isinstance(packet, str):
             self.aside[packet] += 1
             return
@@ -153,7 +152,7 @@ class ReferenceMeter:
         yield from self._decide(flow, packet, forward, now)
 
     def finish(self) -> Iterator[FlowRecord]:
-        """End the flows that are left, the one seen longest ago first."""
+        """End the remaining flows, the longest unseen first."""
         for flow in list(self._flows.values()):
             yield from self._end(flow, "capture")
 
@@ -181,12 +180,15 @@ class ReferenceMeter:
         """The flow of a key, and whether the packet goes in its forward direction."""
         if key in self._flows:
             return self._flows[key], True
+        # A biflow is stored in the direction of its first packet, so an answer has the reversed
+        # key.
         if self.spec.key != "source-host" and key.reverse in self._flows:
             return self._flows[key.reverse], False
         return None, True
 
     def _start(self, key: FlowKey, now: int) -> _Flow:
         registers = self.spec.registers
+        # A minimum starts from the top, so that the first packet needs no special case.
         values = [r.top if r.update == "min" else 0 for r in registers]
         n = len(registers)
         flow = _Flow(key, self._started, now, values, [None] * n, [False] * n, decided_at=(0, now))
@@ -216,13 +218,15 @@ class ReferenceMeter:
             yield from self._report(flow, why, flow.last)
 
     def _join_fragment(self, packet: Packet) -> Packet | None:
-        """The packet with its datagram's ports; None for a fragment that is put aside."""
+        """Give a fragment its datagram's ports; None for a fragment that is ignored."""
         if packet.identification is None:
             return packet
         if self.spec.fragments == "aside" and packet.later:
             return None
         name = (packet.source, packet.destination, packet.protocol, packet.identification)
         if not packet.later:
+            # Only the first fragment has ports; later ones find them by the datagram's
+            # identification.
             self._fragments[name] = (packet.source_port, packet.destination_port)
             self._fragments.move_to_end(name)
             if len(self._fragments) > MAX_FRAGMENTS:
@@ -295,6 +299,8 @@ class ReferenceMeter:
         for window, ring, counts in zip(self.spec.windows, self._rings, self._counts, strict=True):
             entry = tuple(getattr(key, part) for part in window.same)
             if len(ring) == window.flows:
+                # append() below drops the oldest entry of the full ring (its maxlen), so discount
+                # it first.
                 counts[ring[0]] -= 1
             ring.append(entry)
             counts[entry] += 1
@@ -309,6 +315,7 @@ def _passes(guard: Guard, packet: Packet, forward: bool) -> bool:
         return False
     if guard.payload != "any" and (guard.payload == "some") != (packet.payload_length > 0):
         return False
+    # The flags must include all of flags_set, and must not include any of flags_clear.
     flags = packet.tcp_flags
     return flags & guard.flags_set == guard.flags_set and not flags & guard.flags_clear
 

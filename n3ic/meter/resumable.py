@@ -1,8 +1,8 @@
-"""Flows of a long capture, or of the pieces of one, that go on where they were interrupted.
+"""Extracts the flows of a long capture, or of the pieces of one, and resumes when interrupted.
 
-Now and then the flows so far go into a part (:mod:`n3ic.meter.parts`) and the meter's state into a
-file beside it. What is started again reads the newest state, passes over the packets that are in
-it, and gives the same table.
+At intervals the flows so far are written to a part (:mod:`n3ic.meter.parts`) and the meter's state
+to a file beside it. A later run reads the newest state, skips the packets that it covers, and gives
+the same table.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def extract_stream(
             A state in it is trusted: it must lie where nobody else can write.
 
     Raises:
-        DataError: a capture cannot be read, or changed since; or they have different link types.
+        DataError: a capture cannot be read or has changed, or the captures have different link
+            types.
         UsageError: another process is at the same folder.
         MissingDependencyError: libpcap or a C compiler is missing.
         N3icError: a file cannot be written.
@@ -176,10 +177,10 @@ class _Steps:
         return self.place / f"{name}.flows"
 
     def _state(self, number: int) -> Path:
-        return self.place / f"{_STATE}-{number % 2}"  # the one before stays until this is told
+        return self.place / f"{_STATE}-{number % 2}"  # keeps the last one until this is complete
 
     def _found(self) -> tuple[_Progress, bytes]:
-        """The progress of an earlier run and its state; none where they are not sound."""
+        """The progress of an earlier run and its state; a fresh start if they are not sound."""
         with suppress(OSError, ValueError, TypeError, RecursionError):
             said = _Progress(**json.loads((self.place / _PROGRESS).read_bytes()))
             whole = all(type(n) is int for n in (said.capture, said.packets, said.parts))

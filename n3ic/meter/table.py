@@ -35,7 +35,7 @@ def load_flows(path: str | Path, *, label: str = LABEL) -> FlowTable:
         label: column of the label.
 
     Raises:
-        DataError: the table names no meter, lacks a column, or holds what is no feature.
+        DataError: the table names no meter, lacks a column, or holds an invalid feature.
         ModelError: the meter's specification is damaged, or of a newer version.
     """
     spec = meter_of(path)
@@ -59,7 +59,7 @@ def flow_table(
         sha256: digest of the data, for the record.
 
     Raises:
-        DataError: a column is missing or holds what is no feature, or no flow has a label.
+        DataError: a column is missing or holds invalid features, or no flow has a label.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -140,7 +140,7 @@ def read_table(path: str | Path) -> pa.Table:
     """All columns of a table of flows.
 
     Raises:
-        DataError: it is damaged.
+        DataError: the table is damaged.
     """
     import pyarrow as pa
     from pyarrow import csv, parquet
@@ -163,7 +163,7 @@ def _synthetic(table: pa.Table) -> bool:
 
 
 def _conversations(table: pa.Table) -> NDArray[np.int64] | None:
-    """Number of each flow's 5-tuple, in either direction; None where the table lacks the key."""
+    """Number of each flow's 5-tuple, in either direction; None if the table lacks the key."""
     ends = ("source", "source_port"), ("destination", "destination_port")
     if not {*ends[0], *ends[1], "protocol"} <= {*table.column_names}:
         return None

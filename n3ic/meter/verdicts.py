@@ -42,7 +42,7 @@ def meter_for(model: Classifier, capture: str | Path) -> MeterSpec:
     """The meter that computes a model's features from packets.
 
     Raises:
-        UsageError: the model has none.
+        UsageError: the model carries no meter.
     """
     if model.meter is None:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The files of an export directory, from the model and the options to the last byte."""
+"""Writes the files of an export directory from the model and the options."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def describe(
 
 
 def files_of(directory: Path) -> list[str]:
-    """Paths of all that lies in a directory and is no folder, links included, sorted.
+    """Paths of everything in a directory except folders, including links, sorted.
 
     Raises:
         ExportError: a folder cannot be read, or there are more than ``MAX_FILES`` files and
@@ -98,10 +98,10 @@ def files_of(directory: Path) -> list[str]:
 
 
 def copy_files(directory: Path, like: Path, into: Path) -> None:
-    """Copy what somebody else may have changed of an export, to decode or run it.
+    """Copy the files of an export that others may have changed, to decode or run them.
 
-    Tools that know nothing of hostile files read the copy: it has regular files alone, those that
-    n3ic writes, none much larger than n3ic writes it. What is none of these is left out.
+    Tools that do not expect hostile files read the copy. It holds only regular files that n3ic
+    writes, none much larger than n3ic's own. Other files are left out.
 
     Args:
         directory: the export directory.
@@ -113,6 +113,6 @@ def copy_files(directory: Path, like: Path, into: Path) -> None:
         try:
             data = read_regular(directory / name, most)
         except OSError:
-            continue  # said where the directories were compared
+            continue  # reported where the directories were compared
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         (into / name).write_bytes(data)

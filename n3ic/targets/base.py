@@ -1,7 +1,7 @@
-"""What a target is to the core.
+"""The interface between the core and a target.
 
-A target lives in ``n3ic.exporters`` and is an :class:`Exporter`; the core writes the directory
-around its artefacts, compares what they compute with the model, and words the errors.
+A target is an :class:`Exporter` in ``n3ic.exporters``. The core writes the directory around its
+artefacts, compares their results with the model's, and words the errors.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from n3ic.targets.figures import Bench, Figure, Report
 
 @dataclass(frozen=True, eq=False)
 class Execution:
-    """What an executor computed, and what was seen of its speed.
+    """Results of an executor, and its observed speed.
 
     Attributes:
-        inference: the scores and, where the executor tells, the hidden bits.
-        executor: what ran, such as ``gcc 12.2, AVX-512`` or ``p4 interpreter``.
-        figures: figures that the run gave (clocks, nanoseconds).
+        inference: the scores and, if the executor reports them, the hidden bits.
+        executor: name of the executor, such as ``gcc 12.2, AVX-512`` or ``p4 interpreter``.
+        figures: figures of the run (clocks, nanoseconds).
     """
 
     inference: Inference
@@ -47,7 +47,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class Metered:
-    """What a target's own meter and network made of a capture.
+    """Results of a target's own meter and network on a capture.
 
     Attributes:
         flows: a row for each flow in the order of decision, its values as text: ``row``,
@@ -74,17 +74,17 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
     ``device.toml`` and their templates beside their module, and import no PyTorch.
 
     Attributes:
-        name: as in ``--target NAME``.
+        name: name, as in ``--target NAME``.
         summary: one line for ``n3ic targets``.
-        options: what the export may be told.
-        verify_options: what the verification may be told.
-        bench_options: what the benchmark may be told.
-        simulate_options: what the simulated card may be told.
-        vectors: how many random vectors ``verify`` runs by default.
-        quick_vectors: how many are run at export time.
+        options: options of the export.
+        verify_options: options of the verification.
+        bench_options: options of the benchmark.
+        simulate_options: options of the simulated card.
+        vectors: number of random vectors that ``verify`` runs by default.
+        quick_vectors: number of random vectors at export time.
         reads: suffixes of the files that :meth:`read` imports; empty for none.
-        products: what building an export makes in its directory, as patterns of paths; such
-            files are neither compared nor run by ``verify``.
+        products: path patterns of files that building an export creates in its directory;
+            ``verify`` neither compares nor runs them.
         shunts: whether the artefacts give *class or shunt* by the model's threshold. What
             :meth:`run` returns then holds verdicts. A target that does not is written for models
             without a threshold alone.
@@ -119,10 +119,10 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         return (self.family, *self.other_families)
 
     def for_family(self, family: str) -> Exporter[Any]:
-        """Who writes models of that family for this target.
+        """The exporter for models of a family on this target.
 
         Raises:
-            ExportError: nobody; says why, and which families it takes.
+            ExportError: the target takes no models of the family; the error says why.
         """
         if family == self.family:
             return self
@@ -143,10 +143,10 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         return any(fnmatchcase(name, pattern) for pattern in self.products)
 
     def refuse_shunting(self, model: Classifier) -> None:
-        """Refuse a model that shunts where the target would decide every flow.
+        """Check that the target does not ignore a model's shunting threshold.
 
         Raises:
-            ExportError: it does; says what to do.
+            ExportError: the model shunts, but the target would decide every flow.
         """
         if model.shunt and not self.shunts:
             raise ExportError(
@@ -156,7 +156,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
 
     @abstractmethod
     def check(self, model: ModelT, options: Options) -> Fit:
-        """Whether the model fits the device: which layer, which memory, by how much."""
+        """Check that the model fits the device; problems name layer, memory and missing bytes."""
 
     @abstractmethod
     def write(self, model: ModelT, options: Options, out: Path) -> None:
@@ -192,9 +192,9 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """Memory, resources, latency and throughput of the artefacts in ``directory``."""
 
     def estimate(self, model: ModelT, options: Options) -> tuple[Figure, ...]:
-        """What is known of size and speed before anything is written, named as in the report.
+        """Estimate size and speed before anything is written, with the report's names.
 
-        Called of many models, so it runs no tool; empty where nothing can be told.
+        It is called for many models, so it runs no tool; empty if nothing can be estimated.
         """
         return ()
 
@@ -205,10 +205,10 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         artefact does not.
 
         Returns:
-            What each artefact that holds weights says; empty where none can be read back.
+            The content of each artefact that holds weights; empty if none can be read back.
 
         Raises:
-            VerifyError: an artefact cannot be read as what it should be.
+            VerifyError: an artefact is damaged or malformed.
         """
         return ()
 
@@ -219,13 +219,13 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         options: Options,
         features: Mapping[str, Any],
     ) -> Words | None:
-        """Run the artefacts' input stage on integer features; None where it has none."""
+        """Run the artefacts' input stage on integer features; None if they have none."""
         return None
 
     def meter(
         self, directory: Path, model: ModelT, options: Options, capture: Path
     ) -> Metered | None:
-        """Run the artefacts' meter and network on a plain capture; None where they have no meter.
+        """Run the artefacts' meter and network on a plain capture; None if they have no meter.
 
         Raises:
             MissingDependencyError: a tool that this needs is not installed; names it.
@@ -234,7 +234,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         return None
 
     def colocate(self, members: Sequence[Member]) -> CoLocation:
-        """How several networks share the device: one after the other, if nothing else is known.
+        """Describe how several networks share the device; by default they run in turn.
 
         Args:
             members: one or more networks, each of which fits alone.
@@ -278,20 +278,20 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         raise UsageError(f"target {self.name} has no simulated card")
 
     def parse_options(self, given: Mapping[str, OptionValue], *, verify: bool = False) -> Options:
-        """Defaults and what was given, checked.
+        """Merge defaults and given options, and check them.
 
         Raises:
-            UsageError: an option is unknown or has a value it cannot have.
+            UsageError: an option is unknown or has an invalid value.
         """
         known = (*self.options, *(self.verify_options if verify else ()))
         return parse_options(known, given, f"target {self.name}")
 
 
 def exporter(target: str) -> Exporter[Any]:
-    """The target of that name.
+    """Find a target by name.
 
     Raises:
-        UsageError: there is none; the text lists the targets.
+        UsageError: no target has that name; the error lists the targets.
     """
     found: Exporter[Any] = plugins.find("n3ic.exporters", target, Exporter)
     return found

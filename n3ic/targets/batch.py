@@ -36,7 +36,7 @@ class ExportItem:
 
 @dataclass(frozen=True)
 class ExportOutcome:
-    """What became of an item: an export, or the error that refused it.
+    """Result of an export item: an export, or the error that prevented it.
 
     Attributes:
         item: what was to be exported.
@@ -125,7 +125,7 @@ def export_plan(
     """What to export where: a folder a target, and a folder a model in it if they are several.
 
     Raises:
-        UsageError: an unknown target, or an option that no target knows.
+        UsageError: a target is unknown, or no target knows an option.
     """
     targets = plugins.names("n3ic.exporters") if target == "all" else (target,)
     families = tuple(dict.fromkeys(model.family for model in models.values()))
@@ -175,9 +175,9 @@ def export_item(
     simplify: bool = True,
     metrics: Mapping[str, Any] | None = None,
 ) -> ExportOutcome:
-    """Export one item; its error is kept, whatever it is, so that the others go on.
+    """Export one item; any error is stored, so that other items go on.
 
-    Whoever exports several raises :func:`failure` when all are told.
+    Callers that export several items raise :func:`failure` after reporting all of them.
     """
     try:
         done = export(
@@ -191,14 +191,14 @@ def export_item(
             simplify=simplify,
             metrics=_metrics_of(metrics, item.task),
         )
-    except Exception as error:  # noqa: BLE001 - a target's defect does not end the others
-        signals.check()  # a signal may be what a library made an error of
+    except Exception as error:  # noqa: BLE001 - a defect of one target must not stop the others
+        signals.check()  # a library may have turned a signal into an error
         return ExportOutcome(item, None, error)
     return ExportOutcome(item, done, None)
 
 
 def failure(outcomes: Sequence[ExportOutcome]) -> Exception | None:
-    """The first error that is no refusal: a wrong export, a full disk, a defect of a target."""
+    """The first error that is not a refusal: a wrong export, a full disk, a defect."""
     errors = (o.error for o in outcomes)
     return next((e for e in errors if e is not None and not isinstance(e, REFUSALS)), None)
 
@@ -221,7 +221,7 @@ def report_all(
     progress: Callable[[str], object] = lambda _: None,
     note: Callable[[str], object] = lambda _: None,
 ) -> list[ExportOutcome]:
-    """Every target's figures for a run's models: of exports that are there, else written and gone.
+    """Report every target's figures for a run's models, from existing or temporary exports.
 
     Args:
         models: the run's networks, by task.

@@ -13,7 +13,7 @@ from n3ic.targets.figures import KINDS, NANOSECONDS, FigureKind, Report
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """One of several networks that are to share a device, as it was exported alone."""
+    """One of several networks that share a device, as exported alone."""
 
     model: BinaryModel
     options: Options
@@ -21,12 +21,12 @@ class Member:
     report: Report
 
     def value(self, name: str) -> float | None:
-        """The value of a figure of its report; None where it has none."""
+        """The value of a figure of its report, or None."""
         return next((f.value for f in self.report.figures if f.name == name), None)
 
     @property
     def latency(self) -> tuple[float, FigureKind] | None:
-        """Latency in nanoseconds, and its kind; None where the report has none."""
+        """Latency in nanoseconds and its kind; None if the report has no latency."""
         for figure in self.report.figures:
             if figure.name == "latency" and figure.unit in NANOSECONDS:
                 return figure.value * NANOSECONDS[figure.unit], figure.kind
@@ -41,7 +41,7 @@ class CoLocation:
         way: how they run, in words.
         memory: bytes that all of them take of each memory.
         resources: what all of them take besides memory, by the name of the figure.
-        latency_ns: from their input to the last answer; None where a network has no latency.
+        latency_ns: from the networks' input to the last answer; None if a network has no latency.
         latency_kind: whether that comes from measured, simulated or estimated figures.
         problems: why they do not fit together; empty if they do.
     """
@@ -99,7 +99,7 @@ def summed_figures(members: Sequence[Member], names: Sequence[str]) -> dict[str,
 
 
 def over_budget(needs: Mapping[str, float], room: Mapping[str, float]) -> tuple[str, ...]:
-    """What is needed beyond the room there is, in words; what has no room named is not bounded."""
+    """Describe needs that exceed the room; needs without a named room are unlimited."""
     return tuple(
         f"{amount:,.0f} {name}, there is room for {room[name]:,.0f}"
         for name, amount in needs.items()

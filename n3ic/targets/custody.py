@@ -1,7 +1,7 @@
-"""What n3ic would not write itself, it does not run: exports are written again and compared.
+"""Runs only files that n3ic itself would write: exports are written again and compared.
 
-An export is a function of the model and the options, so this n3ic can write it again. Digests in
-the directory prove nothing against whoever can change the directory.
+An export is a function of the model and the options, so n3ic can write it again. Digests in the
+directory prove nothing, because whoever changes the directory can change them too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from n3ic.targets.report import REPORT
 from n3ic.util.files import read_regular
 
 _WHAT = "this model and these options"
-_NAMED = 10  # files that are told by name, of those that should not be there
+_NAMED = 10  # unexpected files that are reported by name
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def write_again(
 
 
 def runnable(directory: Path, place: Path, *, run_changed: bool = False) -> Path:
-    """A copy of an export directory that may be run.
+    """Copy an export directory such that the copy may be run.
 
     Args:
         directory: the export directory.

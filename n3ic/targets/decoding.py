@@ -1,6 +1,6 @@
-"""Decoding: what an artefact holds, read back by a reader that shares no code with its writer.
+"""Decoding: the content of an artefact, read by code that shares nothing with its writer.
 
-Vectors cannot decide every weight bit of a network; comparing the bits themselves can.
+Test vectors cannot decide every weight bit of a network; comparing the bits themselves can.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class Decoded:
 
 
 def decoding_difference(model: BinaryModel, decoded: Decoded) -> str:
-    """Where an artefact holds something else than the model; empty where it does not.
+    """Describe where an artefact differs from the model; empty if nowhere.
 
-    Weights of absent connections are not compared: they do not count.
+    Weights of absent connections have no effect, so they are not compared.
     """
     where = decoded.artefact
     if len(decoded.layers) != len(model.layers):

@@ -94,7 +94,7 @@ def export(
             training of that shape can be loaded into the device later.
 
     Raises:
-        UsageError: unknown target or option, or ``out`` exists.
+        UsageError: the target or an option is unknown, or ``out`` exists.
         ExportError: the model does not fit.
         VerifyError: the artefacts do not compute the model's scores.
         N3icError: the directory cannot be written.
@@ -122,7 +122,7 @@ def export(
             result = verify_artefacts(directory, tool, network, parsed, tool.quick_vectors)
             if result.failures:
                 raise VerifyError(str(result))
-            # What is measured differs from run to run; the same model gives the same bytes.
+            # Measured figures differ between runs, but the same model must give the same bytes.
             lasting = tuple(f for f in result.figures if f.kind != "measured")
             write_record(directory, dataclasses.replace(result, figures=lasting).to_dict(), state)
     return Exported(Path(out), target, network, fit, report, result)
@@ -132,7 +132,7 @@ def _written(tool: Exporter[Any], path: Path) -> tuple[str, ...]:
     """Files of an export directory that n3ic wrote, and those that its build made.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the directory is not an export directory.
     """
     try:
         manifest = read_manifest(path)

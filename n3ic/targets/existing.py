@@ -1,4 +1,4 @@
-"""Exports that are there already: read back to be reported on, never to be run."""
+"""Finds existing exports to report on; they are read, never run."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_export(path: Path) -> Exported:
     """What an export directory says of itself.
 
     Raises:
-        ExportError: it is none, or its report is not the one that was written.
+        ExportError: the directory is not an export, or its report was changed.
         ModelError: its model is damaged.
     """
     manifest = read_manifest(path)
@@ -112,7 +112,7 @@ def _object(path: Path, text: bytes) -> dict[str, Any]:
     """A JSON object.
 
     Raises:
-        ExportError: it is none.
+        ExportError: the text is not a JSON object.
     """
     try:
         data = json.loads(text)

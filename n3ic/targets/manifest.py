@@ -14,7 +14,7 @@ from n3ic.model.passes import Simplified, simplify, unchanged
 from n3ic.util.files import read_regular
 
 FORMAT = "n3ic-export"
-CARD_FORMAT = "n3ic-card"  # of an export of several tenants' models, which n3ic.systems.card writes
+CARD_FORMAT = "n3ic-card"  # of exports of several tenants' models, by n3ic.systems.card
 VERSION = 1
 MANIFEST = "manifest.json"
 MODEL = "model.n3ic"
@@ -92,7 +92,7 @@ def read_manifest(directory: str | Path) -> dict[str, Any]:
     if data.get("version") != VERSION:
         said = repr(data.get("version"))[:100]
         raise ExportError(f"{path}: version {said}, this n3ic reads {VERSION}")
-    data = {"simplify": False} | data  # what wrote no such field left nothing out
+    data = {"simplify": False} | data  # manifests older than this field left nothing out
     for name, check in _FIELDS.items():
         if not check(data.get(name)):
             said = repr(data.get(name))[:100]

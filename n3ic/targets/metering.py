@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from n3ic.meter.reference import FlowRecord
 
 _ROOM = 1 << 24  # the largest flow cache
-_MAX_PACKETS = 2000  # of a capture that is made: the reference meter is slow
+_MAX_PACKETS = 2000  # per generated capture, because the reference meter is slow
 
 
 @dataclass(frozen=True)
 class Metering:
-    """What came of comparing a target's own meter.
+    """Result of comparing a target's own meter with the reference.
 
     Attributes:
         packets: packets of all captures; 0 where the target or the model has no meter.
@@ -223,7 +223,7 @@ def _difference(network: Simplified[Any], got: Metered, want: Metered) -> str:
         return f"flow {i} ({ends}), {name}: expected {y}, got {x}"
     if len(got.flows) != len(want.flows):
         return f"{len(want.flows):,} flows expected, got {len(got.flows):,}"
-    stamps = {*STAMPS} - {*got.counters}  # a target with a clock of its own does not tell them
+    stamps = {*STAMPS} - {*got.counters}  # a target with its own clock has no such counters
     for name in sorted({*got.counters, *want.counters} - stamps):
         counts: Mapping[str, int] = want.counters
         if got.counters.get(name, 0) != counts.get(name, 0):

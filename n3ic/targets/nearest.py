@@ -1,4 +1,4 @@
-"""The nearest shape that a target takes, for the text of a refusal."""
+"""The nearest shape that a target accepts, for the text of a refusal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from n3ic.model.network import shape_text
 
 Shape = tuple[int, ...]
-_STEPS = 256  # widths are tried in steps of this share
+_STEPS = 256  # factors that are tried
 
 
 def nearest_shape(shape: Shape, fits: Callable[[Shape], bool], *, widest: int | None = None) -> str:
@@ -22,7 +22,7 @@ def nearest_shape(shape: Shape, fits: Callable[[Shape], bool], *, widest: int | 
         widest: most input bits or neurons of a layer; None for any.
 
     Returns:
-        The shape as text, empty where none fits.
+        The shape as text; empty if no shape fits.
     """
     body = [n if widest is None else min(n, widest) for n in shape[:-1]]
     inputs, hidden, classes = body[0], body[1:], shape[-1]

@@ -1,4 +1,4 @@
-"""A row for each target: does it fit, what does it take, how fast is it, how is that known."""
+"""One row per target: fit, resources, speed, and how they are known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEGEND = (
     "m measured, s simulated, e estimated; equality: weights read back and compared (checked), "
     "artefacts run on vectors (tested)."
 )
-_RESOURCES = 3  # of a target in its row
+_RESOURCES = 3  # resources shown in a row
 _NOT_RESOURCES = ("byte", "inference/s", "clock", "%", *NANOSECONDS)
 
 

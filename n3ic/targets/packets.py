@@ -1,8 +1,8 @@
-"""The packets that a generated program classifies: made from input bits, read back as results.
+"""Makes the packets that a generated program classifies, and reads the results back.
 
-Request in header mode: Ethernet (type E), result header (zeros), input header. In field mode:
-Ethernet, then the headers that hold the field. Response: the result header filled in, right
-after Ethernet, whose type is E.
+A request in header mode is Ethernet (type E), a zero result header, and the input header. In field
+mode it is Ethernet and the headers that contain the field. In a response, Ethernet has type E, and
+the filled result header follows it directly.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from n3ic.model.bits import Words
 from n3ic.model.network import SHUNT
 
 ETHERNET_BYTES = 14
-INGRESS = 1  # port 1 of bmv2; nf0 of the NetFPGA, whose ports are one bit each
-SHUNTED = 0xFFFF  # in place of a class where the host decides
+INGRESS = 1  # port 1 of bmv2; nf0 of the NetFPGA, whose ports are one-hot
+SHUNTED = 0xFFFF  # class field of a result that the host decides
 SCORE_BITS = 32  # two's complement; |popcount + bias| < 2^25
 IPV4, IPV6 = 0x0800, 0x86DD
 UDP = 17
@@ -27,17 +27,17 @@ FIELD_BITS = {"ipv6.src_dst": 256, "ipv6.dst": 128, "ipv4.src_dst": 64, "udp.pay
 
 @dataclass(frozen=True)
 class PacketLayout:
-    """How inputs and results lie in packets.
+    """Layout of inputs and results in packets.
 
     Attributes:
         input_bits: number of input bits.
         classes: number of classes.
         output: ``class``, ``scores`` or ``both``.
-        field: a key of ``FIELD_BITS``, or empty for the input header.
-        ethertype: type of packets with an n3ic header.
+        field: a key of ``FIELD_BITS``; empty for the input header.
+        ethertype: EtherType of packets with an n3ic header.
         udp_port: destination port in the field mode ``udp.payload``.
-        shunts: whether a threshold says what is left to the host.
-        shunt_port: port that shunted packets leave through; None for that of all others.
+        shunts: whether a threshold decides which packets are left to the host.
+        shunt_port: port for shunted packets; None for the port of all others.
     """
 
     input_bits: int
@@ -61,27 +61,27 @@ class PacketLayout:
 
     @property
     def input_bytes(self) -> int:
-        """Bytes of the input header."""
+        """Size of the input header in bytes."""
         return -(-self.input_bits // 8)
 
     @property
     def result_bytes(self) -> int:
-        """Bytes of the result header: type, model, then class and margin, then scores."""
+        """Size of the result header in bytes: type, model, then class and margin, then scores."""
         return 6 + 6 * self.has_class + 4 * self.classes * self.has_scores
 
     @property
     def _held_bits(self) -> int:
-        """Bits of the field that holds the input, which may be wider than the input."""
+        """Width of the field that holds the input, which may exceed the input's."""
         whole = 8 * self.input_bytes
         return whole if self.field in ("", "udp.payload") else FIELD_BITS[self.field]
 
     def request(self, x: int, payload: bytes = b"", *, fill: bool = False) -> bytes:
-        """A packet that asks for the class of input ``x``.
+        """Make a request packet for input ``x``.
 
         Args:
-            x: the input bits as an integer.
-            payload: what follows the headers.
-            fill: set the bits of the field that the network does not read; else they are 0.
+            x: input bits as an integer.
+            payload: bytes after the headers.
+            fill: whether to set the field's padding bits to 1 instead of 0.
         """
         if fill:
             x |= (1 << self._held_bits) - (1 << self.input_bits)
@@ -104,10 +104,10 @@ class PacketLayout:
         return ethernet + _ipv4(8 + len(body), UDP, 0x0A000001, 0x0A000002) + udp + bytes(2) + body
 
     def result(self, packet: bytes) -> PacketResult:
-        """The result in a packet that came back.
+        """Read the result of a response packet.
 
         Raises:
-            VerifyError: it has none.
+            VerifyError: the packet holds no result.
         """
         end = ETHERNET_BYTES + self.result_bytes
         if len(packet) < end or packet[12:14] != self.ethertype.to_bytes(2, "big"):
@@ -127,7 +127,7 @@ class PacketLayout:
 
 @dataclass(frozen=True, eq=False)
 class PacketResult:
-    """What a result header says; None for what the output option leaves out."""
+    """Content of a result header; None for parts that the output option omits."""
 
     model: int
     class_id: int | None
@@ -136,7 +136,7 @@ class PacketResult:
 
     @property
     def verdict(self) -> int | None:
-        """The class, or ``SHUNT`` where the host decides."""
+        """The class, or ``SHUNT`` if the host decides."""
         return SHUNT if self.class_id == SHUNTED else self.class_id
 
 
@@ -154,5 +154,5 @@ def _ipv4(length: int, protocol: int, source: int, destination: int) -> bytes:
 
 
 def inputs_of(words: Words) -> list[int]:
-    """Packed inputs as the integers that P4 sees: bit ``i`` is bit ``i``."""
+    """Packed inputs as integers, with bit ``i`` of the input as bit ``i``."""
     return [int.from_bytes(row.tobytes(), "little") for row in words.astype("<u4")]

@@ -28,7 +28,7 @@ def state_of(directory: Path, tool: Exporter[Any]) -> str:
         tool: its target.
 
     Raises:
-        ExportError: the files are more, or larger, than those of any export.
+        ExportError: the files exceed the number or size of any export.
     """
     names = [n for n in files_of(directory) if n != VERIFICATION and not tool.is_product(n)]
     digests = {}
@@ -48,7 +48,7 @@ def write_record(directory: Path, outcome: Mapping[str, Any], state: str) -> Non
         state: of the directory when it was verified, from :func:`state_of`.
 
     Raises:
-        N3icError: it cannot be written.
+        N3icError: the file cannot be written.
     """
     write_atomic(directory / VERIFICATION, json_text({**outcome, ARTEFACTS: state}))
 

@@ -137,7 +137,7 @@ class Verification(Displayed):
             every = f" that decide all {self.weight_bits:,} {self.parameters}"
             bits = every if self.weight_bits else ""
         else:
-            # Rounded down: 100 % is only what is all.
+            # Round down, so that 100 % means all.
             share = 100 * self.decided_bits * 100 // self.weight_bits / 100
             bits = f" that decide {share:.2f} % of {self.weight_bits:,} {self.parameters}"
         note = f"; {self.note}" if self.note else ""
@@ -194,9 +194,9 @@ def verify_directory(
 
     Raises:
         ExportError: the directory is not an export directory.
-        UsageError: an unknown target or option, or captures for an export that has no meter.
+        UsageError: the target or an option is unknown, or captures are given without a meter.
         DataError: a capture cannot be read.
-        ModelError: its model is damaged, or the rows lack a feature.
+        ModelError: the model is damaged, or the rows lack a feature.
 
     Warns:
         N3icWarning: changed files are run, or the outcome cannot be recorded.
@@ -299,7 +299,7 @@ def verify_artefacts(
         return Verification(tool.name, "", 0, failures=tuple(failures), missing=str(error))
     difference = first_difference(model, outcome.inference, inputs)
     if difference is None and model is not source:
-        # The trained network has the last word; its hidden neurons are others.
+        # The trained network is the reference; the exported one may have other hidden neurons.
         difference = first_difference(source, replace(outcome.inference, hidden=()), words)
     if difference is not None:
         failures.append(str(difference))

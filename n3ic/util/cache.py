@@ -1,4 +1,4 @@
-"""The user's cache: folders that nobody else can write, whose files may be loaded and run."""
+"""The user's cache: folders that nobody else can write, so that their files may be run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from platformdirs import user_cache_path
 
 
 class UnsafeCacheError(OSError):
-    """A cache that somebody else could write."""
+    """Another user could write the cache."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Cache:
         """The cache of a subject: a folder in the platform's place, such as ``~/.cache/n3ic``.
 
         Raises:
-            UnsafeCacheError: it, or a directory above it, belongs to or can be written by
-                somebody else.
-            OSError: it cannot be made.
+            UnsafeCacheError: the folder, or a directory above it, belongs to another user or can be
+                written by one.
+            OSError: the folder cannot be created.
         """
         directory = user_cache_path("n3ic", appauthor=False) / subject
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ class Cache:
         return cls(directory)
 
     def find(self, name: str) -> Path | None:
-        """The file of that name, if it is this user's alone: no link, written by nobody else."""
+        """The file with a name, if this user alone can write it and it is no link; else None."""
         path = self.directory / name
         try:
             info = path.lstat()
@@ -73,7 +73,7 @@ class Cache:
         """A temporary file that becomes ``name``, with mode 0700, when the block ends well.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         handle, temporary = tempfile.mkstemp(dir=self.directory, prefix=".")
         os.close(handle)

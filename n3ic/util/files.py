@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files and directories that are written atomically."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from typing import IO
 from n3ic.errors import N3icError, UsageError
 from n3ic.util.signals import check, held
 
-_NEW = ".n3ic-new"  # a directory that is being written, and locked
-_OLD = ".n3ic-old"  # one that is being replaced
+_NEW = ".n3ic-new"  # suffix of a directory that is being written, and locked
+_OLD = ".n3ic-old"  # suffix of a directory that is being replaced
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a symbolic link",
@@ -35,7 +35,7 @@ def free_path(path: str | Path, replace: bool) -> Path:
     """A file to write: it must not exist, unless it may be replaced.
 
     Raises:
-        UsageError: it exists and may not be replaced, or it is no file.
+        UsageError: the path exists and may not be replaced, or is not a file.
     """
     target = Path(path)
     if target.is_dir() or (target.exists() and not replace):
@@ -90,10 +90,10 @@ def new_directory(
 ) -> Iterator[Path]:
     """A temporary directory that becomes ``path`` when the block ends well.
 
-    The name is reserved first: a second process that wants to write ``path`` is refused at once.
-    On any error, Ctrl-C included, the temporary directory is removed, parents that were made for
-    it too, and what stood at ``path`` before is untouched. What a killed process left behind is
-    swept when the next directory beside it is written.
+    The name is reserved first, so that a second process that wants to write ``path`` is refused at
+    once. On any error, including Ctrl-C, the temporary directory and parents made for it are
+    removed, and an old ``path`` is left untouched. Remains of a killed process are removed when the
+    next directory beside it is written.
 
     Args:
         path: the directory to make.
@@ -117,7 +117,7 @@ def new_directory(
                 yield temporary
                 check()
                 with _alone(target.parent), held():
-                    _check_free(target, replace, written)  # what came meanwhile stays
+                    _check_free(target, replace, written)  # it may have appeared meanwhile
                     temporary.chmod(0o777 & ~_umask())
                     _put(temporary, target)
         except OSError as error:
@@ -169,8 +169,8 @@ def work_folder(path: str | Path, own: re.Pattern[str]) -> Iterator[Path]:
         own: what names of its files begin with, behind a dot for the temporary ones.
 
     Raises:
-        UsageError: it holds other files, or another process has it.
-        N3icError: it cannot be made.
+        UsageError: the folder holds other files, or another process uses it.
+        N3icError: the folder cannot be created.
     """
     with reserved_folder(path, own) as folder:
         yield folder
@@ -189,8 +189,8 @@ def reserved_folder(path: str | Path, own: re.Pattern[str]) -> Iterator[Path]:
         own: what names of its files begin with, behind a dot for the temporary ones.
 
     Raises:
-        UsageError: it holds other files, or another process has it.
-        N3icError: it cannot be made.
+        UsageError: the folder holds other files, or another process uses it.
+        N3icError: the folder cannot be created.
     """
     target = Path(path)
     try:
@@ -205,7 +205,7 @@ def reserved_folder(path: str | Path, own: re.Pattern[str]) -> Iterator[Path]:
         finally:
             with held(), suppress(OSError):
                 _remove(target.glob(".*"))
-                target.rmdir()  # where nothing is kept
+                target.rmdir()  # succeeds only if nothing is kept
     finally:
         os.close(handle)
 
@@ -214,7 +214,7 @@ def _reserve(folder: Path, handle: int, own: re.Pattern[str]) -> None:
     """Lock a folder of such files, and remove the temporary ones of a killed process."""
     try:
         free = _lock(handle)
-    except OSError:  # a file system without locks: the name alone must do
+    except OSError:  # a file system without locks: the reserved name must suffice
         free = True
     if not free:
         raise UsageError(f"{folder} is being written by another n3ic")
@@ -305,12 +305,14 @@ def _reserved(temporary: Path) -> Iterator[None]:
                     f"{target} is being written by another n3ic (in {temporary})"
                 ) from error
             handle = os.open(temporary, os.O_RDONLY)
-            with suppress(OSError):  # a file system without locks: the name alone must do
+            with suppress(OSError):  # a file system without locks: the reserved name must suffice
                 _lock(handle)
         yield
     finally:
         with held():
             if handle is not None:
+                # After a rename the name may belong to another process: remove only the locked
+                # directory.
                 if temporary.exists() and os.path.samestat(os.fstat(handle), temporary.stat()):
                     shutil.rmtree(temporary, ignore_errors=True)
                 os.close(handle)
@@ -355,7 +357,7 @@ def sha256_file(path: str | Path) -> str:
 
 
 def open_regular(path: str | Path, most: int, *, follow: bool = False) -> BufferedReader:
-    """A file of somebody else, open for reading: never a pipe, a device or an endless file.
+    """Open a file of another user, but never a pipe, a device or an endless file.
 
     Args:
         path: the file.
@@ -363,9 +365,10 @@ def open_regular(path: str | Path, most: int, *, follow: bool = False) -> Buffer
         follow: whether the last part of ``path`` may be a symbolic link.
 
     Raises:
-        OSError: it cannot be opened, is no regular file, or is larger; its ``strerror`` says which.
+        OSError: the file cannot be opened, is not a regular file, or is too large; see
+            ``strerror``.
     """
-    # A device may do something when it is opened; what is there may be another file a moment later.
+    # Opening a device can have effects, and the file may be exchanged between check and open.
     _check_regular(Path(path).stat(follow_symlinks=follow), path, most)
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
     handle = os.open(path, flags)

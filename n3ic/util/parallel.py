@@ -1,4 +1,4 @@
-"""Calls that run side by side: on this machine's cores or on a Dask cluster."""
+"""Runs calls in parallel, on this machine's cores or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def _on_cores(
 
     with parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
         parallel = Parallel(return_as="generator_unordered")
-        ensure_running()  # joblib would start it later, and that lets the signals through again
-        with held():  # workers inherit that: this process alone is to end them
+        ensure_running()  # joblib would start it later, and unblock the signals in doing so
+        with held():  # workers inherit the blocked signals: only this process ends them
             results = parallel(delayed(_numbered)(i, function, c) for i, c in enumerate(calls))
         try:
             for found in results:
@@ -85,7 +85,7 @@ def _on_cluster(
 
     def submit(count: int) -> None:
         for i, call in islice(left, count):
-            # nothing is a cluster's to remember: not pure
+            # Not pure: otherwise Dask would reuse the result of an equal call.
             running.add(client.submit(_numbered, i, function, call, pure=False))
 
     submit(2 * sum(client.ncores().values()))
@@ -93,7 +93,7 @@ def _on_cluster(
         check()
         try:
             found: tuple[int, T] = future.result()
-        except CancelledError as error:  # by the client itself, when its connection is closed
+        except CancelledError as error:  # raised by the client when its connection closes
             raise N3icError(
                 f"the Dask scheduler at {address} was lost; start one again, then the same command"
             ) from error
@@ -124,7 +124,7 @@ def _client(address: str) -> Iterator[Any]:
         raise MissingDependencyError(
             "a Dask cluster needs distributed; install it with: pip install 'n3ic[cluster]'"
         ) from error
-    # Tables travel with the calls: a worker that dies does not take them along.
+    # Pass tables with the calls, so that they do not vanish with a worker that dies.
     large = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
     with silence_logging_cmgr(logging.CRITICAL + 1), large:
         try:

@@ -1,8 +1,8 @@
-"""Running a tool on somebody's artefacts: limited, alone, and with nothing of the user's.
+"""Runs a tool on untrusted artefacts: limited, isolated, and without the user's environment.
 
-Compilers, simulators and the programs that they make run through :func:`run_tool`. It is a fence
-against accidents and careless code, and no prison: files that the user can read and write stay
-within reach. See docs/how-to/trust.md.
+Compilers, simulators and the programs that they build run through :func:`run_tool`. It guards
+against accidents and careless code, and is not a sandbox: files of the user stay within reach. See
+docs/how-to/trust.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 MAX_FILE_BYTES = 4 << 30
 MAX_PROCESSES = 4096
-# What compilers and simulators need to be found; nothing else of the environment is passed on.
+# Variables that compilers and simulators need; no other variable is passed on.
 _KEPT = ("PATH", "CC", "CXX", "LD_LIBRARY_PATH", "VERILATOR_ROOT")
 
 
@@ -50,14 +50,14 @@ def run_tool(
         Exit code and outputs, as :func:`subprocess.run` gives them.
 
     Raises:
-        subprocess.TimeoutExpired: it took longer.
-        OSError: it did not start.
+        subprocess.TimeoutExpired: the tool exceeded its time.
+        OSError: the tool did not start.
     """
     if shutil.which(command[0]) is None:
         raise FileNotFoundError(2, "no such program", command[0])
     with (
         tempfile.TemporaryDirectory(prefix="n3ic-run-") as scratch,
-        tempfile.TemporaryFile() as given,  # files, which the limit of file size bounds, no pipes
+        tempfile.TemporaryFile() as given,  # files, as the limit of file size does not bound pipes
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,
     ):
@@ -89,7 +89,7 @@ def run_tool(
 
 @cache
 def no_network() -> tuple[str, ...]:
-    """The command that runs another one without a network; empty where there is none."""
+    """The command prefix that disables the network; empty if unsupported."""
     found = shutil.which("unshare")
     for options in (("--net",), ("--user", "--map-current-user", "--net")):
         if found is None:
@@ -115,6 +115,6 @@ def _limits(seconds: int) -> tuple[str, ...]:
     limits = []
     for name, value in wanted.items():
         hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))[1]
-        # A limit of this process is kept: only root may raise one.
+        # Keep a lower limit of this process: only root may raise one.
         limits.append(f"--{name}={value if hard == resource.RLIM_INFINITY else min(value, hard)}")
     return (found, *limits, "--")

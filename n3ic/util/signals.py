@@ -1,9 +1,9 @@
-"""Ctrl-C, SIGTERM and SIGHUP end a command alike: late at worst, and never unheard.
+"""Handles Ctrl-C, SIGTERM and SIGHUP alike: a command always ends, if late.
 
-A signal raises a :class:`KeyboardInterrupt` where the program stands. Libraries may swallow that:
-numpy's reader of buffer formats does below scikit-learn's boosted trees, and so does a bare
-``except`` of Brevitas. The handler therefore remembers the signal, and :func:`check` raises again
-at the next epoch, and before a result takes its place.
+A signal raises a :class:`KeyboardInterrupt` wherever the program is. Libraries may swallow it:
+numpy's reader of buffer formats does so below scikit-learn's boosted trees, and so does a bare
+``except`` in Brevitas. The handler therefore remembers the signal, and :func:`check` raises it
+again at the next epoch, and before a result replaces an older one.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def ending_signals() -> Iterator[EndingHandler]:
 
 
 def check() -> None:
-    """Raise again for a signal that came and was swallowed; nothing without a handler of ours.
+    """Raise again for a signal that was swallowed; does nothing without our handler.
 
     Raises:
-        EndedBySignal: one came.
+        EndedBySignal: a signal has arrived.
     """
     handler = _handler()
     if handler is not None and handler.received is not None:
@@ -81,13 +81,13 @@ def check() -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hold these signals back within the block; processes that it starts inherit that.
+    """Defer these signals within the block; processes started in it inherit the mask.
 
     The mask is this thread's: a signal that another thread takes reaches the handler all the
     same, which keeps it until the block ends.
 
     Raises:
-        EndedBySignal: one came within the block, and nothing else was raised there.
+        EndedBySignal: a signal arrived within the block, and no other error was raised.
     """
     handler = _handler() or EndingHandler()
     arrivals = handler.arrivals

@@ -58,7 +58,7 @@ Row = Mapping[str, str]
 
 
 def argus_rows(path: str | Path) -> list[Row] | None:
-    """Records of a capture, in order of their starts; None where argus does not read it.
+    """Records of a capture in order of their starts; None if argus cannot read the capture.
 
     Raises:
         MissingDependencyError: argus or ra is not installed.
@@ -99,7 +99,7 @@ def parse_rows(text: str) -> list[Row]:
 
 
 def row_key(row: Row) -> Key | None:
-    """The key of a record; None where it is not of IP."""
+    """The key of a record; None for a record without IP."""
     ports = (row["sport"], row["dport"]) if row["proto"] in ("6", "17") else ("", "")
     if not row["proto"].isdecimal() or int(row["proto"]) > 255:
         return None

@@ -1,1 +1,1 @@
-"""One card, many models, many tenants: its description, and the plan of who gets what of it."""
+"""One card with many models and tenants: its description, and the plan of each tenant's share."""

@@ -1,9 +1,9 @@
-"""Which tasks stand in which region, and in which order.
+"""Chooses the region of each task, and the order of the tasks in a region.
 
-A mixed-integer programme, solved by HiGHS through :func:`scipy.optimize.milp`. Its variables are
-an instance of a task in a region (0 or 1), the tenant that a region belongs to (0 or 1), the share
-of a graph's packets that are served by a task's instance in a region, and the share that go on to
-the next task without leaving the region.
+This is a mixed-integer programme, solved by HiGHS through :func:`scipy.optimize.milp`. Its
+variables are an instance of a task in a region (0 or 1), the tenant that owns a region (0 or 1),
+the share of a graph's packets that a task's instance in a region serves, and the share that goes on
+to the next task without leaving the region.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from n3ic.errors import CardError
 from n3ic.systems.card.demand import Demand
 from n3ic.systems.card.drf import Floats
 
-SLACK = 1e-7  # of HiGHS, by which a share may be missed
-_NODES = 2_000  # of branch and bound: a bound that is the same on every machine
-_NODES_FOR_LATENCY = 50  # whose many equal placements are not worth telling apart
+SLACK = 1e-7  # HiGHS's feasibility tolerance, by which a share may be missed
+_NODES = 2_000  # branch-and-bound nodes: unlike a time limit, the same on every machine
+_NODES_FOR_LATENCY = 50  # many placements are equal in latency, so a long search gains little
 _GAP = 1e-6
 _GAP_IN_LATENCY = 0.02
 _NOT_FOUND = "HiGHS found no placement: fewer tasks, graphs or regions are needed"
@@ -33,9 +33,9 @@ class Placement:
     """Instances of tasks in regions.
 
     Attributes:
-        instances: bool, shape ``(tasks, regions)``.
-        exclusive: whether each region is of one tenant.
-        served: share of each graph's wanted packets that they serve, shape ``(graphs,)``.
+        instances: bool array of shape ``(tasks, regions)``.
+        exclusive: whether each region has a single tenant.
+        served: share of each graph's wanted packets that the instances serve, shape ``(graphs,)``.
     """
 
     instances: NDArray[np.bool_]
@@ -57,14 +57,15 @@ class Flows:
 
 
 class Programme:
-    """The rows and columns of the programme of one card.
+    """Rows and columns of the programme for one card.
 
     Args:
-        demand: the card's numbers.
-        scheduling_ns: one pass through the scheduler.
-        most: largest share of its wanted packets that a graph may be served, shape ``(graphs,)``.
-        instances: instances that stand already; chosen by the programme if None.
-        exclusive: whether each region is of one tenant.
+        demand: the card's demand in numbers.
+        scheduling_ns: nanoseconds of one pass through the scheduler.
+        most: upper bound of the share of its wanted packets that each graph is served,
+            ``(graphs,)``.
+        instances: fixed instances; None to let the programme choose them.
+        exclusive: whether each region has a single tenant.
     """
 
     def __init__(
@@ -103,15 +104,15 @@ class Programme:
     def solve(
         self, objective: Mapping[int, float], nodes: int = _NODES, gap: float = _GAP
     ) -> Floats | None:
-        """Columns that minimise an objective.
+        """Minimise an objective.
 
         Args:
-            objective: weights of columns.
-            nodes: most nodes of branch and bound.
-            gap: relative distance to the best bound that is good enough.
+            objective: weight of each column in the objective.
+            nodes: maximum number of branch-and-bound nodes.
+            gap: relative distance to the best bound at which the search stops.
 
         Returns:
-            All columns; None where none satisfy the rows, or none were found.
+            Values of all columns; None if the rows are infeasible or no solution was found.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
@@ -126,7 +127,7 @@ class Programme:
             at += row.keys()
             data += row.values()
             ends.append(len(at))
-        # HiGHS of SciPy before 1.15 reads indices of 32 bits alone
+        # HiGHS in SciPy before 1.15 accepts 32-bit indices only.
         indices, starts = np.array(at, dtype=np.int32), np.array(ends, dtype=np.int32)
         matrix = csr_array((data, indices, starts), shape=(len(self._rows), self._columns))
         found = milp(
@@ -141,34 +142,34 @@ class Programme:
         return None if found.x is None else np.asarray(found.x)
 
     def at_least(self, terms: Mapping[int, float], low: float) -> None:
-        """Demand that a weighted sum of columns is at least so much."""
+        """Require that a weighted sum of columns is at least ``low``."""
         self._rows.append((dict(terms), low, np.inf))
 
     def at_most(self, terms: Mapping[int, float], high: float) -> None:
-        """Demand that a weighted sum of columns is at most so much."""
+        """Require that a weighted sum of columns is at most ``high``."""
         self._rows.append((dict(terms), -np.inf, high))
 
     def latency(self) -> dict[int, float]:
-        """Objective: nanoseconds of the graphs' packets that depend on where tasks stand."""
-        pass_ns = max(self.scheduling_ns, 1.0)  # of two equal ways, the one of fewer passes
+        """Objective: the part of the packets' latency that depends on the placement."""
+        pass_ns = max(self.scheduling_ns, 1.0)  # at least 1, so that fewer passes break ties
         return {
             **dict.fromkeys(self.makespans, 1.0),
             **{column: -pass_ns * share for column, share in self.passes.items()},
         }
 
     def area(self) -> dict[int, float]:
-        """Objective: space of all instances, in regions, and instances beside that."""
+        """Objective: area of all instances in regions, with a small cost per instance."""
         with np.errstate(divide="ignore", invalid="ignore"):
             part = np.nan_to_num(self.demand.area / self.demand.space_capacity, posinf=0.0)
         weight = part.max(axis=1, initial=0.0) + 1e-3
         return {int(c): float(w) for row, w in zip(self.n, weight, strict=True) for c in row}
 
     def regions_in_use(self) -> dict[int, float]:
-        """Objective: regions that belong to a tenant, of so little weight that area goes first."""
+        """Objective: number of regions in use, with a weight so small that area comes first."""
         return dict.fromkeys(map(int, self.owned.ravel()), 1e-4)
 
     def keep_to_fair_regions(self, columns: Floats) -> None:
-        """No tenant has more regions than its weight gives it, or than it needs in a solution."""
+        """Limit each tenant to its fair number of regions, or to what it needs in a solution."""
         weights = np.array([t.weight for t in self.demand.tenants])
         fair = np.floor(self.demand.regions * weights / weights.sum())
         for owned, due in zip(self.owned, fair, strict=True):
@@ -177,7 +178,7 @@ class Programme:
                 self.at_most({int(c): 1.0 for c in owned}, most)
 
     def flows(self, columns: Floats) -> Flows:
-        """The shares of packets in a solution."""
+        """Extract the shares of packets from a solution."""
         return Flows(columns[self.f], np.where(self.y >= 0, columns[self.y], 0.0))
 
     def _add(
@@ -201,21 +202,21 @@ class Programme:
             self._lower[column] = float(value)
 
     def _flows(self, shape: tuple[int, int]) -> NDArray[np.int64]:
-        """Shares at tasks: all packets of a graph pass each of its tasks once."""
+        """Add shares at tasks: every packet of a graph passes each of its tasks once."""
         d = self.demand
         columns = np.full((len(d.graphs), *shape), -1)
         for g, t in np.argwhere(d.uses):
             columns[g, t] = self._add((shape[1],), np.inf)
             row = {int(c): 1.0 for c in columns[g, t]} | {int(self.f[g]): -1.0}
             self._rows.append((row, 0.0, 0.0))
-            for r in range(shape[1]):  # only where there is an instance
+            for r in range(shape[1]):  # a share needs an instance: y <= most * n (big M)
                 self.at_most(
                     {int(columns[g, t, r]): 1.0, int(self.n[t, r]): -float(self.most[g])}, 0.0
                 )
         return columns
 
     def _capacities(self) -> None:
-        """Instances, regions and the card give no more than they have."""
+        """Limit what is taken to the capacities of instances, regions and card."""
         d = self.demand
         for t, r in np.ndindex(*self.n.shape):
             row = {
@@ -243,12 +244,12 @@ class Programme:
                 self._bounded(load, float(bound))
 
     def _bounded(self, terms: Mapping[int, float], bound: float) -> None:
-        """A row that is scaled to its bound, so that the solver's tolerance is a share of it."""
+        """Add a row scaled to its bound, which makes the solver's tolerance relative."""
         scale = bound or 1.0
         self.at_most({c: v / scale for c, v in terms.items()}, bound / scale)
 
     def _ownership(self, shape: tuple[int, int]) -> NDArray[np.int64]:
-        """A region is of one tenant, and holds tasks of that tenant's graphs alone."""
+        """Give each region at most one tenant, and allow only tasks of that tenant's graphs."""
         d = self.demand
         owned = self._add((len(d.tenants), shape[1]), 1, integer=True)
         for r in range(shape[1]):
@@ -260,7 +261,7 @@ class Programme:
         return owned
 
     def _larger_regions_first(self) -> None:
-        """Regions are alike: of their permutations, one is enough."""
+        """Order equal regions, so that the solver need not search their permutations."""
         weight = range(1, len(self.demand.tasks) + 1)
         for left, right in pairwise(range(self.demand.regions)):
             row = {int(c): float(w) for c, w in zip(self.n[:, left], weight, strict=True)}
@@ -268,7 +269,7 @@ class Programme:
             self.at_least(row, 0.0)
 
     def _staying(self) -> tuple[dict[int, float], list[int]]:
-        """Columns of packets that go on within a region, and of the time of parallel branches."""
+        """Add columns for packets that stay in a region, and for the time of parallel branches."""
         d = self.demand
         index = {name: i for i, name in enumerate(d.tasks)}
         stays: dict[int, float] = {}
@@ -295,18 +296,18 @@ class Programme:
 def place(demand: Demand, entitled: Floats, scheduling_ns: float) -> Placement:
     """Choose instances and their regions.
 
-    In this order: the least served graph, against what it is entitled to, is served as much as can
-    be; then the others; then as little area as will do; then as few nanoseconds as can be, by fewer
-    passes through the scheduler and by branches in regions side by side, as far as a tenant's fair
-    share of the regions allows. Each region is of one tenant, unless less would be served then.
+    Objectives are optimised in this order: the graph that is served least relative to its
+    entitlement; the other graphs; the area; the latency, by fewer passes through the scheduler and
+    by branches in different regions, within a tenant's fair share of regions. Each region has a
+    single tenant, unless that would serve less.
 
     Args:
-        demand: the card's numbers.
-        entitled: share of what it wants that each graph is entitled to, shape ``(graphs,)``.
-        scheduling_ns: one pass through the scheduler.
+        demand: the card's demand in numbers.
+        entitled: share of its wanted rate that each graph is entitled to, shape ``(graphs,)``.
+        scheduling_ns: nanoseconds of one pass through the scheduler.
 
     Raises:
-        CardError: the bound on branch and bound was met without any placement.
+        CardError: branch and bound reached its node limit without a placement.
     """
     alone, together = (_Chosen.of(demand, entitled, scheduling_ns, e) for e in (True, False))
     if alone.level >= together.level * (1 - 1e-6) - SLACK:
@@ -316,7 +317,7 @@ def place(demand: Demand, entitled: Floats, scheduling_ns: float) -> Placement:
 
 @dataclass(frozen=True, eq=False)
 class _Chosen:
-    """A programme after its first step."""
+    """A programme after its first objective."""
 
     programme: Programme
     exclusive: bool
@@ -338,14 +339,14 @@ class _Chosen:
 
     @property
     def level(self) -> float:
-        """The least share of any graph, as a part of what it is entitled to."""
+        """The smallest share of any graph, relative to its entitlement."""
         return float(self.found[self.programme.level])
 
     def finished(self) -> Placement:
         p = self.programme
         p.at_least({int(p.level): 1.0}, max(0.0, self.level - SLACK))
         found = p.solve({int(c): -1.0 for c in p.f})
-        if found is None:  # HiGHS's tolerances may leave no room beside its own solution
+        if found is None:  # within HiGHS's tolerances, its own solution may look infeasible
             found = self.found
         for column in p.f:
             p.at_least({int(column): 1.0}, max(0.0, float(found[column]) - SLACK))
@@ -362,12 +363,12 @@ class _Chosen:
 
 
 def chain_order(demand: Demand, members: Iterable[int], rates: Floats) -> tuple[str, ...]:
-    """The order of a region's tasks: that of the graphs, of the busiest one where they disagree.
+    """Order the tasks of a region as in the graphs; the busiest graph wins a conflict.
 
     Args:
         demand: the card's numbers.
-        members: indices of the tasks.
-        rates: packets a second of each graph, shape ``(graphs,)``.
+        members: indices of the tasks in the region.
+        rates: packets per second of each graph, shape ``(graphs,)``.
     """
     names = [demand.tasks[t] for t in sorted(members)]
     after: dict[str, set[str]] = {name: set() for name in names}
@@ -379,7 +380,7 @@ def chain_order(demand: Demand, members: Iterable[int], rates: Floats) -> tuple[
         if _acyclic(wider):
             after = wider
     out: list[str] = []
-    while len(out) < len(names):  # the first task whose predecessors all stand
+    while len(out) < len(names):  # repeatedly take the first task whose predecessors are placed
         out.append(next(n for n in names if n not in out and after[n] <= set(out)))
     return tuple(out)
 

@@ -1,4 +1,4 @@
-"""What changes on a card while it runs: a tenant's networks come, are replaced, or go."""
+"""Changes of a running card: a tenant's networks are loaded, replaced or removed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Verb = Literal["load", "replace", "remove"]
 
 @dataclass(frozen=True, eq=False)
 class CardChange:
-    """A change of a card that runs.
+    """A change of a running card.
 
     Attributes:
-        verb: ``load``: graphs come, with their networks; ``replace``: networks change; ``remove``:
-            graphs go.
-        graphs: those that come or go, as ``tenant/graph``.
-        networks: what is to compute from now on, by the full names of the tasks.
+        verb: ``load`` adds graphs with their networks, ``replace`` changes networks, ``remove``
+            takes graphs away.
+        graphs: names of the added or removed graphs, as ``tenant/graph``.
+        networks: new networks by the full names of their tasks.
     """
 
     verb: Verb
@@ -33,18 +33,18 @@ class CardChange:
 
 
 def change_of(card: Card, verb: Verb, who: str, model: Path | None = None) -> CardChange:
-    """A change, as far as all targets have it in common.
+    """Make a change, as far as it is the same for all targets.
 
     Args:
-        card: the card that runs, as it was exported.
-        verb: what is to be done.
-        who: a tenant, or ``tenant/graph``; to replace, a tenant or a network's task.
-        model: a model file or a run whose networks come; those of the card if None. A run of
+        card: the running card, as it was exported.
+        verb: kind of change.
+        who: a tenant or ``tenant/graph``; for ``replace``, a tenant or a network's task.
+        model: a model file or a run with the new networks; None for those of the card. A run with
             several gives each task the network of its name.
 
     Raises:
-        UsageError: there is no such tenant, graph or network, or a new network does not fit what
-            stands around its task; says how.
+        UsageError: the card has no such tenant, graph or network, or a new network does not fit its
+            task's surroundings; the error says how.
     """
     if verb == "replace":
         return CardChange(verb, (), _opened(card, _replaced(card, who), model))
@@ -70,7 +70,7 @@ def _named(card: Card, who: str) -> Iterator[tuple[Tenant, Graph]]:
 
 
 def _replaced(card: Card, who: str) -> dict[str, Network]:
-    """The networks of a tenant, or the one of a name."""
+    """The networks of a tenant, or the network with a name."""
     networks = {name: t for name, t in card.tasks.items() if isinstance(t, Network)}
     owners = {tenant.name for tenant in card.tenants}
     found = {
@@ -86,7 +86,7 @@ def _replaced(card: Card, who: str) -> dict[str, Network]:
 
 
 def _opened(card: Card, tasks: Mapping[str, Network], model: Path | None) -> dict[str, BinaryModel]:
-    """The networks that come, each checked against the one that the card was planned with."""
+    """Load the new networks, each checked against the network in the plan."""
     planned = {name: network_of(card, name) for name in tasks}
     if model is None:
         return planned
@@ -104,15 +104,15 @@ def _opened(card: Card, tasks: Mapping[str, Network], model: Path | None) -> dic
 
 
 def _reads_features(card: Card, name: str) -> bool:
-    """Whether an input stage stands before a network."""
+    """Whether a network's graph has an input stage before it."""
     flows = [g.flow for t in card.tenants for g in t.graphs if name in g.flow.tasks()]
     return any(isinstance(card.tasks[n], InputStage) for flow in flows for n in flow.tasks())
 
 
 def _check_fits(name: str, old: BinaryModel, new: BinaryModel, *, own_input: bool) -> None:
-    """Refuse a network that reads other inputs or gives other classes than the one before it.
+    """Check that a network has the inputs and classes of the one that it replaces.
 
-    Rules and answers name classes by their numbers, and packets hold what the old one read.
+    Rules and answers identify classes by number, and packets hold the old network's input.
     """
     if new.classes != old.classes:
         raise UsageError(

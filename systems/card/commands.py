@@ -1,4 +1,4 @@
-"""``n3ic card``: one card, many models, many tenants."""
+"""``n3ic card``: one card with many models and tenants."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ def init(
     sources: Annotated[
         list[str], typer.Argument(help="Runs or model files, a tenant each: PATH or NAME=PATH.")
     ],
-    target: Annotated[str, typer.Option("--target", "-t", help="A target.")] = "netfpga",
+    target: Annotated[str, typer.Option("--target", "-t", help="Target of the card.")] = "netfpga",
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("card.toml"),
     wants: Annotated[
-        str, typer.Option(help="What each tenant wants: inferences/s, packets/s or Gb/s.")
+        str, typer.Option(help="Wanted rate of each tenant: inferences/s, packets/s or Gb/s.")
     ] = "100000 inferences/s",
     uid: Annotated[
         Carrier, typer.Option(help="How packets carry the UID of their graph.")
     ] = Carrier.HEADER,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write a card.toml to begin with: a tenant a run, its networks as parallel branches."""
+    """Write a first card.toml: one tenant per run, its networks as parallel branches."""
     from n3ic.systems.card.entries import parse_rate
     from n3ic.systems.card.reading import parse_card
     from n3ic.systems.card.starting import card_text, owners_of
@@ -77,7 +77,7 @@ def init(
         wants=parse_rate(wants),
         uid=uid.value,
     )
-    parse_card(text, str(path), path.parent)  # what is written can be read
+    parse_card(text, str(path), path.parent)  # checks that the text can be read back
     write_atomic(path, text)
     count = sum(len(o.models) for o in owners)
     say(f"{path}: {len(owners)} tenants, {count} networks; next: n3ic card plan {path}")
@@ -86,13 +86,13 @@ def init(
 def plan(
     card: CardFile = Path("card.toml"),
     json: JsonFlag = False,
-    out: Annotated[Path | None, typer.Option(help="Write the plan as JSON, too.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the plan as JSON.")] = None,
     picture: Annotated[
         Path | None, typer.Option(help="Draw regions, chains and shares: .png or .svg.")
     ] = None,
     best_effort: Annotated[
         bool,
-        typer.Option("--best-effort", help="Accept that not all wanted rates can be guaranteed."),
+        typer.Option("--best-effort", help="Accept a plan that cannot guarantee all wanted rates."),
     ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace existing files.")] = False,
 ) -> None:
@@ -114,12 +114,12 @@ def plan(
 def simulate(
     card: CardFile = Path("card.toml"),
     seconds: Annotated[float, typer.Option(help="How long.", min=1e-6, max=1000.0)] = 0.01,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)] = 0,
     load: Annotated[
         list[str] | None,
         typer.Option(
-            help="What tenants offer: [TENANT=]KIND[*FACTOR]; KIND is constant, poisson, bursts or "
-            "heavy-tailed, FACTOR multiplies what they want. Repeat for several."
+            help="Load of tenants: [TENANT=]KIND[*FACTOR]; KIND is constant, poisson, bursts or "
+            "heavy-tailed, FACTOR multiplies the wanted rate. Repeatable."
         ),
     ] = None,
     sizes: Annotated[
@@ -129,17 +129,17 @@ def simulate(
         list[str] | None,
         typer.Option(
             help="TENANT:arrives@SECOND, TENANT:leaves@SECOND, REGION:stuck@SECOND or "
-            "REGION:lost@SECOND. Repeat for several."
+            "REGION:lost@SECOND. Repeatable."
         ),
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="chains, drf, static or per-task; repeat for several. All without."),
+        typer.Option(help="chains, drf, static or per-task; repeatable. Default: all."),
     ] = None,
     experiment: Annotated[
         str,
         typer.Option(
-            help="One of SuperNIC's claims instead of a card: scheduling, chaining, parallel, "
+            help="Simulate a claim of SuperNIC instead of a card: scheduling, chaining, parallel, "
             "sharing, fairness or victims."
         ),
     ] = "",
@@ -232,7 +232,7 @@ def _plot(path: Path | None, found: Sequence[PolicyFigures], seconds: float, jso
 
 
 def _policies(names: Sequence[str]) -> list[Policy]:
-    """Policies by name; all of them where none is named."""
+    """Policies by name; all policies for an empty list."""
     from n3ic.systems.card.simulation.baselines import POLICIES
 
     for name in names:
@@ -248,10 +248,10 @@ def export(
         str | None, typer.Option("--target", "-t", help="The card's target, to be sure of it.")
     ] = None,
     packets: Annotated[int, typer.Option(min=1, help="Packets of each graph to verify with.")] = 6,
-    no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not run it.")] = False,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Skip the verification.")] = False,
     best_effort: Annotated[
         bool,
-        typer.Option("--best-effort", help="Accept that not all wanted rates can be guaranteed."),
+        typer.Option("--best-effort", help="Accept a plan that cannot guarantee all wanted rates."),
     ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an export.")] = False,
 ) -> None:
@@ -271,7 +271,7 @@ def verify(
     card: Annotated[Path, typer.Option(help="The card's description.")] = Path("card.toml"),
     packets: Annotated[int, typer.Option(min=1, help="Packets of each graph.")] = 24,
 ) -> None:
-    """Compare an export with what is written for its card, and run every network through it."""
+    """Compare an export with a fresh one for its card, and run every network through it."""
     from n3ic.systems.card.exporting import check_directory, verify_card
 
     check_directory(directory)
@@ -286,10 +286,10 @@ Running = Annotated[
     typer.Option(
         "--to",
         help="The running card: the FIFO of card-exec -c (host), an interface (xdp), thrift:PORT "
-        "of simple_switch (p4); or a new file of what its control plane does (netfpga, p4).",
+        "of simple_switch (p4); or a new file for the control plane's operations (netfpga, p4).",
     ),
 ]
-Exported = Annotated[Path, typer.Option(help="The export that runs.")]
+Exported = Annotated[Path, typer.Option(help="The running export.")]
 CardOption = Annotated[Path, typer.Option(help="The card's description.")]
 
 
@@ -303,7 +303,7 @@ def load(
     directory: Exported = Path("card"),
     card: CardOption = Path("card.toml"),
 ) -> None:
-    """Bring a tenant's graphs to a card that runs, with their networks; others go on."""
+    """Load a tenant's graphs and networks onto a running card; other tenants go on."""
     _change("load", who, model, to, directory, card)
 
 
@@ -314,7 +314,7 @@ def replace_networks(
     directory: Exported = Path("card"),
     card: CardOption = Path("card.toml"),
 ) -> None:
-    """Replace a tenant's networks on a card that runs; others go on."""
+    """Replace a tenant's networks on a running card; other tenants go on."""
     _change("replace", who, model, to, directory, card)
 
 
@@ -324,7 +324,7 @@ def remove(
     directory: Exported = Path("card"),
     card: CardOption = Path("card.toml"),
 ) -> None:
-    """Take a tenant's graphs from a card that runs; others go on."""
+    """Remove a tenant's graphs from a running card; other tenants go on."""
     _change("remove", who, None, to, directory, card)
 
 
@@ -342,11 +342,11 @@ def _change(verb: Verb, who: str, model: Path | None, to: str, directory: Path, 
 
 
 def _planned(card: Path, target: str | None, best_effort: bool) -> Plan:
-    """The plan of a card that is to be written.
+    """Plan a card before it is written.
 
     Raises:
         UsageError: the card is for another target.
-        CardError: it does not get what it wants.
+        CardError: the plan cannot guarantee the wanted rates.
     """
     planned = _plan(card, target)
     if not best_effort:
@@ -374,7 +374,7 @@ def _check_guaranteed(card: Path, planned: Plan, otherwise: str) -> None:
 
 
 def _checked(check: CardCheck) -> str:
-    """What a verification compared, in a sentence."""
+    """Describe what a verification compared, in one sentence."""
     return (
         f"{len(check.graphs)} graphs interleaved in {check.packets:,} packets, "
         f"{check.inferences:,} inferences equal in {check.compared} ({check.executor})"
@@ -391,14 +391,14 @@ def show(planned: Plan) -> None:
 
 @contextmanager
 def _solver_to_standard_error() -> Iterator[None]:
-    """Keep what HiGHS prints by itself out of the result."""
+    """Redirect HiGHS's own output, which C writes to standard output, to standard error."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
-        ctypes.CDLL(None).fflush(None)  # what C wrote to a pipe or a file is still in its buffer
+        ctypes.CDLL(None).fflush(None)  # C buffers its output to pipes and files separately
         os.dup2(kept, 1)
         os.close(kept)
 

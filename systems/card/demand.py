@@ -1,4 +1,4 @@
-"""What the graphs of a card ask of it, in numbers."""
+"""The demand of a card's graphs, in numbers."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from n3ic.systems.card.resources import INGRESS, Budget, Resource, TaskCost
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """Graphs and tasks of a card, in numbers.
+    """Demand of a card's graphs and tasks, in numbers.
 
     Attributes:
-        tenants: in the card's order.
-        graphs: of all tenants, in the card's order.
+        tenants: tenants in the card's order.
+        graphs: graphs of all tenants, in the card's order.
         owner: index of each graph's tenant, shape ``(graphs,)``.
-        tasks: names, in the card's order.
-        regions: how many, without the spare ones.
-        wanted: packets a second, shape ``(graphs,)``.
-        uses: which tasks a graph has, bool, shape ``(graphs, tasks)``.
+        tasks: names of the tasks, in the card's order.
+        regions: number of regions, without spare ones.
+        wanted: wanted packets per second, shape ``(graphs,)``.
+        uses: whether a graph uses a task, bool array of shape ``(graphs, tasks)``.
         occupancy: share of one instance that all wanted packets of a graph occupy, shape
-            ``(graphs, tasks)``; 0 where an instance takes as much as arrives.
-        whole: instances that a graph demands at any rate: of tasks that sustain as much as arrives,
-            one, divided among the graphs that use it, shape ``(graphs, tasks)``.
-        space: resources that instances take, and ``area``, shape ``(tasks, space)``.
-        space_capacity: of one region, shape ``(space,)``; infinite where there is no bound.
-        time: resources that packets take within a region, and ``work`` that all wanted packets
-            of a graph take of them at a task, shape ``(graphs, tasks, time)``.
-        time_capacity: of one region, shape ``(time,)``.
-        common: resources of the whole card, and ``load`` that all wanted packets take of them,
-            shape ``(graphs, common)``.
-        common_capacity: shape ``(common,)``.
-        latency: of each task in nanoseconds, 0 where not known, shape ``(tasks,)``.
+            ``(graphs, tasks)``; 0 for a task without a rate limit.
+        whole: instances that a graph needs regardless of its rate. A task without a rate limit
+            needs one, divided among the graphs that use it; shape ``(graphs, tasks)``.
+        space: resources that an instance takes, with ``area``, the amounts, shape ``(tasks,
+            space)``.
+        space_capacity: capacity of one region, shape ``(space,)``; infinite without a limit.
+        time: resources that packets take within a region, with ``work``, the amount for all wanted
+            packets of a graph at a task, shape ``(graphs, tasks, time)``.
+        time_capacity: capacity of one region, shape ``(time,)``.
+        common: resources of the whole card, with ``load``, the amount for all wanted packets, shape
+            ``(graphs, common)``.
+        common_capacity: capacity of the card, shape ``(common,)``.
+        latency: latency of each task in nanoseconds, 0 if unknown, shape ``(tasks,)``.
     """
 
     tenants: tuple[Tenant, ...]
@@ -64,9 +65,9 @@ class Demand:
     def shares(self) -> Floats:
         """Share of the whole card that all wanted packets of a graph take of each resource.
 
-        Of an instance's area it is the area times the wanted rate, divided by the largest rate
-        that one instance sustains (SuperNIC, section IV-E, step 1); the whole area where there is
-        no such bound.
+        For area, this is the area of an instance times the wanted rate, divided by the highest rate
+        that one instance sustains (SuperNIC, section IV-E, step 1); for a task without a rate
+        limit, it is the whole area.
 
         Returns:
             Array of shape ``(graphs, space + time + common)``, in the order of ``resources``.
@@ -82,15 +83,15 @@ class Demand:
 
     @property
     def resources(self) -> tuple[Resource, ...]:
-        """What is divided."""
+        """The divided resources: space, time and common."""
         return (*self.space, *self.time, *self.common)
 
     def scaled(self, by: Floats, graphs: NDArray[np.int64] | None = None) -> Demand:
-        """The same where graphs want more or less.
+        """The same demand with scaled wanted rates.
 
         Args:
-            by: factors of what they want, shape of ``graphs``.
-            graphs: which of them are kept, by index; all if None.
+            by: factor for each graph's wanted rate, shape of ``graphs``.
+            graphs: indices of the graphs to keep; None for all.
         """
         kept = np.arange(len(self.graphs)) if graphs is None else graphs
         return replace(
@@ -113,12 +114,12 @@ class Demand:
 
 
 def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Demand:
-    """The numbers of a card.
+    """Compute the demand of a card.
 
     Args:
-        card: its description.
-        budget: what is divided; spare regions are not.
-        costs: of each task.
+        card: description of the card.
+        budget: resources to divide, without spare regions.
+        costs: cost of each task, by name.
     """
     resources = budget.resources
     graphs = tuple(g for t in card.tenants for g in t.graphs)
@@ -163,10 +164,10 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Dema
 
 
 def entitlements(demand: Demand) -> Floats:
-    """Share of what it wants that space sharing gives each graph, were regions divisible.
+    """Share of its wanted rate that each graph would get if regions were divisible.
 
-    The graphs of a tenant are one user of :func:`dominant_resource_fairness`, whose unit of work
-    is all that the tenant wants.
+    The graphs of a tenant are one user of :func:`dominant_resource_fairness`. Its unit of work is
+    all that the tenant wants.
 
     Returns:
         Array of shape ``(graphs,)``, from 0 to 1.
@@ -179,7 +180,7 @@ def entitlements(demand: Demand) -> Floats:
 
 
 def of_every_packet(task: Task) -> bool:
-    """Whether a task works on all packets, not only on those at which a flow is decided."""
+    """Whether a task processes every packet, not only those at which a flow is decided."""
     return isinstance(task, Meter | UserVerilog)
 
 

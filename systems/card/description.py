@@ -1,4 +1,4 @@
-"""What a ``card.toml`` says: the device, its tenants, and their graphs of network tasks.
+"""The content of a ``card.toml``: the device, its tenants, and their graphs of network tasks.
 
 The terms are those of SuperNIC (Shan et al., "Optimizing Hardware-Based Network Computation DAGs
 for Multiple Tenants with SuperNIC"): a *network task* is one stage of packet processing, a
@@ -29,7 +29,7 @@ UID_BITS: Mapping[UidCarrier, int] = {"header": 16, "vlan": 12, "udp-port": 16}
 
 @dataclass(frozen=True)
 class Rate:
-    """How much traffic: packets or inferences a second, or bandwidth of Ethernet frames."""
+    """An amount of traffic: packets or inferences per second, or bandwidth of Ethernet frames."""
 
     value: float
     unit: RateUnit
@@ -38,11 +38,11 @@ class Rate:
         return f"{self.value:.12g} {self.unit}"
 
     def packets(self, packet_bytes: float, inferences_per_packet: float) -> float:
-        """The packets a second of a graph at which this rate is reached.
+        """Convert the rate to packets per second of a graph.
 
         Args:
-            packet_bytes: mean length of its frames.
-            inferences_per_packet: how many inferences its meter makes of a packet.
+            packet_bytes: mean length of the graph's frames.
+            inferences_per_packet: mean number of inferences that its meter triggers per packet.
         """
         if self.unit == "Gb/s":
             return self.value * 1e9 / (8 * packet_bytes)
@@ -51,15 +51,15 @@ class Rate:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A network task; what is None comes from the exporter's report.
+    """A network task; a value of None is taken from the exporter's report.
 
     Attributes:
-        name: its full name: ``task`` where all tenants may use it, ``tenant/task`` of a tenant's
-            own. Graphs that name the same task may share its instances.
-        needs: amount of each resource that one instance takes, by the resource's name.
-        rate: what one instance sustains.
-        latency_ns: from a packet's arrival to its departure.
-        line: where ``card.toml`` says it, from 1; 0 if not from a file.
+        name: full name: ``task`` if all tenants may use it, ``tenant/task`` for a tenant's own.
+            Graphs that name the same task may share its instances.
+        needs: amount of each resource that one instance takes, by resource name.
+        rate: rate that one instance sustains.
+        latency_ns: time from a packet's arrival to its departure, in nanoseconds.
+        line: line in ``card.toml``, from 1; 0 if not read from a file.
     """
 
     kind: ClassVar[str] = ""
@@ -72,12 +72,12 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Meter(Task):
-    """Packets to flows: which features are computed, and when a flow is decided.
+    """A meter, which turns packets into flows and decides when a flow is classified.
 
     Attributes:
-        model: model file or run whose meter it is; None where ``spec`` is given.
-        spec: JSON file of a meter's specification.
-        network: which network of a run of several.
+        model: model file or run with the meter; None if ``spec`` is given.
+        spec: JSON file with the specification of a meter.
+        network: name of the network in a run of several.
     """
 
     kind: ClassVar[str] = "meter"
@@ -88,11 +88,11 @@ class Meter(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class InputStage(Task):
-    """Integer features to the input bits of a network.
+    """An input stage, which turns integer features into the input bits of a network.
 
     Attributes:
-        model: model file or run whose input stage it is.
-        network: which network of a run of several.
+        model: model file or run with the input stage.
+        network: name of the network in a run of several.
     """
 
     kind: ClassVar[str] = "input"
@@ -106,8 +106,8 @@ class Network(Task):
 
     Attributes:
         model: model file or run.
-        network: which network of a run of several.
-        options: the exporter's options.
+        network: name of the network in a run of several.
+        options: options of the exporter.
     """
 
     kind: ClassVar[str] = "network"
@@ -118,15 +118,15 @@ class Network(Task):
 
 @dataclass(frozen=True)
 class Rule:
-    """What is done with packets of some verdicts.
+    """An action for packets with certain verdicts.
 
     Attributes:
         action: forward, drop, mark or mirror.
-        classes: names of the classes that it is about; empty for all.
-        margin: smallest margin that it is about.
-        below: margin from which on it is not about a packet any more; None for no such bound.
-        port: where ``forward`` and ``mirror`` send to.
-        mark: what ``mark`` writes: a DSCP, 0 to 63.
+        classes: names of the matching classes; empty for all.
+        margin: smallest matching margin.
+        below: exclusive upper bound of matching margins; None for no bound.
+        port: destination of ``forward`` and ``mirror``.
+        mark: DSCP that ``mark`` writes, 0 to 63.
     """
 
     action: Action
@@ -139,9 +139,9 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy(Task):
-    """What becomes of a packet, by class and margin: the first rule that is about it counts.
+    """A policy, which acts on a packet by class and margin; the first matching rule counts.
 
-    A packet that no rule is about is forwarded as it would be without the graph.
+    A packet without a matching rule is forwarded as it would be without the graph.
     """
 
     kind: ClassVar[str] = "policy"
@@ -154,7 +154,7 @@ class UserVerilog(Task):
 
     Attributes:
         sources: Verilog files.
-        top: the module.
+        top: name of the module.
         data_bits: width of ``tdata``.
     """
 
@@ -166,13 +166,13 @@ class UserVerilog(Task):
 
 @dataclass(frozen=True)
 class Parallel:
-    """Branches that read the same packet, and how their results become one.
+    """Branches that read the same packet, and how their results are joined.
 
     Attributes:
-        branches: two or more series.
-        join: ``vote``: the class that most branches give, the lowest index of those that tie;
-            ``most-certain``: the result of the largest margin, the first branch of those that
-            tie; ``both``: all results, in the order of the branches.
+        branches: two or more branches.
+        join: ``vote``: the class of most branches, the lowest index among ties; ``most-certain``:
+            the result with the largest margin, the first branch among ties; ``both``: all results,
+            in the order of the branches.
     """
 
     branches: tuple[Series, ...]
@@ -181,12 +181,12 @@ class Parallel:
 
 @dataclass(frozen=True)
 class Series:
-    """Steps one after the other: names of tasks, or parallel branches."""
+    """Steps in sequence: names of tasks, or parallel branches."""
 
     steps: tuple[str | Parallel, ...]
 
     def tasks(self) -> Iterator[str]:
-        """Names of its tasks, those of branches in their order; a topological order."""
+        """Names of the tasks in a topological order, those of branches in branch order."""
         for step in self.steps:
             if isinstance(step, str):
                 yield step
@@ -195,7 +195,7 @@ class Series:
                     yield from branch.tasks()
 
     def edges(self) -> Iterator[tuple[str, str]]:
-        """Pairs of tasks of which the second needs the first's result."""
+        """Pairs of tasks, where the second needs the first's result."""
         previous: tuple[str, ...] = ()
         for step in self.steps:
             if isinstance(step, str):
@@ -210,16 +210,16 @@ class Series:
             previous = tuple(ends)
 
     def firsts(self) -> tuple[str, ...]:
-        """Tasks that it begins with."""
+        """Tasks that the series begins with."""
         return _ends(self, 0)
 
     def lasts(self) -> tuple[str, ...]:
-        """Tasks that it ends with."""
+        """Tasks that the series ends with."""
         return _ends(self, -1)
 
     @property
     def parallels(self) -> tuple[Parallel, ...]:
-        """Its own parallel branches, not those within branches."""
+        """Its own parallel branches, without those nested in branches."""
         return tuple(s for s in self.steps if isinstance(s, Parallel))
 
 
@@ -232,17 +232,17 @@ def _ends(series: Series, at: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Graph:
-    """What packets of one UID run through.
+    """The flow of tasks for packets with one UID.
 
     Attributes:
-        name: its name within the tenant.
-        uid: what its packets carry; unique on the card.
-        wants: ingress bandwidth, packets or inferences a second that the tenant wants.
+        name: name within the tenant.
+        uid: identifier in its packets, unique on the card.
+        wants: wanted ingress bandwidth, or packets or inferences per second.
         flow: its tasks.
         packet_bytes: mean length of its frames, without preamble and gap.
-        inferences_per_packet: share of packets that its meter decides a flow at.
-        needs: what it takes besides its tasks at the wanted rate, such as on-board memory.
-        line: where ``card.toml`` says it.
+        inferences_per_packet: mean number of flows that its meter decides per packet.
+        needs: resources beside those of its tasks at the wanted rate, such as on-board memory.
+        line: line in ``card.toml``.
     """
 
     name: str
@@ -256,21 +256,21 @@ class Graph:
 
     @property
     def wanted(self) -> float:
-        """Packets a second that the tenant wants served."""
+        """Packets per second that the tenant wants served."""
         return self.wants.packets(self.packet_bytes, self.inferences_per_packet)
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """Somebody who has graphs on the card.
+    """An owner of graphs on the card.
 
     Attributes:
-        name: unique on the card.
-        weight: share of the card that is due to it, relative to the others.
-        graphs: one or more.
-        line: where ``card.toml`` says it.
-        ports: that its packets come from, as the target names them; any if empty. A packet of its
-            UIDs from another port is not its own.
+        name: name, unique on the card.
+        weight: share of the card relative to the other tenants'.
+        graphs: one or more graphs.
+        line: line in ``card.toml``.
+        ports: ports of its packets, as the target names them; empty for any. A packet with one of
+            its UIDs from another port is not treated as its own.
     """
 
     name: str
@@ -282,16 +282,16 @@ class Tenant:
 
 @dataclass(frozen=True)
 class CardDevice:
-    """What of a device the tenants share; what is None comes from the target's device.
+    """The shared part of a device; a value of None is taken from the target's device.
 
     Attributes:
-        target: the exporter that writes for it; empty where every task states what it needs.
-        regions: equal regions that it is divided into.
-        spare: regions that are left empty, for tenants to come.
+        target: exporter for the card; empty if every task states its needs.
+        regions: number of equal regions.
+        spare: number of regions left empty for future tenants.
         resources: amount of each resource on the whole card, over all regions.
-        ingress: bandwidth of its ports together.
+        ingress: total bandwidth of its ports.
         uid: how packets carry the UID of their graph.
-        scheduling_ns: one pass through the scheduler.
+        scheduling_ns: nanoseconds of one pass through the scheduler.
     """
 
     target: str = ""
@@ -308,11 +308,11 @@ class Card:
     """A ``card.toml``.
 
     Attributes:
-        name: of the card.
-        device: what is shared.
-        tasks: by full name, in the file's order.
-        tenants: in the file's order.
-        source: the file; empty if not from one.
+        name: name of the card.
+        device: the shared device.
+        tasks: tasks by full name, in the file's order.
+        tenants: tenants in the file's order.
+        source: path of the file; empty if not read from one.
     """
 
     name: str
@@ -323,5 +323,5 @@ class Card:
 
     @property
     def graphs(self) -> Mapping[int, tuple[Tenant, Graph]]:
-        """Each graph and its tenant, by UID."""
+        """Each graph with its tenant, by UID."""
         return {g.uid: (t, g) for t in self.tenants for g in t.graphs}

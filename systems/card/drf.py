@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
-_FULL = 1e-12  # share of a resource below which nothing of it is left
+_FULL = 1e-12  # free share below which a resource counts as exhausted
 
 
 def dominant_resource_fairness(
@@ -20,28 +20,28 @@ def dominant_resource_fairness(
     weights: ArrayLike | None = None,
     limits: ArrayLike | None = None,
 ) -> Floats:
-    """How many units of work each user is given: dominant shares rise together, by weight.
+    """Compute each user's units of work: dominant shares rise together, in proportion to weights.
 
-    All users' dominant shares are raised in proportion to their weights. Who needs a resource that
-    is used up, or has reached its limit, stays; the others go on. What results is the only
+    All users' dominant shares rise in proportion to their weights. A user stops when it reaches its
+    limit or a resource that it needs is exhausted; the others go on. The result is the only
     division whose sorted vector of weighted dominant shares is the largest (max-min fairness).
 
     Args:
-        demands: what a unit of work takes of each resource, array of shape ``(users, resources)``.
-        capacity: how much there is of each, array of shape ``(resources,)``.
-        weights: of the users, array of shape ``(users,)``; equal if None.
-        limits: units that a user wants at most, array of shape ``(users,)``; no limits if None.
+        demands: resources per unit of work, array of shape ``(users, resources)``.
+        capacity: capacity of each resource, array of shape ``(resources,)``.
+        weights: weights of the users, array of shape ``(users,)``; None for equal weights.
+        limits: maximum units of each user, array of shape ``(users,)``; None for no limits.
 
     Returns:
-        Units of work of each user, float64 array of shape ``(users,)``; infinite for a user
-        without a limit who needs nothing.
+        Units of work of each user, float64 array of shape ``(users,)``; infinite for a user without
+        limit that needs nothing.
     """
     share = shares_of(demands, capacity)
     users = len(share)
     weight = np.ones(users) if weights is None else np.asarray(weights, dtype=np.float64)
     limit = np.full(users, np.inf) if limits is None else np.asarray(limits, dtype=np.float64)
     dominant = share.max(axis=1, initial=0.0)
-    impossible = ~np.isfinite(dominant)  # needs what there is nothing of
+    impossible = ~np.isfinite(dominant)  # the user needs a resource with no capacity
     given = np.where(dominant > 0, 0.0, limit)
     rising = (dominant > 0) & ~impossible & (limit > 0)
     free = np.ones(share.shape[1])
@@ -51,18 +51,21 @@ def dominant_resource_fairness(
         with np.errstate(divide="ignore", invalid="ignore"):
             until_full = np.where(taken > 0, free / taken, np.inf)
             until_limit = np.where(rising, (limit - given) / speed, np.inf)
+        # Progressive filling: shares rise linearly up to the next event, an exhausted resource or a
+        # limit.
         step = min(until_full.min(initial=np.inf), until_limit.min(initial=np.inf))
         given = given + speed * step
         free = np.maximum(free - taken * step, 0.0)
         reached = rising & (until_limit <= step * (1 + _FULL))
         given = np.where(reached, limit, given)
+        # At least one user stops per round, even under rounding, so the loop ends.
         full = (until_full <= step * (1 + _FULL)) | (free <= _FULL)
         rising &= ~reached & ~(share[:, full] > 0).any(axis=1)
     return given
 
 
 def shares_of(demands: ArrayLike, capacity: ArrayLike) -> Floats:
-    """Demands as shares of the capacity; infinite of what there is nothing of.
+    """Demands as shares of the capacity; infinite for a resource without capacity.
 
     Args:
         demands: array of shape ``(users, resources)``.

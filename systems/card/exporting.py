@@ -1,4 +1,4 @@
-"""A plan as one image: the directory that a target writes, and its verification."""
+"""Exports a plan as one image, a directory that a target writes, and verifies it."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ GROUP = "n3ic.card_targets"
 
 @dataclass(frozen=True)
 class CardCheck:
-    """What a verification ran, all of it equal to the networks.
+    """Result of a verification in which all compared values were equal.
 
     Attributes:
-        executor: what ran the image.
-        packets: packets that it was given.
-        inferences: inferences that were compared.
-        graphs: packets of each graph, by its full name.
-        figures: what was seen of its speed.
-        compared: what of each inference was compared.
+        executor: name of what ran the image.
+        packets: number of packets sent.
+        inferences: number of inferences compared.
+        graphs: number of packets of each graph, by full name.
+        figures: speed figures observed.
+        compared: parts of each inference that were compared.
     """
 
     executor: str
@@ -58,11 +58,11 @@ class CardTarget(ABC):
     An entry point in the group ``n3ic.card_targets`` names an instance.
 
     Attributes:
-        name: the name of the target.
-        inputs: whether packets may hold features, of which an input stage makes bits.
-        fixed: why an image cannot be changed while it runs; empty where it can.
-        products: what building a card makes in its directory beside the products of the target,
-            as patterns of paths.
+        name: name of the target.
+        inputs: whether packets may hold features, which an input stage turns into bits.
+        fixed: why a running image cannot be changed; empty if it can.
+        products: path patterns of files that building a card creates beside the target's own
+            products.
     """
 
     name: ClassVar[str]
@@ -72,43 +72,43 @@ class CardTarget(ABC):
 
     @property
     def exporter(self) -> Exporter:
-        """The target itself, which exports single networks."""
+        """The exporter of the target, for single networks."""
         return exporter(self.name)
 
     def is_product(self, name: str) -> bool:
-        """Whether a file of that path is made by building a card."""
+        """Whether building a card creates a file with this path."""
         return self.exporter.is_product(name) or any(fnmatchcase(name, p) for p in self.products)
 
     def joint_needs(self, card: Card) -> Mapping[str, Mapping[str, Amount]]:
-        """What networks take of the one image that they share, where it is less than alone.
+        """Resources of networks in the joint image, where sharing makes them smaller than alone.
 
         Returns:
-            By task, amounts by resource, in place of those of the network's own report. All
-            together are what the image takes. Nothing by default.
+            For each task, amounts by resource, in place of those in the network's own report. Their
+            sum is what the image takes. Empty by default.
 
         Raises:
-            CardError: a task or a flow that the target does not have.
+            CardError: the target does not support a task or a flow.
         """
         return {}
 
     @abstractmethod
     def write_card(self, plan: Plan, out: Path) -> None:
-        """Write the image of a plan, and a README, into the empty directory ``out``.
+        """Write the image of a plan and a README into the empty directory ``out``.
 
-        The same plan gives the same bytes.
+        Deterministic: the same plan gives the same bytes.
 
         Raises:
-            CardError: a task or a flow that the target does not have.
+            CardError: the target does not support a task or a flow.
         """
 
     @abstractmethod
     def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
-        """Run every network of a plan through the joint image, tenants interleaved at random.
+        """Run every network of a plan through the joint image, with tenants interleaved at random.
 
         Args:
-            plan: what the image was written for.
-            directory: what :meth:`write_card` wrote; it is read and not changed.
-            packets: packets of each graph.
+            plan: plan of the image.
+            directory: directory written by :meth:`write_card`; only read.
+            packets: number of packets per graph.
 
         Raises:
             MissingDependencyError: a tool is not installed.
@@ -119,29 +119,29 @@ class CardTarget(ABC):
         """Change one tenant's part of a card while packets of the others flow.
 
         Args:
-            plan: what the running image was written for.
-            change: what comes, is replaced or goes.
-            to: the running card, or the file of what its control plane is to do, as the target has
-                it.
+            plan: plan of the running image.
+            change: the change.
+            to: address of the running card, or a file for the control plane's operations; the form
+                depends on the target.
 
         Returns:
-            What was done, or what does it, in a sentence.
+            A sentence that says what was done or written.
 
         Raises:
-            UsageError: the image cannot change that way, or there is no such running card.
-            N3icError: the running card refuses it.
+            UsageError: the image does not support the change, or no such card is running.
+            N3icError: the running card refuses the change.
         """
         raise UsageError(f"{plan.card.device.target}: {self.fixed}; export the card anew")
 
 
 @dataclass(frozen=True)
 class ExportedCard:
-    """A card that was written.
+    """A card that was exported.
 
     Attributes:
-        directory: where.
-        check: its verification; None where a tool for that is missing, or it was not asked for.
-        missing: which tool.
+        directory: the export directory.
+        check: its verification; None if it was skipped or a tool is missing.
+        missing: description of the missing tool.
     """
 
     directory: Path
@@ -150,11 +150,11 @@ class ExportedCard:
 
 
 def joint_costs(card: Card, costs: Mapping[str, TaskCost]) -> dict[str, TaskCost]:
-    """What tasks take together, on a target whose image they share; see ``joint_needs``.
+    """Costs of tasks in a joint image; see ``joint_needs``.
 
     Args:
-        card: its description; what it states of a task stays.
-        costs: what each task takes alone.
+        card: description of the card; costs that it states are kept.
+        costs: cost of each task alone.
     """
     if card.device.target not in plugins.names(GROUP):
         return dict(costs)
@@ -169,12 +169,12 @@ def joint_costs(card: Card, costs: Mapping[str, TaskCost]) -> dict[str, TaskCost
 
 
 def card_target(target: str) -> CardTarget:
-    """How a target writes cards.
+    """Return the object with which a target writes cards.
 
     Raises:
-        UsageError: no target of that name, or it writes no cards.
+        UsageError: the target does not exist, or does not write cards.
     """
-    exporter(target)  # a mistyped name is said as such
+    exporter(target)  # raises the better error for a mistyped name
     if target not in plugins.names(GROUP):
         raise UsageError(f"target {target} writes no card of several tenants")
     found: CardTarget = plugins.load(GROUP, target)
@@ -184,19 +184,19 @@ def card_target(target: str) -> CardTarget:
 def export_card(
     plan: Plan, out: Path, *, replace: bool = False, packets: int = 12, verify: bool = True
 ) -> ExportedCard:
-    """Write the image of a plan, whole or not at all.
+    """Write the image of a plan atomically.
 
     Args:
-        plan: the plan; its card names the target.
-        out: the directory.
+        plan: plan whose card names the target.
+        out: directory to create.
         replace: whether an existing export of a card may be replaced.
-        packets: packets of each graph in the verification.
-        verify: run them before the directory appears.
+        packets: packets per graph in the verification.
+        verify: whether to verify before the directory appears.
 
     Raises:
-        UsageError: the target writes no cards, or ``out`` exists.
-        CardError: the target lacks a task.
-        VerifyError: the image computes something else than the networks.
+        UsageError: the target does not write cards, or ``out`` exists.
+        CardError: the target does not support a task.
+        VerifyError: the image's results differ from the networks'.
     """
     target = card_target(plan.card.device.target)
     check, missing = None, ""
@@ -215,14 +215,13 @@ def export_card(
 
 
 def verify_card(plan: Plan, directory: Path, packets: int) -> CardCheck:
-    """Verify an export: it must be what is written for the plan, byte for byte, and compute it.
+    """Verify an export: it must equal a fresh one byte for byte, and compute the networks.
 
-    Nothing of the directory runs that would not be written anew; what a build made there is not
-    looked at.
+    Only files that equal freshly written ones are run. Products of a build are ignored.
 
     Raises:
-        UsageError: there is no such directory.
-        VerifyError: a file is missing, changed or too much, or an answer differs.
+        UsageError: the directory does not exist.
+        VerifyError: a file is missing, changed or unknown, or an answer differs.
     """
     target = card_target(plan.card.device.target)
     with _written_anew(target, plan, directory) as fresh:
@@ -233,14 +232,14 @@ def change_card(plan: Plan, directory: Path, change: CardChange, to: str) -> str
     """Change a card that runs an export; see :meth:`CardTarget.change_card`.
 
     Args:
-        plan: of the card.
-        directory: the export that runs.
-        change: what comes, is replaced or goes.
-        to: as the target has it.
+        plan: plan of the card.
+        directory: the running export.
+        change: the change.
+        to: address as for :meth:`CardTarget.change_card`.
 
     Raises:
-        UsageError: there is no such directory, or its image cannot change that way.
-        VerifyError: the directory is not what is written for the plan.
+        UsageError: the directory does not exist, or its image does not support the change.
+        VerifyError: the directory differs from a fresh export of the plan.
     """
     target = card_target(plan.card.device.target)
     if target.fixed:
@@ -250,21 +249,21 @@ def change_card(plan: Plan, directory: Path, change: CardChange, to: str) -> str
 
 
 def check_directory(directory: Path) -> None:
-    """Refuse a directory that is no export of a card.
+    """Check that a directory is an exported card.
 
     Raises:
-        UsageError: it is none; where it is that of one model, says so.
+        UsageError: it is not; the error tells if it is the export of a single model.
     """
     written = _manifest(directory).get("format")
     if written == FORMAT:
         raise UsageError(f"{directory} is the export of one model: n3ic verify {directory}")
     if written != CARD_FORMAT:
-        raise UsageError(f"{directory} is no exported card, expected what n3ic card export wrote")
+        raise UsageError(f"{directory} is not an exported card, expected one of n3ic card export")
 
 
 @contextmanager
 def _written_anew(target: CardTarget, plan: Plan, directory: Path) -> Iterator[Path]:
-    """A fresh export of a plan, to which a directory is equal."""
+    """Write a fresh export of a plan, and check that a directory equals it."""
     check_directory(directory)
     with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
         fresh = Path(name) / "card"
@@ -313,7 +312,7 @@ def _write(target: CardTarget, plan: Plan, directory: Path) -> None:
 
 
 def _written(target: CardTarget, out: Path) -> tuple[str, ...]:
-    """Files of an export of a card that may be replaced: its manifest's, and what a build made."""
+    """Files of a replaceable export: those of its manifest, and products of a build."""
     found = _manifest(out)
     names = found.get("files") if found.get("format") == CARD_FORMAT else None
     if not isinstance(names, dict) or not names:
@@ -323,7 +322,7 @@ def _written(target: CardTarget, out: Path) -> tuple[str, ...]:
 
 
 def _manifest(directory: Path) -> dict[str, Any]:
-    """The manifest of a directory; empty where it has none that can be read."""
+    """The manifest of a directory; empty if it cannot be read."""
     try:
         found = json.loads(read_regular(directory / MANIFEST, MAX_JSON_BYTES))
     except (OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Fair sharing of time: which rates instances that stand serve, and what is scarce."""
+"""Fair sharing of time: the rates that given instances serve, and the scarce resources."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from n3ic.systems.card.demand import Demand
 from n3ic.systems.card.drf import Floats
 from n3ic.systems.card.resources import Resource
 
-Scarce = int | Resource  # index of a task whose instances are full, or a resource
+Scarce = int | Resource  # index of a task whose instances are full, or an exhausted resource
 
-_BINDS = 1e-4  # share of the largest dual value from which on a row is taken to bind
-_ROUNDING = 1e-9  # share by which a rate that was found may be missed when it is demanded again
+_BINDS = 1e-4  # share of the largest dual value above which a row counts as binding
+_ROUNDING = 1e-9  # relative slack for rates that an earlier programme found
 
 
 @dataclass(frozen=True, eq=False)
 class FairRates:
-    """Rates, and what keeps them from being larger.
+    """Rates of the graphs, and what limits them.
 
     Attributes:
-        rates: packets a second, shape ``(graphs,)``.
-        scarce: of each graph, what is used up, so that it could have more only if a graph of no
-            higher level had less; or what it needs and there is nothing of. Empty for a graph
-            that is served all its load.
+        rates: packets per second, shape ``(graphs,)``.
+        scarce: for each graph, the exhausted resources, so that it could get more only if a graph
+            of no higher level got less; or the resources without capacity that it needs. Empty for
+            a graph that is served its whole load.
     """
 
     rates: Floats
@@ -40,45 +40,45 @@ def fair_rates(
     loads: Floats,
     guaranteed: Floats | None = None,
 ) -> FairRates:
-    """Max-min fair packets a second, by weight, of graphs whose tasks stand where they stand.
+    """Compute max-min fair rates in packets per second, by weight, for fixed instances.
 
-    What dominant resource fair queueing converges to where packets are many and small (Ghodsi et
-    al., "Multi-Resource Fair Queueing for Packet Processing", SIGCOMM 2012): every task's
-    instances, every region's and the card's resources are a resource each, a packet takes its
-    processing time of them, and the largest of a graph's shares, divided by its weight, is
-    levelled.
+    Dominant resource fair queueing converges to these rates if packets are many and small (Ghodsi
+    et al., "Multi-Resource Fair Queueing for Packet Processing", SIGCOMM 2012). The instances of a
+    task, and every resource of a region or of the card, are one resource each. A packet takes its
+    processing time of them, and the largest share of each graph, divided by its weight, is
+    equalised.
 
-    A row of linear programmes raises the level. A graph whose row has a dual value above 0 is at
-    the level in every solution, so it stays there; each programme settles one graph or more. All
-    columns are shares of what a graph can have at most and all rows shares of a capacity, so that
-    the solver's tolerances are relative to both.
+    A sequence of linear programmes raises the common level. A graph whose row has a positive dual
+    value is at that level in every solution, so it is settled; each programme settles at least one
+    graph. Columns are shares of what a graph can get at most, and rows are shares of a capacity, so
+    that the solver's tolerances are relative to both.
 
     Args:
-        demand: the card's numbers.
-        instances: bool, shape ``(tasks, regions)``.
-        weights: of the graphs, above 0, shape ``(graphs,)``.
-        loads: packets a second that arrive, shape ``(graphs,)``.
-        guaranteed: packets a second that a graph has before any is levelled; none if None. The
-            instances must serve them together.
+        demand: the card's demand in numbers.
+        instances: bool array of shape ``(tasks, regions)``.
+        weights: weights of the graphs, above 0, shape ``(graphs,)``.
+        loads: arriving packets per second, shape ``(graphs,)``.
+        guaranteed: packets per second that each graph gets before levels rise; None for none. The
+            instances must be able to serve them together.
 
     Returns:
-        The rates, none above its load.
+        The rates, which do not exceed the loads.
 
     Raises:
-        CardError: the instances do not serve what is guaranteed.
+        CardError: the instances cannot serve the guaranteed rates.
     """
     dominant = dominant_shares(demand, instances)
     most = loads / demand.wanted
     served = np.where(dominant > 0, 0.0, most)
     scarce = [_missing(demand, instances, g) for g in range(len(most))]
     active = np.flatnonzero((dominant > 0) & np.isfinite(dominant) & (most > 0))
-    unit = np.minimum(most[active], 1 / dominant[active])  # what a graph can have at most
-    # above what the capacities let it have, a load must not be what binds
+    unit = np.minimum(most[active], 1 / dominant[active])  # upper bound of what a graph can get
+    # A load above the capacities must not be the binding bound, or the cause would be hidden.
     cap = np.minimum(most[active] / unit, 2.0)
     floor = np.zeros(len(active))
     if guaranteed is not None:
         floor = np.minimum(guaranteed[active] / demand.wanted[active] / unit, cap)
-    pace = weights[active] / dominant[active] / unit  # in units, at level 1
+    pace = weights[active] / dominant[active] / unit  # rate in units at level 1
     table = _Capacities.of(demand.scaled(unit, active), instances)
     x = floor
     rising = np.ones(len(active), dtype=bool)
@@ -95,10 +95,10 @@ def fair_rates(
 
 
 def dominant_shares(demand: Demand, instances: NDArray[np.bool_]) -> Floats:
-    """Largest share that all wanted packets of a graph take of a resource, shape ``(graphs,)``.
+    """Largest share that all wanted packets of a graph take of any resource, shape ``(graphs,)``.
 
-    A task's instances are one resource, however many there are; infinite where there is none. So
-    is the time of all regions that hold tasks of the graph.
+    All instances of a task are one resource, and so is the time of all regions that hold tasks of
+    the graph. The share is infinite if a task has no instance.
     """
     count = instances.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -113,7 +113,7 @@ def dominant_shares(demand: Demand, instances: NDArray[np.bool_]) -> Floats:
 
 
 def _missing(demand: Demand, instances: NDArray[np.bool_], g: int) -> tuple[Scarce, ...]:
-    """What a graph needs and there is nothing of."""
+    """Resources without capacity that a graph needs."""
     tasks = np.flatnonzero(demand.uses[g] & ~instances.any(axis=1))
     work = (demand.work[g] > 0).any(axis=0) & (demand.time_capacity == 0)
     load = (demand.load[g] > 0) & (demand.common_capacity == 0)
@@ -126,14 +126,14 @@ def _missing(demand: Demand, instances: NDArray[np.bool_], g: int) -> tuple[Scar
 class _Capacities:
     """Rows of the linear programme, each scaled to a capacity of 1.
 
-    Its columns are the share of its unit that each graph is served; for each of a graph's tasks
-    that take a region's time, the share that is served in each region; and the level.
+    Columns: the share of its unit that each graph is served; for each task that takes a region's
+    time, the share that is served in each region; and the level.
 
     Attributes:
-        what: they are of: a task's instances, or a resource.
-        upper: what columns take of each capacity, shape ``(rows, columns)``.
-        equal: rows by which the regions' shares add up to the graph's, shape ``(_, columns)``.
-        graph: of each column but the level's.
+        what: resource of each row: a task's instances, or a resource.
+        upper: what the columns take of each capacity, shape ``(rows, columns)``.
+        equal: rows by which the regions' shares sum to the graph's, shape ``(_, columns)``.
+        graph: index of the graph of each column but the level's.
     """
 
     what: tuple[Scarce, ...]
@@ -145,7 +145,7 @@ class _Capacities:
     def of(cls, demand: Demand, instances: NDArray[np.bool_]) -> _Capacities:
         graphs = len(demand.wanted)
         timed = np.asarray((demand.work > 0).any(axis=(0, 2)))
-        # where it is served matters of tasks that take a region's time alone
+        # The region matters only for tasks that take a region's time.
         split = [
             (g, t, r)
             for g, t in np.argwhere(demand.uses & timed[None])
@@ -194,16 +194,16 @@ class _Capacities:
     def level(
         self, speed: Floats, least: Floats, most: Floats
     ) -> tuple[float, NDArray[np.bool_], list[tuple[Scarce, ...]]]:
-        """The highest level that those who rise reach together.
+        """Find the highest level that the rising graphs reach together.
 
         Args:
-            speed: share of its unit that each graph has at level 1; 0 for those who do not rise.
-            least: share that each has at least.
-            most: share that each has at most.
+            speed: share of its unit that each graph has at level 1; 0 for graphs that do not rise.
+            least: lower bound of each graph's share.
+            most: upper bound of each graph's share.
 
         Returns:
-            The level; which graphs are at it in every solution; and for each graph whose
-            capacities keep it there.
+            The level; which graphs are at it in every solution; and for each graph, the capacities
+            that keep it there.
         """
         from scipy.optimize import linprog
 
@@ -227,7 +227,8 @@ class _Capacities:
         dual = -np.asarray(found.ineqlin.marginals)
         takes = np.zeros((len(self.upper), graphs))
         np.maximum.at(takes.T, self.graph, self.upper[:, :-1].T)
-        # a dual value is of a graph's unit; divided by its largest share, it does not depend on it
+        # A dual value depends on the graph's unit; dividing by its largest share makes values
+        # comparable between graphs.
         price = np.zeros(graphs)
         price[rising] = dual[len(self.upper) :] / takes.max(axis=0)[rising]
         binds = takes * dual[: len(self.upper), None]

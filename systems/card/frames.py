@@ -1,4 +1,4 @@
-"""Frames that ask a card, and what must be answered: what software images are compared with."""
+"""Request frames for a card and their expected answers, the reference for software images."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from n3ic.model.network import BinaryModel
 from n3ic.systems.card.description import UidCarrier
 from n3ic.systems.card.lowering import Branch, SoftwareCard, SoftwareGraph
 
-ETHERTYPE = 0x2323  # of frames that carry a UID in their header, or behind a VLAN tag
-HOST = 0xFFFF  # in place of a class where the host decides
+ETHERTYPE = 0x2323  # of frames with a UID in their header or behind a VLAN tag
+HOST = 0xFFFF  # class field of a result that the host decides
 _MACS = bytes.fromhex("020000000002020000000001")
 
 
 @dataclass(frozen=True)
 class Result:
-    """A result as it stands in a frame.
+    """A result as it is encoded in a frame.
 
     Attributes:
         model: first 32 bits of the network's digest.
         verdict: class index, or ``HOST``.
-        margin: best score less the second; of a vote, votes less those of the second.
+        margin: best minus second best score; for a vote, votes minus those of the second class.
     """
 
     model: int
@@ -35,20 +35,20 @@ class Result:
 
     @property
     def text(self) -> bytes:
-        """Ten bytes, the most significant of each number first."""
+        """Encode the result as ten bytes, big-endian."""
         head = self.model.to_bytes(4, "big") + self.verdict.to_bytes(2, "big")
         return head + self.margin.to_bytes(4, "big")
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A frame that asks a graph, and what its networks say.
+    """A request frame and the results of its networks.
 
     Attributes:
-        graph: index of the graph in :attr:`SoftwareCard.graphs`.
-        frame: its bytes.
-        scores: of each branch.
-        results: of each branch.
+        graph: index in :attr:`SoftwareCard.graphs`.
+        frame: bytes of the frame.
+        scores: scores of each branch.
+        results: result of each branch.
     """
 
     graph: int
@@ -60,7 +60,7 @@ class Asked:
 def frame_of(
     card: SoftwareCard, graph: SoftwareGraph, field: bytes, rng: np.random.Generator
 ) -> bytes:
-    """A frame that asks a graph about a field, without a byte more than it must have."""
+    """Make a request frame of minimum length for a graph."""
     body = bytearray(rng.bytes(card.offset)) + field
     body[:12] = _MACS
     address(body, card.carrier, graph.uid)
@@ -68,7 +68,7 @@ def frame_of(
 
 
 def address(frame: bytearray, carrier: UidCarrier, uid: int) -> None:
-    """Write the headers by which a frame asks the graph of a UID, behind its MAC addresses."""
+    """Write the headers that address the graph with a UID, after the MAC addresses."""
     text = uid.to_bytes(2, "big")
     if carrier == "udp-port":
         frame[12:24] = b"\x08\x00\x45\x00\x00\x00\x12\x34\x40\x00\x40\x11"
@@ -81,7 +81,7 @@ def address(frame: bytearray, carrier: UidCarrier, uid: int) -> None:
 
 
 def uid_of(frame: bytes, carrier: UidCarrier) -> int | None:
-    """The UID that a frame names; None for a frame that asks nothing."""
+    """The UID in a frame; None for a frame that is no request."""
     head = int.from_bytes(frame[12:14], "big")
     if carrier == "udp-port":
         whole = int.from_bytes(frame[20:22], "big") & 0xBFFF == 0
@@ -95,12 +95,12 @@ def uid_of(frame: bytes, carrier: UidCarrier) -> int | None:
 
 
 def traffic(card: SoftwareCard, count: int, seed: int = 11) -> list[Asked]:
-    """Frames of all graphs in random order, with inputs on the edges of each of their networks.
+    """Request frames of all graphs in random order, with inputs at the edges of their networks.
 
     Args:
         card: the card.
-        count: frames of each graph.
-        seed: of the inputs and their order.
+        count: frames per graph.
+        seed: seed of the inputs and their order.
     """
     rng = np.random.default_rng(seed)
     fields = [_fields(graph, count, rng) for graph in card.graphs]
@@ -116,7 +116,7 @@ def traffic(card: SoftwareCard, count: int, seed: int = 11) -> list[Asked]:
 
 
 def hostile(card: SoftwareCard, asked: Asked, rng: np.random.Generator) -> bytes:
-    """A frame that only looks like one that asks: cut short, of an unknown UID, of other types."""
+    """A near miss of a request frame: cut short, with an unknown UID, or of another type."""
     frame = bytearray(asked.frame)
     kind = int(rng.integers(3))
     if kind == 0:
@@ -131,7 +131,7 @@ def hostile(card: SoftwareCard, asked: Asked, rng: np.random.Generator) -> bytes
 
 
 def mark(frame: bytearray, dscp: int) -> None:
-    """Set the DSCP of an IPv4 header, and its checksum by the difference (RFC 1624, eqn. 3)."""
+    """Set the DSCP of an IPv4 header, and update its checksum incrementally (RFC 1624, eqn. 3)."""
     old, checksum = (int.from_bytes(frame[at : at + 2], "big") for at in (14, 24))
     frame[15] = dscp << 2 | frame[15] & 3
     total = (checksum ^ 0xFFFF) + (old ^ 0xFFFF) + int.from_bytes(frame[14:16], "big")
@@ -141,9 +141,9 @@ def mark(frame: bytearray, dscp: int) -> None:
 
 
 def joined(join: str, results: Sequence[Result]) -> tuple[Result, ...]:
-    """What the results of the branches become.
+    """Join the results of the branches.
 
-    A vote's model is that of the first branch which gives the winner.
+    For a vote, the model is that of the first branch that voted for the winner.
     """
     if join == "both" or len(results) == 1:
         return tuple(results)
@@ -156,12 +156,12 @@ def joined(join: str, results: Sequence[Result]) -> tuple[Result, ...]:
 
 
 def words_of(model: BinaryModel, fields: Sequence[bytes], *, features: bool) -> Words:
-    """The packed inputs of a network, from the fields of packets.
+    """Packed inputs of a network from the fields of packets.
 
     Args:
         model: the network.
-        fields: a packet's each.
-        features: whether they hold integer features; else the input bits, maybe of more bits.
+        fields: field of each packet.
+        features: whether fields hold integer features; otherwise input bits, possibly padded.
     """
     spec = model.input
     if features:
@@ -175,7 +175,7 @@ def words_of(model: BinaryModel, fields: Sequence[bytes], *, features: bool) -> 
 
 
 def results_of(model: BinaryModel, words: Words) -> list[tuple[tuple[int, ...], Result]]:
-    """Scores and results of packed inputs."""
+    """Compute scores and results of packed inputs."""
     found = model.infer(words)
     number = int(model.digest[:8], 16)
     verdicts = model.verdicts(found.scores)
@@ -198,7 +198,7 @@ def _answers(
 
 
 def _fields(graph: SoftwareGraph, count: int, rng: np.random.Generator) -> list[bytes]:
-    """Inputs on the edges of each branch in turn."""
+    """Inputs at the edges of each branch, in turn."""
     out: list[bytes] = []
     share = -(-count // len(graph.branches))
     for branch in graph.branches:

@@ -1,4 +1,4 @@
-"""Graphs as software targets run them: networks that read one packet, a join, a policy."""
+"""Lowers graphs for software targets: networks that read one packet, a join, a policy."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from n3ic.systems.card.models import network_of
 from n3ic.systems.card.plan import Plan
 
 RESULT_AT = {"header": 16, "vlan": 20, "udp-port": 44}  # first byte of the results in a frame
-RESULT_BYTES = 10  # model (4), class (2), margin (4)
+RESULT_BYTES = 10  # model 4, class 2, margin 4
 LONGEST_FRAME = 1518
-_WEIGHTS = 1 << 16  # what all weights are parts of
+_WEIGHTS = 1 << 16  # sum of all tenants' weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +36,9 @@ class Branch:
     """A network that reads the packet.
 
     Attributes:
-        task: its full name on the card.
+        task: full name of its task.
         model: the network.
-        features: whether the packet holds integer features; else it holds the input bits.
+        features: whether the packet holds integer features; otherwise input bits.
     """
 
     task: str
@@ -47,34 +47,34 @@ class Branch:
 
     @property
     def input_bytes(self) -> int:
-        """Length of what it reads: features of four bytes each, or bits as one number."""
+        """Bytes of its input: four per feature, or the bits as one number."""
         spec = self.model.input
         return 4 * len(spec.features) if self.features else -(-spec.n_bits // 8)
 
 
 class VerdictRule:
-    """What a rule is about: verdicts of some classes, with margins from one bound to another."""
+    """Condition of a rule: certain classes, with margins between two bounds."""
 
     classes: tuple[int, ...]
     margin: int
     below: int | None
 
     def is_about(self, verdict: int, margin: int) -> bool:
-        """Whether it is about a verdict."""
+        """Whether the rule matches a verdict."""
         near = self.margin <= margin and (self.below is None or margin < self.below)
         return near and (not self.classes or verdict in self.classes)
 
 
 @dataclass(frozen=True)
 class PolicyRule(VerdictRule):
-    """What becomes of a verdict; see :class:`~n3ic.systems.card.description.Rule`.
+    """Action for a verdict; see :class:`~n3ic.systems.card.description.Rule`.
 
     Attributes:
         action: forward, drop, mark or mirror.
-        classes: class indices that it is about; empty for all.
-        margin: smallest margin that it is about.
-        below: margin from which on it is not; None for no such bound.
-        value: port of ``forward`` and ``mirror``, DSCP of ``mark``; 0 where none is given.
+        classes: indices of the matching classes; empty for all.
+        margin: smallest matching margin.
+        below: exclusive upper bound of matching margins; None for no bound.
+        value: port of ``forward`` and ``mirror``, DSCP of ``mark``; 0 if not given.
     """
 
     action: Action
@@ -86,15 +86,15 @@ class PolicyRule(VerdictRule):
 
 @dataclass(frozen=True, eq=False)
 class SoftwareGraph:
-    """What packets of a UID run through.
+    """The flow of packets with one UID.
 
     Attributes:
-        name: of the tenant and the graph.
-        tenant: index of its owner.
-        uid: what its packets carry.
-        branches: its networks, all of which read one field of the packet.
-        join: how their results become one.
-        rules: what becomes of the packet; the first that is about it counts.
+        name: tenant and graph.
+        tenant: index of the owner.
+        uid: identifier in its packets.
+        branches: networks, which all read the same field of the packet.
+        join: how the results are joined.
+        rules: rules for the packet; the first match counts.
     """
 
     name: str
@@ -106,26 +106,26 @@ class SoftwareGraph:
 
     @property
     def results(self) -> int:
-        """Results that its packets have room for."""
+        """Number of results that its packets have room for."""
         return len(self.branches) if self.join == "both" else 1
 
     @property
     def input_bytes(self) -> int:
-        """Length of the field that its packets hold."""
+        """Bytes of the field in its packets."""
         return self.branches[0].input_bytes
 
 
 @dataclass(frozen=True)
 class SoftwareTenant:
-    """A tenant's share.
+    """A tenant's share of the software.
 
     Attributes:
         name: its name.
-        weight: of its turns, all tenants' weights being about 65,536.
-        rate: bytes a second that its token bucket lets pass.
-        burst: bytes that the bucket holds.
-        packets: packets a second that it is guaranteed.
-        burst_packets: packets that pass at once.
+        weight: weight of its turns; all weights sum to about 65,536.
+        rate: rate of its token bucket, in bytes per second.
+        burst: size of the bucket, in bytes.
+        packets: guaranteed packets per second.
+        burst_packets: packets that may pass at once.
     """
 
     name: str
@@ -141,9 +141,9 @@ class SoftwareCard:
     """A plan as software runs it.
 
     Attributes:
-        name: of the card.
-        tenants: those who share it.
-        graphs: by UID, the smallest first.
+        name: name of the card.
+        tenants: tenants of the card.
+        graphs: graphs in ascending order of their UIDs.
         carrier: how packets carry a UID.
     """
 
@@ -154,7 +154,7 @@ class SoftwareCard:
 
     @cached_property
     def networks(self) -> dict[str, BinaryModel]:
-        """All networks by the name of their task, in the order of the graphs."""
+        """All networks by task name, in the order of the graphs."""
         return {b.task: b.model for g in self.graphs for b in g.branches}
 
     @property
@@ -164,33 +164,33 @@ class SoftwareCard:
 
     @property
     def offset(self) -> int:
-        """First byte of the input in a frame: all frames have room for the most results."""
+        """First byte of the input in a frame; every frame has room for the most results."""
         return self.result_at + RESULT_BYTES * max(g.results for g in self.graphs)
 
 
 def software_card(plan: Plan, target: str) -> SoftwareCard:
-    """The card of a plan, for a target that runs networks, input stages, joins and policies.
+    """Lower a plan for a target that runs networks, input stages, joins and policies.
 
     Args:
         plan: the plan.
-        target: its name, for the errors.
+        target: name of the target, for errors.
 
     Raises:
-        CardError: a task or a flow that software targets do not have; names its line.
+        CardError: software targets do not support a task or flow; the error names its line.
     """
     card = unplanned_card(plan.card, target)
     return replace(card, tenants=tuple(_tenants(plan, card)))
 
 
 def unplanned_card(card: Card, target: str) -> SoftwareCard:
-    """A card before a plan says what its tenants' shares are.
+    """Lower a card before a plan sets the tenants' shares.
 
     Args:
         card: its description.
-        target: its name, for the errors.
+        target: name of the target, for errors.
 
     Raises:
-        CardError: a task or a flow that software targets do not have; names its line.
+        CardError: software targets do not support a task or flow; the error names its line.
     """
     for tenant in card.tenants:
         if tenant.ports:
@@ -224,7 +224,7 @@ def _tenants(plan: Plan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
     total = sum(s.dominant_share for s in plan.shares)
     for tenant, share in zip(plan.card.tenants, plan.shares, strict=True):
         given = [planned[tenant.name, g.name] for g in tenant.graphs]
-        # A packet that asks is as long as its field needs, whatever the mean is said to be.
+        # A request is as long as its field needs, even if the stated mean length is smaller.
         lengths = [
             max(g.packet_bytes, shortest[s.uid]) for g, s in zip(given, tenant.graphs, strict=True)
         ]
@@ -282,7 +282,7 @@ def _graph(card: Card, tenant: int, graph: Graph, target: str) -> SoftwareGraph:
 
 
 def _before(card: Card, name: str) -> bool:
-    """Whether a task stands before the card: packets hold the features that a meter computed."""
+    """Whether a task runs before the card, so that packets hold the features of a meter."""
     return isinstance(card.tasks[name], Meter)
 
 

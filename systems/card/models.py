@@ -1,4 +1,4 @@
-"""The models that a card's tasks name."""
+"""Loads the models that a card's tasks name."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from n3ic.systems.card.description import (
 
 
 def open_network(model: Path, network: str) -> BinaryModel:
-    """A network of a model file or a run.
+    """Load a network of a model file or a run.
 
     Args:
-        model: the file or the run's folder.
-        network: which network of a run of several; empty for a single one.
+        model: model file, or folder of a run.
+        network: name of the network in a run of several; empty for a single one.
 
     Raises:
-        UsageError: there is none, or several and none of them is named.
-        ModelError: its file is damaged.
+        UsageError: no network has that name, or a run of several needs a name.
+        ModelError: the model file is damaged.
     """
     found = models_of(model)
     if not network and len(found) == 1:
@@ -44,10 +44,10 @@ def open_network(model: Path, network: str) -> BinaryModel:
 
 
 def network_of(card: Card, name: str) -> BinaryModel:
-    """The network of a card's task, or the one whose input stage it is.
+    """Load the network of a card's task, or the one whose input stage the task is.
 
     Raises:
-        CardError: it cannot be read; names the line.
+        CardError: the model cannot be read; the error names the line.
     """
     task = cast(Network | InputStage, card.tasks[name])
     try:
@@ -57,13 +57,13 @@ def network_of(card: Card, name: str) -> BinaryModel:
 
 
 def check_models(card: Card) -> None:
-    """Check that tasks name models which have what is asked of them.
+    """Check that the models of tasks exist and have what the tasks need.
 
-    Meters must be there, the classes of a policy's rules be classes of a network before it, and
-    branches whose verdicts are compared or ruled upon by class have the same classes.
+    Models of meters must have a meter, classes in a policy's rules must be classes of a network
+    before it, and branches that are joined or ruled by class must have the same classes.
 
     Raises:
-        CardError: they are not, or a model cannot be read; names the line.
+        CardError: a check fails, or a model cannot be read; the error names the line.
     """
     for task in card.tasks.values():
         try:
@@ -83,7 +83,7 @@ def check_models(card: Card) -> None:
 
 
 def _check_classes(card: Card, flow: list[Task]) -> None:
-    """Refuse a rule that is about no class of the networks before it."""
+    """Check that a rule's classes are classes of a network before it."""
     for i, policy in enumerate(flow):
         if not isinstance(policy, Policy):
             continue
@@ -102,7 +102,7 @@ def _check_classes(card: Card, flow: list[Task]) -> None:
 
 
 def _check_joins(card: Card, graph: Graph) -> None:
-    """Refuse a join whose one result may be of networks that number their classes otherwise."""
+    """Check that networks whose results are joined to one number their classes alike."""
     policies = (card.tasks[name] for name in graph.flow.tasks())
     named = any(r.classes for p in policies if isinstance(p, Policy) for r in p.rules)
     for step in _parallels(graph.flow):

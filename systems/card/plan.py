@@ -15,12 +15,12 @@ PLAN_VERSION = 1
 
 @dataclass(frozen=True)
 class Region:
-    """A region of the card and the chain of tasks in it.
+    """A region of the card with its chain of tasks.
 
     Attributes:
-        index: from 0.
-        chain: names of its tasks in their order; a packet skips those that its graph lacks.
-        used: what they take of each resource.
+        index: index of the region, from 0.
+        chain: names of its tasks in order; a packet skips tasks that its graph lacks.
+        used: amount of each resource that the tasks use.
     """
 
     index: int
@@ -38,13 +38,13 @@ class Visit:
 
 @dataclass(frozen=True)
 class Path:
-    """One way of a graph's packets through the card.
+    """A path of a graph's packets through the card.
 
     Attributes:
-        rate: packets a second that are due to it; the scheduler gives packets to the paths of a
-            graph in proportion.
-        stages: passes through the scheduler, one after the other; visits of one stage run at the
-            same time, each with a copy of the packet's header.
+        rate: packets per second on the path; the scheduler divides a graph's packets among its
+            paths in proportion.
+        stages: passes through the scheduler in sequence; visits of one stage run at the same time,
+            each with a copy of the packet's header.
     """
 
     rate: float
@@ -53,20 +53,20 @@ class Path:
 
 @dataclass(frozen=True)
 class GraphPlan:
-    """What a graph is given.
+    """The plan for one graph.
 
     Attributes:
-        tenant: whose it is.
-        graph: its name.
-        uid: what its packets carry.
-        wanted: packets a second that the tenant wants.
-        entitled: packets a second that space sharing gives it, were regions divisible.
-        guaranteed: packets a second that the regions serve however much the others send.
+        tenant: owner of the graph.
+        graph: name of the graph.
+        uid: identifier in its packets.
+        wanted: packets per second that the tenant wants.
+        entitled: packets per second that space sharing would give it if regions were divisible.
+        guaranteed: packets per second that the regions serve, whatever the others send.
         packet_bytes: mean length of its frames.
-        paths: its ways through the card; their rates add up to ``guaranteed``.
-        latency_ns: of one packet on the way that takes longest, alone on the card: its tasks and
-            the passes through the scheduler; None where a task's latency is not known.
-        burst_bytes: depth of its token bucket at the ingress.
+        paths: its paths through the card; their rates sum to ``guaranteed``.
+        latency_ns: latency of a packet alone on the card's slowest path, including tasks and passes
+            through the scheduler; None if a task's latency is unknown.
+        burst_bytes: size of its token bucket at the ingress.
     """
 
     tenant: str
@@ -91,10 +91,10 @@ class TenantShare:
     """A tenant's share of the card's space.
 
     Attributes:
-        tenant: its name.
+        tenant: name of the tenant.
         weight: as in ``card.toml``.
         demand: share of the whole card that it wants of each resource.
-        granted: share of the whole card that it is given of each resource.
+        granted: share of the whole card that it gets of each resource.
         dominant: the resource of which it wants the largest share.
     """
 
@@ -112,16 +112,16 @@ class TenantShare:
 
 @dataclass(frozen=True, repr=False)
 class Plan(Displayed):
-    """Who gets what of a card.
+    """The plan of a card: what each tenant gets.
 
     Attributes:
-        card: what was planned.
-        resources: what is divided, with the amount of one region or of the whole card.
-        costs: what an instance of each task takes, by the task's name.
-        regions: all of them, empty ones too.
-        shares: of the tenants, in the card's order.
-        graphs: of all tenants, in the card's order.
-        problems: why the wanted rates cannot all be met; empty if they can.
+        card: the planned card.
+        resources: divided resources, with the capacity of one region or of the whole card.
+        costs: cost of an instance of each task, by name.
+        regions: all regions, including empty ones.
+        shares: shares of the tenants, in the card's order.
+        graphs: plans of all graphs, in the card's order.
+        problems: why the wanted rates cannot all be guaranteed; empty if they can.
         notes: remarks that a reader needs.
     """
 

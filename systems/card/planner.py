@@ -24,14 +24,14 @@ _SHORT = 1e-4  # share of a wanted rate that may be missing before it is a probl
 
 
 def plan_card(card: Card, say: Callable[[str], None] = lambda _: None) -> Plan:
-    """Plan a card with its target's device and reports.
+    """Plan a card with the device and the reports of its target.
 
     Args:
-        card: its description.
-        say: is told what is being done.
+        card: description of the card.
+        say: called with progress messages.
 
     Raises:
-        CardError: a task cannot be had on the device, or no placement was found.
+        CardError: the device does not support a task, or no placement was found.
     """
     check_models(card)
     budget = budget_of(card)
@@ -41,17 +41,17 @@ def plan_card(card: Card, say: Callable[[str], None] = lambda _: None) -> Plan:
 
 
 def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Plan:
-    """Who gets what of a card.
+    """Plan a card from its budget and costs.
 
     Space first: :func:`~n3ic.systems.card.demand.entitlements` divides it by dominant-resource
-    fairness, and :func:`~n3ic.systems.card.chains.place` turns that into whole instances in
-    regions. Then time: each graph is guaranteed what dominant resource fair queueing gives it
-    while all tenants send what they want.
+    fairness, and :func:`~n3ic.systems.card.chains.place` turns the shares into whole instances in
+    regions. Then time: each graph is guaranteed the rate that dominant resource fair queueing gives
+    it while all tenants send what they want.
 
     Args:
-        card: its description.
-        budget: what there is of it.
-        costs: of each task; see :func:`~n3ic.systems.card.resources.costs_of`.
+        card: description of the card.
+        budget: resources of the card.
+        costs: cost of each task; see :func:`~n3ic.systems.card.resources.costs_of`.
 
     Raises:
         CardError: no placement was found.
@@ -103,9 +103,9 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Plan:
 
 
 def time_weights(demand: Demand, entitled: Floats) -> Floats:
-    """Weights of the graphs when time is shared: the dominant shares that space sharing gave.
+    """Weights of the graphs for sharing time: the dominant shares from sharing space.
 
-    A graph that takes nothing that is counted has its tenant's weight.
+    A graph that takes no counted resource has its tenant's weight.
 
     Args:
         demand: the card's numbers.
@@ -117,16 +117,15 @@ def time_weights(demand: Demand, entitled: Floats) -> Floats:
 
 
 def time_shares(planned: Plan, budget: Budget, loads: Mapping[int, float]) -> dict[int, float]:
-    """Packets a second that each graph is given at monitored loads: the rates of the ingress.
+    """Packets per second that each graph gets at monitored loads: the rates of the ingress.
 
-    No tenant falls below the smaller of its load and its guarantee; what is left is levelled by
-    dominant resource fair queueing. Nothing but the ingress is throttled: what a packet takes
-    further on is in proportion.
+    No tenant falls below the smaller of its load and its guarantee; dominant resource fair queueing
+    divides the rest. Only the ingress is throttled, since later use is proportional to it.
 
     Args:
-        planned: the plan, whose instances stand.
-        budget: what there is of the card.
-        loads: packets a second that arrive, by UID; graphs that are left out send none.
+        planned: plan whose instances are in place.
+        budget: resources of the card.
+        loads: arriving packets per second, by UID; missing graphs send none.
     """
     demand = demand_of(planned.card, budget, planned.costs)
     entitled = np.array([g.entitled / g.wanted for g in planned.graphs])

@@ -1,4 +1,4 @@
-"""What tasks take of a card, from exporters' reports, and how much there is."""
+"""Costs of tasks from exporters' reports, and the resources of a card."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Within = Literal["region", "card"]
 
 @dataclass(frozen=True)
 class Resource:
-    """Something of a card that its tenants share.
+    """A resource of a card that its tenants share.
 
     Attributes:
-        name: such as ``lut_sites``, ``cls``, ``cycles``.
-        unit: of amounts; of a resource that packets take, an amount a second.
+        name: name, such as ``lut_sites``, ``cls``, ``cycles``.
+        unit: unit of amounts; for a resource that packets take, of amounts per second.
         per: whether an instance of a task takes it, however much it works (``instance``: area,
             memory, table entries), or every packet that it works on (``packet``: cycles,
             thread-seconds, bytes of a port).
-        within: whether each region has its own, or the card has one for all.
-        capacity: of one region, or of the card; None where it is counted but has no bound.
+        within: whether each region has its own; otherwise the card has one for all.
+        capacity: capacity of one region or of the card; None if it is counted without a limit.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Resource:
 
 @dataclass(frozen=True)
 class Amount:
-    """An amount, how it is known and from what."""
+    """An amount, with the kind and source of the knowledge."""
 
     value: float
     kind: FigureKind
@@ -54,14 +54,14 @@ class Amount:
 
 @dataclass(frozen=True)
 class TaskCost:
-    """What one instance of a task takes and sustains.
+    """Cost and rate of one instance of a task.
 
     Attributes:
-        needs: by resource: of an instance, or of one packet or inference, as the resource says.
-        rate: what one instance sustains; None for as much as arrives.
+        needs: amounts by resource, per instance or per packet as the resource says.
+        rate: rate that one instance sustains; None if it is unlimited.
         rate_kind: how the rate is known.
         rate_source: from what.
-        latency_ns: from a packet's arrival to its departure; None where not known.
+        latency_ns: nanoseconds from a packet's arrival to its departure; None if unknown.
     """
 
     needs: Mapping[str, Amount]
@@ -97,12 +97,12 @@ class Budget:
 
 
 def budget_of(card: Card) -> Budget:
-    """What there is of a card: its target's device, and what ``card.toml`` says instead.
+    """Compute the budget of a card from its target's device and ``card.toml``.
 
     Raises:
-        CardError: the target's device is not known to be shared, or a task or a graph needs what
-            the card lacks.
-        UsageError: there is no such target.
+        CardError: no sharing is defined for the target's device, or a task or graph needs a
+            resource that the card lacks.
+        UsageError: no target has that name.
     """
     device = card.device
     layout = _layout(card)
@@ -135,7 +135,7 @@ def budget_of(card: Card) -> Budget:
 def costs_of(
     card: Card, budget: Budget, say: Callable[[str], None] = lambda _: None
 ) -> dict[str, TaskCost]:
-    """What each task of a card takes, by its name.
+    """Compute the cost of each task of a card, by name.
 
     What ``card.toml`` does not say of a network is taken from the target's report of it, for
     which it is written into a temporary folder. A meter, an input stage or a policy of which it
@@ -147,7 +147,7 @@ def costs_of(
         say: is told which task is looked at.
 
     Raises:
-        CardError: a model cannot be read or the target does not hold it; names the line.
+        CardError: a model cannot be read, or does not fit the target; the error names the line.
     """
     out = {}
     tool = exporter(card.device.target) if card.device.target else None

@@ -38,7 +38,7 @@ def owners_of(sources: Sequence[str]) -> tuple[Owner, ...]:
     """Tenants from what was typed: ``PATH`` or ``NAME=PATH`` each.
 
     Raises:
-        UsageError: two have one name or one has none, or a path holds no model.
+        UsageError: a name is missing or occurs twice, or a path holds no model.
         ModelError: a model is damaged.
     """
     out: list[Owner] = []
@@ -78,7 +78,7 @@ def card_text(
         wants: what each graph wants.
         uid: how packets carry their UID; UIDs count from 1.
     """
-    exporter(target)  # a mistyped name is said as such
+    exporter(target)  # raises the better error for a mistyped name
     inputs = target not in plugins.names(GROUP) or card_target(target).inputs
     lines = [
         "# A card and its tenants; n3ic card init wrote it, n3ic card plan reads it.",

@@ -1,4 +1,4 @@
-"""Binary layers on a node: shares of neurons, shares of inputs, and those who add up."""
+"""Binary layers on a node: shares of neurons, shares of inputs, and reducers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from n3ic.systems.cluster.protocol import (
 
 @dataclass(frozen=True)
 class Next:
-    """The layer that takes a layer's bits.
+    """The layer that reads a layer's bits.
 
     Attributes:
-        array: its number.
-        task: ``Task.BITS``, or ``Task.INPUTS`` where it is split by inputs.
-        outputs: its neurons.
-        replicas: nodes that take turns, in order; empty where the layer is split.
+        array: number of the layer.
+        task: ``Task.BITS``, or ``Task.INPUTS`` for a layer split by inputs.
+        outputs: number of its neurons.
+        replicas: nodes that take turns, in order; empty for a split layer.
     """
 
     array: int
@@ -44,7 +44,7 @@ class Next:
     replicas: tuple[int, ...] = ()
 
     def packets(self, words: Words, row: int, offset: int, *, lap: bool = False) -> list[Packet]:
-        """The tasks that take words of its input there."""
+        """Make the tasks that carry words of its input."""
         turn = self.replicas[row % len(self.replicas)] if self.replicas else BY_RANGE
         return list(
             bits_packets(
@@ -61,7 +61,7 @@ class Next:
 
 
 def layer_input(placement: Placement, array: int) -> Next:
-    """How a layer takes its input."""
+    """Describe how a layer reads its input."""
     layer = placement.layers[array]
     replicated = layer.split is Split.REPLICATED
     return Next(
@@ -74,13 +74,13 @@ def layer_input(placement: Placement, array: int) -> Next:
 
 @dataclass(frozen=True, eq=False)
 class Firing:
-    """What becomes of the popcounts of some neurons.
+    """What happens to the popcounts of some neurons.
 
     Attributes:
-        array: the layer's number.
-        start: the first neuron.
-        limits: threshold or bias of each, int32.
-        following: the next layer; None for the last, whose scores go home.
+        array: number of the layer.
+        start: index of the first neuron.
+        limits: threshold or bias of each neuron, int32.
+        following: the next layer; None for the last layer, whose scores go home.
     """
 
     array: int
@@ -104,13 +104,13 @@ class Firing:
 
 
 def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]:
-    """What counts ``popcount(XNOR(w, x) & mask)``: the compiled kernel, where it is there.
+    """Return a function for ``popcount(XNOR(w, x) & mask)``, compiled if possible.
 
     Returns:
-        A function of packed input bits, uint32 of shape ``(n_words,)``, that gives int32 of shape
+        A function that maps packed input bits, uint32 of shape ``(n_words,)``, to int32 of shape
         ``(outputs,)``.
     """
-    if connections.n_outputs < 2:  # the kernel computes two classes or more
+    if connections.n_outputs < 2:  # the compiled kernel needs two classes or more
         return lambda words: connections.popcounts(words[None]).ravel()
     scores = prediction.scorer(
         BinaryModel(
@@ -128,7 +128,7 @@ def popcounter(connections: Connections) -> Callable[[Words], NDArray[np.int32]]
 
 
 class _Gathering:
-    """Input words of rows that are not complete: the freeze queue of a share."""
+    """Input words of incomplete rows: the freeze queue of a share."""
 
     def __init__(self, words: int) -> None:
         self._size = words
@@ -138,11 +138,12 @@ class _Gathering:
         self._rows.clear()
 
     def put(self, row: int, at: int, words: Words) -> Words | None:
-        """Store words of a row; all words of the row when it is complete."""
+        """Store words of a row; return all its words once it is complete, else None."""
         held, there = self._rows.get(row) or (
             np.zeros(self._size, dtype=np.uint32),
             np.zeros(self._size, dtype=np.bool_),
         )
+        # Links deliver each packet once, so a word that comes twice is an error of the sender.
         if at + len(words) > self._size or there[at : at + len(words)].any():
             raise ProtocolError(f"row {row}: words {at} to {at + len(words)} of {self._size}")
         if row not in self._rows:
@@ -158,7 +159,7 @@ class _Gathering:
 
 
 class NeuronShare(Held):
-    """Some neurons of a layer with all their inputs, or all of a replicated layer."""
+    """Some neurons of a layer with all their inputs, or all neurons of a replicated layer."""
 
     tasks: ClassVar = frozenset({Task.BITS})
 
@@ -190,7 +191,7 @@ class NeuronShare(Held):
 
 
 class InputShare(Held):
-    """Some inputs of all neurons of a layer; its range is input bits, in whole words."""
+    """Some inputs of all neurons of a layer; its range is input bits in whole words."""
 
     tasks: ClassVar = frozenset({Task.INPUTS})
 
@@ -235,12 +236,12 @@ class InputShare(Held):
 
 
 class Reducer(Held):
-    """Adds the partial popcounts of some neurons of a layer that is split by inputs.
+    """Adds the partial popcounts of some neurons of a layer split by inputs.
 
     Args:
         parts: first input word of each part.
-        neurons: how many neurons.
-        firing: what becomes of the sums.
+        neurons: number of neurons.
+        firing: what happens to the sums.
     """
 
     tasks: ClassVar = frozenset({Task.SUMS})
@@ -256,7 +257,7 @@ class Reducer(Held):
         self._rows.clear()
 
     def take(self, packet: Packet) -> Iterable[Packet]:
-        """Add partial popcounts; fire when every part of a row has come."""
+        """Add partial popcounts; fire when all parts of a row have arrived."""
         part = self._parts.get(packet.offset)
         if part is None:
             raise ProtocolError(f"layer {self.array} has no part at word {packet.offset}")
@@ -273,6 +274,7 @@ class Reducer(Held):
         if seen[part, here].any():
             raise ProtocolError(f"row {packet.row}: a partial popcount came twice")
         total[here] += packet.sums
+        # Addition is not idempotent: `seen` catches a part that would be counted twice.
         seen[part, here] = True
         if not seen.all():
             return ()
@@ -286,12 +288,12 @@ class Reducer(Held):
 
 
 def held_by(model: BinaryModel, placement: Placement, node: int) -> list[Held]:
-    """The shares of a model that a node holds.
+    """Make the shares of a model that a node holds.
 
     Args:
-        model: the model that was placed.
-        placement: who holds what.
-        node: the node's number.
+        model: the placed model.
+        placement: placement of the model.
+        node: number of the node.
     """
     placement.check_model(model)
     shares: list[Held] = []

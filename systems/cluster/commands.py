@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace existing files.")]
 Nodes = Annotated[int, typer.Option("--nodes", "-n", help="Equal nodes.", min=1, max=254)]
-Target = Annotated[str, typer.Option("--target", "-t", help="What the nodes are.")]
+Target = Annotated[str, typer.Option("--target", "-t", help="Target of the nodes.")]
 Link = Annotated[str, typer.Option(help="Speed of their links, such as 10G.")]
 Described = Annotated[
     Path | None, typer.Option("--cluster", help="A nodes.toml, instead of equal nodes.")
@@ -54,7 +54,7 @@ def plan(
         typer.Option(help="output, input or replicated, one for all layers or one each: a,b,c."),
     ] = None,
     goal: Annotated[
-        Goal, typer.Option("--for", help="Many rows on their way, or one row alone.")
+        Goal, typer.Option("--for", help="Goal: many rows in flight, or one row alone.")
     ] = Goal.THROUGHPUT,
     json: JsonFlag = False,
     out: Annotated[Path | None, typer.Option(help="Write the plan as JSON.")] = None,
@@ -94,23 +94,23 @@ def run(
         int | None, typer.Option(help="Nodes of the ring [4, or the plan's].", min=1, max=254)
     ] = None,
     plan: Annotated[
-        Path | None, typer.Option(help="Who holds what, of n3ic cluster plan; even parts without.")
+        Path | None, typer.Option(help="Plan from n3ic cluster plan; even parts without one.")
     ] = None,
     split: Annotated[
         str, typer.Option(help="Without a plan: output, input, or one of them for each layer.")
     ] = "output",
     flows: Annotated[
-        str | None, typer.Option(help="Table whose rows to compute; see n3ic predict.")
+        str | None, typer.Option(help="Table with the rows to compute; see n3ic predict.")
     ] = None,
     rows: Annotated[
         int | None, typer.Option(help="Rows to compute and compare [200, or the table's].", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of random rows and of losses.", min=0)] = 0,
     loss: Annotated[
-        float, typer.Option(help="Share of all datagrams to throw away on purpose.", min=0, max=0.9)
+        float, typer.Option(help="Share of datagrams to drop on purpose.", min=0, max=0.9)
     ] = 0.0,
     limit: Annotated[
-        float, typer.Option(help="Seconds of silence after which a node is dead.", min=0.1)
+        float, typer.Option(help="Seconds of silence after which a node counts as dead.", min=0.1)
     ] = 5.0,
     dask: Annotated[
         str | None,
@@ -118,11 +118,11 @@ def run(
     ] = None,
     card: Annotated[
         list[str] | None,
-        typer.Option(help="A node that is a card and runs: NODE=HOST:PORT. Repeat for several."),
+        typer.Option(help="A node that is a running card: NODE=HOST:PORT. Repeatable."),
     ] = None,
     address: Annotated[
         list[str] | None,
-        typer.Option(help="Where a node, or the home 0, listens: NODE=HOST:PORT. Repeatable."),
+        typer.Option(help="Address of a node, or of the home 0: NODE=HOST:PORT. Repeatable."),
     ] = None,
     simulate: Annotated[
         list[str] | None,
@@ -199,7 +199,7 @@ def simulate(
     ] = None,
     rows: Annotated[int, typer.Option(help="Rows of a plan's model.", min=1, max=10_000)] = 64,
     cores: Annotated[
-        int, typer.Option(help="The plan's process nodes share so many cores.", min=0, max=1024)
+        int, typer.Option(help="Cores shared by the plan's process nodes.", min=0, max=1024)
     ] = 0,
     kernel: Annotated[
         list[str] | None,
@@ -219,22 +219,22 @@ def simulate(
         int, typer.Option(help="Rows of matrices, edge of an image.", min=64, max=1 << 16)
     ] = 2048,
     graph: Annotated[
-        str, typer.Option(help="cora, corafull, pubmed, physics or reddit, of their sizes.")
+        str, typer.Option(help="Graph of that size: cora, corafull, pubmed, physics or reddit.")
     ] = "cora",
     weak: Annotated[
-        bool, typer.Option("--weak", help="Let the problems grow with the nodes.")
+        bool, typer.Option("--weak", help="Scale the problems with the number of nodes.")
     ] = False,
     skew: Annotated[
         float, typer.Option(help="Exponent of Zipf's law of sparse columns.", min=0, max=4)
     ] = 0.0,
     straggler: Annotated[
-        float, typer.Option(help="How many times slower the last node is.", min=1, max=1000)
+        float, typer.Option(help="Slow-down factor of the last node.", min=1, max=1000)
     ] = 1.0,
     mpi: Annotated[
-        int, typer.Option(help="Measure MPI with up to so many ranks here, too.", min=0, max=256)
+        int, typer.Option(help="Also measure MPI here, with up to this many ranks.", min=0, max=256)
     ] = 0,
     speedups: Annotated[
-        bool, typer.Option("--speedups", help="FCsN's speed-ups over 16 cores, and ours.")
+        bool, typer.Option("--speedups", help="Compare with FCsN's speed-ups over 16 cores.")
     ] = False,
     calibrate: Annotated[
         Path | None, typer.Option(help="Measure a process node here; write its node.toml.")

@@ -30,7 +30,7 @@ class Filters:
         binary: a result is ``popcount(XNOR(w, x))`` of the positions inside of the image.
 
     Raises:
-        ClusterError: the weights and the image do not belong together.
+        ClusterError: the shapes of weights and image do not match.
     """
 
     weights: NDArray[np.int64]
@@ -92,7 +92,8 @@ class Filters:
         padded[middle], inside[middle] = np.stack(image), 1
         if not self.binary:
             return self._correlated(padded, self.weights, width)
-        # XNOR of bits is 1 - w - x + 2wx, at the positions inside of the image
+        # XNOR(w, x) = 1 - w - x + 2wx = (2w - 1)x + (1 - w), summed over positions inside the
+        # image.
         agree = self._correlated(padded, 2 * self.weights - 1, width)
         return agree + self._correlated(inside, 1 - self.weights, width)
 
@@ -118,7 +119,7 @@ class Filters:
         """The row of the image of a payload.
 
         Raises:
-            ProtocolError: it has another length.
+            ProtocolError: the payload has another length.
         """
         size = self.shape[1] * self.shape[2]
         if len(payload) != (-(-size // 64) if self.binary else size):

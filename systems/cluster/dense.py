@@ -38,7 +38,7 @@ class MatrixColumns(Held):
         matrix: integer array of shape ``(inner, columns)``.
 
     Raises:
-        ClusterError: it is no matrix of integers, or a sum may overflow 64 bits.
+        ClusterError: the matrix does not hold integers, or a sum may overflow 64 bits.
     """
 
     tasks: ClassVar = frozenset({Task.VALUES})

@@ -17,7 +17,7 @@ NODE_FILE = "node.toml"
 FOLDER = Path(__file__).resolve().parent
 
 
-_NANOSECONDS = 1000.0  # MHz of a target without a clock: its clocks are nanoseconds
+_NANOSECONDS = 1000.0  # MHz for a target without a clock, so that its clocks are nanoseconds
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def node_figures(target: str) -> NodeFigures:
     package.
 
     Raises:
-        UsageError: there is no such target.
+        UsageError: no target has that name.
         ClusterError: the target's device has no memory for weights.
     """
     plugin = exporter(target)
@@ -98,7 +98,7 @@ def figures_of(path: Path) -> NodeFigures:
     """Figures of a ``node.toml`` that says of itself which memory it has.
 
     Raises:
-        ClusterError: it cannot be read, or lacks something.
+        ClusterError: the file cannot be read, or lacks a key.
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -109,11 +109,11 @@ def figures_of(path: Path) -> NodeFigures:
     except KeyError as error:
         raise ClusterError(f"{path}: expected {error.args[0]!r}; it is missing") from error
     except (ValueError, TypeError, AttributeError) as error:
-        raise ClusterError(f"{path}: this describes no node: {str(error)[:200]}") from error
+        raise ClusterError(f"{path}: not a description of a node: {str(error)[:200]}") from error
 
 
 def memory_of(device: Device, name: str) -> Memory | None:
-    """The device's memory of that name, or None."""
+    """The device's memory with a name, or None."""
     return next((m for m in device.memories if m.name == name), None)
 
 

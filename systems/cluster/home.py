@@ -112,7 +112,7 @@ class Home:
         """Refuse a ring that does not hold what it should.
 
         Raises:
-            ClusterError: a node holds something else; the text says which.
+            ClusterError: a node holds something else; the error names it.
         """
         expected = expected_holdings(placement)
         for held in sorted(expected ^ self.holdings, key=lambda h: (h.node, h.array)):
@@ -190,7 +190,7 @@ class Flow(ABC):
         """Take data that came home; the tasks that have room now.
 
         Raises:
-            ProtocolError: it is data of nothing that was asked.
+            ProtocolError: the data answers no request.
         """
 
 

@@ -72,7 +72,7 @@ class Kernel(ABC):
         """A job of the kernel on a ring.
 
         Raises:
-            ClusterError: the operands are not of this kernel, or a sum may overflow 64 bits.
+            ClusterError: the operands do not fit the kernel, or a sum may overflow 64 bits.
         """
 
     @property
@@ -94,7 +94,7 @@ def integers(values: ArrayLike, what: str, shape: tuple[int, ...]) -> NDArray[np
     """An operand that 32 bits hold.
 
     Raises:
-        ClusterError: it has another shape, or other numbers.
+        ClusterError: the array has another shape, or a number exceeds 32 bits.
     """
     array = np.asarray(values)
     if array.shape != shape or array.dtype.kind not in "iub":

@@ -1,6 +1,6 @@
-"""Both ends of a link: sequence numbers, acknowledgements, and what is sent again.
+"""Both ends of a link: sequence numbers, acknowledgements and retransmission.
 
-Nothing here knows of sockets or clocks: times are handed in, in seconds.
+This module uses no sockets or clocks: the caller passes times in seconds.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from n3ic.systems.cluster.protocol import MAX_PACKETS, WINDOW, Datagram, Packet
 
 @dataclass(frozen=True)
 class Timing:
-    """When a datagram is sent again, and when a neighbour is given up.
+    """When a datagram is retransmitted, and when a neighbour counts as dead.
 
     Attributes:
-        first: seconds until an unacknowledged datagram is sent again, at least; more where
-            acknowledgements are seen to take longer (RFC 6298), and twice as long each time.
-        longest: the longest of these times.
-        limit: seconds without a new acknowledgement after which a neighbour is dead.
+        first: minimum seconds until an unacknowledged datagram is retransmitted. The time is longer
+            if acknowledgements are observed to take longer (RFC 6298), and doubles with each
+            retransmission.
+        longest: maximum of these times.
+        limit: seconds without a new acknowledgement after which a neighbour counts as dead.
     """
 
     first: float = 0.02
@@ -34,7 +35,7 @@ REORDERED = 3
 
 @dataclass
 class _Flight:
-    """A datagram on its way: when it was sent first, and when it is due again."""
+    """A datagram in flight: when it was first sent, and when it is due again."""
 
     datagram: Datagram
     sent: float
@@ -50,11 +51,11 @@ class Sender:
 
     Args:
         session: number of the session.
-        number: this node.
-        neighbour: the receiver.
-        per_datagram: packets in a datagram at most; 1 where the receiver is a card.
-        window: datagrams on their way at most.
-        timing: when to send again.
+        number: number of this node.
+        neighbour: number of the receiver.
+        per_datagram: maximum packets per datagram; 1 if the receiver is a card.
+        window: maximum datagrams in flight.
+        timing: times of retransmission.
     """
 
     def __init__(
@@ -80,27 +81,28 @@ class Sender:
         self._spread = 0.0
 
     def push(self, packets: Iterable[Packet]) -> None:
-        """Queue packets, in order."""
+        """Queue packets in order."""
         self._queue.extend(packets)
 
     @property
     def idle(self) -> bool:
-        """Everything has been sent and acknowledged."""
+        """Whether everything has been sent and acknowledged."""
         return not self._queue and not self._flights
 
     def acknowledged(self, expected: int, selective: int, now: float) -> None:
-        """Take an acknowledgement.
+        """Process an acknowledgement.
 
         Args:
-            expected: the sequence that the receiver expects next.
-            selective: bit ``i`` is set where ``expected + 1 + i`` has arrived, too.
-            now: the time.
+            expected: sequence number that the receiver expects next.
+            selective: bit ``i`` is set if ``expected + 1 + i`` has arrived too.
+            now: present time in seconds.
         """
         if expected > self._next:
-            return  # it was never sent: not from a neighbour of this session
+            return  # acknowledges what was never sent: not from a neighbour of this session
         for sequence in [s for s in self._flights if s < expected]:
             flight = self._flights.pop(sequence)
             self._progress = now
+            # Karn: the trip of a retransmitted datagram is ambiguous, so it is not measured.
             if not flight.again and not flight.arrived:
                 self._measured(now - flight.sent)
         later = 0
@@ -111,12 +113,14 @@ class Sender:
                 if not flight.arrived:
                     flight.arrived = True
                     self._progress = now
+            # Fast retransmit: enough later datagrams have arrived to call this one lost, not
+            # reordered.
             elif later >= REORDERED and not flight.hurried:
                 flight.hurried = True
                 flight.due = now
 
     def _measured(self, trip: float) -> None:
-        """Smooth a round trip and its deviation; one that was sent again tells nothing (Karn)."""
+        """Smooth a round-trip time and its deviation with the gains of RFC 6298, 1/8 and 1/4."""
         if self._trip is None:
             self._trip, self._spread = trip, trip / 2
             return
@@ -129,16 +133,18 @@ class Sender:
         return min(max(self._timing.first, measured), self._timing.longest)
 
     def due(self, now: float) -> list[Datagram]:
-        """What is to be sent now: what is due again, then what fits into the window."""
+        """Datagrams to send now: those due again, then new ones that fit the window."""
         out = []
         for flight in self._flights.values():
             if not flight.arrived and flight.due <= now:
+                # Exponential back-off, so that a congested or dead link is not flooded.
                 flight.wait = min(2 * flight.wait, self._timing.longest)
                 flight.due = now + flight.wait
                 flight.again = True
                 self.resent += 1
                 out.append(flight.datagram)
         while self._queue and len(self._flights) < self._window:
+            # An idle link makes no progress, so silence is counted from its first datagram.
             if not self._flights:
                 self._progress = now
             out.append(self._take(now))
@@ -146,6 +152,7 @@ class Sender:
 
     def _take(self, now: float) -> Datagram:
         begins = self._next == 0
+        # The receiver resets its state on `begin`, so that datagram carries the first packet alone.
         size = 1 if begins else min(self._per_datagram, len(self._queue))
         packets = tuple(self._queue.popleft() for _ in range(size))
         datagram = replace(self._head, sequence=self._next, begin=begins, packets=packets)
@@ -156,24 +163,25 @@ class Sender:
 
     @property
     def wake(self) -> float | None:
-        """When :meth:`due` has something again, if nothing arrives; None where it has not."""
+        """Time at which :meth:`due` has something again if nothing arrives; None if never."""
         return min((f.due for f in self._flights.values() if not f.arrived), default=None)
 
     def silent(self, now: float) -> bool:
-        """Whether the neighbour is dead: nothing new acknowledged for the time limit."""
+        """Whether the neighbour is dead: no new acknowledgement within the limit."""
         return bool(self._flights) and now - self._progress > self._timing.limit
 
 
 class Receiver:
-    """The receiving end of a link: datagrams in any order, packets in the order of sending."""
+    """The receiving end of a link: takes datagrams in any order, returns packets in order."""
 
     def __init__(self) -> None:
         self._expected = 0
         self._early: dict[int, tuple[Packet, ...]] = {}
 
     def accept(self, datagram: Datagram) -> list[Packet]:
-        """Packets that are complete up to here, each once."""
+        """Return the packets that are complete up to here, each once."""
         ahead = datagram.sequence - self._expected
+        # Older datagrams are duplicates, and a correct sender never exceeds its window.
         if 0 <= ahead <= WINDOW:
             self._early[datagram.sequence] = datagram.packets
         packets: list[Packet] = []
@@ -184,6 +192,6 @@ class Receiver:
 
     @property
     def acknowledgement(self) -> tuple[int, int]:
-        """The sequence that is expected next, and the bits of those behind it that are here."""
+        """The next expected sequence number, and a bit for each later one that has arrived."""
         bits = sum(1 << (sequence - self._expected - 1) for sequence in self._early)
         return self._expected, bits

@@ -49,7 +49,7 @@ class ClusterModule(nn.Module):
             int32 tensor of shape ``(rows, classes)``, the model's exact scores.
 
         Raises:
-            ModelError: it holds other values, or has another shape.
+            ModelError: the bits have other values or another shape.
             ClusterError: a node has died or failed.
         """
         return self.result(self.start(bits))

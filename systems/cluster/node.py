@@ -1,4 +1,4 @@
-"""A node's handlers, without a network: packets in, packets for the successor out."""
+"""Handlers of a node, without a network: packets in, packets for the successor out."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ROW_SLOTS = 64
 
 
 class Held(ABC):
-    """What a node holds of one distributed array, and the tasks that it does on it.
+    """A node's part of one distributed array, and the tasks that it performs on it.
 
     Attributes:
-        array: the array's number.
-        start: first element that is held.
-        end: one more than the last.
-        tasks: identifiers of the tasks that it takes.
-        readable: it answers RDMA tasks.
+        array: number of the array.
+        start: first element held.
+        end: one past the last element held.
+        tasks: identifiers of the tasks that it accepts.
+        readable: whether it answers RDMA tasks.
     """
 
     tasks: ClassVar[frozenset[IntEnum]]
@@ -44,13 +44,13 @@ class Held(ABC):
 
     @abstractmethod
     def take(self, packet: Packet) -> Iterable[Packet]:
-        """Do a task whose range is held, or keep it frozen until it can be done.
+        """Perform a task whose range is held, or keep it frozen until that is possible.
 
         Returns:
-            New packets, for whomever they concern.
+            New packets, for any node.
 
         Raises:
-            ProtocolError: the task cannot be one of this array.
+            ProtocolError: the task does not belong to this array.
         """
 
     @abstractmethod
@@ -58,18 +58,18 @@ class Held(ABC):
         """Forget every row: a session begins."""
 
     def read(self, packet: Packet) -> Iterable[Packet]:
-        """Answer an RDMA task whose range is held, now or when the tasks before it are done.
+        """Answer an RDMA task whose range is held, now or after the tasks before it.
 
         Raises:
-            ProtocolError: nothing is to be read here.
+            ProtocolError: the array is not readable.
         """
         raise ProtocolError(f"array {self.array} is not read")
 
     def arrived(self, packet: Packet) -> Iterable[Packet]:
-        """Take data that an RDMA task of this array asked for.
+        """Accept data that an RDMA task of this array requested.
 
         Raises:
-            ProtocolError: nothing was asked for.
+            ProtocolError: the data was not requested.
         """
         raise ProtocolError(f"array {self.array} asked for no data")
 
@@ -80,22 +80,23 @@ class Held(ABC):
 
 
 def split(packet: Packet, start: int, end: int) -> tuple[Packet | None, list[Packet]]:
-    """Cut the range that a node holds out of a packet's range.
+    """Split a packet's range at the range that a node holds.
 
     Args:
         packet: a packet with a range.
-        start: first element that the node holds.
-        end: one more than the last.
+        start: first element held.
+        end: one past the last element held.
 
     Returns:
-        The packet with the part that is held, None where there is none; and the packet with each
-        of the parts that remain, none to two.
+        The packet for the part that is held, or None; and a packet for each remaining part, at most
+        two.
     """
     first, last = max(packet.start, start), min(packet.end, end)
     if first >= last:
         return None, [packet]
     if (first, last) == (packet.start, packet.end):
         return packet, []
+    # The held part is consumed, and what lies before and behind it goes on round the ring.
     rests = [(packet.start, first), (last, packet.end)]
     return packet.ranged(first, last), [packet.ranged(a, b) for a, b in rests if a < b]
 
@@ -105,7 +106,7 @@ class Node:
 
     Attributes:
         number: its number in the ring.
-        ended: it has been told to end.
+        ended: whether the node was told to end.
     """
 
     def __init__(self, number: int, held: Sequence[Held], digest: str) -> None:
@@ -122,15 +123,16 @@ class Node:
             array.clear()
 
     def handle(self, packet: Packet) -> list[Packet]:
-        """Take a packet.
+        """Process a packet.
 
         Returns:
-            The packets that go to the successor.
+            The packets for the successor.
 
         Raises:
-            ProtocolError: the packet cannot be, such as one for a word that a layer lacks.
+            ProtocolError: the packet is impossible, such as one for a word that a layer lacks.
         """
         passed: list[Packet] = []
+        # A task may cause packets for this same node, so a work list replaces recursion.
         waiting = deque([packet])
         while waiting:
             new, on = self._classify(waiting.popleft())

@@ -31,7 +31,7 @@ class ClusterNode:
         memory: which of its memories holds weights.
         bytes: of that memory for weights.
         link_bps: bits a second of its link.
-        latency_s: from a packet's last bit at this node's port to its last bit at the next one's.
+        latency_s: seconds from a packet's last bit at this port to its last bit at the next node's.
         load: share of its time that others take, 0 to below 1.
         figures: its clocks.
     """
@@ -84,8 +84,8 @@ def equal_nodes(count: int, target: str, link: str = "10G", home: str = "host") 
         home: the target of the home.
 
     Raises:
-        ClusterError: there cannot be so many, or the link is no speed.
-        UsageError: there is no such target.
+        ClusterError: the count is out of range, or the link is not a speed.
+        UsageError: no target has that name.
     """
     where = "--nodes"
     nodes = _group({"name": "node", "target": target, "count": count, "link": link}, where)
@@ -96,19 +96,19 @@ def read_nodes(path: str | Path) -> Cluster:
     """Read a ``nodes.toml``.
 
     Raises:
-        ClusterError: it cannot be read, or says what it cannot mean; names the entry.
-        UsageError: there is no such target.
+        ClusterError: the file cannot be read, or an entry is invalid; the error names it.
+        UsageError: no target has that name.
     """
     try:
         with Path(path).open("rb") as stream:
             data = stream.read(_MAX_BYTES + 1)
         if len(data) > _MAX_BYTES:
-            raise ClusterError(f"{path}: larger than {_MAX_BYTES >> 10} KiB, no list of nodes")
+            raise ClusterError(f"{path}: not a list of nodes, larger than {_MAX_BYTES >> 10} KiB")
         found = tomllib.loads(data.decode())
     except OSError as error:
         raise ClusterError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise ClusterError(f"{path}: this is no TOML: {str(error)[:200]}") from error
+        raise ClusterError(f"{path}: not a TOML file: {str(error)[:200]}") from error
     _only(found, ("home", "nodes"), str(path))
     entries = found.get("nodes")
     if (
@@ -136,7 +136,7 @@ def link_speed(text: object, where: str) -> float:
     """Bits a second of a speed such as ``10G`` or ``100M``.
 
     Raises:
-        ClusterError: it is none.
+        ClusterError: the text is not a speed.
     """
     found = _LINK.fullmatch(text) if isinstance(text, str) else None
     speed = float(found[1]) * {"G": 1e9, "M": 1e6}[found[2]] if found else 0.0

@@ -94,7 +94,7 @@ class Cluster:
         """Whether a kernel is loaded and its ring runs.
 
         Raises:
-            ClusterError: it is not, or a node has died or failed.
+            ClusterError: the kernel is not loaded, or a node has died or failed.
         """
         error = self._ring(task_id).session.home.error
         if error is not None:
@@ -109,7 +109,7 @@ class Cluster:
                 ``job`` takes.
 
         Raises:
-            ClusterError: it is not loaded, has failed, or takes other operands.
+            ClusterError: the kernel is not loaded, has failed, or takes other operands.
         """
         session = self._ring(task_id).session
         assert isinstance(session, Session | GemmSession | JobSession)  # noqa: S101
@@ -150,8 +150,8 @@ def check_computable(kernel: object) -> None:
     """Refuse what the nodes of a ring cannot compute.
 
     Raises:
-        ClusterError: it is neither a binary model nor a kernel of integers; of a PyTorch module
-            the text names the first layer.
+        ClusterError: the object is neither a binary model nor a kernel of integers; for a PyTorch
+            module the error names the first layer.
     """
     if isinstance(kernel, BinaryModel | Kernel | GemmKernel):
         return

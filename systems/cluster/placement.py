@@ -1,4 +1,4 @@
-"""Who holds what of a model: the shares of each layer, and the ring that they lie on."""
+"""The placement of a model: the shares of each layer, and the ring of nodes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Split(StrEnum):
 
 @dataclass(frozen=True)
 class Share:
-    """What one node holds of a layer.
+    """The part of a layer that one node holds.
 
     Attributes:
-        node: its number in the ring, from 1; the home is 0 and holds nothing.
-        start: the first neuron, or the first input of a layer that is split by inputs.
-        end: one more than the last.
+        node: number of the node in the ring, from 1; the home is 0 and holds nothing.
+        start: first neuron, or first input for a layer split by inputs.
+        end: one past the last.
     """
 
     node: int
@@ -48,11 +48,11 @@ class LayerPlacement:
     """Where one layer lies.
 
     Attributes:
-        split: how it is divided.
-        shares: of each node that holds a part; those of a split layer follow one another and
-            cover it, each boundary but the last at a multiple of 32.
-        reducers: of a layer that is split by inputs, who adds the partial popcounts of which
-            neurons; shares as those of a layer split by outputs. Empty otherwise.
+        split: how the layer is divided.
+        shares: share of each node with a part. Shares of a split layer are contiguous and cover it;
+            each boundary but the last is a multiple of 32.
+        reducers: for a layer split by inputs, the nodes that add the partial popcounts of each
+            range of neurons, as for a layer split by outputs; empty otherwise.
     """
 
     split: Split
@@ -68,13 +68,13 @@ class LayerPlacement:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a model lies.
+    """The placement of a model.
 
     Attributes:
-        model: the model file's digest.
+        model: digest of the model file.
         shape: input bits, then the neurons of each layer.
-        nodes: nodes of the ring beside the home.
-        layers: one of each layer.
+        nodes: number of nodes beside the home.
+        layers: placement of each layer.
     """
 
     model: str
@@ -151,7 +151,7 @@ class Placement:
         """Read what :meth:`to_dict` gave.
 
         Raises:
-            ClusterError: it is not that.
+            ClusterError: the data is not a placement.
         """
         fields = _fields(data, {"version", "model", "shape", "nodes", "layers"})
         if fields["version"] != PLACEMENT_VERSION:
@@ -244,7 +244,7 @@ def even_placement(
             of the layer with the most weights.
 
     Raises:
-        ClusterError: such nodes alone are to hold several layers, or sums.
+        ClusterError: single-share nodes alone would have to hold several layers, or sums.
     """
     chosen = splits if splits is not None else [Split.OUTPUT] * len(model.layers)
     sizes = [inputs * outputs for inputs, outputs in pairwise(model.shape)]

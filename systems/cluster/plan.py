@@ -160,7 +160,7 @@ def read_placement(path: str | Path) -> Placement:
     """The placement of a plan that ``n3ic cluster plan --out`` wrote.
 
     Raises:
-        ClusterError: it cannot be read, or is none.
+        ClusterError: the file cannot be read, or is not a plan.
     """
     return _placement(_plan_data(path), path)
 
@@ -169,7 +169,7 @@ def read_plan(path: str | Path) -> tuple[Placement, Cluster]:
     """The placement of a plan, and the nodes that it was made for.
 
     Raises:
-        ClusterError: it cannot be read, or is none.
+        ClusterError: the file cannot be read, or is not a plan.
     """
     data = _plan_data(path)
     placement = _placement(data, path)
@@ -201,12 +201,12 @@ def _plan_data(path: str | Path) -> dict[str, Any]:
         with Path(path).open("rb") as stream:
             text = stream.read(_MAX_BYTES + 1)
         if len(text) > _MAX_BYTES:
-            raise ClusterError(f"{path}: larger than {_MAX_BYTES >> 20} MiB, no plan")
+            raise ClusterError(f"{path}: not a plan, larger than {_MAX_BYTES >> 20} MiB")
         data = json.loads(text)
     except OSError as error:
         raise ClusterError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise ClusterError(f"{path}: this is no JSON: {str(error)[:200]}") from error
+        raise ClusterError(f"{path}: not a JSON file: {str(error)[:200]}") from error
     if not isinstance(data, dict) or data.get("version") != PLAN_VERSION:
         raise ClusterError(
             f"{path}: expected a plan of version {PLAN_VERSION}; n3ic cluster plan --out writes one"

@@ -1,4 +1,4 @@
-"""Where the layers of a model go: each way to place each layer, and the fastest of them."""
+"""Places the layers of a model: enumerates ways for each layer, and chooses the fastest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAME = 1.01  # rates and latencies this close are equal, and the other figure d
 
 @dataclass(frozen=True)
 class Way:
-    """A way to place a layer: how it is divided, and among how many nodes."""
+    """A way to place a layer: how it is divided, and over how many nodes."""
 
     split: Split
     nodes: int
@@ -33,7 +33,7 @@ class Way:
 
 @dataclass(frozen=True)
 class _Room:
-    """What a node has left."""
+    """The free room of a node."""
 
     bytes: int
     shares: int | None
@@ -53,10 +53,10 @@ def plan_cluster(
         cluster: the nodes.
         model: digest of the model file; empty for a shape alone.
         goal: rows a second with many rows on their way, or the time of one row alone.
-        splits: how each layer is to be divided; what is fastest, where None.
+        splits: required split of each layer; None to choose the fastest.
 
     Raises:
-        ClusterError: it fits in no way; names layer, memory and the bytes that are missing.
+        ClusterError: no placement fits; the error names layer, memory and the missing bytes.
     """
     shape = tuple(shape)
     _check_shape(shape)
@@ -94,9 +94,9 @@ def plan_cluster(
 def place(
     shape: Sequence[int], cluster: Cluster, ways: Sequence[Way], model: str = ""
 ) -> Placement | None:
-    """Place each layer in a way; None where one does not fit.
+    """Place each layer in its way; return None if one does not fit.
 
-    Shares are in proportion to the nodes' speed, as far as their memory allows.
+    Shares are proportional to the nodes' speed, as far as their memory allows.
     """
     room = {i: _Room(n.bytes, n.figures.shares) for i, n in enumerate(cluster.nodes, 1)}
     layers = []
@@ -164,6 +164,7 @@ def _search(
         return _best((tried(chosen) for chosen in product(*ways)), better)
     widest = [max(each, key=lambda w: (w.nodes, w.split is Split.OUTPUT)) for each in ways]
     narrow = [each[0] for each in ways]
+    # A local search only finds a local optimum, so it is begun from several extremes.
     begun = [widest, narrow, [*widest[:-1], narrow[-1]], [widest[0], *narrow[1:]]]
     spread = [Way(Split.OUTPUT, max(1, widest[0].nodes - len(ways) + 1)), *narrow[1:]]
     if spread[0] in ways[0]:
@@ -177,7 +178,7 @@ def _improved(
     tried: _Tried,
     better: Callable[[Expected, Expected], bool],
 ) -> tuple[Placement, Expected] | None:
-    """Change one layer's way after the other, as long as that helps."""
+    """Local search: change one layer's way at a time while that improves the placement."""
     now, found, changed = list(chosen), tried(tuple(chosen)), True
     while changed:
         changed = False
@@ -213,7 +214,7 @@ def _place_layer(
     if chosen is None:
         return None
     size = inputs if way.split is Split.INPUT else neurons
-    word = WORD_BITS * (row_bytes(inputs) + 4)  # 32 neurons with all inputs
+    word = WORD_BITS * (row_bytes(inputs) + 4)  # bytes of 32 neurons: weights and a threshold each
     if way.split is Split.INPUT:
         shares = _input_shares(cluster, room, chosen, inputs, neurons)
         holders = [i for i in chosen if room[i].shares is None]
@@ -234,7 +235,7 @@ def _place_layer(
 def _input_shares(
     cluster: Cluster, room: dict[int, _Room], chosen: Sequence[int], inputs: int, neurons: int
 ) -> tuple[Share, ...] | None:
-    """Shares of inputs; a slice is not divided, so that each packet of the home has one owner."""
+    """Shares of inputs in whole slices, so that each packet of the home has one owner."""
     slice_bytes = neurons * row_bytes(SLICE_BITS)
     caps = [max(0, room[i].bytes - 4 * neurons) // slice_bytes for i in chosen]
     speeds = [_speed(cluster, i, SLICE_BITS) for i in chosen]
@@ -248,14 +249,14 @@ def _whole(way: Way, chosen: Sequence[int] | None, neurons: int) -> LayerPlaceme
 
 
 def _choose(open_: Sequence[int], room: dict[int, _Room], count: int) -> list[int] | None:
-    """The nodes with the most room, in the ring's order."""
+    """The nodes with the most room, in ring order."""
     if len(open_) < count:
         return None
     return sorted(sorted(open_, key=lambda i: (-room[i].bytes, i))[:count])
 
 
 def _speed(cluster: Cluster, node: int, inputs: int) -> float:
-    """Neurons of so many inputs that a node counts in a second."""
+    """Neurons with ``inputs`` inputs that a node computes per second."""
     at = cluster.nodes[node - 1]
     return 1 / at.seconds(at.figures.neuron_clocks(inputs))
 
@@ -270,20 +271,21 @@ def _shares(
     """Divide neurons or inputs in proportion to speed, in whole units, within capacities.
 
     Args:
-        size: neurons or inputs.
-        nodes: who divides them.
-        speeds: of each.
-        caps: units that each has room for.
-        unit: neurons or inputs that are not divided.
+        size: number of neurons or inputs.
+        nodes: nodes to divide among.
+        speeds: speed of each node.
+        caps: maximum units of each node.
+        unit: indivisible number of neurons or inputs.
 
     Returns:
-        Shares of all nodes, or None where there is no room or where one would get nothing.
+        Shares of all nodes; None if they lack room, or if a node would get nothing.
     """
     units = -(-size // unit)
     if sum(caps) < units or units < len(nodes):
         return None
     given = [0] * len(nodes)
     for _ in range(units):
+        # Each unit goes to the node that would finish it first, which minimises the longest time.
         i = min(
             (i for i in range(len(nodes)) if given[i] < caps[i]),
             key=lambda i: ((given[i] + 1) / speeds[i], i),

@@ -159,7 +159,7 @@ class Packet:
         """Read 64 bytes.
 
         Raises:
-            ProtocolError: they are no packet; the text says why.
+            ProtocolError: the bytes are not a packet; the error says why.
         """
         if len(data) != PACKET_BYTES:
             raise ProtocolError(f"a packet has {PACKET_BYTES} bytes, got {len(data)}")
@@ -380,7 +380,7 @@ class Datagram:
     packets: tuple[Packet, ...] = field(default=())
 
     def encode(self) -> bytes:
-        """Its bytes: header, packets, CRC-32."""
+        """Serialise the datagram: header, packets, CRC-32."""
         if len(self.packets) > MAX_PACKETS:
             raise ValueError(f"{len(self.packets)} packets in a datagram of {MAX_PACKETS}")
         acknowledges = self.acknowledge is not None
@@ -404,7 +404,7 @@ class Datagram:
         """Read a datagram.
 
         Raises:
-            ProtocolError: it is damaged, or none of this protocol; the text says why.
+            ProtocolError: the datagram is damaged or of another protocol; the error says why.
         """
         if len(data) < HEADER_BYTES + 4:
             raise ProtocolError(f"a datagram of {len(data)} bytes is cut short")

@@ -59,7 +59,7 @@ def asker(packet: Packet) -> int:
     """The node that an RDMA task comes from.
 
     Raises:
-        ProtocolError: it asks for something else than rows, or for nobody.
+        ProtocolError: the task requests no rows, or names no requester.
     """
     node = int.from_bytes(packet.body[:4], "big")
     if packet.identifier is not Data.WIDE or node > MAX_NODES:
@@ -103,7 +103,7 @@ class Arriving:
         """Take a slice; the row's payload when it is complete.
 
         Raises:
-            ProtocolError: the packet is no slice, or it was here before.
+            ProtocolError: the packet is not a slice, or a duplicate.
         """
         if (
             packet.identifier is not Data.WIDE

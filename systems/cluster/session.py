@@ -203,7 +203,7 @@ class HomeSession(ABC):
         """Refuse nodes that do not hold what they should: no binary model, if not overridden.
 
         Raises:
-            ClusterError: one does not.
+            ClusterError: a node does not hold what it should.
         """
         for held in self.home.holdings:
             raise ClusterError(f"node {held.node} holds layer {held.array} of a binary model")
@@ -372,7 +372,7 @@ class GemmSession(RowSession[np.int64]):
             matrix: integers of shape ``(rows, inner)``.
 
         Raises:
-            ClusterError: they are others, or the session has failed before.
+            ClusterError: the matrix is invalid, or the session has failed before.
         """
         rows = np.asarray(matrix)
         shape = (*rows.shape[:1], self._inner)
@@ -400,7 +400,7 @@ class JobSession(HomeSession):
         """Start a job; see the kernel's ``job``.
 
         Raises:
-            ClusterError: the operands are not of this kernel, or the session has failed before.
+            ClusterError: the operands do not fit the kernel, or the session has failed before.
         """
         job = self._kernel.job(self._nodes, *operands)
         future: Future[NDArray[np.int64]] = Future()

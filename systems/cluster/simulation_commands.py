@@ -32,7 +32,7 @@ def problems(
     """The problems that were asked for.
 
     Raises:
-        UsageError: there is no such kernel or graph.
+        UsageError: a kernel or graph is unknown.
     """
     for name in names:
         if name not in KERNELS:
@@ -49,7 +49,7 @@ def counts(text: str) -> tuple[int, ...]:
     """Numbers of nodes, such as ``1,4,16``.
 
     Raises:
-        UsageError: they are none.
+        UsageError: the text is not numbers of nodes.
     """
     words = text.split(",")
     if not all(w.isascii() and w.isdigit() and 1 <= int(w[:5]) <= 254 for w in words):

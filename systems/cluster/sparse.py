@@ -65,7 +65,7 @@ class Elements:
         """Of a scipy sparse matrix or array, or of a dense one.
 
         Raises:
-            ClusterError: it is no matrix of integers that 32 bits hold.
+            ClusterError: the argument is not a matrix of integers that fit 32 bits.
         """
         if hasattr(matrix, "tocoo"):
             summed = matrix.tocsr(copy=True)
@@ -100,14 +100,15 @@ class Elements:
 
 
 def spawn_order(elements: Elements) -> Iterator[NDArray[np.int64]]:
-    """Elements in packets without conflicts, as FCsN's task spawner selects them (Fig. 6).
+    """Group elements into packets without conflicts, as FCsN's task spawner does (Fig. 6).
 
-    Tiles of 20 columns one after another; in each, the elements of a packet are of different rows
-    modulo 4, so that a result in as many banks is read and written once a packet.
+    Tiles of 20 columns follow each other. Within a tile, the elements of a packet belong to rows
+    that differ modulo 4, so that a result in four banks is read and written once per packet.
 
     Yields:
         Indices of the elements of a packet: int64 arrays of one to four.
     """
+    # lexsort's last key is the primary one: tiles of columns first.
     order = np.lexsort((elements.columns, elements.rows // TILE, elements.columns // TILE))
     tiles = elements.columns[order] // TILE
     for tile in np.split(order, np.flatnonzero(np.diff(tiles)) + 1):
@@ -148,7 +149,7 @@ def sparse_row(payload: Payload) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Columns and values of a sparse row's payload.
 
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: the payload is not a sparse row.
     """
     count = int(payload[0]) if len(payload) else -1
     if count < 0 or len(payload) != 1 + 2 * count:

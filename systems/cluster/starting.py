@@ -26,7 +26,7 @@ from n3ic.util.signals import held
 LOOPBACK = "127.0.0.1"
 _STOP_S = 2
 AnySession = TypeVar("AnySession", bound=HomeSession)
-_SEED_STEP = 1_000_003  # each node loses other datagrams
+_SEED_STEP = 1_000_003  # makes each node lose different datagrams
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ def ring_on(client: Any, work: Work, options: RingOptions) -> Iterator[Ring[Home
             yield Ring(session, processes)
     finally:
         for actor in processes.values():
-            with suppress(Exception):  # a dead worker's, of any kind
+            with suppress(Exception):  # a dead worker raises errors of any type
                 actor.stop().result(timeout=_STOP_S)
 
 
@@ -307,7 +307,7 @@ def _started(
 def _host_towards(host: str) -> str:
     """The address of this machine that another one sees."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.connect((host, 9))  # sends nothing
+        sock.connect((host, 9))  # UDP: chooses the route and sends nothing
         own: str = sock.getsockname()[0]
         return own
 

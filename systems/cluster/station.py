@@ -1,6 +1,6 @@
-"""A station of the ring: a node or the home, with its two links; bytes in, bytes out.
+"""A station of the ring, a node or the home, with its two links: bytes in, bytes out.
 
-Nothing here knows of sockets or clocks: times are handed in, in seconds.
+This module uses no sockets or clocks: the caller passes times in seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SILENT, IMPOSSIBLE, FAILED = 1, 2, 3
 _TEXT = BODY_BYTES - 8
 ROOM = 4096
 """Packets that wait to be handled; while there are more, datagrams are dropped."""
-_REPORTS = 3  # copies of one that nobody acknowledges
+_REPORTS = 3  # copies of an error report, because reports are not acknowledged
 
 
 class Handler(Protocol):
@@ -47,11 +47,11 @@ class Handler(Protocol):
 
 @dataclass(frozen=True)
 class Neighbour:
-    """How a station is talked to.
+    """How to send to a neighbour.
 
     Attributes:
-        per_datagram: packets in a datagram at most.
-        window: datagrams on their way at most.
+        per_datagram: maximum packets per datagram.
+        window: maximum datagrams in flight.
     """
 
     per_datagram: int = MAX_PACKETS
@@ -63,13 +63,13 @@ CARD = Neighbour(per_datagram=1, window=8)
 
 
 def error_packet(number: int, code: int, node: int, text: str) -> Packet:
-    """The ``ERROR`` that a node sends home.
+    """Make the ``ERROR`` packet that a node sends home.
 
     Args:
-        number: the node that tells.
-        code: of the protocol.
-        node: the node in question.
-        text: 40 ASCII characters of it are sent.
+        number: number of the reporting node.
+        code: error code of the protocol.
+        node: number of the node in question.
+        text: description, cut to 40 ASCII characters.
     """
     said = text.encode("ascii", "replace")[:_TEXT].ljust(_TEXT, b"\0")
     body = code.to_bytes(4, "big") + node.to_bytes(4, "big") + said
@@ -77,14 +77,14 @@ def error_packet(number: int, code: int, node: int, text: str) -> Packet:
 
 
 class Station:
-    """Links of a node or of the home, and the session that it is in.
+    """Links and session of a node or of the home.
 
     Args:
-        handler: what takes the packets.
-        nodes: nodes of the ring beside the home.
-        successor: how the successor is talked to.
-        timing: when to send again, when to give up.
-        session: of the home, the session that it begins; None where the predecessor begins it.
+        handler: handler of the packets.
+        nodes: number of nodes beside the home.
+        successor: how to send to the successor.
+        timing: times of retransmission and giving up.
+        session: session that the home begins; None for a node, whose predecessor begins it.
     """
 
     def __init__(
@@ -124,12 +124,12 @@ class Station:
 
     @property
     def resent(self) -> int:
-        """Datagrams that were sent again."""
+        """Number of retransmitted datagrams."""
         return self._sender.resent
 
     @property
     def done(self) -> bool:
-        """The handler has ended, and its successor knows."""
+        """Whether the handler has ended and its successor knows."""
         return self.failed or (self.handler.ended and self._sender.idle and not self._inbox)
 
     def send(self, packets: Iterable[Packet]) -> None:
@@ -137,7 +137,7 @@ class Station:
         self._sender.push(packets)
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take the bytes of a datagram; what is damaged or foreign is dropped."""
+        """Process a received datagram; damaged and foreign ones are dropped."""
         if self.failed:
             return
         try:
@@ -154,10 +154,11 @@ class Station:
             self._take(datagram)
 
     def _belongs(self, datagram: Datagram) -> bool:
-        """Whether it is of this session; begins a new one where the datagram says so."""
+        """Whether a datagram is of this session; begins a new session if it says so."""
         if datagram.session == self._session:
             return True
         from_predecessor = datagram.sender == self.predecessor
+        # Session numbers only rise, so a late datagram of an old session cannot reset the ring.
         if not datagram.begin or not from_predecessor or datagram.session < self._session:
             return False
         if self.handler.number == HOME:
@@ -172,19 +173,19 @@ class Station:
             self._inbox.extend(datagram.packets)
         elif datagram.sender != self.predecessor:
             self.dropped += 1
-        elif len(self._inbox) < ROOM:  # else it is not acknowledged, and comes again
+        elif len(self._inbox) < ROOM:  # otherwise it is not acknowledged, and will be retransmitted
             self._acknowledge = True
             self._inbox.extend(self._receiver.accept(datagram))
 
     @property
     def busy(self) -> bool:
-        """Packets have come that are not handled."""
+        """Whether received packets wait to be handled."""
         return bool(self._inbox) and not self.failed
 
     def work(self, packets: int = 64) -> None:
-        """Handle some of the packets that have come.
+        """Handle some of the received packets.
 
-        What has come is acknowledged before: work does not make a neighbour send it again.
+        They were acknowledged on arrival, so slow work does not cause retransmissions.
         """
         for _ in range(min(packets, len(self._inbox))):
             try:
@@ -194,7 +195,7 @@ class Station:
                 return
 
     def _report(self, code: int, node: int, text: str) -> None:
-        """Tell the home straight, and fall silent."""
+        """Report an error directly to the home, and stop."""
         number = self.handler.number
         packet = error_packet(number, code, node, text)
         if number == HOME:
@@ -204,7 +205,7 @@ class Station:
         self.failed = True
 
     def outgoing(self, now: float) -> list[tuple[int, bytes]]:
-        """What is to be sent now: node numbers and the bytes for each."""
+        """Datagrams to send now, as pairs of node number and bytes."""
         out: list[tuple[int, bytes]] = []
         if not self.failed and self._sender.silent(now):
             self._report(SILENT, self.successor, f"no acknowledgement for {self._timing.limit:g} s")
@@ -227,12 +228,12 @@ class Station:
 
     @property
     def wake(self) -> float | None:
-        """When :meth:`outgoing` has something again, if nothing arrives; None where it has not."""
+        """Time at which :meth:`outgoing` has something again if nothing arrives; None if never."""
         return None if self.failed else self._sender.wake
 
 
 def _is_report(datagram: Datagram) -> bool:
-    """Whether it is an ``ERROR`` sent straight home, beside the sequence of a link."""
+    """Whether a datagram is an ``ERROR`` sent directly home, outside a link's sequence."""
     first = datagram.packets[0]
     return (
         len(datagram.packets) == 1

@@ -1,7 +1,7 @@
-"""Packets that a placed model's row takes on every link of the ring, counted as nodes send them.
+"""Counts the packets that a placed model's row causes on every link of the ring.
 
-What a node does with a task packet (docs/reference/cluster-protocol.md): it consumes the part of
-the range that it owns and passes on what lies before and what lies behind it, a packet each.
+A node consumes the part of a task packet's range that it owns, and passes on what lies before and
+behind it, one packet each (docs/reference/cluster-protocol.md).
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ class _Ring:
     def send(
         self, origin: int, start: int, end: int, owners: Sequence[Share], times: int = 1
     ) -> int:
-        """Let packets of ``[start, end)`` go round; the most hops that a part of one takes."""
+        """Count packets of ``[start, end)`` round the ring; return the most hops of a part."""
         owner = {o.node: (o.start, o.end) for o in owners}
+        # Follow the range round the ring: each owner cuts its part out, which may split a fragment.
         fragments, node, hops = [(start, end)], origin, 0
         self.origins[origin] += times
         while fragments:

@@ -17,7 +17,7 @@ from n3ic.model.network import BinaryModel
 
 
 def side_by_side(models: Mapping[str, BinaryModel]) -> BinaryModel:
-    """One network whose layers are those of several, side by side.
+    """One network whose layers are those of several networks, side by side.
 
     Its input has every field of theirs once; masks keep each neuron to the inputs of its own
     network, where others have more. Its classes are ``network/class``, its scores those of the
@@ -28,12 +28,12 @@ def side_by_side(models: Mapping[str, BinaryModel]) -> BinaryModel:
         models: networks of as many layers each, by name.
 
     Raises:
-        ClusterError: they have different depths, read a column of a table differently, or there
-            are none.
+        ClusterError: the networks have different depths, read a column of a table differently, or
+            none were given.
     """
     parts = list(models.values())
     if not parts:
-        raise ClusterError("no network to put side by side")
+        raise ClusterError("no networks to put side by side")
     first = parts[0]
     for name, model in models.items():
         if len(model.layers) != len(first.layers):

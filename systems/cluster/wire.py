@@ -18,7 +18,7 @@ from n3ic.systems.cluster.station import Station
 Address = tuple[str, int]
 _BUFFER_BYTES = 1 << 22
 _DATAGRAM_BYTES = 2048
-_BURST = 64  # datagrams that are read before what they cause is sent
+_BURST = 64  # datagrams read before answers are sent
 _IDLE_S = 0.5
 
 
@@ -36,14 +36,14 @@ class Faults:
 
 
 def open_socket(host: str, port: int = 0) -> socket.socket:
-    """A UDP socket of a station.
+    """Open a UDP socket for a station.
 
     Args:
         host: an IPv4 address of this machine.
-        port: 0 for any free one.
+        port: port; 0 for any free port.
 
     Raises:
-        ClusterError: it cannot be had.
+        ClusterError: the socket cannot be bound.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
@@ -85,7 +85,7 @@ class Wire:
         self._bell_out.setblocking(False)
 
     def send(self, node: int, data: bytes) -> None:
-        """Send a datagram; what the network refuses is lost, as on any network."""
+        """Send a datagram; one that the network refuses counts as lost."""
         if self._faults.loss and self._random.random() < self._faults.loss:
             self.lost += 1
             return
@@ -93,7 +93,7 @@ class Wire:
             self._sock.sendto(data, self._addresses[node])
 
     def wait(self, seconds: float) -> list[bytes]:
-        """Wait for datagrams, or for :meth:`ring`; those that are there."""
+        """Wait for datagrams or for :meth:`ring`; return those that have arrived."""
         select.select([self._sock, self._bell_in], [], [], seconds)
         with suppress(BlockingIOError):
             self._bell_in.recv(_DATAGRAM_BYTES)
@@ -124,7 +124,7 @@ def run_station(
 ) -> None:
     """Run a station until its session has ended.
 
-    It goes on acknowledging for a while then: what told its predecessor so may be lost.
+    After the end it acknowledges for a while, since the last acknowledgements may be lost.
 
     Args:
         station: the node or the home.

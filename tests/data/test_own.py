@@ -264,7 +264,7 @@ def test_columns_toml_overrides_and_is_written_alike(tmp_path):
         ("[columns.label]\nuse = true", "has as its label"),
         ("[columns.flow_id]\nuse = true", 'a column of text .* kind = "category"'),
         ("[table]\nconversation = ['dur']", "names five columns"),
-        ("use = ", "this is no TOML"),
+        ("use = ", "not a TOML file"),
         ("[columns.dur]\nuse = 'yes'", "'use' of \\[columns.dur\\] must be bool"),
     ],
 )

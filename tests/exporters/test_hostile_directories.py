@@ -215,7 +215,7 @@ def test_no_file_of_a_card_is_opened_that_is_none(card, damage, said):
 def test_a_card_is_told_by_a_file(card, damage):
     plan, path = card
     damage(path / "manifest.json")
-    with pytest.raises(N3icError, match="no exported card"):
+    with pytest.raises(N3icError, match="not an exported card"):
         verify_card(plan, path, 1)
 
 

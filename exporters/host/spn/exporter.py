@@ -1,7 +1,7 @@
 """Sum-product networks in C11: the network's tables, and one source that reads them.
 
-``bnn.h`` is the interface of both families, so ``bnn-exec``, ``flow-exec`` and programs of one's
-own are the same with either.
+Both model families share the interface ``bnn.h``, so ``bnn-exec``, ``flow-exec`` and a user's own
+programs work with either.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from n3ic.targets.identifiers import c_string
 from n3ic.util.templates import render
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-MAX_SCRATCH = 1 << 20  # bytes that a call may take of the stack
+MAX_SCRATCH = 1 << 20  # bytes of stack that one call may use
 _A_LINE = 12
 
 
@@ -51,11 +51,11 @@ class HostSpnExporter(Exporter[SpnModel]):
 
     @cached_property
     def device(self) -> Device:
-        """The same host as that of binary networks."""
+        """The device of binary networks: the same host."""
         return Device.from_toml(Path(running.__file__).with_name("device.toml"))
 
     def check(self, model: SpnModel, options: Options) -> Fit:
-        """Whether a block's values fit the stack, and where the tables lie."""
+        """Check that a block's values fit the stack, and where the tables lie."""
         made = program(model)
         scratch = made.scratch_bytes(LEAST_ROWS)
         problems = []
@@ -72,7 +72,7 @@ class HostSpnExporter(Exporter[SpnModel]):
         return Fit(tuple(placements), tuple(problems))
 
     def write(self, model: SpnModel, options: Options, out: Path) -> None:
-        """Write the C and what builds it, and the README.
+        """Write the C sources, their build files and the README.
 
         Raises:
             ExportError: ``out`` cannot be written.
@@ -89,7 +89,7 @@ class HostSpnExporter(Exporter[SpnModel]):
         """Compile ``bnn.c`` and run every kernel of this CPU, in blocks and row by row.
 
         Raises:
-            MissingDependencyError: there is no C compiler.
+            MissingDependencyError: no C compiler is installed.
             VerifyError: the C does not compile, or two kernels differ.
         """
         library, compiler = running.compiled(directory)
@@ -115,17 +115,17 @@ class HostSpnExporter(Exporter[SpnModel]):
     def encode(
         self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]
     ) -> Words:
-        """Packed inputs from ``bnn_encode``; see :func:`.running.encode`."""
+        """Pack inputs by ``bnn_encode``; see :func:`.running.encode`."""
         return running.encode(directory, model, features)
 
     def meter(
         self, directory: Path, model: SpnModel, options: Options, capture: Path
     ) -> Metered | None:
-        """What ``flow-exec`` makes of a capture; None where the model has no meter."""
+        """Run ``flow-exec`` on a capture; return None if the model has no meter."""
         return None if model.meter is None else run_flow_exec(directory, model, capture)
 
     def report(self, model: SpnModel, options: Options, directory: Path) -> Report:
-        """Bytes and steps, counted; the time of a flow is measured by verification."""
+        """Report counted bytes and steps; verification measures the time of a flow."""
         made = program(model)
         figures = [
             Figure(f"memory.{part}", size, "byte", "measured", "count of the C's integers")
@@ -153,7 +153,7 @@ def _part(found: Inference, rows: slice) -> Inference:
 
 
 def _memory(model: SpnModel, made: Program) -> dict[str, int]:
-    """Bytes of the C's constants, by what they are."""
+    """Bytes of the C's constants, by what they hold."""
     log_add = model.arithmetic.table if isinstance(model.arithmetic, LogArithmetic) else ()
     return {
         "tables": made.value_bytes * len(made.tables),
@@ -199,6 +199,6 @@ def _source(model: SpnModel) -> str:
 
 
 def _lines(numbers: Sequence[Any]) -> str:
-    """Numbers in lines."""
+    """Numbers as lines of C."""
     rows = (numbers[i : i + _A_LINE] for i in range(0, len(numbers), _A_LINE))
     return "\n".join(f"    {', '.join(map(str, row))}," for row in rows)

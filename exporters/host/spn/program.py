@@ -1,4 +1,4 @@
-"""The program of a network: steps on values of which few are held at once."""
+"""The program of a network: steps on values, with few values live at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from n3ic.families.spn.operations import (
     operations,
 )
 
-CACHE_BYTES = 24 << 10  # of a block's bins and values: they stay in a first-level cache
+CACHE_BYTES = 24 << 10  # bins and values of a block, so that they stay in the first-level cache
 MOST_ROWS, LEAST_ROWS = 128, 16
 REGISTER = 8  # entries of 32 bits that an AVX2 register holds
 _NAMES = {
@@ -37,7 +37,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Step:
-    """A step: ``to`` becomes what ``kind`` says of ``a``, ``b`` and ``by``; see the C."""
+    """One step: ``to`` is set to operation ``kind`` of ``a``, ``b`` and ``by``; see the C."""
 
     kind: str
     to: int
@@ -48,15 +48,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Program:
-    """What the C is given of a network.
+    """The program that the C interprets.
 
     Attributes:
-        steps: in order.
-        tables: entries of all tables, one after the other.
-        scores: the slot of the score of each class.
-        slots: how many values of a row are held at once.
-        value_bytes: of one value.
-        fields: features.
+        steps: steps in order of execution.
+        tables: entries of all tables, concatenated.
+        scores: slot of each class's score.
+        slots: number of values of a row that are live at once.
+        value_bytes: bytes of one value.
+        fields: number of features.
     """
 
     steps: tuple[Step, ...]
@@ -68,19 +68,19 @@ class Program:
 
     @property
     def block(self) -> int:
-        """Rows that are computed at a time: a power of two."""
+        """Number of rows computed at a time, a power of two."""
         rows = MOST_ROWS
         while rows > LEAST_ROWS and self.scratch_bytes(rows) > CACHE_BYTES:
             rows //= 2
         return rows
 
     def scratch_bytes(self, rows: int) -> int:
-        """Bytes of the bins and values of some rows."""
+        """Bytes of the bins and values of ``rows`` rows."""
         return rows * (4 * self.fields + self.value_bytes * self.slots)
 
 
 def program(model: SpnModel) -> Program:
-    """The program of a network; the same network gives the same one."""
+    """Compile a network to its program; deterministic."""
     made = operations(model)
     writer = _Writer(made)
     for i, step in enumerate(made.steps):
@@ -96,7 +96,7 @@ def program(model: SpnModel) -> Program:
 
 
 class _Writer:
-    """Writes steps, and gives a slot back when its value is read for the last time."""
+    """Emits steps, and frees a slot after the last read of its value (linear-scan allocation)."""
 
     def __init__(self, made: Operations) -> None:
         self.made = made
@@ -107,12 +107,12 @@ class _Writer:
         self._free: list[int] = []
         self._left = [len(readers) for readers in made.readers]
         for score in made.scores:
-            self._left[score] += 1  # is never given back
+            self._left[score] += 1  # an extra reader, so that a score's slot is never freed
         self._places: dict[tuple[int, ...], int] = {}
         self._fused = _fused(made)
 
     def write(self, index: int, step: object) -> None:
-        """The steps of an operation; a table that a single sum reads is read in that."""
+        """Emit the steps of an operation; a table that only a sum reads is fused into it."""
         if index in self._fused:
             return
         read = operands(self.made.steps[index])
@@ -144,7 +144,7 @@ class _Writer:
         self._look_up(kind, to, a, lookup)
 
     def _look_up(self, kind: str, to: int, a: int, lookup: Lookup) -> None:
-        """Small tables are filled up to the eight entries that a register holds."""
+        """Emit a look-up; small tables are padded to the eight entries of a register."""
         table = lookup.table
         if self.made.model.arithmetic.one == 0 and len(table) <= REGISTER:
             kind, table = f"{kind}_{REGISTER}", table + table[-1:] * (REGISTER - len(table))
@@ -168,7 +168,7 @@ class _Writer:
 
 
 def _fused(made: Operations) -> frozenset[int]:
-    """Tables that are read where they are added."""
+    """Tables that are read inside the sum that adds them."""
     return frozenset(
         i
         for i, (step, readers) in enumerate(zip(made.steps, made.readers, strict=True))

@@ -1,4 +1,4 @@
-"""The front end in simulation: frames in at a clock, frames out with theirs."""
+"""A test bench for the front end: frames go in at given clocks and come out with theirs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from n3ic.exporters.netfpga.tools.running import Program, RunningCard
 
 MAC = bytes.fromhex("024e33000001")
 PORT = 0x2323
-RESEND = 20_000  # clocks of a tick of the TCP timers
-QUIET = 50_000  # clocks without a beat: more than the rows of a datagram take
+RESEND = 20_000  # clocks per tick of the TCP timers
+QUIET = 50_000  # clocks without a beat; longer than the rows of one datagram need
 _MOST = 50_000_000
 
 
 @dataclass(frozen=True)
 class Offered:
-    """A frame that goes in.
+    """A frame to send into the card.
 
     Attributes:
-        data: its bytes, without frame check sequence.
-        clock: when its first beat is offered, at the earliest.
-        damaged: whether the MAC says so with the last beat.
+        data: bytes of the frame, without frame check sequence.
+        clock: earliest clock in which its first beat is offered.
+        damaged: whether the MAC reports an error with the last beat.
     """
 
     data: bytes
@@ -38,7 +38,7 @@ class Offered:
 
 @dataclass(frozen=True)
 class Taken:
-    """When a frame went in: clocks of its first and last beat, and those in which it waited."""
+    """When a frame was accepted: clocks of its first and last beat, and clocks it had to wait."""
 
     first: int
     last: int
@@ -47,7 +47,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Left:
-    """A frame that came out: clocks of its first and last beat, and its bytes."""
+    """A frame that left the card: clocks of its first and last beat, and its bytes."""
 
     first: int
     last: int
@@ -56,13 +56,13 @@ class Left:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a run showed.
+    """Observations of one run.
 
     Attributes:
-        taken: of each frame that went in.
-        left: the frames that came out.
-        counters: of the card since its start, by name.
-        clock: when the run ended.
+        taken: times of each frame that went in.
+        left: frames that came out.
+        counters: the card's counters since its start, by name.
+        clock: clock in which the run ended.
     """
 
     taken: tuple[Taken, ...]
@@ -80,15 +80,15 @@ def front_program(
     bad_cable: int = 0,
     device: int | None = None,
 ) -> Program:
-    """The front end of an export directory, compiled to a program in ``work``.
+    """Compile the front end of an export directory to a program in ``work``.
 
     Args:
-        directory: an export directory with a front end; it is read and not changed.
+        directory: an export directory with a front end, which is only read.
         work: an empty folder.
-        ip: the card's address.
-        resend: clocks of a tick of its TCP timers.
-        bad_cable: percentage of the frames that are lost, doubled and delayed.
-        device: descriptor of a TAP device; None for a bench, which is told what goes in.
+        ip: IPv4 address of the card.
+        resend: clocks per tick of its TCP timers.
+        bad_cable: percentage of frames that are lost, duplicated and delayed.
+        device: descriptor of a TAP device; None for a bench, which is given its frames.
 
     Raises:
         MissingDependencyError: Verilator is not installed.
@@ -107,10 +107,10 @@ def front_program(
 
 
 class FrontBench(RunningCard):
-    """The front end of an export directory in simulation, while a ``with`` block runs.
+    """The front end of an export directory in simulation, running inside a ``with`` block.
 
     Attributes:
-        ip: the card's address.
+        ip: IPv4 address of the card.
     """
 
     def __init__(
@@ -121,13 +121,13 @@ class FrontBench(RunningCard):
         resend: int = RESEND,
         quiet: int = QUIET,
     ) -> None:
-        """Describe a bench; nothing is built before the ``with`` block.
+        """Prepare a bench; nothing is built before the ``with`` block.
 
         Args:
-            directory: an export directory with a front end; it is read and not changed.
-            ip: the card's address.
-            resend: clocks of a tick of its TCP timers.
-            quiet: clocks without a beat that end a run.
+            directory: an export directory with a front end, which is only read.
+            ip: IPv4 address of the card.
+            resend: clocks per tick of its TCP timers.
+            quiet: number of clocks without a beat after which a run ends.
         """
         super().__init__()
         self.directory = directory.resolve()
@@ -138,21 +138,21 @@ class FrontBench(RunningCard):
         return front_program(self.directory, work, self.ip, resend=self.resend)
 
     def hold(self, clocks: int) -> None:
-        """Let the far end take nothing for some clocks from now on."""
+        """Make the receiver accept nothing for ``clocks`` clocks from now on."""
         self._say(f"h {clocks}")
 
     def run(
         self, frames: Sequence[Offered | bytes] = (), clocks: int = _MOST, quiet: int = 0
     ) -> Seen:
-        """Offer frames one behind another, and run until nothing happens any more.
+        """Send frames back to back, and run until nothing happens any more.
 
         Args:
-            frames: what goes in.
-            clocks: most clocks to run.
-            quiet: clocks without a beat that end the run; 0 for the bench's own.
+            frames: frames to send.
+            clocks: maximum number of clocks.
+            quiet: clocks without a beat after which the run ends; 0 for the bench's default.
 
         Raises:
-            VerifyError: the simulation ended, or frames wait to go in though nothing happens.
+            VerifyError: the simulation ended, or frames still wait although nothing happens.
         """
         for frame in frames:
             one = frame if isinstance(frame, Offered) else Offered(frame)

@@ -1,4 +1,4 @@
-"""A client of a card with a front end: rows over UDP or TCP, each result beside the model's."""
+"""A client of a card's front end: sends rows over UDP or TCP and checks each result."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from n3ic.exporters.netfpga.frontend.messages import (
 )
 from n3ic.model.classifier import Classifier
 
-PAYLOAD = 1472  # bytes of a datagram on Ethernet
+PAYLOAD = 1472  # bytes of a datagram on Ethernet: MTU 1500 less 28 of IPv4 and UDP headers
 _WRONG_MODEL, _WRONG_ROW, _WRONG_ROWS = 4, 5, 6
 InputStage = Literal["bits", "features"]
 
 
 class AskError(N3icError):
-    """A card that does not answer, or answers with an error."""
+    """The card does not answer, or answers with an error."""
 
 
 @dataclass(frozen=True)
 class Manner:
-    """How a card is asked.
+    """Settings of a client.
 
     Attributes:
-        tcp: over one TCP connection instead of datagrams.
-        batch: rows of a request; 0 for as many as a datagram holds.
-        window: requests that may be under way.
-        timeout: seconds until a datagram is sent again, or a connection given up.
-        tries: datagrams of a request, at most.
+        tcp: whether to use one TCP connection instead of datagrams.
+        batch: rows per request; 0 for as many as fit a datagram.
+        window: maximum number of requests in flight.
+        timeout: seconds until a datagram is sent again, or a connection is given up.
+        tries: maximum number of datagrams sent for a request.
     """
 
     tcp: bool = False
@@ -63,15 +63,15 @@ class Manner:
 
 @dataclass(frozen=True, eq=False)
 class Answered:
-    """What came of asking.
+    """Results of a batch of requests.
 
     Attributes:
         model: the network that the card computes.
         verdicts: class of each row, or ``SHUNT``, int64, shape ``(rows,)``; equal to the model's.
-        full: whether class, margin and scores came, too, and were compared.
+        full: whether class, margin and scores were also received and compared.
         requests: number of requests.
-        resent: datagrams that were sent again.
-        seconds: from the first request to the last answer.
+        resent: number of datagrams that were sent again.
+        seconds: time from the first request to the last answer, in seconds.
         latencies: seconds from each request's first datagram to its answer.
     """
 
@@ -85,13 +85,13 @@ class Answered:
 
 
 class _Line(Protocol):
-    """A way to a card and back."""
+    """A connection to a card."""
 
     def send(self, data: bytes) -> None:
         """Send a message."""
 
     def receive(self, seconds: float) -> Message | None:
-        """The next message; None after so many seconds."""
+        """Return the next message, or None after ``seconds`` seconds."""
 
 
 class _Datagrams:
@@ -110,7 +110,7 @@ class _Datagrams:
             except TimeoutError:
                 break
             except MessageError:
-                continue  # somebody else's datagram
+                continue  # a datagram of another sender: not an inference message
         return None
 
 
@@ -138,16 +138,16 @@ class _Stream:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of ``HOST``, ``HOST:PORT`` or ``[HOST]:PORT``.
+    """Parse ``HOST``, ``HOST:PORT`` or ``[HOST]:PORT`` to host and port.
 
     Raises:
-        UsageError: the port is none.
+        UsageError: the port is not a number from 1 to 65535.
     """
     host, colon, port = text.rpartition(":")
     if not colon:
         return text, PORT
     if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536 and host):
-        raise UsageError(f"{text!r}: HOST or HOST:PORT expected, a port is 1 to 65535")
+        raise UsageError(f"{text!r}: expected HOST or HOST:PORT with a port from 1 to 65535")
     return host.strip("[]"), int(port)
 
 
@@ -161,16 +161,16 @@ def ask(
     """Send rows to a card and compare each result with the model's.
 
     Args:
-        address: host and port.
-        models: networks that it may compute, of which it takes one.
-        features: integer features of the rows, arrays of shape ``(rows,)`` by name.
-        manner: how it is asked.
-        input_stage: what a row holds: input bits, or the features.
+        address: host and port of the card.
+        models: candidate networks; the card must compute one of them.
+        features: integer features by name, each an array of shape ``(rows,)``.
+        manner: settings of the client.
+        input_stage: content of a row: ``bits`` or ``features``.
 
     Raises:
-        AskError: no answer came, or an error.
-        VerifyError: a result is not the model's.
-        UsageError: there are no rows.
+        AskError: no answer arrived, or the answer is an error.
+        VerifyError: a result differs from the model's.
+        UsageError: no rows were given.
     """
     if not len(next(iter(features.values()), ())):
         raise UsageError("there are no rows to ask for")
@@ -204,7 +204,7 @@ def _agree(
     manner: Manner,
     input_stage: InputStage,
 ) -> tuple[Classifier, NDArray[np.uint8], NDArray[np.uint32], int]:
-    """The network that the card computes, the rows as it takes them, and how many of them."""
+    """Agree with the card on the network, the form of the rows, and the rows of a request."""
     fault = None
     for model in models:
         words = model.encode(features)
@@ -226,7 +226,7 @@ def _agree(
         else:
             raise _fault(answer)
         if manner.tcp:
-            break  # a card ends a connection with its first error
+            break  # over TCP a card closes the connection after its first error
     known = " or ".join(m.digest[:8] for m in models)
     raise AskError(f"{fault}; asked for {known}")
 
@@ -234,15 +234,15 @@ def _agree(
 def _exchange(
     line: _Line, messages: Sequence[bytes], manner: Manner, *, faults: bool = False
 ) -> tuple[list[Message], NDArray[np.float64], int]:
-    """Send requests, a window at a time, and gather their answers, whatever their order.
+    """Send requests within a window and collect their answers in any order.
 
     Raises:
-        AskError: one is not answered, or with an error that ``faults`` does not allow.
+        AskError: a request has no answer, or one with an error that ``faults`` does not allow.
     """
     first = int(HEADER.unpack_from(messages[0])[3])
     answers: dict[int, Message] = {}
     begun: dict[int, float] = {}
-    due: dict[int, float] = {}  # of those under way: when they are sent again
+    due: dict[int, float] = {}  # requests in flight: when each is sent again
     tries = dict.fromkeys(range(len(messages)), 0)
     latencies = np.zeros(len(messages))
     resent = following = 0
@@ -277,10 +277,10 @@ def _exchange(
 
 
 def _compare(model: Classifier, answer: Message, inputs: NDArray[np.uint32], first: int) -> None:
-    """Compare an answer with the model's.
+    """Compare an answer with the model's results.
 
     Raises:
-        VerifyError: a row's result differs; it is named.
+        VerifyError: the result of a row differs; the error names the row.
     """
     digest = int(model.digest[:8], 16)
     if answer.model != digest:
@@ -311,7 +311,7 @@ def _fault(answer: Message) -> AskError:
 
 @contextmanager
 def _line(address: tuple[str, int], manner: Manner) -> Iterator[_Line]:
-    """A way to the card for the length of the block.
+    """Open a connection to the card for a ``with`` block.
 
     Raises:
         AskError: the host is unknown, nothing listens there, or the connection broke.

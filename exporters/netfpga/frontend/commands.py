@@ -18,23 +18,23 @@ def ask(
     address: Annotated[str, typer.Argument(help="HOST or HOST:PORT of a card.")],
     flows: Annotated[Path, typer.Argument(help="A table of flows.")],
     model: Annotated[
-        Path, typer.Option(help="The card's export directory, or its model file or run.")
+        Path, typer.Option(help="The card's export directory, its model file, or its run.")
     ],
-    tcp: Annotated[bool, typer.Option("--tcp", help="Over TCP instead of UDP.")] = False,
+    tcp: Annotated[bool, typer.Option("--tcp", help="Use TCP instead of UDP.")] = False,
     batch: Annotated[
-        int, typer.Option(help="Rows of a request; 0: as many as a datagram holds.", min=0)
+        int, typer.Option(help="Rows per request; 0: as many as fit a datagram.", min=0)
     ] = 0,
-    window: Annotated[int, typer.Option(help="Requests under way.", min=1, max=4096)] = 8,
+    window: Annotated[int, typer.Option(help="Requests in flight.", min=1, max=4096)] = 8,
     timeout: Annotated[
         float, typer.Option(help="Seconds until a datagram is sent again.", min=0.001)
     ] = 1.0,
-    tries: Annotated[int, typer.Option(help="Datagrams of a request, at most.", min=1)] = 5,
+    tries: Annotated[int, typer.Option(help="Maximum datagrams per request.", min=1)] = 5,
     input_stage: Annotated[
-        Literal["bits", "features"], typer.Option(help="What the card's rows hold.")
+        Literal["bits", "features"], typer.Option(help="Content of the card's rows.")
     ] = "bits",
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Ask a card over the network; a result that is not the model's is an error."""
+    """Send rows to a card over the network; a result that differs from the model's is an error."""
     import numpy as np
 
     from n3ic.data.flows import read_features
@@ -82,13 +82,13 @@ def ask(
 
 
 def _candidates(path: Path) -> tuple[Classifier, ...]:
-    """The networks that a card may compute for a model.
+    """The networks that a card may compute for a path.
 
-    An export directory has one. A model file or run is computed without what makes no difference
-    to its scores, or as it is.
+    An export directory holds one network. A model file or a run stands for two: the card may
+    compute it as it is, or without the parts that do not affect its scores.
 
     Raises:
-        UsageError: a run of several networks.
+        UsageError: the run holds several networks.
     """
     from n3ic.model.families import load_model
     from n3ic.model.passes import simplify

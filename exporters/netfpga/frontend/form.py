@@ -1,4 +1,4 @@
-"""What a front end is made for: its options, and the sizes of messages and memories."""
+"""Options of a front end, and the sizes of its messages and memories."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from n3ic.util.templates import render
 FOLDER = Path(__file__).resolve().parent
 TOP = "n3ic_front_top"
 DISSECTOR = "n3ic.lua"
-UDP_HEADERS = 28  # IPv4 without options, UDP
+UDP_HEADERS = 28  # bytes: IPv4 without options 20, UDP 8
 MAX_ROW = 1024  # bytes
-SEGMENTS_KEPT = 4  # whose results a session has room for
-RECORD_BYTES = 512  # of a segment of results to a host of the least MSS
+SEGMENTS_KEPT = 4  # segments whose results fit the memory of a session
+RECORD_BYTES = 512  # bytes of results in a segment, for a host with the smallest MSS
 COUNTERS = (
     "other",
     "header",
@@ -60,7 +60,7 @@ OPTIONS = (
     ),
     Option(
         "executors",
-        "copies of an unrolled executor behind the front end, each an input a clock",
+        "copies of an unrolled executor behind the front end; each takes an input per clock",
         1,
         minimum=1,
         maximum=4,
@@ -69,7 +69,7 @@ OPTIONS = (
     ),
     Option(
         "answers",
-        "what the front end answers for a row: verdict, class, margin and scores, or the verdict",
+        "content of a row's answer: full: verdict, class, margin and scores; verdict: that alone",
         "full",
         choices=("full", "verdict"),
         only_with=FRONT,
@@ -77,7 +77,7 @@ OPTIONS = (
     ),
     Option(
         "mtu",
-        "bytes of an IPv4 packet of the front end, at most",
+        "maximum bytes of an IPv4 packet of the front end",
         1500,
         minimum=576,
         maximum=9000,
@@ -86,14 +86,14 @@ OPTIONS = (
     ),
     Option(
         "bypass",
-        "rows go to the executor while their frame comes in; false: once it is known to be sound",
+        "true: rows enter the executor while their frame arrives; false: after its checksum",
         True,
         only_with=FRONT,
         newer=True,
     ),
     Option(
         "sessions",
-        "TCP connections at a time",
+        "maximum number of TCP connections",
         4,
         minimum=2,
         maximum=16,
@@ -108,15 +108,15 @@ class FrontForm:
     """Sizes of a front end.
 
     Attributes:
-        beat: bytes of a beat.
-        executors: rows that are computed in a clock.
-        row: bytes of a row.
-        result: bytes of a result.
-        mtu: bytes of an IPv4 packet, at most.
+        beat: bytes per beat.
+        executors: rows computed per clock.
+        row: bytes per row.
+        result: bytes per result.
+        mtu: maximum bytes of an IPv4 packet.
         bypass: whether rows are computed before their frame has ended.
-        tcp: whether it answers over TCP.
-        sessions: TCP connections at a time.
-        plans_w: binary logarithm of the inferences that may be under way.
+        tcp: whether the front end answers over TCP.
+        sessions: maximum number of TCP connections.
+        plans_w: binary logarithm of the number of inferences in flight.
     """
 
     beat: int
@@ -131,17 +131,17 @@ class FrontForm:
 
     @property
     def max_rows(self) -> int:
-        """Most rows of a request: their results fit a datagram."""
+        """Maximum rows of a request, such that the results fit a datagram."""
         return (self.mtu - UDP_HEADERS - HEADER.size) // self.result
 
     @property
     def beats_w(self) -> int:
-        """Binary logarithm of the beats that the longest packet needs."""
+        """Binary logarithm of the beats of the longest packet."""
         return (-(-self.mtu // self.beat)).bit_length()
 
     @property
     def parameters(self) -> dict[str, int]:
-        """The parameters of ``n3ic_front``, but for the model that it names."""
+        """Parameters of ``n3ic_front``, without the model's digest."""
         own = {
             "W": self.beat,
             "N": self.executors,
@@ -167,55 +167,55 @@ class FrontForm:
 
     @property
     def growth(self) -> int:
-        """Bytes of results that a byte of a request asks for, at most."""
+        """Maximum bytes of results per byte of a request."""
         return max(1, -(-self.result // self.row))
 
     @property
     def mss(self) -> int:
-        """Bytes of a TCP segment, as the other end is told: few where results are long."""
+        """Announced MSS: bytes of a TCP segment, fewer where results are longer than rows."""
         return min(1460 if self.growth <= 2 else 536, self.mtu - 40)
 
     @property
     def segment_results(self) -> int:
-        """Most bytes of results of a segment, with what the ones before left of a row."""
+        """Maximum bytes of results of a segment, with the part of a row left from before."""
         return (self.mss + max(self.row, HEADER.size)) * self.growth + 2 * HEADER.size
 
     @property
     def segment_words(self) -> int:
-        """Beats of the results of a segment, at most."""
+        """Maximum beats of the results of a segment."""
         return -(-self.segment_results // self.beat) + 1
 
     @property
     def segment_records(self) -> int:
-        """Segments that the results of one make, at most, for a host that takes 536 bytes."""
+        """Maximum segments of results per segment received, for a host with an MSS of 536 bytes."""
         return -(-self.segment_results // RECORD_BYTES) + 1
 
     @property
     def words_w(self) -> int:
-        """Binary logarithm of the beats of results that are kept for a session."""
+        """Binary logarithm of the beats of results kept per session."""
         return (SEGMENTS_KEPT * self.segment_words - 1).bit_length()
 
     @property
     def records_w(self) -> int:
-        """Binary logarithm of the segments that are kept for a session."""
+        """Binary logarithm of the segments kept per session."""
         return max(5, (SEGMENTS_KEPT * self.segment_records - 1).bit_length())
 
     @property
     def session_w(self) -> int:
-        """Bits of a session's number."""
+        """Width of a session number, in bits."""
         return (self.sessions - 1).bit_length()
 
 
 def front_form(model: Classifier, options: Options) -> FrontForm:
-    """The sizes of the front end that options ask for.
+    """Compute the sizes of a front end from its options.
 
     Raises:
-        UsageError: rows are too long for a datagram, or scores are asked for that there are not.
+        UsageError: a row does not fit a datagram, or the core lacks the scores asked for.
     """
     row = -(-input_width(model, options) // 8)
     full = options["answers"] == "full"
     if full and options.get("outputs") == "class" and options["style"] == "unrolled":
-        raise UsageError("--answers full has scores and margin: use --outputs scores")
+        raise UsageError("--answers full needs scores and margin: use --outputs scores")
     room = int(options["mtu"]) - UDP_HEADERS - HEADER.size
     if row > min(room, MAX_ROW):
         raise UsageError(
@@ -239,7 +239,7 @@ def front_form(model: Classifier, options: Options) -> FrontForm:
 
 
 def _clocks(model: Classifier, options: Options) -> int:
-    """Inferences that a pipelined executor has under way; 0 of one that is none."""
+    """Inferences in flight in a pipelined executor; 0 for a sequential one."""
     if isinstance(model, SpnModel):
         return latency(pipeline(model))
     assert isinstance(model, BinaryModel)  # noqa: S101 - there are two families

@@ -1,7 +1,7 @@
 """Inference messages: rows to a card over UDP or TCP, and its results back.
 
-A message is a header of 16 bytes and what it announces; all numbers are big-endian. Over UDP a
-datagram holds one, over TCP they follow each other. See ``docs/reference/formats.md``.
+A message is a header of 16 bytes and its body; all numbers are big-endian. A UDP datagram holds one
+message, and messages follow each other over TCP. See ``docs/reference/formats.md``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FAULTS = {
 
 
 class MessageError(N3icError):
-    """Bytes that are no inference message."""
+    """The bytes are not an inference message."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Message:
 
     Attributes:
         kind: ``REQUEST``, ``RESULTS`` or ``FAULT``.
-        number: what ties an answer to its request, 32 bits.
-        model: the first four bytes of the model's digest; 0 in a request takes any.
-        rows: number of rows or results.
-        size: bytes of each; of a fault, those of a row that the card takes.
-        body: rows or results, one behind another; of a fault, its code and the most rows.
+        number: identifier that an answer copies from its request, 32 bits.
+        model: first four bytes of the model's digest; 0 in a request accepts any model.
+        rows: number of rows or of results.
+        size: bytes of each row or result; in a fault, bytes of a row that the card accepts.
+        body: rows or results, concatenated; in a fault, its code and the maximum number of rows.
     """
 
     kind: int
@@ -61,36 +61,36 @@ class Message:
     body: bytes
 
     def to_bytes(self) -> bytes:
-        """The message as it is sent."""
+        """Serialise the message."""
         head = HEADER.pack(MAGIC, VERSION, self.kind, self.number, self.model, self.rows, self.size)
         return head + self.body
 
     @property
     def fault(self) -> tuple[int, int]:
-        """Code and most rows of a fault."""
+        """Error code and maximum number of rows of a fault."""
         code, rows = FAULT_BODY.unpack(self.body)
         return code, rows
 
 
 def message_bytes(head: bytes) -> int:
-    """Bytes of the message that a header announces, the header's own among them.
+    """Length of the message that a header announces, in bytes, including the header.
 
     Raises:
-        MessageError: the bytes are no header of a message.
+        MessageError: the bytes are not the header of a message.
     """
     if len(head) < HEADER.size:
-        raise MessageError(f"{len(head)} bytes are no inference message, it has {HEADER.size}")
+        raise MessageError(f"{len(head)} bytes: an inference message has a header of {HEADER.size}")
     magic, version, kind, _, _, rows, size = HEADER.unpack_from(head)
     if magic != MAGIC or version != VERSION or kind not in (REQUEST, RESULTS, FAULT):
-        raise MessageError(f"no inference message of version {VERSION}: {head[:4].hex(' ')}")
+        raise MessageError(f"not an inference message of version {VERSION}: {head[:4].hex(' ')}")
     return HEADER.size + (FAULT_BODY.size if kind == FAULT else rows * size)
 
 
 def read_message(data: bytes) -> Message:
-    """A message from the bytes that hold it and nothing else.
+    """Parse one message, without bytes behind it.
 
     Raises:
-        MessageError: they hold something else.
+        MessageError: the bytes are not exactly one message.
     """
     if message_bytes(data) != len(data):
         raise MessageError(f"{len(data)} bytes, the message has {message_bytes(data)}")
@@ -99,29 +99,29 @@ def read_message(data: bytes) -> Message:
 
 
 def request(number: int, model: int, rows: NDArray[np.uint8]) -> Message:
-    """A request of rows, uint8 array of shape ``(rows, bytes of a row)``."""
+    """Make a request of rows, a uint8 array of shape ``(rows, bytes per row)``."""
     return Message(REQUEST, number, model, len(rows), rows.shape[1], rows.tobytes())
 
 
 def bit_rows(words: ArrayLike, n_bits: int) -> NDArray[np.uint8]:
-    """Rows of input bits: each a big-endian number, bit 0 the lowest of its last byte.
+    """Serialise packed inputs: big-endian rows with bit 0 the lowest of the last byte.
 
     Args:
         words: packed inputs, uint32 array of shape ``(rows, n_words)``.
-        n_bits: input bits.
+        n_bits: number of input bits.
 
     Returns:
-        uint8 array of shape ``(rows, bytes of a row)``.
+        uint8 array of shape ``(rows, bytes per row)``.
     """
     bits = unpack(np.asarray(words), n_bits)
     return np.ascontiguousarray(np.packbits(bits, axis=1, bitorder="little")[:, ::-1])
 
 
 def feature_rows(columns: ArrayLike) -> NDArray[np.uint8]:
-    """Rows of integer features, 32 bits each, in their order.
+    """Serialise integer features, 32 bits each, in their order.
 
     Args:
-        columns: integer array of shape ``(rows, features)``; clamped to 32 bits.
+        columns: integer array of shape ``(rows, features)``; values are clamped to 32 bits.
     """
     values = np.clip(np.asarray(columns, dtype=np.int64), 0, UINT32_MAX).astype(">u4")
     return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
@@ -134,12 +134,12 @@ def result_bytes(classes: int, *, full: bool = True) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Results as a message holds them.
+    """Results of a message.
 
     Attributes:
-        verdicts: class, or ``SHUNT`` where the host decides, int64, shape ``(rows,)``.
-        classes: class, int64, shape ``(rows,)``; None where the card sends verdicts alone.
-        margins: best less second best score, int64, shape ``(rows,)``, or None.
+        verdicts: class, or ``SHUNT`` if the host decides, int64, shape ``(rows,)``.
+        classes: class, int64, shape ``(rows,)``; None if the card sends verdicts alone.
+        margins: best minus second best score, int64, shape ``(rows,)``, or None.
         scores: int64 array of shape ``(rows, classes)``, or None.
     """
 
@@ -150,14 +150,14 @@ class Results:
 
 
 def read_results(message: Message, classes: int) -> Results:
-    """Results of a message.
+    """Read the results of a message.
 
     Args:
-        message: of the kind ``RESULTS``.
-        classes: classes of the model.
+        message: message of kind ``RESULTS``.
+        classes: number of classes of the model.
 
     Raises:
-        MessageError: its results have another size.
+        MessageError: the results have another size.
     """
     if message.kind == RESULTS and message.size == VERDICT_BYTES:
         return Results(_verdicts(np.frombuffer(message.body, ">u2")))
@@ -179,7 +179,7 @@ def read_results(message: Message, classes: int) -> Results:
 
 
 def results_body(model: Classifier, words: ArrayLike, *, full: bool = True) -> bytes:
-    """The results of packed inputs as the card sends them: what every answer is compared with."""
+    """Results of packed inputs as the card sends them: the reference for every answer."""
     found = model.infer(words)
     verdicts = model.verdicts(found.scores) if model.shunt else found.classes
     wire = np.where(verdicts == SHUNT, SHUNTED, verdicts)

@@ -1,4 +1,4 @@
-"""Frames as hosts send them to a card, and what its frames hold: the reference of the stack."""
+"""Builds the frames that hosts send to a card, and parses the card's: the stack's reference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEAST_FRAME = 60
 
 @dataclass(frozen=True)
 class End:
-    """One end of a conversation: addresses and a port."""
+    """One endpoint of a connection: addresses and a port."""
 
     mac: bytes
     ip: bytes
@@ -20,7 +20,7 @@ class End:
 
 
 def checksum(data: bytes) -> int:
-    """The Internet checksum (RFC 1071) of some bytes; 0 for bytes that hold their own."""
+    """The Internet checksum (RFC 1071); 0 over bytes that include their own checksum."""
     padded = data + b"\0" * (len(data) % 2)
     total: int = sum(struct.unpack(f">{len(padded) // 2}H", padded))
     while total >> 16:
@@ -29,14 +29,14 @@ def checksum(data: bytes) -> int:
 
 
 def pseudo(source: bytes, target: bytes, protocol: int, length: int) -> bytes:
-    """The pseudo header of UDP and TCP."""
+    """The pseudo header of UDP and TCP, which the checksum covers."""
     return source + target + struct.pack(">BBH", 0, protocol, length)
 
 
 def ipv4(
     source: End, target: End, protocol: int, payload: bytes, *, flags: int = 0x4000, ttl: int = 64
 ) -> bytes:
-    """An Ethernet frame of an IPv4 packet, padded to the least length."""
+    """An Ethernet frame with an IPv4 packet, padded to the minimum length."""
     head = struct.pack(
         ">BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), 1, flags, ttl, protocol, 0,
         source.ip, target.ip,
@@ -47,7 +47,7 @@ def ipv4(
 
 
 def udp(source: End, target: End, payload: bytes, *, summed: bool = True) -> bytes:
-    """A datagram; without ``summed``, one that has no checksum."""
+    """A UDP datagram; ``summed=False`` leaves its checksum out."""
     length = 8 + len(payload)
     head = struct.pack(">HHHH", source.port, target.port, length, 0)
     if summed:
@@ -70,7 +70,7 @@ def tcp(
     window: int = 65535,
     options: bytes = b"",
 ) -> bytes:
-    """A TCP segment; options fill whole words."""
+    """A TCP segment; ``options`` must fill whole 32-bit words."""
     words = (20 + len(options)) // 4
     head = struct.pack(
         ">HHIIBBHHH", source.port, target.port, seq % (1 << 32), ack % (1 << 32),
@@ -82,7 +82,7 @@ def tcp(
 
 
 def mss(size: int) -> bytes:
-    """The TCP option of the largest segment."""
+    """The TCP option of the maximum segment size."""
     return struct.pack(">BBH", 2, 4, size)
 
 
@@ -94,15 +94,15 @@ def echo(source: End, target: End, payload: bytes, *, number: int = 1) -> bytes:
 
 @dataclass(frozen=True)
 class Packet:
-    """What an IPv4 frame holds, its checksums proven.
+    """Content of an IPv4 frame with valid checksums.
 
     Attributes:
-        target_mac: whom it goes to.
-        source: addresses and port that it comes from.
-        target: address and port that it goes to.
-        protocol: of its payload.
-        header: the bytes of the UDP, ICMP or TCP header.
-        payload: what comes behind it, without padding.
+        target_mac: MAC address of the receiver.
+        source: addresses and port of the sender.
+        target: address and port of the receiver.
+        protocol: IP protocol number of the payload.
+        header: bytes of the UDP, ICMP or TCP header.
+        payload: bytes after the header, without padding.
     """
 
     source: End
@@ -113,10 +113,10 @@ class Packet:
 
 
 def read_ipv4(frame: bytes) -> Packet:
-    """The packet of a frame.
+    """Parse the packet of a frame.
 
     Raises:
-        ValueError: a checksum or a length is wrong, or it is no such packet.
+        ValueError: a checksum or length is wrong, or the frame holds another kind of packet.
     """
     if len(frame) < LEAST_FRAME or frame[12:14] != IPV4.to_bytes(2, "big") or frame[14] != 0x45:
         raise ValueError("no IPv4 packet without options in a whole frame")

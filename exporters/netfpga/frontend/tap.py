@@ -1,4 +1,4 @@
-"""A virtual card with a network stack: a TAP device of the host is the cable to it."""
+"""A virtual card with a network stack, cabled to the host by a TAP device."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ADDRESS = "10.23.23.2"
 
 @dataclass(frozen=True)
 class FrontCounters:
-    """What went through a card.
+    """Counters of a card's traffic.
 
     Attributes:
-        frames_in: frames from the device.
-        frames_out: frames to the device.
-        dropped: frames that the kernel did not take.
-        clocks: simulated clocks.
+        frames_in: frames received from the device.
+        frames_out: frames sent to the device.
+        dropped: frames that the kernel did not accept.
+        clocks: number of simulated clocks.
         card: the card's own counters, by name.
     """
 
@@ -43,7 +43,7 @@ class VirtualFront(RunningCard):
     """The front end of an export directory behind a TAP device, while a ``with`` block runs.
 
     Attributes:
-        counters: what went through, once the block has ended.
+        counters: traffic of the card, set when the block has ended.
     """
 
     def __init__(
@@ -55,28 +55,28 @@ class VirtualFront(RunningCard):
         address: str = ADDRESS,
         bad_cable: int = 0,
     ) -> None:
-        """Describe a card; nothing is made before the ``with`` block.
+        """Prepare a card; nothing is created before the ``with`` block.
 
         Args:
             directory: an export directory of the target ``netfpga`` with a front end.
-            tap: name of the host's device; it gets another address of the card's /24.
-            netns: a network namespace to make for the device; empty for none.
+            tap: name of the host's device, which gets another address of the card's /24.
+            netns: network namespace to create for the device; empty for none.
             address: the card's IPv4 address.
-            bad_cable: percentage of the frames that are lost, doubled and delayed behind others,
-                0 to 30, each way and of each kind.
+            bad_cable: percentage of frames, 0 to 30, that are lost, duplicated and reordered, for
+                each kind of damage and each direction.
 
         Raises:
-            UsageError: a name that Linux does not allow, no address of a host, or no percentage.
+            UsageError: Linux does not allow a name, or an address or percentage is invalid.
         """
         super().__init__()
         wire.check_names(tap, *filter(None, (netns,)))
         try:
             self.address = ipaddress.IPv4Address(address)
         except ValueError as error:
-            raise UsageError(f"--address: {address!r} is no IPv4 address") from error
+            raise UsageError(f"--address: {address!r} is not an IPv4 address") from error
         network = ipaddress.IPv4Network((self.address, 24), strict=False)
         if self.address.is_multicast or self.address in (network[0], network[255]):
-            raise UsageError(f"--address: {address} is no address of a host")
+            raise UsageError(f"--address: {address} is not the address of a host")
         if not 0 <= bad_cable <= 30:
             raise UsageError(f"a bad cable harms 0 to 30 % of the frames, not {bad_cable}")
         self.host = network[1] if self.address != network[1] else network[2]
@@ -111,10 +111,10 @@ def has_front(directory: Path) -> bool:
 def serve(
     directory: Path, *, tap: str, netns: str, address: str, say: Callable[[str], None]
 ) -> None:
-    """Run a virtual card until Ctrl-C or SIGTERM, and say what went through it.
+    """Run a virtual card until Ctrl-C or SIGTERM, and report its counters.
 
     Raises:
-        N3icError: see :class:`VirtualFront`; or the card ended by itself.
+        N3icError: see :class:`VirtualFront`; or the card ended unexpectedly.
     """
     card = VirtualFront(directory, tap=tap, netns=netns, address=address)
     where = f" in the namespace {netns}" if netns else ""
@@ -122,7 +122,7 @@ def serve(
     running.serve(card, lambda: say(text))
     seen = card.counters
     if seen is None:
-        raise N3icError("the simulated card ended by itself")
+        raise N3icError("the simulated card ended unexpectedly")
     own = ", ".join(f"{name} {count}" for name, count in seen.card.items())
     say(
         f"{tap}: {seen.frames_in} frames in, {seen.frames_out} out, {seen.dropped} dropped; "

@@ -1,4 +1,4 @@
-"""The front end of an export directory beside its model: requests in frames, results in frames."""
+"""Verifies the front end of an export against its model: request frames in, result frames out."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def check_front(directory: Path, model: Classifier, options: Options, words: Wor
     """Send inputs through the whole front end and compare each answer, byte for byte.
 
     Args:
-        directory: an export directory with a front end; it is read and not changed.
-        model: what it computes.
-        options: those of the export.
-        words: packed inputs, uint32 array of shape ``(rows, n_words)``; with features as input,
-            as many random rows are sent in their place.
+        directory: an export directory with a front end, which is only read.
+        model: the model that it should compute.
+        options: options of the export.
+        words: packed inputs, uint32 array of shape ``(rows, n_words)``; if rows hold features, the
+            same number of random rows is sent instead.
 
     Returns:
-        What was done, in words.
+        A description of what was checked.
 
     Raises:
         MissingDependencyError: Verilator is not installed.
-        VerifyError: an answer is missing, or another than the model's.
+        VerifyError: an answer is missing or differs from the model's.
     """
     form = front_form(model, options)
     rng = np.random.default_rng(len(words))
@@ -95,7 +95,7 @@ def check_front(directory: Path, model: Classifier, options: Options, words: Wor
 def _feature_values(
     model: Classifier, count: int, rng: np.random.Generator
 ) -> dict[str, NDArray[np.int64]]:
-    """Features at and beside the cuts of the input stage, and anywhere."""
+    """Features at and next to the cuts of the input stage, and random ones."""
     found = {}
     for name in model.input.features:
         cuts = [c for f in model.input.fields if f.feature == name for c in f.cuts]

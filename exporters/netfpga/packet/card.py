@@ -1,4 +1,4 @@
-"""The whole card, ``n3ic_top``, in simulated traffic: packets of all kinds, pauses, and swaps."""
+"""Simulates the whole card, ``n3ic_top``, with mixed packets, pauses and model swaps."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from n3ic.options import Options
 
 MOST_ASKS = 96
 LEAST_ASKS = 48
-WORK = 2_000_000  # asks x weights that Icarus computes in seconds
+WORK = 2_000_000  # requests x weights that Icarus computes in seconds
 _BIAS_LIMIT = (1 << 24) - 8
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What went through a card that did what it should.
+    """Statistics of a card that passed.
 
     Attributes:
-        packets: frames that came out.
-        asked: those of them that asked.
-        swaps: swaps of banks that were seen in the answers or made without a change.
-        simulator: what ran.
+        packets: number of frames that came out.
+        asked: number of those frames that were inference requests.
+        swaps: number of bank swaps, seen in the answers or made without a change.
+        simulator: name of the simulator.
     """
 
     packets: int
@@ -70,23 +70,23 @@ def check_card(
 ) -> Seen:
     """Run the card of an export directory and compare every byte that leaves it.
 
-    Packets that ask and others come with pauses, and are held up at the far end until the card is
-    full. Where there is a write port, traffic goes on while banks are swapped three times: to the
-    other bank as it was initialised, to a random network that was written into the first one, and
-    to the network of ``update.hex``.
+    Requests and other packets come with pauses, and the receiver stalls until the card is full. On
+    a card with a write port, traffic goes on while banks are swapped three times: to the other bank
+    as initialised, to a random network written into the first bank, and to the network of
+    ``update.hex``.
 
     Args:
         directory: an export directory.
         model: the network that it holds.
         options: the export's.
-        layout: the layout of a core with a write port; None for none.
-        simulator: which one.
-        asks: packets that ask; fewer, but 48 at least, of networks that take long to simulate.
+        layout: layout of a core with a write port; None without one.
+        simulator: the simulator to use.
+        asks: number of requests; fewer, but at least 48, for networks that simulate slowly.
 
     Raises:
         MissingDependencyError: no simulator is installed.
-        VerifyError: the card does not build, loses a packet or changes another byte than it
-            should; names the packet.
+        VerifyError: the card does not build, loses a packet, or changes a byte that it should not;
+            the error names the packet.
     """
     core = Core.load(directory, model)
     form = packet_format(model, options)
@@ -113,7 +113,7 @@ def check_card(
         writes="".join(f"{op:x} {address:x} {word:x}\n" for op, address, word in program),
         stall=[len(f.data) > traffic.LONG for f in frames].index(True) - 2,
     )
-    # Modules add to what Verilator compiles, and little to what Icarus runs.
+    # More modules make Verilator's build longer, and hardly change Icarus' run time.
     chosen = simulate.choose(simulator, short=count * weights <= 2 * WORK)
     out = _simulate(directory, core, stimulus, chosen)
     class_only = options.get("outputs") == "class" and options["style"] == "unrolled"
@@ -125,14 +125,14 @@ def check_card(
 
 @dataclass(frozen=True)
 class _Stimulus:
-    """What the bench ``n3ic_top_tb.v`` reads.
+    """Input files of the bench ``n3ic_top_tb.v``.
 
     Attributes:
-        beats: of the packets.
-        side: inputs of the side channel; empty without.
-        side_w: bits of one of them; 0 without.
-        writes: what the write port does; empty without.
-        stall: packets after which the far end stands still.
+        beats: beats of the packets.
+        side: inputs of the side channel; empty without one.
+        side_w: width of a side input in bits; 0 without a side channel.
+        writes: operations of the write port; empty without one.
+        stall: number of packets after which the receiver stalls.
     """
 
     beats: str
@@ -145,7 +145,7 @@ class _Stimulus:
 def _inputs(
     model: Classifier, options: Options, count: int, rng: np.random.Generator
 ) -> tuple[list[bytes], Words]:
-    """Inputs as packets or the side channel hold them, and their packed bits."""
+    """Inputs in the form of packets or side channel, and their packed bits."""
     if options["input-stage"] == "features":
         rows = traffic.edge_features(model.input, count, rng)
         words = model.encode(dict(zip(model.input.features, rows.T, strict=True)))
@@ -160,7 +160,7 @@ def _inputs(
 
 
 def _work(model: Classifier) -> int:
-    """How much an inference takes of a simulator, in weights of a binary network."""
+    """Cost of an inference for a simulator, in weights of a binary network."""
     if isinstance(model, BinaryModel):
         return sum(layer.weights.size for layer in model.layers)
     return 10 * model.weight_bytes
@@ -180,9 +180,9 @@ def _words(data: bytes, width: int) -> str:
 
 
 def _another(model: BinaryModel, layout: SequentialLayout, rng: np.random.Generator) -> BinaryModel:
-    """A random network for the same executor, with the largest biases that its scores hold.
+    """A random network for the same executor, with the largest biases that its scores can hold.
 
-    Where the executor shunts, its threshold is one that about half of all margins reach.
+    If the executor shunts, the threshold is set so that about half of all margins reach it.
     """
     masked = any(p.masked for p in layout.layers)
     base = random_model(model.shape, rng, density=0.6 if masked else None)
@@ -204,7 +204,7 @@ def _another(model: BinaryModel, layout: SequentialLayout, rng: np.random.Genera
 def _program(
     directory: Path, core: Core, other: BinaryModel, layout: SequentialLayout, when: Sequence[int]
 ) -> list[tuple[int, int, int]]:
-    """What the write port does; see ``n3ic_top_tb.v``."""
+    """Operations of the write port; see ``n3ic_top_tb.v``."""
     try:
         update = read_update(directory / "mem" / "update.hex", core)
     except UsageError as error:
@@ -217,9 +217,9 @@ def _program(
 
 
 def _beats(frames: Sequence[Frame], when: Sequence[int], rng: np.random.Generator) -> str:
-    """Beats of the frames as the bench reads them.
+    """Beats of the frames in the bench's format.
 
-    A few packets before a swap the traffic waits until all words of the new network are written.
+    A few packets before a swap, traffic pauses until all words of the new network are written.
     """
     lines = []
     for i, frame in enumerate(frames):
@@ -235,7 +235,7 @@ def _beats(frames: Sequence[Frame], when: Sequence[int], rng: np.random.Generato
 def _simulate(
     directory: Path, core: Core, stimulus: _Stimulus, simulator: Literal["verilator", "icarus"]
 ) -> list[str]:
-    """Run the bench; returns the beats that left the card, a line each."""
+    """Run the bench; return the beats that left the card, one per line."""
     defines = ["N3IC_WRITE_PORT"] if core.write_port else []
     defines += ["N3IC_SIDE"] if stimulus.side_w else []
     parameters = {"SIDE_W": max(1, stimulus.side_w), "WR_AW": max(1, core.wr_aw)}
@@ -269,11 +269,11 @@ def _compare(
     form: PacketFormat,
     answers: Sequence[Sequence[Answer]],
 ) -> None:
-    """Compare what left the card, beat by beat; the networks answer one after the other.
+    """Compare the output of the card beat by beat; the networks answer in turn.
 
     Raises:
-        VerifyError: a packet is lost, out of order or otherwise changed, or a network that was
-            loaded never answers.
+        VerifyError: a packet is lost, reordered or wrongly changed, or a loaded network never
+            answers.
     """
     beats = [line.split() for line in lines]
     at = asked = network = 0
@@ -321,7 +321,7 @@ def _mismatch(
     got: Sequence[Sequence[str]],
     candidates: Sequence[Answer | None],
 ) -> str:
-    """What is wrong with a packet, in a sentence."""
+    """Describe what is wrong with a packet, in one sentence."""
     where = f"the card: packet {index}, {len(frame.data)} bytes"
     if len(got) != frame.beats:
         return f"{where}: {len(got)} of its {frame.beats} beats left"

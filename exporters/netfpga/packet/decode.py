@@ -1,4 +1,4 @@
-"""The cuts of the input stage, read back from ``n3ic_features.v``."""
+"""Reads the cuts of the input stage back from ``n3ic_features.v``."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _BINARY = re.compile(r"assign bits\[(\d+):(\d+)\] = (feature|clamped)(\d+)(?:\[(
 
 
 def decode_cuts(directory: Path, model: Classifier) -> tuple[tuple[int, ...], ...]:
-    """Cuts of each field of the input, empty for a binary one.
+    """Decode the cuts of each field of the input; an empty tuple for a binary field.
 
-    Features, clamps and places of the bits are compared with the model's on the way.
+    Features, clamps and bit positions are also compared with the model's.
 
     Args:
         directory: an export directory with an input stage.
-        model: tells which bits are a field's.
+        model: the model, which gives each field's bits.
 
     Raises:
-        VerifyError: the file is missing, or a feature, clamp or bit is another than the model's.
+        VerifyError: the file is missing, or a feature, clamp or bit differs from the model's.
     """
     try:
         text = (directory / FILE).read_bytes().decode("ascii")
@@ -35,7 +35,7 @@ def decode_cuts(directory: Path, model: Classifier) -> tuple[tuple[int, ...], ..
         raise VerifyError(f"{FILE}: cannot be read ({error})") from error
     names = model.input.features
     wires = {int(i): (int(high), int(low)) for i, high, low in _WIRE.findall(text)}
-    # The first feature is the highest word.
+    # Features are concatenated in order, so the first one is the highest word.
     if wires != {
         i: (32 * (len(names) - i) - 1, 32 * (len(names) - i - 1)) for i in range(len(names))
     }:

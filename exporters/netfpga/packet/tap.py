@@ -1,6 +1,6 @@
-"""A virtual card for any network client: TAP device, simulated Verilog, TAP device.
+"""A virtual card between two TAP devices, for any network client: simulated Verilog.
 
-Linux only; needs root, ``/dev/net/tun``, ``ip``, Verilator and a C++ compiler.
+Linux only. Needs root, ``/dev/net/tun``, ``ip``, Verilator and a C++ compiler.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ ADDRESSES = ("10.23.23.1/24", "10.23.23.2/24")
 
 @dataclass(frozen=True)
 class Counters:
-    """What went through a card.
+    """Counters of a card's traffic.
 
     Attributes:
-        tap_in: frames from the device ``tap``.
-        peer_in: frames from the device ``peer``.
-        tap_out: frames to the device ``tap``.
-        peer_out: frames to the device ``peer``.
-        dropped: frames that the kernel did not take.
-        clocks: simulated clocks.
+        tap_in: frames received from the device ``tap``.
+        peer_in: frames received from the device ``peer``.
+        tap_out: frames sent to the device ``tap``.
+        peer_out: frames sent to the device ``peer``.
+        dropped: frames that the kernel did not accept.
+        clocks: number of simulated clocks.
     """
 
     tap_in: int
@@ -44,14 +44,13 @@ class Counters:
 
 
 class VirtualNic(RunningCard):
-    """The card of an export directory, between two TAP devices, while a ``with`` block runs.
+    """The card of an export directory between two TAP devices, running inside a ``with`` block.
 
-    Frames that come in at one device leave at the other one, both ways through the Verilog.
-    The devices, the namespaces that were made for them and the process go at the end, whatever
-    happens.
+    A frame received from one device leaves at the other, in both directions through the Verilog.
+    The process, the devices and the namespaces made for them are removed at the end in any case.
 
     Attributes:
-        counters: what went through, once the block has ended.
+        counters: traffic of the card, set when the block has ended.
     """
 
     def __init__(
@@ -63,17 +62,17 @@ class VirtualNic(RunningCard):
         tap_netns: str = "",
         peer_netns: str = "",
     ) -> None:
-        """Describe a card; nothing is made before the ``with`` block.
+        """Prepare a card; nothing is created before the ``with`` block.
 
         Args:
             directory: an export directory of the target ``netfpga``.
             tap: name of the first device.
             peer: name of the second device.
-            tap_netns: a network namespace to make for the first device; empty for none.
-            peer_netns: the same for the second one. With either, both devices get addresses.
+            tap_netns: network namespace to create for the first device; empty for none.
+            peer_netns: the same for the second device. With either, both devices get addresses.
 
         Raises:
-            UsageError: a name that Linux does not allow, or one twice.
+            UsageError: Linux does not allow a name, or both names are equal.
         """
         wire.check_names(tap, peer, *filter(None, (tap_netns, peer_netns)))
         if tap == peer or (tap_netns and tap_netns == peer_netns):
@@ -104,14 +103,14 @@ class VirtualNic(RunningCard):
             self.counters = Counters(*(int(field) for field in fields))
 
     def load(self, update: str | Path) -> None:
-        """Put another model into the card while frames flow, as a driver would.
+        """Load another model into the card while frames flow, as a driver would.
 
         Args:
-            update: a ``mem/update.hex`` that was made for this card's executor.
+            update: a ``mem/update.hex`` made for this card's executor.
 
         Raises:
             UsageError: the file is damaged or made for another executor; nothing is written.
-            N3icError: the card does not run.
+            N3icError: the card is not running.
         """
         found = read_update(update, Core.load(self.directory))
         asked, answered = self._pipes()
@@ -120,7 +119,7 @@ class VirtualNic(RunningCard):
             asked.write("".join(lines) + "swap\n")
             asked.flush()
         except OSError as error:
-            raise N3icError("the card does not run any more") from error
+            raise N3icError("the card is not running any more") from error
         if answered.readline().strip() != "swapped":
             raise N3icError("the card ended while a model was written")
 
@@ -138,13 +137,13 @@ def serve(
     Args:
         directory: an export directory of the target ``netfpga``.
         tap: name of the first TAP device.
-        peer: name of the second one.
-        netns: a network namespace to make for the second device, so that both ends can talk on
-            one machine: 10.23.23.1 here, 10.23.23.2 in the namespace.
-        ready: called with a line of text when the card works.
+        peer: name of the second TAP device.
+        netns: network namespace to create for the second device, so that both ends can talk on one
+            machine: 10.23.23.1 here, 10.23.23.2 in the namespace.
+        ready: called with a line of text when the card is ready.
 
     Returns:
-        What went through it; None if it ended by itself.
+        Counters of the card's traffic; None if the card ended unexpectedly.
 
     Raises:
         N3icError: see :class:`VirtualNic`.
@@ -160,7 +159,7 @@ def build(directory: Path, work: Path) -> Path:
     """Compile the card of an export directory to a program in ``work``.
 
     Raises:
-        UsageError: the directory is of another target, or inputs come from a side channel.
+        UsageError: the directory is an export of another target, or has a side channel for inputs.
         VerifyError: the Verilog does not build.
     """
     manifest = read_manifest(directory)

@@ -1,4 +1,4 @@
-"""Frames of all kinds for a card, and what must leave it: the packet path's reference."""
+"""Frames of all kinds for a card, and the expected output: the packet path's reference."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from n3ic.model.inputs import UINT32_MAX, InputSpec
 
 BEAT = 32  # bytes
 MACS = bytes.fromhex("020000000001020000000002")
-# Bytes behind the last one that a packet must have.
+# Bytes that a packet must have behind its last checked byte.
 TAILS = (0, 1, 31, 32, 33, 64, 300, 1200)
 LONG = 1486  # bytes behind the Ethernet header of a long frame
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame and its place in the traffic.
+    """A frame of the traffic.
 
     Attributes:
-        data: its bytes.
-        hole: index of a byte whose ``tkeep`` is 0; -1 for none.
+        data: bytes of the frame.
+        hole: index of a byte whose ``tkeep`` bit is 0; -1 for none.
     """
 
     data: bytes
     hole: int = -1
 
     def keep(self, beat: int) -> int:
-        """``tkeep`` of a beat."""
+        """``tkeep`` of a beat, by its index."""
         here = range(BEAT * beat, min(len(self.data), BEAT * beat + BEAT))
         return sum(1 << at % BEAT for at in here if at != self.hole)
 
     @property
     def beats(self) -> int:
-        """Number of its beats."""
+        """Number of beats of the frame."""
         return -(-len(self.data) // BEAT)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What an inference writes into its frame.
+    """The result that an inference writes into its frame.
 
     Attributes:
         model: first four bytes of the model's digest.
-        label: class, or 65535 where the host decides.
-        margin: difference of the two best scores.
+        label: class, or 65535 if the host decides.
+        margin: difference between the two best scores.
     """
 
     model: int
@@ -70,14 +70,14 @@ def asks(frame: Frame, form: PacketFormat) -> bool:
     return (
         data[12:14] == b"\x08\x00"
         and data[14] == 0x45
-        and int.from_bytes(data[20:22], "big") & 0xBFFF == 0  # no fragment; DF is allowed
+        and int.from_bytes(data[20:22], "big") & 0xBFFF == 0  # no fragment: MF and offset 0
         and data[23] == 17
         and data[36:38] == form.value.to_bytes(2, "big")
     )
 
 
 def leaving(frame: Frame, form: PacketFormat, answer: Answer | None) -> bytes:
-    """The bytes of a frame behind the card; ``answer`` is None where it did not ask."""
+    """Expected bytes of a frame behind the card; ``answer`` is None if it was no request."""
     out = bytearray(frame.data)
     if answer is not None and form.in_packet:
         result = answer.model.to_bytes(4, "big") + answer.label.to_bytes(2, "big")
@@ -88,9 +88,9 @@ def leaving(frame: Frame, form: PacketFormat, answer: Answer | None) -> bytes:
 
 
 def user(word: int, form: PacketFormat, answer: Answer | None) -> int:
-    """``tuser`` behind the card, of a frame that came with ``word`` in it.
+    """Expected ``tuser`` behind the card for a frame that arrived with ``word`` in it.
 
-    Above the word it came with what another core says, which shunts every other frame.
+    The bits above ``word`` hold the result of another core, which shunts every other frame.
     """
     if answer is None or not form.in_tuser:
         return word | SHUNTED << 32 | (0 if form.shunt_port else word & 1) << 80
@@ -100,15 +100,15 @@ def user(word: int, form: PacketFormat, answer: Answer | None) -> int:
 
 
 def traffic(form: PacketFormat, inputs: Sequence[bytes], rng: np.random.Generator) -> list[Frame]:
-    """Frames that ask, one for each input in order, and others.
+    """Make request frames, one per input in order, mixed with other frames.
 
-    First they take turns; in the middle come others that are longer than what the card holds
-    (512 beats), and the last ones that ask come without anything between them.
+    First the two kinds alternate. In the middle come other frames, longer than the card's buffer of
+    512 beats. The last requests come back to back.
 
     Args:
-        form: the card's packet format.
-        inputs: what the frames hold; of any content where inputs come beside them.
-        rng: the source of randomness.
+        form: packet format of the card.
+        inputs: content of the request frames; arbitrary if inputs come from the side channel.
+        rng: source of randomness.
     """
     others = _others(form, rng)
     frames = []
@@ -124,7 +124,7 @@ def traffic(form: PacketFormat, inputs: Sequence[bytes], rng: np.random.Generato
 
 
 def _asking(form: PacketFormat, data: bytes, rng: np.random.Generator) -> bytes:
-    """A frame that asks, without a byte more than it must have."""
+    """A request frame of minimum length."""
     body = rng.bytes(max(form.need, UDP_PAYLOAD) - ETHERNET_BYTES)
     head = MACS + form.value.to_bytes(2, "big")
     if form.udp:
@@ -138,7 +138,7 @@ def _asking(form: PacketFormat, data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _others(form: PacketFormat, rng: np.random.Generator) -> list[Frame]:
-    """Frames that do not ask: other types, too short ones, and what only looks like asking."""
+    """Frames that are no requests: other types, too short ones, and near misses."""
     whole = _asking(form, bytes(form.input_bytes), rng)
 
     def changed(at: int, value: bytes) -> Frame:
@@ -157,7 +157,7 @@ def _others(form: PacketFormat, rng: np.random.Generator) -> list[Frame]:
         frames += [
             changed(14, b"\x46"),  # IPv4 options
             changed(20, b"\x20\x00"),  # the first fragment
-            changed(20, b"\x00\x01"),  # a later one
+            changed(20, b"\x00\x01"),  # a later fragment
             changed(23, b"\x06"),  # TCP
             changed(36, (form.value ^ 1).to_bytes(2, "big")),
             changed(36, (form.value ^ 0x100).to_bytes(2, "big")),

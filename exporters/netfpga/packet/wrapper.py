@@ -1,4 +1,4 @@
-"""The packet path: where inputs lie in packets, and the input stage from features to bits."""
+"""The packet path: position of inputs in packets, and the input stage from features to bits."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
 ETHERNET_BYTES = 14
-UDP_PAYLOAD = 42  # Ethernet, IPv4 without options, UDP
+UDP_PAYLOAD = 42  # offset in bytes: Ethernet 14, IPv4 without options 20, UDP 8
 HEADER_BYTES = 12  # next type (2), model (4), class (2), margin (4); the P4 target's header
-RESULT_BYTES = 10  # model, class, margin
-SHUNTED = 0xFFFF  # in place of a class where the host decides
+RESULT_BYTES = 10  # model 4, class 2, margin 4
+SHUNTED = 0xFFFF  # class field of a result that the host decides
 MAX_OFFSET = 2048
-MAX_NEED = 254 * 32  # bytes of a packet that are looked at: beats are counted in eight bits
+MAX_NEED = 254 * 32  # bytes of a packet that can be inspected: an 8-bit counter counts beats
 FOLDER = Path(__file__).resolve().parent
-_PATH = (("front-end", ("none",)),)  # the packet path, not the front end
+_PATH = (("front-end", ("none",)),)  # options of the packet path, not of the front end
 
 OPTIONS = (
     Option(
         "input-stage",
-        "what a packet holds: input bits, or integer features that the card turns into bits",
+        "content of a packet: input bits, or integer features that the card turns into bits",
         "bits",
         choices=("bits", "features"),
     ),
     Option(
         "input",
-        "where inputs come from: a field of the packet, or a side channel of flow statistics",
+        "source of inputs: a field of the packet, or a side channel of flow statistics",
         "packet",
         choices=("packet", "side"),
         only_with=_PATH,
     ),
     Option(
         "match",
-        "packets that ask: by EtherType or UDP port",
+        "how requests are recognised: by EtherType or by UDP port",
         "ethertype",
         choices=("ethertype", "udp"),
         only_with=_PATH,
     ),
     Option(
         "ethertype",
-        "EtherType of packets that ask",
+        "EtherType of requests",
         0x2323,
         minimum=0x600,
         maximum=0xFFFF,
@@ -54,7 +54,7 @@ OPTIONS = (
     ),
     Option(
         "udp-port",
-        "UDP destination port of packets that ask",
+        "UDP destination port of requests",
         0x2323,
         minimum=1,
         maximum=65535,
@@ -62,7 +62,7 @@ OPTIONS = (
     ),
     Option(
         "offset",
-        "first byte of the input in the frame; 0: behind the result header",
+        "first byte of the input in the frame; 0: directly behind the result header",
         0,
         minimum=0,
         maximum=MAX_OFFSET,
@@ -70,15 +70,15 @@ OPTIONS = (
     ),
     Option(
         "result",
-        "where the result goes: into the packet, into tuser, or both",
+        "where the result is written: into the packet, into tuser, or both",
         "packet",
         choices=("packet", "tuser", "both"),
         only_with=_PATH,
     ),
     Option(
         "shunt-port",
-        "port that a shunted packet is sent to, one bit each as in tuser (2: the host's nf0); "
-        "0: as all others",
+        "port for shunted packets, one bit each as in tuser (2: the host's nf0); "
+        "0: the port of all other packets",
         0,
         minimum=0,
         maximum=255,
@@ -90,17 +90,17 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class PacketFormat:
-    """How inputs and results lie in frames.
+    """Position of inputs and results in frames.
 
     Attributes:
-        udp: match the UDP destination port instead of the EtherType.
-        value: EtherType or port.
-        input_bytes: bytes of an input; 0 where it comes from the side channel.
+        udp: whether to match the UDP destination port instead of the EtherType.
+        value: the EtherType or the port.
+        input_bytes: bytes of an input; 0 if it comes from the side channel.
         offset: first byte of the input in the frame.
-        result_at: first byte of the result, 4 bytes of model, 2 of class, 4 of margin.
+        result_at: first byte of the result: model (4 bytes), class (2), margin (4).
         in_packet: whether the result is written into the packet.
         in_tuser: whether the result is written into ``tuser``.
-        shunt_port: destination port of shunted packets in ``tuser``; 0 where it is left alone.
+        shunt_port: destination port of shunted packets in ``tuser``; 0 leaves it unchanged.
     """
 
     udp: bool
@@ -114,18 +114,18 @@ class PacketFormat:
 
     @property
     def need(self) -> int:
-        """Bytes that a frame must have to be classified."""
+        """Minimum bytes of a frame that is classified."""
         header = UDP_PAYLOAD if self.udp else ETHERNET_BYTES
         result = self.result_at + RESULT_BYTES if self.in_packet else 0
         return max(header, result, self.offset + self.input_bytes)
 
 
 def packet_format(model: Classifier, options: Options) -> PacketFormat:
-    """The packet format that options ask for.
+    """Compute the packet format from the options.
 
     Raises:
-        UsageError: the result would be written over the input, the input is longer than what
-            the packet path looks at, or a port is given for shunted packets and none is shunted.
+        UsageError: the result would overwrite the input, the input is longer than the packet path
+            inspects, or a port for shunted packets is given although the model shunts none.
     """
     udp = options["match"] == "udp"
     start = UDP_PAYLOAD if udp else ETHERNET_BYTES
@@ -160,7 +160,7 @@ def packet_format(model: Classifier, options: Options) -> PacketFormat:
 
 
 def input_width(model: Classifier, options: Options) -> int:
-    """Bits of an input as it comes to the card: input bits, or 32 a feature."""
+    """Width of an input as it reaches the card: one bit per input bit, or 32 per feature."""
     if options["input-stage"] == "features":
         return 32 * len(model.input.features)
     return model.input.n_bits

@@ -1,7 +1,7 @@
 """The sequential executor: weights in block RAM, one row of neurons a clock.
 
-The paper's design (section 4.3). Python decides how neurons lie in the rows of the memories and
-fills the parameters of the hand-written blocks in ``rtl/``.
+The paper's design (section 4.3). Python assigns neurons to rows of the memories, and fills the
+parameters of the hand-written blocks in ``rtl/``.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def write(
 
     Args:
         model: the network.
-        layout: the executor's sizes.
+        layout: sizes of the executor.
         out: the export directory.
-        others: networks of the same shape that share the executor, after the first one.
+        others: further networks of the same shape that share the executor.
 
     Returns:
-        The widths of the core's ports, for the testbench and the wrapper.
+        Port widths of the core, for the test bench and the wrapper.
     """
     copy_blocks(out, SHARED_RTL, FOLDER / "rtl")
     (out / "mem").mkdir(exist_ok=True)
@@ -90,7 +90,7 @@ def write(
 
 
 def _bank(image: Image) -> list[str]:
-    """Rows of a bank in hexadecimal, the highest word first."""
+    """Rows of a bank in hexadecimal, each with its highest word first."""
     bank = ["".join(f"{int(w):08x}" for w in row[::-1]) for row in image.words]
     blank = "0" * len(bank[0])
     return bank + [blank] * ((1 << image.row_w) - len(bank))

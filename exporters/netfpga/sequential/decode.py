@@ -1,7 +1,8 @@
-"""Weights, masks, thresholds, biases and the shunting threshold, read back from the artefacts.
+"""Reads weights, masks, thresholds, biases and the shunting threshold back from the artefacts.
 
-Those are the memory files and ``update.hex``. Shares no code with what writes them: where a neuron
-lies is read from the parameters of the blocks in ``n3ic_executor.v``, as the hardware has them.
+The artefacts are the memory files and ``update.hex``. This module shares no code with the writer:
+the position of a neuron follows from the parameters of the blocks in ``n3ic_executor.v``, as in
+the hardware.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ _WRITE = re.compile(r"([0-9a-f]+) ([0-9a-f]{8})")
 
 @dataclass(frozen=True)
 class _Memory:
-    """One memory of the executor, a bank of it.
+    """One bank of one memory of the executor.
 
     Attributes:
-        file: name of its file, without the ending.
-        layer: its layer.
+        file: name of its file, without extension.
+        layer: index of its layer.
         kind: 0 weights, 1 masks, 2 thresholds or biases, 3 the shunting threshold.
-        words: 32-bit words of a row.
-        used: rows that a bank uses.
-        depth: rows of a bank.
+        words: 32-bit words per row.
+        used: number of rows that a bank uses.
+        depth: number of rows of a bank.
     """
 
     file: str
@@ -52,16 +53,15 @@ _Read = Callable[[_Memory], NDArray[np.uint32]]
 
 
 def decode(directory: Path) -> tuple[Decoded, ...]:
-    """What the artefacts of a sequential core hold.
+    """Decode the artefacts of a sequential core.
 
-    These are each bank of both forms of memory files, and ``update.hex``.
+    The artefacts are each bank of both forms of memory files, and ``update.hex``.
 
     Args:
         directory: an export directory.
 
     Raises:
-        VerifyError: a file is missing or not what it should be, or holds something where the
-            network has nothing.
+        VerifyError: a file is missing or malformed, or holds a value where the network has none.
     """
     blocks = _blocks(_text(directory, "rtl/n3ic_executor.v"))
     memories = [m for i, block in enumerate(blocks) for m in _memories(i, block)]
@@ -89,7 +89,7 @@ _Parameters = dict[str, int | str]
 
 
 def _blocks(verilog: str) -> list[_Parameters]:
-    """Parameters of each layer: those of its rows, and of its second half."""
+    """Parameters of each layer: the block of its rows, then the block of its second half."""
     layers: dict[int, _Parameters] = {}
     for kind, text, index in _BLOCK.findall(verilog):
         found = {k: int(v) if v.isdigit() else v[1:-5] for k, v in _PARAMETER.findall(text)}
@@ -136,7 +136,7 @@ def _text(directory: Path, name: str) -> str:
 
 
 def _bank(directory: Path, ending: str, bank: int) -> _Read:
-    """Reader of a bank of the memory files of one form."""
+    """Return a reader of one bank of the memory files of one form."""
 
     def read(memory: _Memory) -> NDArray[np.uint32]:
         name = f"mem/{memory.file}.{ending}"
@@ -165,7 +165,7 @@ def _bank(directory: Path, ending: str, bank: int) -> _Read:
 
 
 def _update(directory: Path, memories: list[_Memory]) -> _Read:
-    """Reader of ``update.hex``: every word of every memory is written once."""
+    """Return a reader of ``update.hex``, which writes every word of every memory once."""
     name = "mem/update.hex"
     *lines, rest = _text(directory, name).split("\n")
     marked = [line for line in lines if line.startswith("# sha256 ")]
@@ -187,7 +187,8 @@ def _update(directory: Path, memories: list[_Memory]) -> _Read:
         at = {k: address >> low & mask for k, (low, mask) in fields.items()}
         words = room.get((at["layer"], at["kind"]))
         beside = address - sum(at[kind] << low for kind, (low, _) in fields.items())
-        row, word = at["row"], at["word"] - (at["kind"] == 3)  # the model's first word is its id
+        # Word 0 of the model's kind is its id, so the threshold is word 1.
+        row, word = at["row"], at["word"] - (at["kind"] == 3)
         if words is None or beside or row >= len(words) or not 0 <= word < words.shape[1]:
             raise VerifyError(f"{name}: {found[1]} is no address of a memory")
         if words[row, word] >= 0:
@@ -204,7 +205,7 @@ def _update(directory: Path, memories: list[_Memory]) -> _Read:
 
 
 def _check_id(name: str, lines: list[str], last: str, fields: dict[str, tuple[int, int]]) -> None:
-    """Check that the last write gives the bank the id of the model that the head names."""
+    """Check that the last write sets the bank's id to that of the model in the head."""
     found = _WRITE.fullmatch(last)
     named = [line for line in lines if line.startswith("# model ")]
     if (
@@ -232,7 +233,7 @@ def _layer(where: str, index: int, block: _Parameters, read: _Read) -> DecodedLa
 
 
 def _connections(where: str, block: _Parameters, words: NDArray[np.uint32], *, pad: bool) -> Bits:
-    """A bit a connection, of shape ``(neurons, inputs)``; all other bits must be ``pad``."""
+    """Connections as bits, shape ``(neurons, inputs)``; all other bits must equal ``pad``."""
     bits = np.unpackbits(words.astype("<u4").view(np.uint8), axis=1, bitorder="little")
     neuron, source = np.indices((_int(block, "M"), _int(block, "N")))
     lanes, part = _int(block, "LANES"), _int(block, "PART")

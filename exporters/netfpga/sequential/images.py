@@ -1,4 +1,4 @@
-"""What the memories of the sequential executor hold, and the writes that put it there."""
+"""Contents of the sequential executor's memories, and the writes that load them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from n3ic.model.bits import Words
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel, shape_text
 
-MODEL = 3  # kind of the words that are the model's: its id, and its shunting threshold
-_ID, _SHUNTING = 0, 1  # these words
+MODEL = 3  # kind of words that belong to the whole model: its id and its shunting threshold
+_ID, _SHUNTING = 0, 1  # indices of those words
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +26,11 @@ class Image:
     """One bank of one memory.
 
     Attributes:
-        layer: the layer's index.
-        kind: 0 weights, 1 masks, 2 thresholds or biases, 3 the model's.
-        name: file name without its ending.
-        words: uint32 array of shape ``(rows, words of a row)``.
-        row_w: address bits of a row.
+        layer: index of the layer.
+        kind: 0 weights, 1 masks, 2 thresholds or biases, 3 words of the whole model.
+        name: file name without extension.
+        words: uint32 array of shape ``(rows, words per row)``.
+        row_w: address width of a row, in bits.
     """
 
     layer: int
@@ -41,11 +41,11 @@ class Image:
 
 
 def images(model: BinaryModel, layout: SequentialLayout) -> list[Image]:
-    """The contents of all memories.
+    """Compute the contents of all memories.
 
     Raises:
-        ExportError: the model has another shape than the layout, masks or a shunting threshold
-            that it lacks, or biases that its scores cannot hold.
+        ExportError: the model's shape differs from the layout's, or the layout lacks its masks or
+            its shunting threshold, or its biases do not fit the scores.
     """
     expected = tuple((p.n, p.m) for p in layout.layers)
     if tuple((c.n_inputs, c.n_outputs) for c in model.layers) != expected:
@@ -58,7 +58,8 @@ def images(model: BinaryModel, layout: SequentialLayout) -> list[Image]:
         )
     if model.shunt and not layout.shunts:
         raise ExportError(
-            f"the model shunts margins below {model.shunt}, the executor none: --shunting all"
+            f"the model shunts margins below {model.shunt}, the executor has no threshold: "
+            "--shunting all"
         )
     out = []
     for p, layer in zip(layout.layers, model.layers, strict=True):
@@ -91,19 +92,19 @@ def _image(p: LayerLayout, kind: int, name: str, words: Words) -> Image:
 
 
 def _rows(p: LayerLayout, words: Words, fill: int) -> Words:
-    """Words of the neurons as rows of the memory."""
+    """Arrange the words of the neurons as rows of the memory."""
     neurons = np.full((p.groups * p.lanes, p.chunks * p.lane_words), fill, dtype=np.uint32)
     neurons[: p.m, : words.shape[1]] = words
     return neurons.reshape(p.rows, p.row_words)
 
 
 def writes(model: BinaryModel, layout: SequentialLayout) -> list[tuple[int, int]]:
-    """Addresses and words that put a model into the free bank through the write port.
+    """Addresses and words that load a model into the free bank through the write port.
 
     The model's id, the first four bytes of its digest, comes last.
 
     Raises:
-        ExportError: as :func:`images`.
+        ExportError: as for :func:`images`.
     """
     address = layout.address_map.address
     found = [

@@ -1,4 +1,4 @@
-"""How the neurons of a network lie in the rows of the sequential executor's memories."""
+"""Layout of a network's neurons in the rows of the sequential executor's memories."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from n3ic.model.bits import WORD_BITS, word_count
 from n3ic.model.network import BinaryModel
 
 ROW_BITS = 256  # bits of a memory row, as in the paper
-_MAX_DISTRIBUTED_LUTS = 64  # a larger memory goes to block RAM
-_MAX_SIDE_LUTS = 32  # of thresholds: deeper ones would be read through too many multiplexers
+_MAX_DISTRIBUTED_LUTS = 64  # larger memories go to block RAM
+_MAX_SIDE_LUTS = 32  # for thresholds: a deeper memory would need too many read multiplexers
 
-SCORE_BITS = 12  # of a score, where a popcount has fewer than ten
+SCORE_BITS = 12  # default width of a score, enough for popcounts of up to nine bits
 
 Packing = Literal["balanced", "full"]
 Masks = Literal["model", "all"]
@@ -24,24 +24,24 @@ Shunting = Literal["model", "all"]
 
 
 def clog2(value: int) -> int:
-    """Bits that count ``value`` things: the least ``b`` with ``2**b >= value``."""
+    """Bits that count ``value`` things: the smallest ``b`` with ``2**b >= value``."""
     return (value - 1).bit_length()
 
 
 @dataclass(frozen=True)
 class LayerLayout:
-    """How a layer lies in its memories.
+    """Layout of a layer in its memories.
 
     Attributes:
-        index: the layer's index.
-        n: inputs.
-        m: neurons or classes.
+        index: index of the layer.
+        n: number of inputs.
+        m: number of neurons or classes.
         output: whether it is the output layer.
-        masked: whether a mask says which connections count.
-        lanes: neurons of a row.
-        chunks: rows of a neuron; 1 where there are several lanes.
-        trace_at: index of its first bit among all hidden bits.
-        bank_w: bits of a bank's number: two banks a model.
+        masked: whether a mask tells which connections count.
+        lanes: neurons per row.
+        chunks: rows per neuron; 1 if there are several lanes.
+        trace_at: index of the layer's first bit among all hidden bits.
+        bank_w: width of a bank's number in bits, with two banks per model.
     """
 
     index: int
@@ -56,57 +56,57 @@ class LayerLayout:
 
     @property
     def part(self) -> int:
-        """Inputs of one neuron in a row."""
+        """Inputs of one neuron that one row holds."""
         return self.n if self.chunks == 1 else ROW_BITS
 
     @property
     def groups(self) -> int:
-        """Groups of ``lanes`` neurons."""
+        """Number of groups of ``lanes`` neurons."""
         return -(-self.m // self.lanes)
 
     @property
     def rows(self) -> int:
-        """Rows of the weight memory, one bank; as many clocks does an input take."""
+        """Rows of a bank of the weight memory; an input takes one clock per row."""
         return self.groups * self.chunks
 
     @property
     def lane_words(self) -> int:
-        """32-bit words of one neuron in a row."""
+        """32-bit words per neuron in a row."""
         return word_count(self.part)
 
     @property
     def row_words(self) -> int:
-        """32-bit words of a row."""
+        """32-bit words per row."""
         return self.lanes * self.lane_words
 
     @property
     def row_w(self) -> int:
-        """Address bits of a row."""
+        """Address width of a row, in bits."""
         return max(1, clog2(self.rows))
 
     @property
     def group_w(self) -> int:
-        """Address bits of a group."""
+        """Address width of a group, in bits."""
         return max(1, clog2(self.groups))
 
     @property
     def word_w(self) -> int:
-        """Address bits of a word in a row."""
+        """Address width of a word in a row, in bits."""
         return max(1, clog2(self.row_words))
 
     @property
     def side_word_w(self) -> int:
-        """Address bits of a threshold in its row."""
+        """Address width of a threshold in its row, in bits."""
         return max(1, clog2(self.lanes))
 
     @property
     def count_w(self) -> int:
-        """Bits of a popcount and of a threshold, which may be one above the fan-in."""
+        """Width of a popcount and of a threshold; a threshold may be the fan-in plus one."""
         return clog2(self.n + 2)
 
     @property
     def block(self) -> bool:
-        """Whether the weights lie in block RAM."""
+        """Whether the weights are in block RAM."""
         return (
             distributed_luts(1 << self.row_w + self.bank_w, 32 * self.row_words)
             > _MAX_DISTRIBUTED_LUTS
@@ -114,7 +114,7 @@ class LayerLayout:
 
     @property
     def bram36(self) -> float:
-        """Blocks of 36 Kib: half a block holds 512 words of a row's 32-bit column."""
+        """Block memories of 36 Kib: half a block holds 512 words of one 32-bit column of a row."""
         blocks = (
             self.row_words * -(-(1 << self.row_w + self.bank_w) // 512) / 2 if self.block else 0.0
         )
@@ -127,7 +127,7 @@ class LayerLayout:
 
     @property
     def block_side(self) -> bool:
-        """Whether the thresholds or biases lie in block RAM."""
+        """Whether the thresholds or biases are in block RAM."""
         return (
             distributed_luts(1 << self.group_w + self.bank_w, self.lanes * self.count_w)
             > _MAX_SIDE_LUTS
@@ -135,7 +135,7 @@ class LayerLayout:
 
 
 def distributed_luts(depth: int, width: int) -> int:
-    """LUTs of a dual-port distributed RAM of the 7 series: four hold 32 x 6 or 64 x 3 bits."""
+    """LUTs of a dual-port distributed RAM (7 series): four LUTs hold 32 x 6 or 64 x 3 bits."""
     if depth <= 32:
         return 4 * -(-width // 6)
     return 4 * -(-width // 3) * -(-depth // 64)
@@ -146,9 +146,9 @@ class AddressMap:
     """Fields of a write address, from the lowest: word, row, kind (2 bits), layer.
 
     Attributes:
-        word_w: bits of the word in its row.
-        row_w: bits of the row.
-        layer_w: bits of the layer.
+        word_w: width of a word's index in its row, in bits.
+        row_w: width of a row's index, in bits.
+        layer_w: width of a layer's index, in bits.
     """
 
     word_w: int
@@ -157,39 +157,39 @@ class AddressMap:
 
     @property
     def kind_at(self) -> int:
-        """Index of the lowest bit of the kind."""
+        """Position of the lowest bit of the kind."""
         return self.word_w + self.row_w
 
     @property
     def layer_at(self) -> int:
-        """Index of the lowest bit of the layer."""
+        """Position of the lowest bit of the layer."""
         return self.kind_at + 2
 
     @property
     def width(self) -> int:
-        """Bits of an address."""
+        """Width of an address, in bits."""
         return self.layer_at + self.layer_w
 
     def address(self, layer: int, kind: int, row: int, word: int) -> int:
-        """Address of one word.
+        """Compute the address of one word.
 
-        Kind 0 is weights, 1 masks, 2 thresholds or biases, 3 the model's: word 0 its id, 1 the
-        margin from which on it decides.
+        Kind 0 is weights, 1 masks, 2 thresholds or biases, 3 the whole model: word 0 is its id,
+        word 1 the smallest margin that it decides.
         """
         return ((layer << 2 | kind) << self.row_w | row) << self.word_w | word
 
 
 @dataclass(frozen=True)
 class SequentialLayout:
-    """The sizes of a sequential executor.
+    """Sizes of a sequential executor.
 
     Attributes:
-        layers: one layout a layer.
-        score_w: bits of a score, two's complement.
-        modules: executors in parallel.
-        tables: popcount by tables of 256 entries instead of compressors.
-        shunts: whether a register a bank holds the margin from which on a result is decided.
-        model_w: bits of a model's number, where several of one shape share the executor.
+        layers: one layout per layer.
+        score_w: width of a score in two's complement, in bits.
+        modules: number of executors in parallel.
+        tables: whether popcounts use tables of 256 entries instead of compressors.
+        shunts: whether each bank has a register for the smallest margin that is decided.
+        model_w: width of a model's number in bits, if several of one shape share the executor.
     """
 
     layers: tuple[LayerLayout, ...]
@@ -201,7 +201,7 @@ class SequentialLayout:
 
     @cached_property
     def address_map(self) -> AddressMap:
-        """Where the write port finds a word."""
+        """Address map of the write port."""
         return AddressMap(
             word_w=max(max(p.word_w, p.side_word_w) for p in self.layers),
             row_w=max(p.row_w for p in self.layers),
@@ -210,7 +210,7 @@ class SequentialLayout:
 
     @property
     def text(self) -> str:
-        """What an update must have been made for, in one line; see ``update.hex``."""
+        """One line that describes the executor that an update must match; see ``update.hex``."""
         addr = self.address_map
         return " ".join(
             (
@@ -230,17 +230,17 @@ class SequentialLayout:
 
     @property
     def class_w(self) -> int:
-        """Bits of a class index."""
+        """Width of a class index, in bits."""
         return max(1, clog2(self.n_classes))
 
     @property
     def trace_w(self) -> int:
-        """Hidden bits of all layers."""
+        """Number of hidden bits of all layers."""
         return sum(p.m for p in self.layers[:-1])
 
     @property
     def depth_w(self) -> int:
-        """log2 of the inferences that the executors may hold at a time."""
+        """Binary logarithm of the inferences in flight in the executors."""
         return max(3, clog2(self.modules * (2 * len(self.layers) + 4)))
 
 
@@ -254,21 +254,21 @@ def plan(
     score_bits: int = SCORE_BITS,
     shunting: Shunting = "model",
 ) -> SequentialLayout:
-    """Sizes of the executor of a model: they follow from its shape and the options alone.
+    """Compute the executor's sizes, which depend only on the model's shape and the options.
 
-    With ``masks="model"`` they also follow from which of its layers have masks, and with
-    ``shunting="model"`` from whether it shunts.
+    With ``masks="model"`` they also depend on which layers have masks, and with
+    ``shunting="model"`` on whether the model shunts.
 
     Args:
         model: the network.
-        packing: ``full`` puts as many neurons into a row as it holds, for the least latency;
-            ``balanced`` as few as keep that design's rate, for the fewest LUTs.
-        modules: executors in parallel.
-        tables: popcount by tables of 256 entries, as in the paper.
-        masks: ``all`` gives every layer a memory for masks, ``model`` those that have masks.
-        score_bits: bits of a score; three more than a popcount has where those are more.
-        shunting: ``all`` gives every model the register of the shunting threshold, ``model`` one
-            that has a threshold.
+        packing: ``full`` puts as many neurons into a row as fit, for the least latency;
+            ``balanced`` puts as few as keep the same rate, for the fewest LUTs.
+        modules: number of executors in parallel.
+        tables: whether to compute popcounts by tables of 256 entries, as in the paper.
+        masks: ``all`` gives every layer a memory for masks, ``model`` only the layers with masks.
+        score_bits: minimum width of a score, in bits; raised to three more than a popcount's width.
+        shunting: ``all`` always adds the register of the shunting threshold, ``model`` only for a
+            model with a threshold.
     """
     most = [_most_lanes(model, i) for i in range(len(model.layers))]
     chunks = [max(1, -(-layer.n_inputs // ROW_BITS)) for layer in model.layers]
@@ -299,7 +299,7 @@ def plan(
 
 
 def plan_with(model: BinaryModel, options: Mapping[str, Any]) -> SequentialLayout:
-    """:func:`plan` with the target's options."""
+    """Call :func:`plan` with the target's options."""
     return plan(
         model,
         packing=cast(Packing, options["packing"]),
@@ -312,10 +312,10 @@ def plan_with(model: BinaryModel, options: Mapping[str, Any]) -> SequentialLayou
 
 
 def shared(layouts: Sequence[SequentialLayout]) -> SequentialLayout:
-    """The layout of one executor that several models of one shape share, two banks each.
+    """Layout of one executor shared by several models of one shape, with two banks each.
 
     Args:
-        layouts: of each model alone, with the same options.
+        layouts: layout of each model alone, with the same options.
     """
     first, model_w = layouts[0], clog2(len(layouts))
     layers = tuple(
@@ -328,13 +328,13 @@ def shared(layouts: Sequence[SequentialLayout]) -> SequentialLayout:
 
 
 def score_bits_needed(model: BinaryModel) -> int:
-    """Bits that hold every score that a model can have, two's complement."""
+    """Bits that hold every score that the model can have, in two's complement."""
     largest = int(np.abs(model.output.bias.astype(np.int64)).max()) + model.output.n_inputs
     return clog2(largest + 1) + 1
 
 
 def _most_lanes(model: BinaryModel, index: int) -> int:
-    """Neurons that fit a row; one in the output layer, whose classes are compared in turn."""
+    """Maximum neurons per row; one in the output layer, which compares the classes in turn."""
     layer = model.layers[index]
     if index == len(model.hidden):
         return 1

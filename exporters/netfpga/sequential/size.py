@@ -1,4 +1,4 @@
-"""The size of a sequential core, counted from its structure without any tool."""
+"""The size of a sequential core, counted from its structure without synthesis."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from n3ic.exporters.netfpga.sequential.layout import (
 from n3ic.model.bits import WORD_BITS
 
 TAG_BITS = 8
-# What is left beside counters, comparators and memories, fitted to Yosys on seven shapes.
+# Logic beside counters, comparators and memories, fitted to Yosys on seven shapes.
 CORE_LUTS = 30
 ROW_BIT_LUTS = 0.53
-# Two small tables share a site, fitted to the same.
+# Two small tables may share a site; the ratio is fitted to the same seven shapes.
 SITES_OF_LUTS = 0.7
 CORE_SITES = 25
 
 
 def resources(layout: SequentialLayout) -> Resources:
-    """What the executors of a layout take, estimated."""
+    """Estimate the resources of a layout's executors."""
     one = sum(_layer_luts(p, tables=layout.tables) for p in layout.layers) + 4 * layout.score_w
     tags = distributed_luts(1 << layout.depth_w, TAG_BITS)
-    # A threshold a bank, and its comparison with the margin.
+    # Each bank holds a threshold, and one comparator compares it with the margin.
     shunting = distributed_luts(2, layout.score_w) + layout.score_w if layout.shunts else 0
     luts = CORE_LUTS + tags + shunting + layout.modules * round(one)
     return Resources(
@@ -51,7 +51,7 @@ def _layer_luts(p: LayerLayout, *, tables: bool) -> float:
 
 def _popcount(n: int, *, masked: bool, tables: bool) -> float:
     if tables:
-        return 20 * -(-n // 8)  # agreements, tables and adders of an octet, fitted to Yosys
+        return 20 * -(-n // 8)  # agreements, tables and adders per eight inputs, fitted to Yosys
     groups = -(-n // (2 if masked else 3))
     return 2 * groups + 2 * _count(groups) + clog2(n + 1)
 
@@ -67,7 +67,7 @@ def _count(n: int) -> float:
 
 
 def _core_ffs(layout: SequentialLayout) -> int:
-    """Banks, the registered write, the FIFO of tags and whose turn it is."""
+    """Flip-flops of banks, the registered write, the FIFO of tags, and the module's turn."""
     banks = 4 + layout.depth_w + 1
     write = 2 + layout.address_map.width + WORD_BITS
     tags = 3 * layout.depth_w + 1
@@ -75,12 +75,12 @@ def _core_ffs(layout: SequentialLayout) -> int:
 
 
 def _layer_ffs(p: LayerLayout, layout: SequentialLayout) -> int:
-    """``n3ic_rows`` and its lanes, then ``n3ic_hidden`` or ``n3ic_output``."""
+    """Flip-flops of ``n3ic_rows`` with its lanes, then of ``n3ic_hidden`` or ``n3ic_output``."""
     chunk_w = clog2(p.chunks)
-    # Two clocks of a row's side and two behind the popcount are no shift registers.
+    # Delays of two clocks are too short for shift registers, so they count as flip-flops.
     rows = p.n + 5 + (p.row_w if p.chunks > 1 else 0) + p.group_w + 3 * chunk_w
     side = 2 * (1 + p.group_w) + (2 if p.chunks > 1 else 0)
-    # A read takes two clocks; the first register is a block memory's own.
+    # A read takes two clocks; in block RAM the first register is part of the memory.
     weights = (1 if p.block else 2) * p.lanes * p.part * (1 + p.masked)
     sum_ = 1 + p.count_w + 2 * (1 + p.group_w) if p.chunks > 1 else 0
     lane, latency = _popcount_ffs(p.part, masked=p.masked, tables=layout.tables)
@@ -94,7 +94,7 @@ def _layer_ffs(p: LayerLayout, layout: SequentialLayout) -> int:
 
 
 def _popcount_ffs(n: int, *, masked: bool, tables: bool) -> tuple[int, int]:
-    """Flip-flops of a popcount, and its latency, as long as which its valid bits are."""
+    """Flip-flops of a popcount, and its latency in clocks, which its valid bits must match."""
     if tables:
         octets = -(-n // 8)
         found, level, bits = n, octets, min(4, clog2(n + 1))
@@ -110,7 +110,7 @@ def _popcount_ffs(n: int, *, masked: bool, tables: bool) -> tuple[int, int]:
 
 
 def _count_ffs(n: int) -> tuple[int, int]:
-    """The same of ``n3ic_count``."""
+    """Flip-flops and latency of ``n3ic_count``."""
     if n <= 6:
         return clog2(n + 1), 1
     groups = -(-n // 6)

@@ -1,6 +1,6 @@
-"""``update.hex``: a model as writes, with what it was made for, for whatever writes it.
+"""``update.hex``: a model as writes for any driver, with the executor that it was made for.
 
-Lines of text. A head of ``# key value`` lines, then an address and a word a line, hexadecimal::
+The head is lines of ``# key value``; each line after it is an address and a word in hexadecimal::
 
     # n3ic-update 1
     # executor 256-32-16-2 score=12 lanes=1,1,1 masks=0,0,0 address=2,2,5,3
@@ -38,8 +38,8 @@ class Update:
     """A model as writes.
 
     Attributes:
-        model: its digest, hexadecimal; the first four bytes are its id.
-        writes: address and word, in order, the id last.
+        model: hexadecimal digest of the model; its first four bytes are the id.
+        writes: addresses and words in order, the id last.
     """
 
     model: str
@@ -47,10 +47,10 @@ class Update:
 
 
 def update_text(model: BinaryModel, layout: SequentialLayout) -> str:
-    """The file of a model for the executors of a layout.
+    """Compose the update file of a model for the executors of a layout.
 
     Raises:
-        ExportError: the model is none for this layout.
+        ExportError: the model does not fit the layout.
     """
     digits = -(-layout.address_map.width // 4)
     lines = [f"{address:0{digits}x} {word:08x}" for address, word in writes(model, layout)]
@@ -58,15 +58,15 @@ def update_text(model: BinaryModel, layout: SequentialLayout) -> str:
 
 
 def read_update(path: str | Path, core: Core) -> Update:
-    """The writes of a file, if it was made for a core and is whole.
+    """Read the writes of an update file, and check that it is intact and made for a core.
 
     Args:
-        path: the file.
-        core: what it is to be written into.
+        path: the update file.
+        core: the core to be written.
 
     Raises:
-        UsageError: it cannot be read, is damaged, or was made for another executor; says what
-            was expected and what came.
+        UsageError: the file cannot be read, is damaged, or was made for another executor; the error
+            names both executors.
     """
     head, body = _UPDATE.read(path)
     if head["executor"] != core.update:

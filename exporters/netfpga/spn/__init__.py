@@ -1,1 +1,1 @@
-"""Sum-product networks for the NetFPGA: a fully spatial pipeline, one input a clock."""
+"""Sum-product networks for the NetFPGA: a fully spatial pipeline, one input per clock."""

@@ -1,7 +1,6 @@
-"""Sum-product networks as Verilog: a pipeline generated from the graph, one input every clock.
+"""Sum-product networks as Verilog: a pipeline generated from the graph, one input per clock.
 
-From outside it is the core that binary networks have, so the packet path and the front end take
-it as they are.
+The core has the ports of a binary network's core, so packet path and front end are shared.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
     family: ClassVar[str] = SpnModel.family
     options: ClassVar[tuple[Option, ...]] = (
         *wrapper.OPTIONS,
-        # There is one style, which every option is for.
+        # One style only, so every option applies to it.
         *(
             replace(o, only_with=tuple(pair for pair in o.only_with if pair[0] != "style"))
             for o in front.OPTIONS
@@ -60,11 +59,11 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
 
     @cached_property
     def device(self) -> Device:
-        """The same card as that of binary networks."""
+        """The device of binary networks: the same card."""
         return Device.from_toml(around.FOLDER / "device.toml")
 
     def check(self, model: SpnModel, options: Options) -> Fit:
-        """Whether logic, registers and multipliers fit the device, beside the reference NIC."""
+        """Check that logic, registers and multipliers fit the device beside the reference NIC."""
         used, limits = size.estimate(_plan(model)), self.device.limits
         rows = (
             ("LUTs", used.lut_sites, limits["lut"] - limits["reference_lut"]),
@@ -107,17 +106,18 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
         around.write_around(model, options, made, out)
 
     def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
-        """Simulate the core on packed inputs, then what is around it in traffic.
+        """Simulate the core on packed inputs, then the parts around it under traffic.
 
         Raises:
             MissingDependencyError: no simulator is installed.
-            VerifyError: the Verilog does not build or run, or takes longer than it should.
+            VerifyError: the Verilog does not build or run, or its latency or rate differs from the
+                plan.
         """
         seen = simulate.run_core(directory, model, words, around.simulator_of(options))
         if seen.latency != latency(_plan(model)) or seen.interval not in (None, 1.0):
             raise VerifyError(
-                f"n3ic_core: {seen.latency} clocks and an input every {seen.interval} clocks, "
-                f"{latency(_plan(model))} and every clock are expected"
+                f"n3ic_core: {seen.latency} clocks, an input every {seen.interval} clocks; "
+                f"expected {latency(_plan(model))} clocks, an input every clock"
             )
         done = simulate.as_run(seen, self.device.clock_mhz, {})
         return around.run_around(directory, model, options, words, seen, done)
@@ -125,13 +125,13 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
     def encode(
         self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]
     ) -> Words | None:
-        """Simulate the input stage on integer features; None where packets hold bits."""
+        """Simulate the input stage on integer features; return None if packets hold input bits."""
         if options["input-stage"] == "features":
             decode_cuts(directory, model)
         return around.run_input_stage(directory, model, options, features)
 
     def report(self, model: SpnModel, options: Options, directory: Path) -> Report:
-        """Clocks from a short simulation, logic counted or synthesised, and the rate of inputs."""
+        """Report simulated clocks, counted or synthesised logic, and the rate of inputs."""
         plan, copies = _plan(model), _copies(options)
         figures: list[Figure] = []
         notes = [
@@ -158,13 +158,13 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
         return Report(tuple(figures), tuple(notes))
 
     def estimate(self, model: SpnModel, options: Options) -> tuple[Figure, ...]:
-        """Logic of one core, and its latency."""
+        """Estimate the logic of one core, and its latency."""
         plan = _plan(model)
         clocks = estimated_latency(latency(plan), self.device.clock_mhz)
         return (*self._resources(size.estimate(plan)), *clocks)
 
     def _resources(self, used: Resources, prefix: str = "") -> list[Figure]:
-        """Figures of what a core takes, with its share of the device."""
+        """Figures of a core's resources, with their share of the device."""
         limits = self.device.limits
         rows = (
             ("lut", used.luts, "LUT"),
@@ -186,7 +186,7 @@ def _plan(model: SpnModel) -> Pipeline:
 
 
 def _copies(options: Options) -> int:
-    """Cores side by side."""
+    """Number of cores side by side."""
     return int(options["executors"]) if options["front-end"] != "none" else 1
 
 

@@ -1,8 +1,8 @@
-"""A sum-product network as a pipeline: cells, and the clock in which each has its inputs.
+"""A sum-product network as a pipeline: its cells, and the clock in which each has its inputs.
 
-One input enters every clock, so all inputs of a cell belong to the same one: what is ready early
-waits in registers. Cells are placed as late as their readers allow: then values wait as bins,
-which are a few bits wide and shared by all tables of a field.
+One input enters every clock, so all inputs of a cell must belong to the same network input: values
+that are ready early wait in registers. Cells are scheduled as late as their readers allow. Values
+then wait in the form of bins, which are a few bits wide and shared by all tables of a field.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from n3ic.families.spn.operations import (
     operations,
 )
 
-COUNTED = 6  # bits that one look-up table reads
+COUNTED = 6  # inputs of one look-up table
 LATENCY = {
     "bits": 0,
     "count": 1,
@@ -38,7 +38,7 @@ LATENCY = {
     "lookup": 1,
     "add": 1,
     "larger": 4,
-    "more": 0,  # comes with what is larger
+    "more": 0,  # computed together with the larger operand
     "times": 3,
     "scale": 2,
     "round": 1,
@@ -47,18 +47,18 @@ LATENCY = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A part of the pipeline that gives one value.
+    """One cell of the pipeline, which computes one value.
 
     Attributes:
-        kind: as in ``LATENCY``.
-        low, high: bounds of the value, over all inputs.
-        width: bits of the value in two's complement, without the sign where it is always the
-            same.
-        reads: the cells that it reads.
-        table: entries of a ``lookup``, of two bins those of the first one's first bin first; the
-            factor of a ``scale``.
-        first: the first bit of ``bits``.
-        fields: whose bins a ``lookup`` reads, one or two.
+        kind: a key of ``LATENCY``.
+        low, high: bounds of the value over all network inputs.
+        width: width of the value in two's complement, in bits, without the sign bit if the sign is
+            constant.
+        reads: indices of the cells that it reads.
+        table: entries of a ``lookup``; for two bins, all entries of the first one's first bin come
+            first. The factor of a ``scale``.
+        first: index of the first input bit of ``bits``.
+        fields: one or two fields whose bins a ``lookup`` reads.
     """
 
     kind: str
@@ -72,12 +72,12 @@ class Cell:
 
     @property
     def sign(self) -> str:
-        """``+`` of numbers that are never negative, ``-`` of those that always are, else both."""
+        """``+`` for values that are never negative, ``-`` for always negative ones, else both."""
         return "+" if self.low >= 0 else "-" if self.high < 0 else "+-"
 
 
 def width_of(low: int, high: int) -> int:
-    """Bits of all integers between bounds, without a sign that is always the same."""
+    """Bits of all integers between bounds, without a sign bit if the sign is constant."""
     if low >= 0:
         return max(1, high.bit_length())
     if high < 0:
@@ -87,15 +87,15 @@ def width_of(low: int, high: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
-    """The cells of a network and when they have their inputs.
+    """The cells of a network and their schedule.
 
     Attributes:
         model: the network.
-        cells: what is read before what reads it.
-        start: clock in which each has its inputs; 0 is that of the input bits.
-        scores: the cell of each class's score.
-        depth: clock in which all scores are there.
-        bins: the cell that gives the bin of each field; None where nothing reads it.
+        cells: cells in topological order.
+        start: clock in which each cell has its inputs; network inputs arrive in clock 0.
+        scores: index of the cell of each class's score.
+        depth: clock in which all scores are ready.
+        bins: index of the cell with each field's bin; None if no cell reads it.
     """
 
     model: SpnModel
@@ -106,12 +106,12 @@ class Pipeline:
     bins: tuple[int | None, ...]
 
     def ready(self, index: int) -> int:
-        """Clock in which a value is there."""
+        """Clock in which a cell's value is ready."""
         return self.start[index] + LATENCY[self.cells[index].kind]
 
     @cached_property
     def delays(self) -> tuple[int, ...]:
-        """Clocks that each value is kept for its last reader."""
+        """Number of clocks that each value is kept for its last reader."""
         last = [self.ready(i) for i in range(len(self.cells))]
         for i, cell in enumerate(self.cells):
             for read in cell.reads:
@@ -124,26 +124,26 @@ class Pipeline:
         )
 
     def count(self, kind: str) -> int:
-        """How many cells are of a kind."""
+        """Number of cells of a kind."""
         return sum(cell.kind == kind for cell in self.cells)
 
     @property
     def score_width(self) -> int:
-        """Bits of a score in two's complement; a margin fits them unsigned."""
+        """Width of a score in two's complement, in bits; a margin fits the same width unsigned."""
         found = [self.cells[i] for i in self.scores]
         low, high = min(c.low for c in found), max(c.high for c in found)
         return max((-low - 1).bit_length() if low < 0 else 0, high.bit_length()) + 1
 
 
 def pipeline(model: SpnModel) -> Pipeline:
-    """The pipeline of a network; the same network gives the same one."""
+    """Build the pipeline of a network; deterministic."""
     made = operations(model)
     builder = _Builder(model)
     pairs = _pairs(made)
     inside = {i for pair in pairs.values() for i in pair}
     for i, (step, bounds) in enumerate(zip(made.steps, made.bounds, strict=True)):
         if i in inside:
-            builder.place.append(-1)  # nothing else reads it
+            builder.place.append(-1)  # the fused table is its only reader
         elif i in pairs:
             builder.write_pair(step, [made.steps[k] for k in pairs[i]], *bounds)
         else:
@@ -156,17 +156,17 @@ def pipeline(model: SpnModel) -> Pipeline:
 
 
 class _Builder:
-    """Makes the cells of operations."""
+    """Creates the cells of operations."""
 
     def __init__(self, model: SpnModel) -> None:
         self.model = model
         self.cells: list[Cell] = []
         self.place: list[int] = []
         self.bins: dict[int, int] = {}
-        self.early: set[int] = set()  # cells that come as soon as they can
+        self.early: set[int] = set()  # cells that are scheduled as soon as possible
 
     def write(self, step: Operation, low: int, high: int) -> None:
-        """The cells of an operation with the bounds of its value."""
+        """Create the cells of an operation whose value has the given bounds."""
         if isinstance(step, Constant):
             made = self._add("constant", low, high)
         elif isinstance(step, Lookup):
@@ -189,10 +189,10 @@ class _Builder:
     def write_pair(
         self, step: Operation, lookups: Sequence[Operation], low: int, high: int
     ) -> None:
-        """One table in place of two and the operation that joins them."""
+        """Create one table in place of two tables and the operation that joins them."""
         found = [each for each in lookups if isinstance(each, Lookup)]
         first, second = (np.array(each.table, dtype=np.int64) for each in found)
-        # A bin is a number of some bits, of which the table has an entry for each.
+        # The bins' bits index the table, so it has an entry for every value of those bits.
         padded = np.pad(second, (0, (1 << _bin_bits(len(second))) - len(second)), mode="edge")
         values = [first.repeat(len(padded)), np.tile(padded, len(first))]
         joined = values[0] + values[1]
@@ -228,7 +228,7 @@ class _Builder:
         operands = [self.cells[i] for i in (a, b)]
         bounds = max(c.low for c in operands), max(c.high for c in operands)
         least = min(c.low for c in operands)
-        # The unit compares both: it is as wide as the lower one needs.
+        # The unit compares its operands, so its width must also hold the lower one.
         width = max(width_of(least, bounds[1]), *(c.width for c in operands))
         self.cells.append(Cell("larger", least, bounds[1], width, (a, b)))
         larger = len(self.cells) - 1
@@ -236,7 +236,7 @@ class _Builder:
         return self._add("add", low, high, (larger, more))
 
     def _bin(self, field: int) -> int:
-        """The cell that counts the bits of a field."""
+        """The cell that counts the set bits of a field."""
         if field not in self.bins:
             first, width = self.model.input.offsets[field], self.model.input.fields[field].width
             before = len(self.cells)
@@ -260,7 +260,7 @@ def _bin_bits(entries: int) -> int:
 
 
 def _pairs(made: Operations) -> dict[int, tuple[int, int]]:
-    """Sums and products of two tables that together are one look-up table a bit."""
+    """Sums and products of two tables that together fit one look-up table per bit."""
     found = {}
     for i, step in enumerate(made.steps):
         if not isinstance(step, Add | Times):
@@ -277,7 +277,7 @@ def _pairs(made: Operations) -> dict[int, tuple[int, int]]:
 def _schedule(
     cells: Sequence[Cell], scores: Sequence[int], early: set[int]
 ) -> tuple[tuple[int, ...], int]:
-    """When each cell has its inputs, and when all scores are there."""
+    """Clock in which each cell has its inputs, and the clock in which all scores are ready."""
     soonest: list[int] = []
     for cell in cells:
         ready = [soonest[i] + LATENCY[cells[i].kind] for i in cell.reads]

@@ -1,4 +1,4 @@
-"""The size of a pipeline without any tool: a count of its cells and registers."""
+"""The size of a pipeline, counted from its cells and registers without synthesis."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from n3ic.exporters.netfpga.spn.pipeline import COUNTED, Cell, Pipeline
 from n3ic.exporters.netfpga.spn.verilog import class_width, latency
 from n3ic.families.spn.arithmetic import LogArithmetic
 
-DSP_A, DSP_B = 24, 17  # bits of unsigned factors that one DSP48E1 multiplies
-SRL_MINIMUM = 3  # registers in a row that become a shift register
+DSP_A, DSP_B = 24, 17  # widths of unsigned factors that one DSP48E1 multiplies
+SRL_MINIMUM = 3  # length of a register chain that synthesis turns into a shift register
 SRL_LENGTH = 32
-TABLE_SITES = 40  # look-up tables of log-add's table of 6 bits behind the point
+TABLE_SITES = 40  # look-up tables of log-add's table with 6 fractional bits
 SOURCE = "count of the generator's cells"
 
 
 def estimate(plan: Pipeline) -> Resources:
-    """Resources of a pipeline, on a 7-series FPGA."""
+    """Estimate the resources of a pipeline on a 7-series FPGA."""
     arithmetic = plan.model.arithmetic
     fraction = arithmetic.fraction if isinstance(arithmetic, LogArithmetic) else 0
     table = max(1, TABLE_SITES << max(0, fraction - 6) >> max(0, 6 - fraction))
@@ -25,11 +25,11 @@ def estimate(plan: Pipeline) -> Resources:
         luts += _luts(plan, cell, table)
         ffs += 0 if cell.kind in ("bits", "constant", "more") or i in held else cell.width
         if cell.kind == "larger":
-            ffs += 5 * cell.width + table // 2  # operands, differences, entries of blocks
+            ffs += 5 * cell.width + table // 2  # operands, differences, table entries
         if cell.kind in ("times", "scale"):
             blocks = _blocks(plan, cell)
             dsps += blocks
-            luts += DSP_B * (blocks - 1)  # what adds their products
+            luts += DSP_B * (blocks - 1)  # adders of the partial products
     chains = [(c.width, n) for c, n in zip(plan.cells, plan.delays, strict=True) if n]
     clocks, score_w = latency(plan), plan.score_width
     chains += [(score_w * len(plan.scores), clocks - plan.depth), (1, clocks)]
@@ -43,13 +43,13 @@ def estimate(plan: Pipeline) -> Resources:
 
 
 def _blocks(plan: Pipeline, cell: Cell) -> int:
-    """DSP blocks of a product."""
+    """Number of DSP blocks of a product."""
     widths = sorted(_factors(plan, cell))
     return -(-widths[0] // DSP_B) * -(-widths[1] // DSP_A)
 
 
 def _held_by_blocks(plan: Pipeline) -> set[int]:
-    """Cells whose register is one of a DSP block: its product's, and those of its inputs."""
+    """Cells whose register is inside a DSP block: the product itself and its inputs."""
     alone = {
         i
         for i, cell in enumerate(plan.cells)

@@ -28,7 +28,7 @@ _NAMES = {
 
 
 def class_width(n_classes: int) -> int:
-    """Bits of a class index."""
+    """Width of a class index, in bits."""
     return max(1, (n_classes - 1).bit_length())
 
 
@@ -38,7 +38,7 @@ def latency(plan: Pipeline) -> int:
 
 
 def _late(plan: Pipeline) -> int:
-    """Clocks from the scores to the result: two a round, one for the margin, one to shunt."""
+    """Clocks from the scores to the result: two per round, one for the margin, one for shunting."""
     rounds = (len(plan.scores) - 1).bit_length()
     return 2 * rounds + 1 + (plan.model.shunt > 0)
 
@@ -49,7 +49,7 @@ def table_text(plan: Pipeline) -> str:
     assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - only there
     widths = _table_widths(plan)
     table = arithmetic.table.tolist()
-    # Small tables are blocks of one look-up table a bit, large ones are for block memory.
+    # Synthesis maps small tables to one look-up table per bit, and large ones to block memory.
     low_w = min(widths["at_w"], BLOCK_BITS if len(table) <= LARGE_TABLE else widths["at_w"])
     size = 1 << low_w
     blocks = [
@@ -117,7 +117,7 @@ def core_text(plan: Pipeline) -> str:
 
 
 def _matches(plan: Pipeline, score_w: int, class_w: int) -> tuple[list[dict[str, Any]], str]:
-    """The tournament of the scores, neighbours first: who meets whom, and the name of the last."""
+    """Tournament of the scores, neighbours first: the matches, and the name of the last one."""
     nothing = f"{score_w}'d0"
     groups = [
         {"best": f"key{c}", "second": nothing, "class": f"{class_w}'d{c}"}
@@ -145,7 +145,7 @@ def _name(plan: Pipeline, index: int) -> str:
 
 
 def _at(plan: Pipeline, index: int, clock: int) -> str:
-    """A value as it is in a clock."""
+    """Name of a value delayed to a clock."""
     name, width = _name(plan, index), plan.cells[index].width
     late = clock - plan.ready(index)
     return f"{name}_d[{width * late - 1}:{width * (late - 1)}]" if late else name
@@ -156,7 +156,7 @@ def _literal(value: int, width: int) -> str:
 
 
 def _operand(plan: Pipeline, index: int, clock: int, width: int) -> str:
-    """A value in a clock, with as many bits as the reader takes."""
+    """A value in a clock, extended to the reader's width."""
     cell = plan.cells[index]
     if cell.kind == "constant":
         return _literal(cell.low, width)
@@ -173,7 +173,7 @@ def _operand(plan: Pipeline, index: int, clock: int, width: int) -> str:
 
 
 def _values(plan: Pipeline, index: int) -> dict[str, Any]:
-    """What the template says of a cell."""
+    """Template values of a cell."""
     cell, clock = plan.cells[index], plan.start[index]
     read = [plan.cells[i] for i in cell.reads]
     found: dict[str, Any] = {
@@ -207,7 +207,7 @@ def _values(plan: Pipeline, index: int) -> dict[str, Any]:
 
 
 def _lookup(cell: Cell, bin_width: int) -> dict[str, Any]:
-    """The cases of a table; its last entry is what bins beyond it would give."""
+    """Cases of a table; bins beyond the last entry read the last entry."""
     entries = [_literal(value, cell.width) for value in cell.table]
     return {
         "entries": [(_literal(at, bin_width), value) for at, value in enumerate(entries[:-1])],

@@ -1,1 +1,1 @@
-"""What runs and measures the Verilog: simulators, synthesis, place and route."""
+"""Tools that run and measure the Verilog: simulators, synthesis, place and route."""

@@ -1,4 +1,4 @@
-"""The life of a simulated card: a program that is started, asked and ended."""
+"""The life cycle of a simulated card: a program that is started, queried and stopped."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _READY_SECONDS = 120
 
 @dataclass(frozen=True)
 class Program:
-    """What runs as a card.
+    """The program of a simulated card.
 
     Attributes:
         command: program and arguments.
-        folder: where it runs, which is where ``$readmemh`` finds its files; None for here.
-        descriptors: open files that it gets.
+        folder: working directory, where ``$readmemh`` finds its files; None for the current one.
+        descriptors: file descriptors that the program inherits.
     """
 
     command: Sequence[str]
@@ -34,10 +34,10 @@ class Program:
 
 
 class RunningCard(ABC):
-    """A card whose program runs while a ``with`` block does.
+    """A simulated card whose program runs inside a ``with`` block.
 
-    The program says ``ready`` when it works. It is terminated at the end, and prints then what it
-    counted. What was made for it goes too, whatever happens.
+    The program prints ``ready`` when it works. At the end it is terminated, prints its counters,
+    and everything that was created for it is removed in any case.
     """
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ class RunningCard(ABC):
 
     @abstractmethod
     def _plug_in(self, stack: ExitStack) -> Program:
-        """Build the card's program and what it is plugged into; the stack takes both away."""
+        """Build the card's program and its environment; the stack removes both."""
 
     def _count(self, text: str) -> None:  # noqa: B027 - a card may count nothing
-        """Take what the program printed at its end, after what was read of it before."""
+        """Read the counters that the program printed at its end."""
 
     def __enter__(self) -> Self:
         """Build the card and start it.
@@ -57,7 +57,7 @@ class RunningCard(ABC):
         Raises:
             MissingDependencyError: a tool is missing.
             VerifyError: the Verilog does not build.
-            N3icError: what it is plugged into cannot be made, or it did not start.
+            N3icError: its devices cannot be created, or the program did not start.
         """
         with ExitStack() as stack:
             program = self._plug_in(stack)
@@ -86,23 +86,23 @@ class RunningCard(ABC):
 
     @property
     def running(self) -> bool:
-        """Whether the card works."""
+        """Whether the card is running."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """Pull the card's plug: its devices stay, and nothing answers there."""
+        """Kill the program without cleaning up: its devices stay, and nothing answers."""
         if self._process is not None:
             self._process.kill()
 
     def _pipes(self) -> tuple[IO[str], IO[str]]:
-        """What the program reads and what it prints."""
+        """Standard input and output of the program."""
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
-            raise N3icError("the card does not run: it does within its with block")
+            raise N3icError("the card is not running: use it inside its with block")
         return process.stdin, process.stdout
 
     def _exit_code(self) -> int | None:
-        """What the program ends with; waits for its end."""
+        """Wait for the program's end and return its exit code."""
         return None if self._process is None else self._process.wait()
 
     def _stop(self, process: subprocess.Popen[str]) -> None:
@@ -120,11 +120,11 @@ def serve(card: RunningCard, ready: Callable[[], None]) -> None:
     """Run a card until Ctrl-C, SIGTERM, or its program ends.
 
     Args:
-        card: what runs.
-        ready: called when it works.
+        card: the card to run.
+        ready: called when the card is ready.
 
     Raises:
-        N3icError: see ``__enter__`` of :class:`RunningCard`.
+        N3icError: see :meth:`RunningCard.__enter__`.
     """
     with _until_signal() as stop, card:
         ready()
@@ -134,7 +134,7 @@ def serve(card: RunningCard, ready: Callable[[], None]) -> None:
 
 @contextmanager
 def _until_signal() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets, for the length of the block."""
+    """Yield an event that Ctrl-C or SIGTERM sets."""
     stop = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: stop.set())

@@ -1,4 +1,4 @@
-"""Runs the generated Verilog: Verilator where it is found, else Icarus Verilog."""
+"""Runs the generated Verilog: in Verilator if it is installed, else in Icarus Verilog."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from n3ic.util.process import run_tool
 
 Simulator = Literal["auto", "verilator", "icarus"]
 BENCH = Path(__file__).resolve().parent / "bench"
-HARNESS = BENCH.with_name("running.h")  # what the programs of simulated cards include
+HARNESS = BENCH.with_name("running.h")  # C++ header of the simulated cards' programs
 TAG_W = 16
-ALONE = 8  # vectors that run one at a time, for the latency
+ALONE = 8  # vectors that run one at a time, to measure the latency
 SHORT_RUN = 3_000_000  # vectors x weights that Icarus computes faster than a C++ build takes
-# The same in vectors for an unrolled core, whose C++ takes as long as its logic is large.
+# For an unrolled core the limit counts vectors, as its build time grows with its logic.
 SHORT_UNROLLED = 5_000
-_SHORT_ROWS = 20_000  # the same for the input stage
+_SHORT_ROWS = 20_000  # the same limit for the input stage
 BUILD_SECONDS = 1800
 RUN_SECONDS = 3600
 
 
 def choose(wanted: Simulator = "auto", *, short: bool = False) -> Literal["verilator", "icarus"]:
-    """The simulator that runs.
+    """Choose a simulator.
 
     Args:
-        wanted: its name, or ``auto`` for Verilator where it is found.
-        short: ``auto`` takes Icarus, which needs no C++ compilation, for a short run.
+        wanted: name of a simulator, or ``auto`` for Verilator if it is installed.
+        short: whether ``auto`` prefers Icarus for a short run, as it needs no C++ compilation.
 
     Raises:
-        MissingDependencyError: it is not installed, or none is.
+        MissingDependencyError: the named simulator, or with ``auto`` every simulator, is missing.
     """
     if wanted == "auto" and short and shutil.which("iverilog"):
         return "icarus"
@@ -78,7 +78,7 @@ def call(
     """Run a tool and return its output.
 
     Raises:
-        VerifyError: it failed or took too long; with the end of what it said.
+        VerifyError: the tool failed or timed out; the error holds the end of its output.
     """
     try:
         done = run_tool(command, seconds=seconds, cwd=cwd, keep=keep)
@@ -92,13 +92,13 @@ def call(
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """What a simulation showed.
+    """Observations of a simulation.
 
     Attributes:
-        inference: what the design computed.
-        latency: clocks from an input's offer to its result, alone in the design.
-        interval: clocks from result to result, inputs back to back; None for too few vectors.
-        simulator: name and version of what ran.
+        inference: results of the design.
+        latency: clocks from an input's offer to its result, with the design otherwise idle.
+        interval: clocks between results with inputs back to back; None for too few vectors.
+        simulator: name and version of the simulator.
     """
 
     inference: Inference
@@ -113,14 +113,14 @@ def run_core(
     """Run the core of an export directory on packed inputs.
 
     Args:
-        directory: an export directory; it is read and not changed.
-        model: tells the shapes.
+        directory: an export directory, which is only read.
+        model: the model, which gives the shapes.
         words: packed inputs, uint32 array of shape ``(rows, n_words)``.
-        simulator: which one, ``auto`` for the fastest that is installed.
+        simulator: the simulator, or ``auto`` for the fastest that is installed.
 
     Raises:
         MissingDependencyError: no simulator is installed.
-        VerifyError: the design does not build, stops, or loses the order.
+        VerifyError: the design does not build, stops, or returns results out of order.
     """
     core = Core.load(directory, model)
     chosen = choose(simulator, short=_short(core, model, len(words)))
@@ -147,19 +147,19 @@ def verilate(
     defines: Sequence[str] = (),
     macros: Sequence[str] = (),
 ) -> Path:
-    """Compile Verilog and the C++ that drives it to a program in ``work``.
+    """Compile Verilog and its C++ driver to a program in ``work``.
 
     Args:
-        top: the top module.
+        top: name of the top module.
         sources: Verilog and C++ files.
-        work: where it is built.
+        work: build folder.
         prefix: name of the module's C++ class; empty for ``V`` and the module's name.
-        parameters: of the top module.
+        parameters: parameters of the top module.
         defines: macros of the Verilog.
         macros: macros of the C++.
 
     Raises:
-        VerifyError: it does not build.
+        VerifyError: the program does not build.
     """
     name = prefix or f"V{top}"
     command = [
@@ -177,17 +177,17 @@ def verilate(
 
 
 def memory_folder(directory: Path, work: Path) -> Path:
-    """Where ``$readmemh`` finds the files of an export directory."""
+    """Folder in which ``$readmemh`` finds the memory files of an export directory."""
     return directory / "mem" if (directory / "mem").is_dir() else work
 
 
 def hex_lines(words: Words) -> str:
-    """Packed vectors as the test benches read them: a line each, the highest word first."""
+    """Packed vectors in the test benches' format: one per line, the highest word first."""
     return "".join(" ".join(f"{int(w):08x}" for w in row[::-1]) + "\n" for row in words)
 
 
 def _short(core: Core, model: Classifier, count: int) -> bool:
-    """Whether Icarus has run the vectors before Verilator's C++ is compiled."""
+    """Whether Icarus finishes the vectors before Verilator's C++ is compiled."""
     if core.style != "sequential" or not isinstance(model, BinaryModel):
         return count <= SHORT_UNROLLED
     return count * sum(layer.weights.size for layer in model.layers) <= SHORT_RUN
@@ -203,10 +203,9 @@ def run_features(
 
     Args:
         directory: an export directory with ``--input-stage features``.
-        model: tells the features' names and the number of bits.
-        features: integer array of shape ``(rows,)`` a feature; clamped to 32 bits, as the card
-            has them.
-        simulator: which one, ``auto`` for the fastest that is installed.
+        model: the model, which gives the features' names and the number of bits.
+        features: integer arrays of shape ``(rows,)`` by name; clamped to 32 bits, as on the card.
+        simulator: the simulator, or ``auto`` for the fastest that is installed.
 
     Returns:
         Packed inputs, uint32 array of shape ``(rows, n_words)``.
@@ -264,7 +263,7 @@ def compile_bench(
     defines: Sequence[str],
     sources: Sequence[str],
 ) -> list[str]:
-    """Compile a test bench of ``bench/``; returns the command that runs it."""
+    """Compile a test bench of ``bench/`` and return the command that runs it."""
     files = [str(BENCH / f"{bench}.v"), *sources]
     if simulator == "verilator":
         binary = verilate(
@@ -340,10 +339,10 @@ def _hidden(packed: Sequence[int], model: BinaryModel) -> tuple[Bits, ...]:
 
 
 def _interval(clocks: NDArray[np.int64], modules: int) -> float | None:
-    """Mean distance of results in the steady state.
+    """Mean number of clocks between results in the steady state.
 
-    The first two rounds of the modules, and a fifth at least, are left out; what is left is
-    counted in whole rounds, as results of a round need not be evenly spaced.
+    The first two rounds of the modules, and at least a fifth of the results, are skipped. The rest
+    is counted in whole rounds, because the results of one round need not be evenly spaced.
     """
     steady = clocks[max(len(clocks) // 5, 2 * modules) :]
     results = (len(steady) - 1) // modules * modules
@@ -353,7 +352,7 @@ def _interval(clocks: NDArray[np.int64], modules: int) -> float | None:
 
 
 def as_run(seen: Observed, clock_mhz: float, paper: Mapping[str, float]) -> Execution:
-    """A run for the core of n3ic, with its simulated figures at a clock."""
+    """Convert an observation to an execution, with its figures at the given clock."""
     source = f"{seen.simulator}, {len(seen.inference.classes)} vectors"
     at = f"{source}, at {clock_mhz:g} MHz"
     latency_ns = seen.latency * 1000 / clock_mhz

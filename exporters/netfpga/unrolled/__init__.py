@@ -1,4 +1,4 @@
-"""``--style unrolled``: weights folded into logic, one inference a clock."""
+"""``--style unrolled``: weights folded into logic, one inference per clock."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MAX_LEVELS = 8
 
 @dataclass(frozen=True)
 class Design:
-    """An unrolled core before it is printed.
+    """An unrolled core before it is written as Verilog.
 
     Attributes:
         network: its look-up tables.
-        plan: its pipeline.
+        plan: its pipeline schedule.
     """
 
     network: Network
@@ -36,15 +36,15 @@ class Design:
 def generate(
     model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class"
 ) -> dict[str, str]:
-    """The Verilog of a model: file name to text; the same model gives the same text.
+    """Generate the Verilog of a model as texts by file name; deterministic.
 
     Args:
         model: the network.
-        pipeline: look-up tables in a row between two registers, 1 to 8.
-        outputs: ``class`` for the class alone, ``scores`` for scores and margin as well.
+        pipeline: look-up tables in series between two registers, 1 to 8.
+        outputs: ``class`` for the class alone, ``scores`` for scores and margin too.
 
     Raises:
-        UsageError: an option has a value that it cannot have.
+        UsageError: an option has an invalid value.
     """
     made = design(model, pipeline=pipeline, outputs=outputs)
     return {
@@ -59,10 +59,10 @@ def write(
     """Write the Verilog into ``out/rtl``.
 
     Returns:
-        The widths of the core's ports, for the testbench and the wrapper.
+        Port widths of the core, for the test bench and the wrapper.
 
     Raises:
-        UsageError: an option has a value that it cannot have.
+        UsageError: an option has an invalid value.
     """
     (out / "rtl").mkdir(exist_ok=True)
     for name, text in generate(model, pipeline=pipeline, outputs=outputs).items():
@@ -79,15 +79,15 @@ def write(
 
 
 def latency(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class") -> int:
-    """Clocks from an input to its result, as the generator counts its stages."""
+    """Clocks from an input to its result, counted in pipeline stages."""
     return design(model, pipeline=pipeline, outputs=outputs).plan.depth
 
 
 def design(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class") -> Design:
-    """The look-up tables and the pipeline of a model.
+    """Build the look-up tables and the pipeline of a model.
 
     Raises:
-        UsageError: an option has a value that it cannot have.
+        UsageError: an option has an invalid value.
     """
     if outputs not in OUTPUTS:
         raise UsageError(f"outputs are one of {', '.join(OUTPUTS)}, not {outputs!r}")

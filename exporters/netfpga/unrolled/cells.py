@@ -1,7 +1,7 @@
-"""The kinds of cell that an unrolled core is made of: at most six inputs, a table an output.
+"""The kinds of cell of an unrolled core: at most six inputs, and one table per output.
 
-Adders come in pairs of three-input tables, so that two outputs of the same inputs fill one site;
-what a wider one leaves to a full adder of its first three inputs is not among its outputs.
+Adders are pairs of three-input tables, so that two outputs of the same inputs share one site. A
+wider adder omits the outputs that a full adder of its first three inputs computes.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ MAX_INPUTS = 6  # of a look-up table
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of cell, a module in the Verilog.
+    """A kind of cell, written as a module in the Verilog.
 
     Attributes:
-        name: the module's name.
-        ports: its outputs.
-        tables: a table an output: bit ``i`` is the output where input ``k`` is bit ``k`` of ``i``.
+        name: name of the module.
+        ports: names of its outputs.
+        tables: one table per output; bit ``i`` is the output when input ``k`` is bit ``k`` of
+            ``i``.
         n_inputs: number of inputs.
-        swaps: lengths of the runs of inputs that may change places.
+        swaps: lengths of runs of interchangeable inputs.
         self_dual: whether inverting all inputs inverts all outputs.
-        formula: what the outputs are, for people.
-        merges: whether an output may serve for the same function of another cell. What is read
-            for more than its function stands for itself: a comparison's weights, a parity's signs.
-        folds: whether an output that is a constant or a wire becomes one.
+        formula: the outputs as a formula for readers.
+        merges: whether an output may replace the same function of another cell. Not for a cell
+            whose structure the decoder reads: a comparison's weights, or the signs of a parity.
+        folds: whether an output that is constant or a copy of an input is replaced by it.
     """
 
     name: str
@@ -55,12 +56,12 @@ def _majority(bits: Sequence[int]) -> int:
 
 
 def _rest(bits: Sequence[int]) -> int:
-    """Five bits less twice the majority of the first three."""
+    """Sum of five bits minus twice the majority of the first three."""
     return sum(bits) - 2 * _majority(bits)
 
 
 def _upper(bits: Sequence[int]) -> int:
-    """Three bits and two of double weight, without the lowest bit of their sum."""
+    """Sum of three bits and two bits of double weight, without its lowest bit."""
     return (sum(bits[:3]) + 2 * sum(bits[3:])) >> 1
 
 
@@ -114,7 +115,7 @@ MUX = Kind(
 
 @cache
 def at_least(weights: tuple[int, ...], bound: int) -> Kind:
-    """Whether a weighted sum of at most six bits reaches ``bound``."""
+    """The kind that tests whether a weighted sum of at most six bits reaches ``bound``."""
     divisor = gcd(*weights)
     weights, bound = tuple(w // divisor for w in weights), -(-bound // divisor)
     terms = " + ".join(f"{f'{w} ' if w > 1 else ''}in[{k}]" for k, w in enumerate(weights))
@@ -137,10 +138,10 @@ def at_least(weights: tuple[int, ...], bound: int) -> Kind:
 
 @cache
 def rule(formula: str) -> Kind:
-    """A formula of at most six inputs in prefix order.
+    """The kind of a formula over at most six inputs, in prefix order.
 
-    ``a`` is AND, ``o`` OR, ``n`` NOT, a digit an input, ``m`` a selection: by whom, what for 0,
-    what for 1.
+    ``a`` is AND, ``o`` OR, ``n`` NOT, a digit an input, and ``m`` a selection with three operands:
+    the selector, the value for 0, the value for 1.
     """
     n_inputs = 1 + max(int(c) for c in formula if c.isdigit())
     return Kind(
@@ -157,7 +158,7 @@ def rule(formula: str) -> Kind:
 
 
 def evaluate(formula: str, inputs: Sequence[int]) -> int:
-    """What a formula in prefix order is for some inputs."""
+    """Evaluate a formula in prefix order."""
     letters = iter(formula)
 
     def value() -> int:

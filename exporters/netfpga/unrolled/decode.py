@@ -1,14 +1,14 @@
-"""What the Verilog of an unrolled core computes for all inputs: weights, thresholds and biases.
+"""Decodes the Verilog of an unrolled core to weights, thresholds and biases, for all inputs.
 
 The weights are dissolved in logic, but the logic is made of adders, and each adder is an equation
-between bits: three bits are a sum and twice a carry. What the cells say is checked on all their
-inputs; then the equations are solved. A neuron's output is a comparison of a few bits; each carry
-among them is replaced by the bits that it was made of, and so on down to the bits that the layer
-reads. Sum bits that a comparison dropped on its way are what is left, and must be too few to change
-its answer. So every coefficient and the threshold are exact, not sampled. A layer of ORs over a
-layer of ANDs is a formula instead: multiplied out, it must be those ANDs. The margin from which on
-a flow is decided is read in the same way, from a comparison of the margin's bits or, where two
-classes alone are compared, from two of the hidden bits.
+between bits: the sum of three bits equals a sum bit plus twice a carry. Each cell is checked on all
+its inputs; then the equations are solved. A neuron's output is a comparison of a few bits. Each
+carry among them is replaced by the bits that it was made of, repeatedly, until only bits that the
+layer reads are left. Sum bits that a comparison dropped remain as a bounded rest, which must be too
+small to change the answer. So every coefficient and every threshold is exact, not sampled. A layer
+of ORs over a layer of ANDs is a formula instead: multiplied out, it must give those ANDs. The
+shunting threshold is read in the same way from a comparison of the margin's bits or, if only two
+classes are compared, of the hidden bits.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ Bit = tuple[int, int]  # (variable, inverted); variable 0 is the constant 0
 _FULL, _FIVE, _UPPER, _PARITY, _MUX = (
     f"n3ic_{kind}" for kind in ("add3", "add5", "add32", "parity6", "mux")
 )
-_Comparison = tuple[NDArray[np.int64], int]  # coefficients of bits, and a bound of their sum
-_Cube = frozenset[Bit]  # bits that are all 1
-_MOST_DIFFERING = 12  # coefficients, where two forms of one comparison are compared
+_Comparison = tuple[NDArray[np.int64], int]  # coefficients of bits, and a lower bound of their sum
+_Cube = frozenset[Bit]  # bits that are ANDed
+_MOST_DIFFERING = 12  # differing coefficients up to which equal_tests enumerates all values
 
 
 class Undecidable(Exception):  # noqa: N818 - no error: a fact about the network
-    """The logic does not tell a weight: a constant neuron, or two that share a wire."""
+    """The logic does not determine a weight: a neuron is constant, or two share a wire."""
 
 
 @dataclass(frozen=True)
 class Linear:
-    """``constant + sum(coefficient * bit)`` and a rest between ``low`` and ``high``."""
+    """``constant + sum(coefficient * bit)`` plus a rest between ``low`` and ``high``."""
 
     terms: dict[int, Fraction]
     constant: Fraction
@@ -78,17 +78,17 @@ class Test:
 
 @dataclass(frozen=True)
 class _Equation:
-    """What defines a variable.
+    """The definition of a variable.
 
     Attributes:
-        made: the variable.
-        kind: ``adder`` (three inputs are ``total`` and twice the variable), ``parity`` (the
-            inputs are the variable and an even number), ``comparison`` (the variable is whether
-            the weighted inputs reach ``bound``), ``rule`` (a formula) or ``mux``.
-        inputs: bits and their weights.
-        total: the sum bit of an adder.
-        bound: of a comparison.
-        formula: of a rule, in prefix order.
+        made: the defined variable.
+        kind: ``adder`` (the sum of three inputs is ``total`` plus twice the variable), ``parity``
+            (the inputs sum to the variable plus an even number), ``comparison`` (the variable tells
+            whether the weighted inputs reach ``bound``), ``rule`` (a formula) or ``mux``.
+        inputs: input bits and their weights.
+        total: sum bit of an adder.
+        bound: bound of a comparison.
+        formula: formula of a rule, in prefix order.
     """
 
     made: int
@@ -100,11 +100,11 @@ class _Equation:
 
 
 class System:
-    """The equations of a core's cells; equal sums of equal bits are one variable."""
+    """Equations of a core's cells; equal sums of equal bits become one variable."""
 
     def __init__(self, core: Core) -> None:
         self.equations: list[_Equation] = []
-        self.defined: list[int | None] = [None]  # the equation of a variable, if it has one
+        self.defined: list[int | None] = [None]  # index of the equation that defines a variable
         self.adders: dict[tuple[Bit, ...], tuple[Bit, Bit]] = {}
         self.parities: dict[frozenset[int], Bit] = {}  # of input bits and carries
         self.bases: dict[int, tuple[frozenset[int], int]] = {0: (frozenset(), 0)}
@@ -115,7 +115,7 @@ class System:
             self._add(instance)
         above = self._above()
         self.levels = self._leveled(above)
-        # A sum bit without its carry is solved last, by the lowest of its equations.
+        # A sum bit whose carry is not read is solved last, by the lowest of its equations.
         self.sums: dict[int, int] = {
             variable: min(found, key=lambda index: (self.levels[index], index))
             for variable, found in above.items()
@@ -123,9 +123,9 @@ class System:
         }
 
     def _above(self) -> dict[int, list[int]]:
-        """The equations that each variable is solved by, the first being its own.
+        """The equations that solve each variable, the defining one first.
 
-        What an equation adds up to may be a bit that it was made of: such a one is not among them.
+        An equation whose inputs depend on the variable itself is left out, to avoid a cycle.
         """
         above: dict[int, list[int]] = {
             variable: [] if index is None else [index]
@@ -138,7 +138,7 @@ class System:
         return above
 
     def _reads(self, index: int, variable: int, above: Mapping[int, Sequence[int]]) -> bool:
-        """Whether an equation is made of a variable, directly or not."""
+        """Whether an equation depends on a variable, directly or indirectly."""
         todo, seen = [index], {index}
         while todo:
             for (source, _), _ in self.equations[todo.pop()].inputs:
@@ -150,7 +150,7 @@ class System:
         return False
 
     def _leveled(self, above: Mapping[int, Sequence[int]]) -> list[int]:
-        """A number an equation, higher than those of the equations that its inputs come from."""
+        """A level for each equation, higher than the levels of its inputs' equations."""
         raised: list[list[int]] = [[] for _ in self.equations]
         for variable, found in above.items():
             for index in found:
@@ -158,7 +158,7 @@ class System:
         levels = [0] * len(self.equations)
         sums = [0] * len(self.defined)
         changed = True
-        while changed:  # a sum bit of several equations is as high as the highest
+        while changed:  # a sum bit of several equations takes the highest of their levels
             changed = False
             for index, equation in enumerate(self.equations):
                 level = 1 + max((sums[v] for (v, _), _ in equation.inputs), default=0)
@@ -221,11 +221,13 @@ class System:
         """Sum and carry of three bits."""
         key = tuple(sorted(inputs))
         for (first, other), third in zip(pairwise(key), (key[2], key[0]), strict=True):
+            # x + x + y has sum y and carry x; x + !x + y has sum !y and carry y.
             if first[0] == other[0]:  # a bit twice, or a bit and its inverse
                 if first == other:
                     return third, first
                 return (third[0], third[1] ^ 1), third
-        # Inverting all inputs inverts sum and carry. Only the first may be a constant.
+        # Inverting all inputs inverts sum and carry, so adders are stored with their second input
+        # not inverted. The first cannot be used for this: it may be a constant.
         flip = key[1][1]
         key = tuple((variable, inverted ^ flip) for variable, inverted in key)
         if key not in self.adders:
@@ -235,7 +237,7 @@ class System:
         return (total, turned ^ flip), (carry, flip)
 
     def _parity(self, inputs: Sequence[Bit], equation: int) -> Bit:
-        """The parity of bits; the same for all ways to add the same bits up."""
+        """The parity of bits, as one variable for every order of addition."""
         base, sign = frozenset[int](), 0
         for variable, inverted in inputs:
             own, turned = self.bases[variable]
@@ -255,18 +257,20 @@ class System:
     def solve(
         self, bits: Iterable[tuple[Bit, Fraction]], known: set[int], modulus: int = 0
     ) -> Linear:
-        """A weighted sum of bits in terms of the known ones.
+        """Express a weighted sum of bits in the known bits.
 
         Args:
             bits: bits and their weights.
-            known: the variables to end at.
-            modulus: multiples of it do not count; 0 where they do.
+            known: variables at which the expansion stops.
+            modulus: multiples of it are dropped; 0 to keep them.
 
         Raises:
-            VerifyError: a bit is no sum of bits.
+            VerifyError: a bit is not a sum of bits.
         """
         terms: dict[int, Fraction] = {}
         constant = low = high = Fraction(0)
+        # Equations to expand, highest level first, so that each is expanded once with its whole
+        # weight; the flag tells that only its sum bit is wanted.
         todo: list[tuple[int, int, bool]] = []  # equations, the highest first; for the sum alone
 
         def add(bit: Bit, weight: Fraction) -> None:
@@ -283,7 +287,7 @@ class System:
                     heapq.heappush(todo, (-2 * self.levels[equation] + alone, equation, alone))
 
         def leave(weight: Fraction) -> None:
-            """A part that stays unknown, between 0 and its weight."""
+            """Replace a part that is not known by its range, 0 to its weight."""
             nonlocal low, high
             if not (modulus and weight % modulus == 0):
                 low += min(weight, Fraction(0))
@@ -311,21 +315,21 @@ class System:
                 share, carry = carry, Fraction(0)
             factor = carry / 2 if carry else share
             if modulus and (carry - 2 * share) % modulus == 0:
-                factor = share  # the sign of the highest bit is the sum bit's
+                factor = share  # equal modulo 2**width: the sum's weight has the right sign
             leave(share - factor)
             if carry != 2 * factor:
-                # What is above the sum bit is 0 where the inputs cannot reach 2.
+                # The rest of the carry stays unknown; it is 0 if the inputs cannot sum to 2.
                 leave((carry - 2 * factor) * int(self.solve(inputs, known).most // 2))
             for bit, weight in inputs:
                 add(bit, factor * weight)
         return Linear({v: c for v, c in terms.items() if c}, constant, low, high)
 
     def test(self, bit: Bit, known: set[int]) -> Test:
-        """A bit as a comparison of the known ones.
+        """Express a bit as a comparison of the known bits.
 
         Raises:
-            Undecidable: it is constant.
-            VerifyError: it is not shown to be a comparison.
+            Undecidable: the bit is constant.
+            VerifyError: the bit cannot be shown to be a comparison.
         """
         variable, inverted = bit
         if not variable:
@@ -361,15 +365,15 @@ class System:
         return equation if equation.kind == "comparison" else None
 
     def multiplied_out(self, bit: Bit, known: set[int], most: int) -> list[_Cube] | None:
-        """The ANDs of known bits whose OR a bit is; None where it is no formula of them.
+        """The ANDs of known bits whose OR equals a bit; None if the bit is not such a formula.
 
         Args:
-            bit: the bit.
-            known: the variables to end at.
-            most: how many ANDs there may be.
+            bit: the bit to expand.
+            known: variables at which the expansion stops.
+            most: maximum number of ANDs.
 
         Raises:
-            VerifyError: there are more.
+            VerifyError: the formula has more ANDs.
         """
         variable, inverted = bit
         if variable in known:
@@ -415,7 +419,7 @@ class System:
         return value()
 
     def alternatives(self, bit: Bit) -> tuple[Bit, ...]:
-        """The inputs of a bit that is an OR; none where it is not."""
+        """The inputs of a bit that is an OR; empty for other bits."""
         index = self.defined[bit[0]]
         if index is None or bit[1] or self.equations[index].kind != "comparison":
             return ()
@@ -423,7 +427,7 @@ class System:
         return tuple(b for b, _ in equation.inputs) if equation.bound == 1 else ()
 
     def _nested(self, bits: Sequence[tuple[Bit, Fraction]], known: set[int]) -> int | None:
-        """Which of the inputs of an OR is an OR itself."""
+        """Position of an input of an OR that is itself an OR."""
         for index, ((variable, inverted), _) in enumerate(bits):
             found = self._comparison(variable, known)
             if found is not None and found.bound == 1 and not inverted:
@@ -432,16 +436,16 @@ class System:
 
 
 def claimed_formula(module: Module) -> str | None:
-    """The formula that a rule's module has in its name; None of another kind of module.
+    """The formula in a rule's module name; None for other kinds of module.
 
     Raises:
-        VerifyError: the module does not compute that.
+        VerifyError: the module does not compute its formula.
     """
     named = re.fullmatch(r"n3ic_rule_([aomn0-5]{1,64})", module.name)
     if named is None:
         return None
     formula = named[1]
-    open_ends = 1  # operands that are still to come
+    open_ends = 1  # operands that are still missing
     for at, letter in enumerate(formula):
         if not open_ends:
             raise VerifyError(f"module {module.name}: no formula after {at} letters")
@@ -453,7 +457,7 @@ def claimed_formula(module: Module) -> str | None:
 
 
 def _value(letters: Iterator[str], inputs: tuple[int, ...]) -> int:
-    """What a formula in prefix order is for some inputs."""
+    """Evaluate a formula in prefix order."""
     letter = next(letters)
     if letter.isdigit():
         return inputs[int(letter)]
@@ -468,10 +472,10 @@ def _value(letters: Iterator[str], inputs: tuple[int, ...]) -> int:
 
 
 def claim(module: Module) -> tuple[tuple[int, ...], int]:
-    """Weights and bound that a comparison's module has in its name.
+    """Weights and bound in the module name of a comparison.
 
     Raises:
-        VerifyError: the module does not compute that, or is of no known kind.
+        VerifyError: the module does not compute its comparison, or is of an unknown kind.
     """
     named = re.fullmatch(r"n3ic_ge(\d+)_(\d+(?:_\d+)*)", module.name)
     if named is None:
@@ -482,10 +486,10 @@ def claim(module: Module) -> tuple[tuple[int, ...], int]:
 
 
 def check(module: Module, outputs: Mapping[str, Callable[[tuple[int, ...]], int]]) -> None:
-    """Compare a module with what it should compute, on all its inputs.
+    """Compare a module with its specification on all inputs.
 
     Raises:
-        VerifyError: it computes something else.
+        VerifyError: an output differs.
     """
     for row in range(1 << module.n_inputs):
         bits = tuple(row >> k & 1 for k in range(module.n_inputs))
@@ -495,10 +499,10 @@ def check(module: Module, outputs: Mapping[str, Callable[[tuple[int, ...]], int]
 
 
 def check_adders(modules: Mapping[str, Module]) -> None:
-    """Compare the modules of fixed function with what they should compute.
+    """Compare the modules of fixed function with their specification.
 
     Raises:
-        VerifyError: one computes something else.
+        VerifyError: an output differs.
     """
     sizes = {_FULL: 3, _FIVE: 5, _UPPER: 5, _PARITY: 6, _MUX: 3}
     for name, size in sizes.items():
@@ -514,7 +518,7 @@ def check_adders(modules: Mapping[str, Module]) -> None:
 
 
 def _fixed(name: str, output: int, bits: tuple[int, ...]) -> int:
-    """An output of a module of fixed function."""
+    """Specified output of a module of fixed function."""
     if name == _PARITY:
         return sum(bits) & 1
     if name == _MUX:
@@ -528,7 +532,7 @@ def _fixed(name: str, output: int, bits: tuple[int, ...]) -> int:
 
 
 def decode(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
-    """What the unrolled core of an export directory holds; see :func:`decode_core`."""
+    """Decode the unrolled core of an export directory; see :func:`decode_core`."""
     try:
         core, cells = ((directory / name).read_text(encoding="utf-8") for name in (CORE, CELLS))
     except (OSError, UnicodeDecodeError) as error:
@@ -541,20 +545,20 @@ def decode(directory: Path, model: BinaryModel) -> tuple[Decoded, ...]:
 
 
 def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded | None:
-    """Every weight, mask bit, threshold and bias of an unrolled core.
+    """Decode every weight, mask bit, threshold and bias of an unrolled core.
 
     Args:
-        core_text: the Verilog of the core.
-        cells_text: the Verilog of its cells.
-        model: tells the number of neurons of each layer; and of shunting thresholds that no input
-            tells apart, which to name.
+        core_text: Verilog of the core.
+        cells_text: Verilog of its cells.
+        model: the model. It gives the number of neurons per layer, and its shunting threshold is
+            reported if no input tells it apart from the decoded one.
 
     Returns:
-        What the core holds; None where the logic does not tell all weights, because a neuron is
-        constant or two share a wire.
+        The decoded core, or None if the logic does not determine all weights because a neuron is
+        constant or two neurons share a wire.
 
     Raises:
-        VerifyError: the logic is not shown to be a network.
+        VerifyError: the logic cannot be shown to be a network.
     """
     modules = read_modules(cells_text)
     check_adders(modules)
@@ -578,7 +582,7 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
     except Undecidable:
         return None
     lead = None
-    if "out_scores" not in plain.outputs:  # else the class comes from the scores
+    if "out_scores" not in plain.outputs:  # otherwise the class is derived from the scores
         lead = _lead(layers[-1])
         _check_class(system, inputs, core, lead)
     shunt = None
@@ -593,10 +597,10 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
 
 
 def _same_class(debug: Core, plain: Core) -> None:
-    """The core without its debug outputs is the same.
+    """Check that the core without its debug outputs computes the same class.
 
     Raises:
-        VerifyError: it is not.
+        VerifyError: the two differ.
     """
     results = [
         {name: core.outputs.get(name) for name in ("out_class", "out_shunt")}
@@ -607,10 +611,10 @@ def _same_class(debug: Core, plain: Core) -> None:
 
 
 def _known(inputs: Sequence[Bit]) -> set[int]:
-    """The variables that a layer reads.
+    """Variables that a layer reads.
 
     Raises:
-        Undecidable: one is constant, or stands for two inputs.
+        Undecidable: an input is constant, or a variable stands for two inputs.
     """
     known = {variable for variable, _ in inputs}
     if 0 in known or len(known) < len(inputs):
@@ -619,7 +623,7 @@ def _known(inputs: Sequence[Bit]) -> set[int]:
 
 
 def _cubes_of(layer: DecodedLayer, inputs: Sequence[Bit]) -> dict[_Cube, int]:
-    """The neurons of a layer that are ANDs, by the bits that they are an AND of."""
+    """The neurons of a layer that are ANDs, keyed by the bits that they AND."""
     found: dict[_Cube, int] = {}
     if layer.limits is None or layer.mask is None:
         return found
@@ -640,22 +644,22 @@ def _hidden(
     below: set[int],
     ands: Mapping[_Cube, int],
 ) -> DecodedLayer:
-    """A hidden layer between known bits.
+    """Decode a hidden layer from its input and output bits.
 
     Args:
-        system: the core's equations.
-        inputs: what the layer reads.
-        outputs: its neurons.
-        layer: its number.
-        below: the variables that the layer before reads.
-        ands: the ANDs among that layer's neurons.
+        system: equations of the core.
+        inputs: bits that the layer reads.
+        outputs: output bits of its neurons.
+        layer: index of the layer.
+        below: variables that the layer before reads.
+        ands: neurons of the layer before that are ANDs.
     """
     known = _known(inputs)
     signs = np.zeros((len(outputs), len(inputs)), dtype=np.int64)
     limits = np.zeros(len(outputs), dtype=np.int64)
     for j, bit in enumerate(outputs):
         try:
-            wire = bit[0] in known  # of an input, which an AND of one bit is
+            wire = bit[0] in known  # a copy of an input, which is an AND of one bit
             found = None if wire else system.multiplied_out(bit, below, len(ands))
             if found is not None:
                 signs[j, [_named(cube, ands) for cube in found]] = 1
@@ -667,26 +671,26 @@ def _hidden(
         signs[j], shift = _signs(test.terms, inputs)
         if np.abs(signs[j]).max() > 1:
             raise VerifyError(f"layer {layer}, neuron {j}: an input counts more than once")
-        # An agreement with a weight of 0 is 1 - x.
+        # Weight bit 0 counts 1 - x, so each such input raises the threshold by 1.
         limits[j] = test.bound - shift + int((signs[j] < 0).sum())
     return DecodedLayer(signs > 0, limits, signs != 0)
 
 
 def _named(cube: _Cube, ands: Mapping[_Cube, int]) -> int:
-    """Which AND this one is.
+    """Index of the AND with the given bits.
 
     Raises:
-        VerifyError: it is none of them.
+        VerifyError: no neuron of the layer before is that AND.
     """
     if cube not in ands:
-        raise VerifyError(f"an AND of {len(cube)} bits is no neuron of the layer before")
+        raise VerifyError(f"an AND of {len(cube)} bits is not a neuron of the layer before")
     return ands[cube]
 
 
 def _output(
     system: System, inputs: Sequence[Bit], literals: Sequence[Literal], classes: int
 ) -> DecodedLayer:
-    """The layer of scores."""
+    """Decode the layer of scores."""
     known = _known(inputs)
     width = len(literals) // classes
     modulus = 1 << width
@@ -706,7 +710,7 @@ def _output(
         if np.abs(signs[c]).max() > 1:
             raise VerifyError(f"the score of class {c} counts an input more than once")
         low, high = int((signs[c] < 0).sum()), int((signs[c] > 0).sum())
-        # The only constant for which the score never leaves its bits.
+        # Scores are known modulo 2**width; one constant alone keeps them inside their bits.
         constant = (int(found.constant) + shift + half - low) % modulus - half + low
         if constant + high >= half:
             raise VerifyError(f"the score of class {c} leaves its {width} bits")
@@ -715,17 +719,17 @@ def _output(
 
 
 def _signs(terms: Mapping[int, int], inputs: Sequence[Bit]) -> tuple[NDArray[np.int64], int]:
-    """Coefficients of a layer's inputs, and what inverted wires add to the constant."""
+    """Coefficients of a layer's inputs, and the constant that inverted wires add."""
     row = np.array([terms.get(variable, 0) for variable, _ in inputs], dtype=np.int64)
     turned = np.array([inverted for _, inverted in inputs], dtype=np.bool_)
     return np.where(turned, -row, row), int(row[turned].sum())
 
 
 def _only(core: Core, name: str) -> Literal:
-    """The literal of an output of one bit.
+    """The literal of a one-bit output.
 
     Raises:
-        VerifyError: it has more.
+        VerifyError: the output has several bits.
     """
     literals = core.outputs[name]
     if len(literals) != 1:
@@ -735,22 +739,22 @@ def _only(core: Core, name: str) -> Literal:
 
 @dataclass(frozen=True, eq=False)
 class _Lead:
-    """Score of the second class less that of the first: ``constant + row @ hidden bits``."""
+    """Score of the second class minus the first: ``constant + row @ hidden bits``."""
 
     row: NDArray[np.int64]
     constant: int
 
     def reaches(self, bound: int) -> _Comparison:
-        """The comparison with a bound, as coefficients and a bound of the hidden bits."""
+        """The test ``lead >= bound``, as coefficients and a bound of the hidden bits."""
         return self.row, bound - self.constant
 
     def turned(self) -> _Lead:
-        """The same of the first class less the second."""
+        """Score of the first class minus the second."""
         return _Lead(-self.row, -self.constant)
 
 
 def _lead(scores: DecodedLayer) -> _Lead | None:
-    """The difference of two classes' scores; None of more classes."""
+    """The lead of two classes; None for more classes."""
     limits, mask = scores.limits, scores.mask
     if len(scores.weights) > 2 or limits is None or mask is None:
         return None
@@ -760,10 +764,10 @@ def _lead(scores: DecodedLayer) -> _Lead | None:
 
 
 def _check_class(system: System, inputs: Sequence[Bit], core: Core, lead: _Lead | None) -> None:
-    """Of two classes, that the class is that of the higher score.
+    """Check that the class of two is the one with the higher score.
 
     Raises:
-        VerifyError: it is another comparison.
+        VerifyError: the class is another comparison.
     """
     if lead is None:
         return
@@ -773,9 +777,9 @@ def _check_class(system: System, inputs: Sequence[Bit], core: Core, lead: _Lead 
 
 
 def _comparison(system: System, bit: Bit, inputs: Sequence[Bit]) -> _Comparison | None:
-    """Coefficients of the inputs and the bound that a bit compares them with.
+    """Coefficients of the inputs, and the bound that a bit compares their sum with.
 
-    A constant has no coefficients and the bound 0 or 1; None stands for what is no comparison.
+    A constant bit has no coefficients and the bound 0 or 1. The result is None for other bits.
     """
     try:
         test = system.test(bit, _known(inputs))
@@ -792,24 +796,25 @@ def _agree(wanted: _Comparison, found: _Comparison | None) -> bool:
     if found is None or found[0].any():
         return found is not None and equal_tests(*wanted, *found)
     row, bound = wanted
-    worst = np.maximum if found[1] else np.minimum  # never, or always
+    # A constant agrees if no input contradicts it, so the extreme sum is tested.
+    worst = np.maximum if found[1] else np.minimum
     return (int(worst(row, 0).sum()) >= bound) != found[1]
 
 
 def _shunt_of_lead(
     system: System, bit: Bit, inputs: Sequence[Bit], lead: _Lead, wanted: int
 ) -> int:
-    """The smallest lead of either class that is decided.
+    """The smallest lead of either class that is decided on the card.
 
     Args:
-        system: the core's equations.
-        bit: whether the lead is too small.
+        system: equations of the core.
+        bit: bit that tells that the lead is too small.
         inputs: the hidden bits.
-        lead: the difference of the scores.
-        wanted: which threshold to name of several that no lead tells apart.
+        lead: difference of the scores.
+        wanted: threshold to report among several that no lead tells apart.
 
     Raises:
-        VerifyError: the bit is of no threshold.
+        VerifyError: the bit matches no threshold.
     """
     decided = (bit[0], bit[1] ^ 1)
     leads = sorted({abs(lead.constant + total) for total in _sums(lead.row)})
@@ -823,7 +828,7 @@ def _shunt_of_lead(
                 return threshold
             continue
         sides = [lead.reaches(threshold), lead.turned().reaches(threshold)]
-        # What no input reaches is not in the logic.
+        # A bound that no input reaches has no logic, so that side is left out.
         sides = [(row, bound) for row, bound in sides if int(np.maximum(row, 0).sum()) >= bound]
         for found in ways:
             for order in permutations(sides):
@@ -833,16 +838,16 @@ def _shunt_of_lead(
 
 
 def _shunt_of_margin(system: System, bit: Bit, margin: Sequence[Bit], wanted: int) -> int:
-    """The smallest margin that is decided.
+    """The smallest margin that is decided on the card.
 
     Args:
-        system: the core's equations.
-        bit: whether the margin is too small.
-        margin: its bits, lowest first.
-        wanted: which threshold to name of several that no margin tells apart.
+        system: equations of the core.
+        bit: bit that tells that the margin is too small.
+        margin: bits of the margin, lowest first.
+        wanted: threshold to report among several that no margin tells apart.
 
     Raises:
-        VerifyError: the bit is no comparison of the margin.
+        VerifyError: the bit is not a comparison of the margin.
     """
     weights: dict[int, int] = {}
     constant = 0
@@ -855,26 +860,26 @@ def _shunt_of_margin(system: System, bit: Bit, margin: Sequence[Bit], wanted: in
     most = constant + sum(max(w, 0) for w in weights.values())
     try:
         test = system.test((bit[0], bit[1] ^ 1), set(weights))
-    except Undecidable:  # all margins are decided, or none is
+    except Undecidable:  # constant: either all margins are decided, or no margin is
         low, high = (0, least) if not bit[1] else (most + 1, max(most + 1, wanted))
         return min(max(wanted, low), high)
     weight, coefficient = next((weights[v], c) for v, c in test.terms.items())
     if any(weights[v] * coefficient != c * weight for v, c in test.terms.items()):
-        raise VerifyError("out_shunt is no comparison of the margin")
-    # sum(weights) >= edge of the bits that it reads, in steps of their divisor; the others add a
-    # little to the margin, which must not matter.
+        raise VerifyError("out_shunt is not a comparison of the margin")
+    # The bits that the test reads give sum(weights) >= edge, in steps of their common divisor.
+    # The other bits of the margin must be too small to change the answer.
     step = gcd(*(weights[v] for v in test.terms))
     edge = -(-test.bound * weight // coefficient // step) * step
     others = [w for v, w in weights.items() if v not in test.terms]
     high = edge + constant + sum(min(w, 0) for w in others)
     low = edge - step + constant + sum(max(w, 0) for w in others) + 1
     if weight * coefficient < 0 or low > high:
-        raise VerifyError("out_shunt is no comparison of the margin")
+        raise VerifyError("out_shunt is not a comparison of the margin")
     return min(max(wanted, low), high)
 
 
 def _sums(coefficients: NDArray[np.int64]) -> set[int]:
-    """All numbers that some of the coefficients add up to."""
+    """All values of sums over subsets of the coefficients."""
     sums = {0}
     for coefficient in coefficients.tolist():
         sums |= {total + coefficient for total in sums}
@@ -884,8 +889,8 @@ def _sums(coefficients: NDArray[np.int64]) -> set[int]:
 def equal_tests(one: NDArray[np.int64], bound: int, other: NDArray[np.int64], limit: int) -> bool:
     """Whether two comparisons of the same bits always agree.
 
-    They may differ in some coefficients where these do not matter; what the others add up to is
-    a set of numbers, so that only those few are tried out.
+    Their coefficients may differ where the difference does not matter. The sums over the common
+    coefficients form one set of values, so only the differing bits are enumerated.
     """
     first, second = int(np.abs(one).max()), int(np.abs(other).max())
     if not first or not second:

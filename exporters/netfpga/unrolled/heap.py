@@ -1,9 +1,9 @@
-"""Sums of many bits: heaps of weighted bits, compressed to numbers or to one comparison.
+"""Sums of many bits: heaps of weighted bits, compressed to a number or to one comparison.
 
-The compressors are cells of three and five inputs, never ``+``: a full adder (three bits to two,
-two tables of the same inputs, one LUT6_2 site) and a double full adder (five bits to three, of
-which two share a site and the third, a majority of three, shares one with the majority of another
-that has an input in common).
+The compressors are cells of three and five inputs, never ``+``. A full adder reduces three bits to
+two; its two tables have the same inputs and share one LUT6_2 site. A double full adder reduces five
+bits to three; two of its tables share a site, and the third, a majority of three, shares a site
+with the majority of another adder that has an input in common.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from n3ic.exporters.netfpga.unrolled.netlist import FALSE, TRUE, Netlist
 
 @dataclass(frozen=True)
 class Number:
-    """``offset + sum(bits[i] << i)``, where the sum of bits is at most ``most``."""
+    """``offset + sum(bits[i] << i)``, where the sum of the bits is at most ``most``."""
 
     bits: tuple[int, ...]
     offset: int
     most: int
 
     def negated(self) -> Number:
-        """The negative: inverted bits and another offset, no logic."""
+        """The negative number, by inverted bits and another offset; needs no logic."""
         full = (1 << len(self.bits)) - 1
         return Number(tuple(bit ^ 1 for bit in self.bits), -self.offset - full, full)
 
@@ -35,9 +35,9 @@ class Heap:
     """A sum of weighted bits and an integer.
 
     Attributes:
-        columns: literals by the power of two that they weigh.
+        columns: literals by the exponent of their weight, a power of two.
         offset: the integer.
-        most: the largest value that the bits alone can have.
+        most: maximum of the sum of the bits alone.
     """
 
     columns: defaultdict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -61,10 +61,10 @@ class Heap:
 
     def _insert(self, literal: int, power: int) -> None:
         column = self.columns[power]
-        if literal in column:  # x + x = 2 x
+        if literal in column:  # x + x = 2 x: one bit of the next column
             column.remove(literal)
             self._insert(literal, power + 1)
-        elif literal ^ 1 in column:  # x + !x = 1
+        elif literal ^ 1 in column:  # x + !x = 1: a constant
             column.remove(literal ^ 1)
             self.offset += 1 << power
             self.most -= 1 << power
@@ -79,7 +79,7 @@ class Heap:
             most = self.most + term.most
             for power, literal in enumerate(term.bits):
                 self.add_bit(literal, 1 << power)
-            # The bound of a sum is tighter than that of its bits.
+            # A number's own bound is tighter than the sum of its bits' weights.
             self.most = min(self.most, most)
             return
         self.offset += sign * term.offset
@@ -102,11 +102,11 @@ class Adder:
 
     def __init__(self, net: Netlist) -> None:
         self.net = net
-        # Majorities of three that still have their site for themselves, by input node.
+        # Free majorities of three, whose sites can take a second table, by input node.
         self._alone: dict[int, dict[frozenset[int], None]] = defaultdict(dict)
 
     def fork(self) -> Adder:
-        """A copy, netlist included, to try something on."""
+        """Copy the adder with its netlist, to try alternatives."""
         copy = Adder(self.net.fork())
         copy._alone = defaultdict(dict, {n: dict(sets) for n, sets in self._alone.items()})
         return copy
@@ -122,22 +122,22 @@ class Adder:
         """Sum and two carries of five bits."""
         bits = self._with_partner(bits)
         _, first = self._full(bits[:3], power, name)
-        # The second carry is that of the sum of the first three and the rest.
+        # The second carry is that of the first three bits' sum plus the remaining two bits.
         total, second = self.net.cell(ADD5, bits, (f"{name}_b{power}", f"{name}_b{power + 1}"))
         return total, (first, second)
 
     def _upper(
         self, column: Sequence[int], following: Sequence[int], power: int, name: str
     ) -> tuple[int, int]:
-        """Of up to three bits and up to two of double weight the sum but for its lowest bit."""
+        """Sum of up to three bits and two bits of double weight, without its lowest bit."""
         bits = (*column, *[FALSE] * (3 - len(column)), *following)
         middle, top = self.net.cell(ADD32, bits, (f"{name}_b{power + 1}", f"{name}_b{power + 2}"))
         return middle, top
 
     def _with_partner(self, bits: list[int]) -> list[int]:
-        """The bits, first those three whose majority can share a site with another's."""
+        """Order the bits such that the first three share their majority's site with another's."""
         nodes = {bit >> 1: bit for bit in bits if bit > TRUE}
-        if len(nodes) < len(bits):  # a constant, or a bit twice
+        if len(nodes) < len(bits):  # constants and repeated bits are not matched by node
             return bits
         for node in nodes:
             for other in self._alone[node]:
@@ -154,13 +154,13 @@ class Adder:
     # --- sums --------------------------------------------------------------------------------
 
     def number(self, heap: Heap, name: str, constant: int = 0, width: int | None = None) -> Number:
-        """Compress a heap to one bit a column.
+        """Compress a heap to one bit per column.
 
         Args:
-            heap: what to add up.
-            name: the number's name in the Verilog.
-            constant: added in logic, so that the offset falls by as much; not negative.
-            width: number of bits, modulo whose power the sum is taken; None for all.
+            heap: the heap to add up.
+            name: name of the number in the Verilog.
+            constant: non-negative constant to add in logic; the offset falls by the same amount.
+            width: number of bits, modulo two to which power the sum is taken; None for all.
         """
         most = heap.most + constant
         bits = most.bit_length() if width is None else width
@@ -181,13 +181,13 @@ class Adder:
     def _column(
         self, columns: defaultdict[int, list[int]], power: int, name: str, *, last: bool
     ) -> int:
-        """Reduce a column to one bit, with carries into the next."""
+        """Reduce a column to one bit, and pass the carries to the next column."""
         column = columns.pop(power, [])
         level = self.net.level
         while len(column) > 1:
             column.sort(key=lambda literal: (level(literal), literal))
             following = columns[power + 1]
-            if last:  # carries out of the last column are known to be 0
+            if last:  # carries would be 0 or beyond the width, so the parity suffices
                 now, column = column[:6], column[6:]
                 column.extend(self.net.cell(PARITY, now, (f"{name}_b{power}",)))
             elif len(column) >= 5:
@@ -211,13 +211,14 @@ class Adder:
     # --- comparisons -------------------------------------------------------------------------
 
     def reaches(self, heap: Heap, bound: int, name: str) -> int:
-        """Whether the sum is at least ``bound``: one literal."""
+        """A literal that tells whether the sum is at least ``bound``."""
         bound -= heap.offset
         if bound <= 0:
             return TRUE
         if bound > heap.most:
             return FALSE
-        # The sum and a constant that makes the bound a power of two: its carry is the answer.
+        # sum >= bound iff sum + (2**width - bound) >= 2**width, which only needs carries: no sum
+        # bit below column `width` has to be computed.
         width = (bound - 1).bit_length()
         columns = self._columns(heap, (1 << width) - bound)
         power = 0
@@ -241,7 +242,7 @@ class Adder:
     def _carries(
         self, columns: defaultdict[int, list[int]], power: int, width: int, name: str
     ) -> int:
-        """Reduce the lowest column to its carries; gives the next column to reduce."""
+        """Reduce the lowest column to its carries; return the next column to reduce."""
         column = columns.pop(power, [])
         level = self.net.level
         while len(column) > 1:

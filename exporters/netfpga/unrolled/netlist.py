@@ -1,8 +1,8 @@
-"""A network of small cells: what the unrolled generator builds and then prints as Verilog.
+"""A netlist of small cells, which the unrolled generator builds and then writes as Verilog.
 
-A signal is a *literal*: twice a node's number, plus one where it is inverted. Inverters cost
-nothing, since a table absorbs them. A node is one output of a cell, a look-up table; equal cells
-of equal inputs are one.
+A signal is a *literal*: twice a node's number, plus one if it is inverted. Inverters are free,
+because the reading table absorbs them. A node is one output of a cell, that is, a look-up table.
+Equal cells with equal inputs are one cell.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TRUE = 1
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell.
+    """A cell with its inputs.
 
     Attributes:
-        kind: what it computes.
-        inputs: literals, one an input of the kind.
+        kind: kind of the cell.
+        inputs: one literal per input of the kind.
     """
 
     kind: Kind
@@ -32,14 +32,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A node: one output of a cell, as a look-up table.
+    """A node: one output of a cell as a look-up table.
 
     Attributes:
-        inputs: numbers of the nodes that the cell reads, rising; at most six.
-        cell: the cell.
-        port: which of its outputs.
-        inverted: whether the node is the inverted output: a node is 0 where its inputs are.
-        name: what it is called in the Verilog, but for a number that tells namesakes apart.
+        inputs: numbers of the nodes that the cell reads, ascending; at most six.
+        cell: the cell of the output.
+        port: index of the output.
+        inverted: whether the node holds the inverted output, so that it is 0 if all inputs are 0.
+        name: name in the Verilog, without the number that makes it unique.
     """
 
     inputs: tuple[int, ...]
@@ -61,7 +61,7 @@ class Netlist:
         self.n_inputs = n_inputs
         self.tables: list[Table] = []
         self._outputs: dict[Cell, tuple[int, ...]] = {}
-        self._functions: dict[tuple[tuple[int, ...], int], int] = {}  # nodes and table to a literal
+        self._functions: dict[tuple[tuple[int, ...], int], int] = {}  # (nodes, table) to a literal
         self._levels: list[int] = [0] * (n_inputs + 1)
 
     @property
@@ -70,7 +70,7 @@ class Netlist:
         return self.n_inputs + 1 + len(self.tables)
 
     def fork(self) -> Netlist:
-        """A copy to try something on."""
+        """Copy the netlist, to try alternatives."""
         copy = Netlist(self.n_inputs)
         copy.tables = list(self.tables)
         copy._outputs = dict(self._outputs)
@@ -83,7 +83,7 @@ class Netlist:
         return 2 * (index + 1)
 
     def level(self, literal: int) -> int:
-        """Tables on the longest way from an input to this signal."""
+        """Number of tables on the longest path from an input to a signal."""
         return self._levels[literal >> 1]
 
     def is_table(self, node: int) -> bool:
@@ -95,12 +95,12 @@ class Netlist:
         return self.tables[node - self.n_inputs - 1]
 
     def cell(self, kind: Kind, literals: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
-        """The outputs of a cell, as literals.
+        """Add a cell and return its outputs as literals.
 
         Args:
-            kind: what it computes.
-            literals: its inputs; those that are missing are 0.
-            names: a name an output, for the Verilog.
+            kind: kind of the cell.
+            literals: its inputs; missing ones are 0.
+            names: one name per output, for the Verilog.
         """
         cell, inverted = _canonical(kind, (*literals, *[FALSE] * (kind.n_inputs - len(literals))))
         if cell not in self._outputs:
@@ -119,8 +119,10 @@ class Netlist:
         table = _rewire(cell.kind.tables[port], wiring, len(nodes))
         left = [k for k in range(len(nodes)) if _depends(table, k, len(nodes))]
         inverted = table & 1
-        if len(left) <= 1 and cell.kind.folds:  # a constant or a wire
+        if len(left) <= 1 and cell.kind.folds:  # a constant or a copy of an input
             return 2 * nodes[left[0]] + inverted if left else int(inverted)
+        # Store the function with output 0 at inputs 0, so that a function and its inverse share a
+        # table.
         function = (nodes, table ^ ((1 << (1 << len(nodes))) - 1 if inverted else 0))
         if cell.kind.merges and function in self._functions:
             return self._functions[function] ^ inverted
@@ -134,10 +136,11 @@ class Netlist:
     def at_least(
         self, bound: int, literals: Sequence[int], weights: Sequence[int], name: str
     ) -> int:
-        """Whether a weighted sum of at most six literals reaches ``bound``."""
+        """A literal that tells whether a weighted sum of at most six literals reaches ``bound``."""
         total = sum(weights)
         if not 0 < bound <= total:
             return TRUE if bound <= 0 else FALSE
+        # A bit that can never change the answer would only cost an input of the table.
         used = [k for k in range(len(weights)) if _counts(tuple(weights), bound, k)]
         kind = at_least(tuple(weights[k] for k in used), bound)
         return self.cell(kind, [literals[k] for k in used], [name])[0]
@@ -145,11 +148,13 @@ class Netlist:
     def any_of(
         self, literals: Iterable[int], name: str, weights: Sequence[int] | None = None
     ) -> int:
-        """OR of literals, in as few tables as it takes; weights tell a reader what they count."""
+        """OR of literals as a tree of tables; the weights tell the decoder what each bit counts."""
         listed = list(literals)
         counted: dict[int, int] = {}
         for literal, weight in zip(listed, weights or [1] * len(listed), strict=True):
             counted[literal] = counted.get(literal, 0) + weight
+        # Early signals first: the tree then adds the least to the longest path, as in Huffman
+        # coding.
         todo = sorted(counted, key=lambda literal: (self.level(literal), literal))
         while len(todo) > 1:
             now, todo = todo[:MAX_INPUTS], todo[MAX_INPUTS:]
@@ -160,6 +165,7 @@ class Netlist:
 
     def all_of(self, literals: Iterable[int], name: str) -> int:
         """AND of literals."""
+        # De Morgan; inverted literals cost nothing.
         return self.any_of((literal ^ 1 for literal in literals), name) ^ 1
 
     def mux(self, select: int, one: int, zero: int, name: str) -> int:
@@ -167,7 +173,7 @@ class Netlist:
         return self.cell(MUX, (select, zero, one), [name])[0]
 
     def live(self, literals: Iterable[int]) -> set[int]:
-        """The nodes that these signals are computed from, themselves included."""
+        """The nodes that signals depend on, including their own nodes."""
         seen: set[int] = set()
         todo = [literal >> 1 for literal in literals]
         while todo:
@@ -181,7 +187,7 @@ class Netlist:
 
 
 def _canonical(kind: Kind, literals: Sequence[int]) -> tuple[Cell, int]:
-    """The same cell with its inputs in order, and whether its outputs are inverted."""
+    """The cell with its inputs in canonical order, and whether its outputs are inverted."""
     ordered: list[int] = []
     start = 0
     for run in kind.swaps:
@@ -189,6 +195,8 @@ def _canonical(kind: Kind, literals: Sequence[int]) -> tuple[Cell, int]:
         start += run
     ordered += literals[start:]
     if kind.self_dual:
+        # Self-dual: inverting all inputs inverts all outputs, so the first variable input can be
+        # made uninverted, and a cell and its inverse become one.
         first = next((literal for literal in ordered if literal > TRUE), FALSE)
         if first & 1:
             cell, _ = _canonical(kind, [literal ^ 1 for literal in ordered])
@@ -198,17 +206,18 @@ def _canonical(kind: Kind, literals: Sequence[int]) -> tuple[Cell, int]:
 
 @cache
 def _counts(weights: tuple[int, ...], bound: int, k: int) -> bool:
-    """Whether the weighted sum's answer depends on a bit."""
+    """Whether the answer of a weighted sum depends on bit ``k``."""
     others = [w for i, w in enumerate(weights) if i != k]
     sums = {0}
     for weight in others:
         sums |= {total + weight for total in sums}
+    # It does iff some sum of the other bits is below the bound without bit k and not with it.
     return any(total < bound <= total + weights[k] for total in sums)
 
 
 @cache
 def _rewire(table: int, wiring: tuple[tuple[int, int], ...], n_nodes: int) -> int:
-    """The table over nodes; ``wiring`` has (node's place, inverted) or (-1, constant) a literal."""
+    """The table over nodes; ``wiring`` holds per literal (place, inverted) or (-1, constant)."""
     out = 0
     for index in range(1 << n_nodes):
         source = 0

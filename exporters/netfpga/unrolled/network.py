@@ -1,4 +1,4 @@
-"""From a model to look-up tables: what can be left out is left out, the rest shares its sums."""
+"""Turns a model into look-up tables: needless parts are dropped, and sums are shared."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes.dead import read_neurons
 
-# Neurons that share cells, at most; the cheapest is taken, layer by layer.
+# Group sizes of neurons that share partial sums; per layer the cheapest size is chosen.
 GROUP_SIZES = (8, 4, 2, 1)
-# Up to so many classes, every two are compared; with more, a tournament of scores is smaller.
+# With more classes than this, a tournament of scores is smaller than comparing every pair.
 PAIRWISE_CLASSES = 3
 
 
@@ -34,10 +34,11 @@ class Network:
         net: the tables.
         classes: literals of the class index, lowest bit first.
         scores: literals of each class's score in two's complement.
-        margin: literals of the margin.
-        hidden: literals of the hidden bits, layer by layer, for the trace.
-        with_scores: whether scores and margin are outputs, or for the trace as well.
-        shunt: literal of whether the margin is below the model's threshold; none without one.
+        margin: literals of the margin, lowest bit first.
+        hidden: literals of the hidden bits, layer by layer; read by the trace.
+        with_scores: whether scores and margin are outputs of the core and not of the trace alone.
+        shunt: literal that tells whether the margin is below the model's threshold; empty without
+            one.
     """
 
     net: Netlist
@@ -50,13 +51,13 @@ class Network:
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """All literals that the core puts out, the trace aside."""
+        """All literals that the core outputs, without the trace."""
         always = (*self.classes, *self.shunt)
         return (*always, *self._rated) if self.with_scores else always
 
     @property
     def traced(self) -> tuple[int, ...]:
-        """All literals that a debug build shows on top."""
+        """All literals that a debug build outputs in addition."""
         return self.hidden if self.with_scores else (*self.hidden, *self._rated)
 
     @property
@@ -65,14 +66,14 @@ class Network:
 
 
 def score_width(model: BinaryModel) -> int:
-    """Bits of a score in two's complement; a margin fits them unsigned."""
+    """Width of a score in two's complement, in bits; a margin fits the same width unsigned."""
     bias, fan_in = model.output.bias, model.output.fan_in
     low, high = int(bias.min()), int((bias + fan_in).max())
     return max((-low - 1).bit_length() if low < 0 else 0, high.bit_length() if high > 0 else 0) + 1
 
 
 def class_width(model: BinaryModel) -> int:
-    """Bits of a class index."""
+    """Width of a class index, in bits."""
     return max(1, (len(model.classes) - 1).bit_length())
 
 
@@ -81,9 +82,9 @@ def build(model: BinaryModel, *, scores: bool) -> Network:
 
     Args:
         model: the network.
-        scores: put out scores and margin beside the class. Without, neurons and inputs that
-            make no difference to the class go, unless the margin of three classes or more
-            decides what is shunted.
+        scores: whether to output scores and margin beside the class. Without them, neurons and
+            inputs that do not affect the class are dropped, unless the margin of three or more
+            classes decides about shunting.
     """
     ranks = scores or (model.shunt > 0 and len(model.classes) > 2)
     builder = _Builder(model.input.n_bits)
@@ -91,7 +92,7 @@ def build(model: BinaryModel, *, scores: bool) -> Network:
     used = [np.flatnonzero(read).tolist() for read in read_neurons(model, scores=ranks)]
     ruled = rules.layers(model)
     for i in ruled:
-        used[i - 1] = []  # the ANDs are nowhere but in the trace
+        used[i - 1] = []  # the ANDs become part of the formula and exist only in the trace
     hidden: list[list[int]] = []
     literals = inputs
     for i, (layer, alive) in enumerate(zip(model.hidden, used, strict=True)):
@@ -117,7 +118,7 @@ def build(model: BinaryModel, *, scores: bool) -> Network:
         classes = builder.winner(totals, width)
     literals = inputs
     for i, (layer, alive, kept) in enumerate(zip(model.hidden, used, hidden, strict=True)):
-        # Neurons that the output does not need are in the trace alone.
+        # Neurons that the output does not need exist only in the trace.
         idle = sorted(set(range(layer.n_outputs)) - set(alive))
         out = builder.fire(layer, literals, idle, f"l{i}", alone=True)
         for j in idle:
@@ -144,8 +145,8 @@ class _Sum:
     """``offset + sum(coefficient * node)`` of a neuron.
 
     Attributes:
-        row: (literal of a node, coefficient), rising.
-        offset: an integer.
+        row: pairs (literal of a node, coefficient), ascending.
+        offset: constant part.
     """
 
     row: Row
@@ -153,13 +154,14 @@ class _Sum:
 
     @classmethod
     def of(cls, layer: Connections, neuron: int, literals: Sequence[int]) -> _Sum:
-        """Agreements of one neuron's weights with its inputs."""
+        """The number of inputs of a neuron that agree with their weight bits."""
         total: dict[int, int] = defaultdict(int)
         offset = 0
         mask = None if layer.mask is None else layer.mask[neuron]
         for i, weight in enumerate(layer.weights[neuron]):
             if mask is not None and not mask[i]:
                 continue
+            # XNOR with a constant weight is the bit or its inverse, and !x counts as 1 - x.
             literal = literals[i] ^ int(not weight)
             sign = -1 if literal & 1 else 1
             offset += literal & 1
@@ -168,7 +170,7 @@ class _Sum:
         return cls(tuple(sorted((x, c) for x, c in total.items() if c)), offset)
 
     def plus(self, constant: int) -> _Sum:
-        """The sum and a constant."""
+        """Add a constant."""
         return _Sum(self.row, self.offset + constant)
 
     def minus(self, other: _Sum) -> _Sum:
@@ -203,9 +205,9 @@ class _Builder:
         *,
         alone: bool = False,
     ) -> list[int]:
-        """Literals of some neurons of a layer; FALSE for the others.
+        """Literals of the given neurons of a layer; FALSE for the other neurons.
 
-        ``alone`` keeps the neurons from sharing sums.
+        ``alone=True`` keeps the neurons from sharing partial sums.
         """
         out = [FALSE] * layer.n_outputs
         tests = [
@@ -218,17 +220,18 @@ class _Builder:
     def decide(
         self, tests: Sequence[tuple[_Sum, int, str]], cells: str, *, alone: bool = False
     ) -> list[int]:
-        """Whether each sum reaches its bound; equal and opposite sums are one.
+        """Test whether each sum reaches its bound; equal and opposite sums are computed once.
 
         Args:
-            tests: sum, bound and name in the Verilog of each.
-            cells: name of the sums that they share, before their number.
-            alone: keep them from sharing sums.
+            tests: sum, bound and Verilog name of each test.
+            cells: Verilog name of the shared partial sums, before their number.
+            alone: whether to keep the tests from sharing partial sums.
         """
         answers = [FALSE] * len(tests)
         bounds: dict[Row, dict[int, list[tuple[int, int]]]] = defaultdict(dict)
         for index, (total, wanted, _) in enumerate(tests):
             row, bound, flip = _canonical(total.row, wanted - total.offset)
+            # A bound outside the range of the sum makes the test constant and needs no logic.
             if bound <= sum(min(c, 0) for _, c in row):
                 answers[index] = TRUE ^ flip
             elif bound > sum(max(c, 0) for _, c in row):
@@ -248,9 +251,11 @@ class _Builder:
         return answers
 
     def _cheapest(self, goals: Sequence[Goal], sizes: Sequence[int], cells: str) -> list[list[int]]:
-        """Decide the goals in groups of the size that takes the fewest sites."""
+        """Decide the goals in groups of the size that needs the fewest LUT sites."""
         best: tuple[int, Adder, list[list[int]]] | None = None
         for size in sizes:
+            # Sharing is hard to predict, so every group size is built on a copy, and the cheapest
+            # kept.
             adder = self.adder.fork()
             literals = decide(adder, goals, grouped(goals, size), cells)
             live = adder.net.live(x for got in literals for x in got)
@@ -267,7 +272,7 @@ class _Builder:
     # --- classes -----------------------------------------------------------------------------
 
     def winner(self, totals: Sequence[_Sum], width: int) -> tuple[int, ...]:
-        """Index of the largest sum, the lowest on a tie, lowest bit first."""
+        """Index of the largest sum, lowest bit first; the lowest index wins a tie."""
         if len(totals) > PAIRWISE_CLASSES:
             return self.ranked(totals, width).index
         beats = {
@@ -276,6 +281,7 @@ class _Builder:
                 combinations(range(len(totals)), 2),
                 self.decide(
                     [
+                        # The higher index must win strictly, so that a tie goes to the lower one.
                         (totals[b].minus(totals[a]), 1, f"class{b}_over{a}")
                         for a, b in combinations(range(len(totals)), 2)
                     ],
@@ -284,7 +290,7 @@ class _Builder:
                 strict=True,
             )
         }
-        wins = []  # of each class but the first; the first wins where none of these does
+        wins = []  # for each class but the first, whose index 0 needs no logic
         for c in range(1, len(totals)):
             duels = [beats[min(c, d), max(c, d)] ^ int(d > c) for d in range(len(totals)) if d != c]
             wins.append(self.net.all_of(duels, f"class{c}_wins"))
@@ -296,18 +302,19 @@ class _Builder:
     def duel_or_shunt(
         self, first: _Sum, second: _Sum, threshold: int
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Class index of two, and whether they differ by less than a threshold."""
+        """Class index of two classes, and whether their scores differ by less than a threshold."""
         lead = second.minus(first)
         tests = [
             (lead, 1, "class1_over0"),
             (lead, threshold, "class1_decided"),
             (lead, 1 - threshold, "class0_undecided"),
         ]
+        # Shunted iff 1 - threshold <= lead < threshold; all three tests share one sum.
         wins, decided, undecided = self.decide(tests, "class_c")
         return (wins,), (self.net.all_of((undecided, decided ^ 1), "shunt"),)
 
     def below(self, margin: Sequence[int], threshold: int) -> int:
-        """Whether a margin is below a threshold."""
+        """A literal that tells whether a margin is below a threshold."""
         heap = Heap()
         for power, literal in enumerate(margin):
             heap.add_bit(literal, 1 << power)
@@ -318,6 +325,8 @@ class _Builder:
         scores = []
         for c, total in enumerate(totals):
             heap = total.heap()
+            # The offset is added modulo 2**width, which two's complement allows: scores fit the
+            # width.
             number = self.adder.number(heap, f"score{c}", heap.offset % (1 << width), width)
             scores.append(number.bits)
         bits = (len(totals) - 1).bit_length()
@@ -333,7 +342,7 @@ class _Builder:
             ]
             turn += 1
             entries = merged + entries[2 * len(merged) :]
-        second = entries[0].second or entries[0].best  # a model has two classes at least
+        second = entries[0].second or entries[0].best  # a model has at least two classes
         difference = self._difference(entries[0].best, second)
         margin = self.adder.number(
             difference, "margin", difference.offset % (1 << width), width
@@ -341,8 +350,9 @@ class _Builder:
         return _Ranking(entries[0].index, tuple(scores), margin)
 
     def _duel(self, a: _Entry, b: _Entry, name: str) -> _Entry:
-        """The better of two, the first on a tie, and the best that is left."""
+        """Merge two entries: the better best (the first on a tie), and the second best of both."""
         b_wins = self._greater(b.best, a.best, name)
+        # The second best of both is the loser, or the winner's own second best.
         loser = self._mux(b_wins, a.best, b.best, f"{name}_loser")
         second = loser
         rivals = (b.second, a.second)
@@ -361,7 +371,7 @@ class _Builder:
         return self.adder.reaches(self._difference(a, b), 1, name)
 
     def _difference(self, a: Sequence[int], b: Sequence[int]) -> Heap:
-        """``a - b`` of two's complement numbers."""
+        """``a - b`` of two's complement numbers, whose highest bit has a negative weight."""
         heap = Heap()
         for sign, bits in ((1, a), (-1, b)):
             for power, literal in enumerate(bits):
@@ -387,7 +397,7 @@ class _Ranking:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A part of the tournament: the best score, the second best, the winner's index."""
+    """An entry of the tournament: best score, second best score, and index of the winner."""
 
     best: tuple[int, ...]
     second: tuple[int, ...] | None
@@ -395,19 +405,19 @@ class _Entry:
 
 
 def _canonical(row: Row, bound: int) -> tuple[Row, int, int]:
-    """The same test with a first coefficient above 0 and no common divisor, maybe flipped."""
+    """The same test with a positive first coefficient and no common divisor, and its inversion."""
     if not row:
         return row, bound, 0
     divisor = gcd(*(c for _, c in row))
     bound = -(-bound // divisor)
     if row[0][1] > 0:
         return tuple((x, c // divisor) for x, c in row), bound, 0
-    # sum >= bound is not (-sum >= 1 - bound)
+    # sum >= bound is the negation of -sum >= 1 - bound.
     return tuple((x, -c // divisor) for x, c in row), 1 - bound, 1
 
 
 def grouped(goals: Sequence[Goal], size: int) -> list[list[int]]:
-    """Goals in groups of at most ``size``, a power of two, those with most in common together."""
+    """Group goals with common inputs, at most ``size`` (a power of two) per group."""
     groups = [[index] for index in range(len(goals))]
     if size == 1 or len(goals) < 2:
         return groups
@@ -416,6 +426,7 @@ def grouped(goals: Sequence[Goal], size: int) -> list[list[int]]:
     for index, goal in enumerate(goals):
         for x, c in goal.row:
             signs[index, columns[x]] = c if abs(c) == 1 else 0
+    # Common inputs, plus the surplus of equal (or of opposite) signs: S or D is then long.
     common = np.abs(signs) @ np.abs(signs).T + np.abs(signs @ signs.T)
     while len(groups[0]) < size and len(groups) > 1:
         gain = np.array([[int(common[np.ix_(a, b)].sum()) for b in groups] for a in groups])
@@ -424,7 +435,7 @@ def grouped(goals: Sequence[Goal], size: int) -> list[list[int]]:
 
 
 def _matched(groups: list[list[int]], gain: NDArray[np.int64]) -> list[list[int]]:
-    """Groups joined in pairs, the largest gain first."""
+    """Join groups in pairs, greedily by gain."""
     order = sorted(combinations(range(len(groups)), 2), key=lambda ab: (-int(gain[ab]), ab))
     free = set(range(len(groups)))
     out = []

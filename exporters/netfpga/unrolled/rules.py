@@ -1,13 +1,13 @@
 """Rules as look-up tables: neurons that are an OR of ANDs, such as a decision tree and its leaves.
 
-A neuron that fires where all its inputs agree is an AND; one above it that fires where any of
-these does is a rule. Its ANDs are never built one by one: what they have in common is taken out,
-variable by variable (``x a + !x b + c``), so that the branches of a decision tree come back as
-selections. The formula is then cut into tables of six inputs, by dynamic programming over its
-gates and the cheapest cuts of each (cuts as in Cong and Ding, FlowMap, IEEE TCAD 1994).
+A neuron that fires if all its inputs agree is an AND; a neuron above that fires if any of these
+fires is a rule. The ANDs are not built one by one: common factors are extracted variable by
+variable (``x a + !x b + c``), so that the branches of a decision tree become selections. The
+formula is then covered by tables of six inputs, by dynamic programming over its gates and the
+cheapest cuts of each (cuts as in Cong and Ding, FlowMap, IEEE TCAD 1994).
 
-Multiplied out, the formula has the ANDs that went in, one by one: so a reader gets all weights
-back (:mod:`n3ic.exporters.netfpga.unrolled.decode`).
+Multiplied out, the formula gives exactly the ANDs that went in, so the decoder recovers all weights
+(:mod:`n3ic.exporters.netfpga.unrolled.decode`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
 
 Cube = frozenset[int]  # literals of an AND
-_MOST_LITERALS = 64  # of one AND; the formula is as deep
-_CUTS = 12  # kept a gate
-_COST = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of a table by its inputs: small ones share a site
+_MOST_LITERALS = 64  # per AND, because the recursion is as deep
+_CUTS = 12  # cuts kept per gate
+_COST = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of a table by inputs: small ones may share a site
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +35,8 @@ class Gate:
 
     Attributes:
         kind: ``x`` for a literal, ``a`` for AND, ``o`` for OR, ``m`` for a selection.
-        literal: that of ``x``, or the selecting one of ``m``.
-        children: two gates but for ``x``; of ``m`` those for 0 and for 1.
+        literal: the literal of ``x``, or the selecting literal of ``m``.
+        children: two gates, none for ``x``; for ``m`` the values for 0 and for 1.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Gate:
 
 
 def is_ands(layer: Connections) -> bool:
-    """Whether every neuron of a layer is an AND of some inputs and inverted inputs."""
+    """Whether every neuron of a layer is an AND of inputs and inverted inputs."""
     return (
         isinstance(layer, HiddenLayer)
         and bool((layer.thresholds == layer.fan_in).all())
@@ -55,7 +55,7 @@ def is_ands(layer: Connections) -> bool:
 
 
 def is_ors(layer: Connections) -> bool:
-    """Whether every neuron of a layer is an OR of some inputs."""
+    """Whether every neuron of a layer is an OR of inputs."""
     return (
         isinstance(layer, HiddenLayer)
         and bool((layer.thresholds == 1).all() and (layer.fan_in > 0).all())
@@ -64,7 +64,7 @@ def is_ors(layer: Connections) -> bool:
 
 
 def layers(model: BinaryModel) -> frozenset[int]:
-    """The hidden layers that are ORs over a layer of ANDs, of which none is read elsewhere."""
+    """Indices of hidden layers that are ORs over a layer of ANDs, which only they read."""
     found: set[int] = set()
     for i in range(1, len(model.hidden)):
         if i - 1 not in found and is_ands(model.hidden[i - 1]) and is_ors(model.hidden[i]):
@@ -73,13 +73,13 @@ def layers(model: BinaryModel) -> frozenset[int]:
 
 
 def cubes(ands: Connections, ors: Connections, neuron: int, literals: Sequence[int]) -> list[Cube]:
-    """The ANDs of one OR, without those that are never true.
+    """The satisfiable ANDs of one OR.
 
     Args:
-        ands: the lower layer.
-        ors: the upper one.
-        neuron: of the upper one.
-        literals: what the lower one reads.
+        ands: layer of ANDs.
+        ors: layer of ORs above it.
+        neuron: index of the OR.
+        literals: inputs of the layer of ANDs.
     """
     found: dict[Cube, None] = {}
     for j in _present(ors, neuron):
@@ -91,20 +91,20 @@ def cubes(ands: Connections, ors: Connections, neuron: int, literals: Sequence[i
 
 
 def _present(layer: Connections, neuron: int) -> list[int]:
-    """The inputs that a neuron is connected to."""
+    """Indices of the inputs that a neuron is connected to."""
     if layer.mask is None:
         return list(range(layer.n_inputs))
     return np.flatnonzero(layer.mask[neuron]).tolist()
 
 
 def factored(found: Sequence[Cube]) -> Gate:
-    """A formula that multiplies out to these ANDs, each once; there is one at least, none empty."""
+    """Factor a non-empty list of non-empty ANDs to a formula that contains each once."""
     terms: list[Gate] = []
     left = list(found)
     while left:
         uses = Counter(x & ~1 for cube in left for x in cube)
         variable = min(uses, key=lambda x: (-uses[x], x))
-        if uses[variable] == 1:  # nothing is left in common
+        if uses[variable] == 1:  # no common factor is left
             terms += [_joined("a", [Gate("x", x) for x in sorted(cube)]) for cube in left]
             break
         ways = [
@@ -112,6 +112,8 @@ def factored(found: Sequence[Cube]) -> Gate:
             for literal in (variable ^ 1, variable)
         ]
         left = [cube for cube in left if variable not in cube and variable ^ 1 not in cube]
+        # x a + !x b is one selection. An empty cube would make a branch the constant 1, so its
+        # literal becomes a term of its own instead.
         if all(ways) and frozenset() not in (*ways[0], *ways[1]):
             terms.append(Gate("m", variable, (factored(ways[0]), factored(ways[1]))))
             continue
@@ -124,7 +126,7 @@ def factored(found: Sequence[Cube]) -> Gate:
 
 
 def _joined(kind: str, gates: Sequence[Gate]) -> Gate:
-    """A balanced tree of ANDs or ORs."""
+    """A balanced tree of ANDs or of ORs."""
     if len(gates) == 1:
         return gates[0]
     half = len(gates) // 2
@@ -133,11 +135,11 @@ def _joined(kind: str, gates: Sequence[Gate]) -> Gate:
 
 @dataclass(frozen=True, eq=False)
 class _Cut:
-    """A table of a gate: what it reads (literals of variables, gates), and what all costs."""
+    """A table of a gate: the variables and gates that it reads, and the total cost."""
 
     variables: frozenset[int]
     gates: frozenset[Gate]
-    cost: float  # of the gates that it reads and all below
+    cost: float  # of the gates that it reads and all gates below
 
     @property
     def size(self) -> int:
@@ -145,12 +147,12 @@ class _Cut:
 
 
 def build(net: Netlist, gate: Gate, name: str) -> int:
-    """The literal of a formula, in as few tables as are found.
+    """Build a formula and return its literal, with a heuristically minimal number of tables.
 
     Args:
-        net: where the tables go.
+        net: netlist that gets the tables.
         gate: the formula.
-        name: of the tables in the Verilog.
+        name: name of the tables in the Verilog.
     """
     best: dict[Gate, _Cut] = {}
     _choose(gate, best)
@@ -158,7 +160,7 @@ def build(net: Netlist, gate: Gate, name: str) -> int:
 
 
 def _choose(gate: Gate, best: dict[Gate, _Cut]) -> list[_Cut]:
-    """Cuts of a gate for the one above; its own table goes into ``best``."""
+    """Cuts of a gate for the gate above; the best one for its own table goes into ``best``."""
     if gate.kind == "x":
         return [_Cut(frozenset({gate.literal & ~1}), frozenset(), 0.0)]
     first, second = (_choose(child, best) for child in gate.children)
@@ -171,6 +173,7 @@ def _choose(gate: Gate, best: dict[Gate, _Cut]) -> list[_Cut]:
                 found.setdefault((cut.variables, cut.gates), cut)
     ranked = sorted(found.values(), key=lambda cut: (cut.cost + _COST[cut.size], cut.size))
     best[gate] = ranked[0]
+    # The gate above may also read this gate's own table as one input.
     whole = _Cut(frozenset(), frozenset({gate}), ranked[0].cost + _COST[ranked[0].size])
     return [whole, *ranked[:_CUTS]]
 
@@ -213,11 +216,11 @@ def fire(
     """Literals of a layer of ORs over a layer of ANDs.
 
     Args:
-        net: where the tables go.
-        ands: the lower layer.
-        ors: the upper one.
-        literals: what the lower one reads.
-        name: of the upper layer in the Verilog.
+        net: netlist that gets the tables.
+        ands: layer of ANDs.
+        ors: layer of ORs above it.
+        literals: inputs of the layer of ANDs.
+        name: name of the upper layer in the Verilog.
     """
     out = []
     for j in range(ors.n_outputs):

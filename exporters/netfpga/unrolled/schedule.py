@@ -1,4 +1,4 @@
-"""Which clock each look-up table works in, and how many registers that takes."""
+"""Assigns each look-up table to a pipeline stage, and counts the registers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _PASSES = 4
 
 @dataclass(frozen=True)
 class Schedule:
-    """A pipeline.
+    """A pipeline schedule.
 
     Attributes:
         depth: clocks from an input to its result.
-        stage: for each table that is kept the clock that it works in, from 1.
-        delays: for each signal how many clocks it is kept after its own, the trace aside.
-        traced: the same in a debug build.
-        core: the tables that the outputs need; the other kept ones are for the trace.
+        stage: for each table that is kept, its stage, from 1.
+        delays: for each signal, the clocks that it is kept after its own stage, without the trace.
+        traced: the same delays in a debug build.
+        core: the tables that the outputs need; the other tables serve the trace.
     """
 
     depth: int
@@ -31,25 +31,25 @@ class Schedule:
 
     @property
     def registers(self) -> int:
-        """Registers of data bits, the trace aside."""
+        """Number of data registers, without the trace."""
         return sum(self.delays.values())
 
 
 def schedule(net: Netlist, outputs: Iterable[int], traced: Iterable[int], levels: int) -> Schedule:
-    """Cut a netlist into stages of at most ``levels`` tables in a row.
+    """Cut a netlist into stages of at most ``levels`` tables in series.
 
-    A table may work later than it could, where that saves registers.
+    A table is moved to a later stage if that saves registers.
     """
     outputs, traced = tuple(outputs), tuple(traced)
     core = _tables(net, net.live(outputs))
     kept = sorted({*core, *_tables(net, net.live((*outputs, *traced)))})
     last = max((net.level(2 * node) for node in core), default=1)
     depth = -(-last // levels)
-    # Only tables at stages of one level may move: inside longer ones the level counts, too.
+    # Moving a table within a longer stage would change its level, so only stages of one level move.
     slot = {node: net.level(2 * node) for node in kept}
     if levels == 1:
         _settle(net, core, outputs, slot, depth)
-    # What is for the trace alone does not make the pipeline longer.
+    # Tables of the trace alone must not make the pipeline longer.
     stage = {node: min(-(-level // levels), depth) for node, level in slot.items()}
     every = (*outputs, *traced)
     return Schedule(
@@ -68,7 +68,7 @@ def _tables(net: Netlist, nodes: Iterable[int]) -> list[int]:
 def _settle(
     net: Netlist, core: list[int], outputs: tuple[int, ...], slot: dict[int, int], depth: int
 ) -> None:
-    """Move tables between their earliest and latest clock to where fewest bits wait."""
+    """Move tables between their earliest and latest stage such that the fewest bits are delayed."""
     users: dict[int, list[int]] = defaultdict(list)
     everyone: dict[int, list[int]] = defaultdict(list)
     for node in sorted(slot):
@@ -91,7 +91,8 @@ def _settle(
             if low >= high:
                 continue
             others = [last_use(x, node) for x in inputs]
-            # Bits that wait at each clock, less those that wait anyway; the earliest of the best.
+            # Moving to `at` delays an input by at - (its other last use) more clocks, and its own
+            # output by `at` fewer clocks. The earliest of the best places is taken.
             waiting = {
                 at: sum(max(0, at - other) for other in others) - at for at in range(low, high + 1)
             }
@@ -105,7 +106,7 @@ def _delays(
     stage: dict[int, int],
     depth: int,
 ) -> dict[int, int]:
-    """Clocks that each signal waits for its last use; inputs come in the first stage."""
+    """Clocks that each signal is delayed until its last use; inputs arrive in stage 1."""
     delays: dict[int, int] = defaultdict(int)
     for node in kept:
         for x in net.table(node).inputs:

@@ -9,17 +9,17 @@ SHARED_INPUTS = 5
 
 
 def pairs(supports: Sequence[Sequence[int]], full: Collection[int] = ()) -> int:
-    """How many pairs of tables share a site, each table in one pair at most.
+    """Count pairs of tables that share a site, each table in at most one pair.
 
-    A greedy matching, then improved by swaps; a place and route tool may find a few more.
+    Greedy matching, improved by augmenting swaps; place and route may find a few more pairs.
 
     Args:
-        supports: the input signals of each table.
-        full: indices of tables that need the site's main output, as carry chains do; two of
-            these never share a site.
+        supports: numbers of the input signals of each table.
+        full: indices of tables that need the site's main output, as carry chains do; two of them
+            never share a site.
 
     Returns:
-        Number of pairs; the sites are the tables less the pairs.
+        Number of pairs; the number of sites is the number of tables minus the pairs.
     """
     sets = [frozenset(support) for support in supports]
     mains = frozenset(full)
@@ -28,7 +28,7 @@ def pairs(supports: Sequence[Sequence[int]], full: Collection[int] = ()) -> int:
         if len(support) <= SHARED_INPUTS:
             for x in sorted(support):
                 by_input[x].append(index)
-    # Partners with an input in common; the others are matched by size alone at the end.
+    # Candidates with a common input; tables without one are matched by size at the end.
     partners: list[list[int]] = []
     for index, support in enumerate(sets):
         near: set[int] = set()
@@ -41,6 +41,7 @@ def pairs(supports: Sequence[Sequence[int]], full: Collection[int] = ()) -> int:
         ]
         partners.append(sorted(fitting, key=lambda j: (-len(support & sets[j]), j)))
     mate: dict[int, int] = {}
+    # Tables with few candidates first, as they are the hardest to match.
     order = sorted(range(len(sets)), key=lambda i: (len(partners[i]), i))
     for i in order:
         j = next((j for j in partners[i] if j not in mate), None)
@@ -55,7 +56,7 @@ def pairs(supports: Sequence[Sequence[int]], full: Collection[int] = ()) -> int:
 
 
 def _augment(start: int, partners: list[list[int]], mate: dict[int, int]) -> None:
-    """Free a partner by giving its mate another one."""
+    """Match ``start`` along an augmenting path of length 3: a candidate's mate is rematched."""
     for j in partners[start]:
         other = mate[j]
         for k in partners[other]:
@@ -66,7 +67,7 @@ def _augment(start: int, partners: list[list[int]], mate: dict[int, int]) -> Non
 
 
 def _pairs_by_size(tables: list[tuple[int, bool]]) -> int:
-    """Pairs among tables without common inputs: the largest with the largest that still fits."""
+    """Pairs of tables without common inputs: each takes the largest that still fits beside it."""
     left = sorted((t for t in tables if t[0] < SHARED_INPUTS), reverse=True)
     found = 0
     while left:

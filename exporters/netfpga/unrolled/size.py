@@ -1,6 +1,6 @@
-"""The size of an unrolled core without any tool.
+"""The size of an unrolled core, without synthesis.
 
-The generator knows its look-up tables and registers; what is left to foretell is which chains
+The generator knows its look-up tables and registers. What remains to be predicted is which chains
 of registers Yosys turns into shift registers.
 """
 
@@ -15,19 +15,19 @@ from n3ic.exporters.netfpga.unrolled.netlist import TRUE
 from n3ic.exporters.netfpga.unrolled.sites import pairs
 from n3ic.model.network import BinaryModel
 
-SRL_MINIMUM = 3  # registers in a row, without a tap between them
+SRL_MINIMUM = 3  # length of a chain of registers without a tap that becomes a shift register
 SRL_LENGTH = 32
 TAG_BITS = 1
 SOURCE = "count of the generator's tables and registers"
 
 
 def estimate(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "class") -> Resources:
-    """Resources of the unrolled core of a model.
+    """Estimate the resources of a model's unrolled core.
 
     Args:
         model: the network.
-        pipeline: as of :func:`n3ic.exporters.netfpga.unrolled.generate`.
-        outputs: as there.
+        pipeline: option of :func:`n3ic.exporters.netfpga.unrolled.generate`.
+        outputs: option of the same function.
     """
     made = unrolled.design(model, pipeline=pipeline, outputs=outputs)
     net, plan = made.network.net, made.plan
@@ -35,8 +35,8 @@ def estimate(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "cla
     inverted = {x for x in made.network.outputs if x & 1 and x > TRUE}
     chains = [*_chains(made), *[plan.depth] * TAG_BITS]
     srls = sum(-(-n // SRL_LENGTH) for n in chains if n >= SRL_MINIMUM)
-    ffs = sum(n for n in chains if n < SRL_MINIMUM) + plan.depth  # validity has a reset
-    gate = int(plan.depth == 1)  # of validity and reset; a longer pipeline resets its registers
+    ffs = sum(n for n in chains if n < SRL_MINIMUM) + plan.depth  # valid bits, which have a reset
+    gate = int(plan.depth == 1)  # valid AND reset; a longer pipeline resets its registers instead
     luts = len(supports) + len(inverted) + srls + gate
     return Resources(
         luts=luts,
@@ -51,7 +51,7 @@ def estimate(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "cla
 
 
 def _chains(made: unrolled.Design) -> list[int]:
-    """Lengths of the runs of registers between which something listens."""
+    """Lengths of the register chains between two taps."""
     net, plan = made.network.net, made.plan
     taps: dict[int, set[int]] = defaultdict(set)
     for node in plan.core:

@@ -1,9 +1,9 @@
-"""Many sums of the same bits at once, with what they have in common added up once.
+"""Many sums of the same bits at once, with common partial sums computed once.
 
-Two neurons with weights of +1 and -1 are ``S + D`` and ``S - D``, where S adds up the inputs on
-whose sign they agree and D the others: half the work. Two such pairs cut the inputs into eight
-cells by the four signs, each counted once and used by both pairs. With masks there are also the
-inputs that only one of the two has.
+Two neurons with weights of +1 and -1 are ``S + D`` and ``S - D``, where S sums the inputs on whose
+sign they agree and D the others: half the work. Two such pairs divide the inputs into eight cells
+by the four signs, each counted once and used by both pairs. With masks there are further cells of
+inputs that only one of the two neurons has.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from itertools import count, product
 
 from n3ic.exporters.netfpga.unrolled.heap import Adder, Heap, Number
 
-Row = tuple[tuple[int, int], ...]  # (literal of a node, coefficient), rising; the first is > 0
+Row = tuple[tuple[int, int], ...]  # (literal, coefficient), ascending; the first one is > 0
 Feed = tuple[int, int, int]  # (child, the child's row, sign)
 
 
 @dataclass(frozen=True)
 class Goal:
-    """One sum and the bounds that it is compared with; one literal a bound comes back.
+    """One sum and the bounds that it is compared with.
 
     Attributes:
         row: the sum.
         bounds: the bounds.
-        names: a name a bound, for the Verilog.
+        names: one name per bound, for the Verilog.
     """
 
     row: Row
@@ -35,13 +35,13 @@ class Goal:
 
 @dataclass
 class _Part:
-    """Neurons that share cells: a leaf is one goal, else two parts over common cells.
+    """Neurons that share cells: a leaf holds one goal, other parts join two parts.
 
     Attributes:
-        place: for each input literal the row of this part that counts it, and its sign.
+        place: for each input literal, the row of this part that counts it, and its sign.
         n_rows: number of rows.
-        children: the two parts, or none.
-        feeds: for each row of this part what it feeds.
+        children: the two joined parts; empty for a leaf.
+        feeds: for each row, the rows of the children that it is added to.
         goal: the goal of a leaf.
     """
 
@@ -50,7 +50,7 @@ class _Part:
     children: tuple[_Part, ...] = ()
     feeds: list[list[Feed]] = field(default_factory=list)
     goal: Goal | None = None
-    extra: Row = ()  # of a leaf: coefficients other than +1 and -1
+    extra: Row = ()  # of a leaf: terms with coefficients other than +1 and -1
 
 
 def decide(
@@ -59,13 +59,13 @@ def decide(
     """Compare sums with their bounds.
 
     Args:
-        adder: where the logic goes.
+        adder: adder that gets the logic.
         goals: the sums and their bounds.
-        groups: which goals share cells, nested in pairs from left to right; each goal once.
-        name: of the cells in the Verilog, before their number.
+        groups: indices of goals that share cells, to be joined in pairs; each goal occurs once.
+        name: Verilog name of the cells, before their number.
 
     Returns:
-        For each goal one literal a bound.
+        For each goal, one literal per bound.
     """
     answers: dict[int, list[int]] = {}
     numbers = (f"{name}{n}" for n in count())
@@ -90,13 +90,14 @@ def _leaf(goal: Goal) -> _Part:
 
 
 def _merge(first: _Part, second: _Part) -> _Part:
-    """The cells of two parts: one for each pair of rows and relative sign."""
+    """Join two parts: one cell for each pair of rows and relative sign."""
     keys: dict[tuple[int | None, int | None, int], int] = {}
     feeds: list[list[Feed]] = []
     place: dict[int, tuple[int, int]] = {}
     for literal in sorted(first.place.keys() | second.place.keys()):
         a, b = first.place.get(literal), second.place.get(literal)
         sign = a[1] if a else b[1] if b else 1
+        # Cells are counted with the first part's sign; the second part adds or subtracts them.
         relative = a[1] * b[1] if a and b else 1
         key = (a[0] if a else None, b[0] if b else None, relative)
         if key not in keys:
@@ -107,7 +108,7 @@ def _merge(first: _Part, second: _Part) -> _Part:
 
 
 def _descend(adder: Adder, part: _Part, rows: list[Heap], names: Iterator[str]) -> list[list[int]]:
-    """Answers of all leaves of a part, given what its rows add up to."""
+    """Answers of all leaves of a part, given the sums of its rows."""
     if part.goal is not None:
         heap = Heap()
         for row in rows:
@@ -119,7 +120,7 @@ def _descend(adder: Adder, part: _Part, rows: list[Heap], names: Iterator[str]) 
     rows, feeds, constants = _tuned(part, rows)
     below = [[Heap() for _ in range(child.n_rows)] for child in part.children]
     for row, users, constant in zip(rows, feeds, constants, strict=True):
-        # A sum that one user alone has, or of two bits, is not worth carrying out.
+        # Computing a sum explicitly pays only if two users share it and it has more than two bits.
         shared = len(users) > 1 and row.size > 2
         term: Number | Heap = adder.number(row, next(names), constant) if shared else row
         for child, target, sign in users:
@@ -131,10 +132,11 @@ def _descend(adder: Adder, part: _Part, rows: list[Heap], names: Iterator[str]) 
 
 
 def _tuned(part: _Part, rows: list[Heap]) -> tuple[list[Heap], list[list[Feed]], list[int]]:
-    """Rows, what they feed, and constants to add to them so that bounds cost nothing.
+    """Choose rows, feeds, and constants added to the rows such that the bounds become cheap.
 
-    Of two neurons ``S + D >= j`` and ``S - D >= k``, constants added to S and D make both
-    bounds powers of two, whose comparison is a carry. They sit where a half adder would be.
+    For two neurons ``S + D >= j`` and ``S - D >= k``, constants added to S and D turn both bounds
+    into powers of two, so that each comparison is a carry out. The constants replace half adders by
+    full adders of the same cost.
     """
     feeds, constants = part.feeds, [0] * len(rows)
     goals = [child.goal for child in part.children if child.goal and not child.extra]
@@ -166,17 +168,19 @@ def _tuned(part: _Part, rows: list[Heap]) -> tuple[list[Heap], list[list[Feed]],
 
 
 def _cheapest(s: Heap, d: Heap, plus: int, minus: int) -> tuple[int, int, int] | None:
-    """Cost and constants for S and D, of bounds on ``S + D`` and ``S - D``."""
+    """Cost and constants for S and D, given bounds on ``S + D`` and ``S - D``."""
     best: tuple[int, int, int] | None = None
     width = d.most.bit_length()
     for d_width in (width, width + 1):
-        # The bounds on the bits alone: one adds those of D, the other adds them inverted.
+        # Bounds on the bits alone: S + D adds D's bits, and S - D adds them inverted, where
+        # -D = ~D - (2**d_width - 1).
         on_plus = plus - s.offset - d.offset
         on_minus = minus - s.offset + d.offset + (1 << d_width) - 1
         powers = [1 << power for power in range(2, max(s.most, d.most).bit_length() + 2)]
         for p, m in product(powers, powers):
-            for slack_p, slack_m in product((0, 1), (0, 1)):  # one less is a carry in, as free
+            for slack_p, slack_m in product((0, 1), (0, 1)):  # a missing 1 is a free carry in
                 total, difference = p - slack_p - on_plus, m - slack_m - on_minus
+                # alpha + beta = total and alpha - beta = difference, which needs equal parity.
                 alpha, beta = (total + difference) // 2, (total - difference) // 2
                 if (total + difference) & 1 or min(alpha, beta) < 0:
                     continue

@@ -24,7 +24,7 @@ LINE = 100
 
 @dataclass(frozen=True)
 class Delay:
-    """A signal kept for some clocks: name of the register, clocks, and what goes in."""
+    """A delayed signal: name of the register, clocks, and source."""
 
     name: str
     count: int
@@ -36,10 +36,10 @@ class Instance:
     """An instance of a cell.
 
     Attributes:
-        kind: the module's name.
-        name: its own.
-        inputs: what goes in, the highest bit first.
-        ports: its outputs and the wires that they drive, empty where nothing reads one.
+        kind: name of the module.
+        name: name of the instance.
+        inputs: connected signals, the highest bit first.
+        ports: outputs and the wires that they drive; an empty wire is not connected.
     """
 
     kind: str
@@ -53,10 +53,10 @@ class Section:
     """The cells of one neuron or one sum.
 
     Attributes:
-        comments: what it is, in words.
+        comments: description of the section, in words.
         wires: the wires that its cells drive.
         instances: the cells.
-        delays: the registers behind the wires.
+        delays: registers of the wires.
     """
 
     comments: tuple[str, ...]
@@ -66,7 +66,7 @@ class Section:
 
     @property
     def registers(self) -> list[tuple[int, list[str]]]:
-        """Names of the registers by their number of clocks."""
+        """Names of the registers by number of clocks."""
         counts = sorted({delay.count for delay in self.delays})
         return [(n, [d.name for d in self.delays if d.count == n]) for n in counts]
 
@@ -77,7 +77,7 @@ def core_text(network: Network, plan: Schedule, model: BinaryModel) -> str:
 
 
 def cells_text(network: Network, plan: Schedule) -> str:
-    """The file ``n3ic_cells.v``: the modules that the core has instances of."""
+    """The file ``n3ic_cells.v``: the modules that the core instantiates."""
     kinds = {network.net.table(node).cell.kind for node in plan.stage}
     return render(
         FOLDER, "n3ic_cells.v.j2", {"kinds": sorted(kinds, key=_by_name)}, {"wrapped": _wrapped}
@@ -89,8 +89,8 @@ def _by_name(kind: Kind) -> tuple[int, str]:
 
 
 def _wrapped(text: str, before: str, indent: str) -> str:
-    """Text in lines, of which the first stands behind ``before`` and the others are indented."""
-    room = LINE - 2  # for what closes the statement
+    """Wrap text: the first line follows ``before``, the others are indented."""
+    room = LINE - 2  # leaves space for the end of the statement
     return textwrap.fill(
         text,
         room,
@@ -137,7 +137,7 @@ def _of_bit(model: BinaryModel, bit: int) -> str:
 
 
 def _comments(model: BinaryModel) -> dict[str, tuple[str, ...]]:
-    """What sections are, by name."""
+    """Descriptions of the sections, by name."""
     out: dict[str, tuple[str, ...]] = {}
     for i, layer in enumerate(model.hidden):
         for j in range(layer.n_outputs):
@@ -159,7 +159,7 @@ def _comments(model: BinaryModel) -> dict[str, tuple[str, ...]]:
 
 
 def _ranges(model: BinaryModel, bits: Iterable[int]) -> str:
-    """Bits in words: the features, and which of their bits."""
+    """Bits in words: features and their bit ranges."""
     wanted = set(bits)
     out = []
     for start, field in zip(model.input.offsets, model.input.fields, strict=True):
@@ -190,7 +190,7 @@ class _Names:
             self.wires[node] = self.stems[node] = unique
 
     def at(self, literal: int, stage: int) -> str:
-        """A literal as a stage sees it."""
+        """Name of a literal as read in a stage."""
         if literal <= TRUE:
             return f"1'b{literal}"
         node = literal >> 1
@@ -200,7 +200,7 @@ class _Names:
         )
 
     def _late(self, node: int, late: int) -> str:
-        """The cell's output some clocks later; beyond what the core keeps, the trace's register."""
+        """Name of a delayed output; beyond the core's delays, the trace has its own register."""
         kept = self.plan.delays.get(node, 0)
         if not late:
             return self.wires[node]
@@ -209,7 +209,7 @@ class _Names:
         return f"{self.stems[node]}_t[{late - kept}]"
 
     def output(self, literal: int) -> str:
-        """A literal after the last stage."""
+        """Name of a literal after the last stage."""
         return self.at(literal, self.plan.depth + 1)
 
     def sections(
@@ -220,16 +220,16 @@ class _Names:
         *,
         late: bool = False,
     ) -> list[Section]:
-        """Nodes and the registers behind signals, by neuron or sum.
+        """Group nodes and registers by neuron or sum.
 
         Args:
-            nodes: the tables.
-            delays: clocks that each signal is kept.
-            words: what a section is, by its name.
-            late: only the registers beyond those of the core.
+            nodes: numbers of the tables.
+            delays: clocks that each signal is delayed.
+            words: descriptions of the sections, by name.
+            late: whether to include only registers beyond the core's.
         """
         out = []
-        # In the order in which they were made, so that all is declared before it is read.
+        # In order of creation, so that every wire is declared before it is read.
         for name, part in groupby(sorted({*nodes, *delays}), self._section):
             members = list(part)
             tables = [node for node in members if node in nodes]
@@ -250,7 +250,7 @@ class _Names:
         return Delay(name, count - kept, self._late(node, kept))
 
     def _instances(self, nodes: list[int]) -> tuple[Instance, ...]:
-        """One instance a cell and stage, with the outputs that are among the nodes."""
+        """One instance per cell and stage, with those of its outputs that are among the nodes."""
         found: dict[tuple[Cell, int], dict[int, int]] = defaultdict(dict)
         for node in nodes:
             table = self.net.table(node)

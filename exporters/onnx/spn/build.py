@@ -1,4 +1,4 @@
-"""The graph of a sum-product network: all operations of one kind and depth at once, in int64."""
+"""Builds the graph of a sum-product network: operations grouped by kind and depth, in int64."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from n3ic.families.spn.operations import (
     operations,
 )
 
-INT32, INT64 = 6, 7  # of ONNX
+INT32, INT64 = 6, 7  # TensorProto data types
 _Leaf = Lookup | Constant
 
 
 def build(model: SpnModel, *, features: bool) -> Any:
-    """The graph of a model, as a ModelProto.
+    """Build the graph of a model, as a ModelProto.
 
     Args:
         model: the network.
@@ -61,18 +61,18 @@ def build(model: SpnModel, *, features: bool) -> Any:
 
 
 class _Stage:
-    """Adds groups of operations; ``values`` are all that are known, a column each."""
+    """Adds groups of operations; the tensor ``values`` has one column per known value."""
 
     def __init__(self, b: graph.GraphBuilder, model: SpnModel, steps: Sequence[Operation]) -> None:
         self.b = b
         self.model = model
         self.steps = steps
-        self.place: dict[int, int] = {}  # columns of the values
+        self.place: dict[int, int] = {}  # column of each value
         self.values = ""
         self.count = 0
 
     def bins(self) -> None:
-        """The tensor ``bins``: the bits that are set in each field."""
+        """Add the tensor ``bins``: the number of set bits of each field."""
         spec = self.model.input
         member = np.zeros((spec.n_bits, len(spec.fields)), np.float32)
         for i, (start, field) in enumerate(zip(spec.offsets, spec.fields, strict=True)):
@@ -83,12 +83,12 @@ class _Stage:
         self._node("Cast", "bins", ["bins_float"], len(spec.fields), to=INT64)
 
     def columns(self, name: str, places: Sequence[int]) -> str:
-        """Some values, side by side."""
+        """Gather columns of ``values``."""
         self.b.constant(f"{name}_at", np.array(places, np.int64))
         return self._node("Gather", name, [self.values, f"{name}_at"], len(places), axis=1)
 
     def write(self, name: str, kind: str, members: Sequence[int]) -> None:
-        """A group of operations, and the values with theirs behind."""
+        """Add a group of operations, and append its results to ``values``."""
         steps, n = [self.steps[i] for i in members], len(members)
         if kind == "Leaf":
             self._leaves(name, steps)
@@ -115,7 +115,7 @@ class _Stage:
             self.values = name
 
     def _leaves(self, name: str, steps: Sequence[Operation]) -> None:
-        """One gather of all tables, which stand one after the other."""
+        """Gather from all tables, concatenated, in one operation."""
         fields: list[int] = []
         starts: list[int] = []
         tables: list[int] = []
@@ -153,7 +153,7 @@ class _Stage:
         self._scalar(f"{name}_reach", [reach])
         for flag in ("less", "far"):
             self.b.tensor(f"{name}_{flag}", n, np.bool_)
-        # Not Max and Min: onnxruntime computes those of int64 wrongly beyond 32 bits.
+        # Not Max and Min: onnxruntime computes them wrongly for int64 beyond 32 bits.
         self.b.node("Less", [a, b], [f"{name}_less"])
         self._node("Where", f"{name}_larger", [f"{name}_less", b, a], n)
         self._node("Sub", f"{name}_difference", [a, b], n)
@@ -165,7 +165,7 @@ class _Stage:
         self._node("Add", name, [f"{name}_larger", f"{name}_more"], n)
 
     def _round(self, name: str, exact: str, n: int) -> None:
-        """To the nearest step: what is divided is not negative."""
+        """Round to the nearest step; the dividend is never negative."""
         one = self.model.arithmetic.one
         self._scalar(f"{name}_half", [one // 2])
         self._scalar(f"{name}_one", [one])

@@ -38,11 +38,11 @@ class OnnxSpnExporter(Exporter[SpnModel]):
 
     @cached_property
     def device(self) -> Device:
-        """The same as that of binary networks."""
+        """The device of binary networks."""
         return Device.from_toml(Path(binary.__file__).with_name("device.toml"))
 
     def check(self, model: SpnModel, options: Options) -> Fit:
-        """Whether tables and operations fit one file."""
+        """Check that tables and operations fit one file."""
         size, limit = _bytes(model), int(self.device.limits["file_bytes"])
         if size < limit // 2:
             return Fit()
@@ -61,7 +61,7 @@ class OnnxSpnExporter(Exporter[SpnModel]):
 
         Raises:
             MissingDependencyError: onnx or onnxruntime is not installed.
-            VerifyError: the graph is damaged, or refused.
+            VerifyError: the graph is damaged, or onnxruntime refuses it.
         """
         names = outputs_of(model)
         part = graph.cut(graph.read(directory / FILE), ["bits"], names)
@@ -85,13 +85,13 @@ class OnnxSpnExporter(Exporter[SpnModel]):
     def encode(
         self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]
     ) -> Words | None:
-        """Run the graph's input stage; None where the graph takes bits."""
+        """Run the graph's input stage; return None if the graph takes bits."""
         if options["input"] != "features":
             return None
         return binary.encode(directory, model, features)
 
     def report(self, model: SpnModel, options: Options, directory: Path) -> Report:
-        """Size and operations."""
+        """Report size and operations."""
         size, steps = (directory / FILE).stat().st_size, len(operations(model).steps)
         return Report(
             (
@@ -103,7 +103,7 @@ class OnnxSpnExporter(Exporter[SpnModel]):
 
 
 def _bytes(model: SpnModel) -> int:
-    """About as many as the graph has: tables of int64, and where operands stand."""
+    """Approximate size of the graph in bytes: int64 tables and operand indices."""
     made = operations(model)
     return 8 * sum(len(getattr(step, "table", (0, 0))) + 2 for step in made.steps)
 

@@ -1,4 +1,4 @@
-"""The two architectures: what surrounds a program, and what its compiler refuses.
+"""The two supported architectures: the environment of a program, and its compiler's limits.
 
 v1model: the file ``v1model.p4`` of p4c and bmv2's ``simple_switch``. SimpleSumeSwitch: the file
 ``sume_switch.p4`` of P4-NetFPGA, and the rules of P4-SDNet that the N3IC paper reports (4.2).
@@ -25,18 +25,18 @@ class BlockShape:
 
 @dataclass(frozen=True)
 class Architecture:
-    """An architecture.
+    """A P4 architecture.
 
     Attributes:
-        name: as users call it.
-        include: the file that a program includes.
-        package: the package that ``main`` instantiates.
-        blocks: the package's parameters.
+        name: name that users know.
+        include: file that a program includes.
+        package: package that ``main`` instantiates.
+        blocks: parameters of the package.
         intrinsic: type of the intrinsic metadata.
-        ingress: field that holds the port a packet came from.
-        egress: field that takes the port a packet leaves through.
-        drop: value of ``egress`` that drops.
-        digest_bits: width that ``digest_data`` must have, or 0 where there is none.
+        ingress: field with the port that a packet came from.
+        egress: field for the port that a packet leaves through.
+        drop: value of ``egress`` that drops the packet.
+        digest_bits: required width of ``digest_data``; 0 for an architecture without it.
         zeroed: whether metadata starts as 0.
     """
 

@@ -1,24 +1,24 @@
-"""Commands of ``simple_switch_CLI``, read by that program's own rules of arguments.
+"""Reads commands of ``simple_switch_CLI`` by that program's own rules.
 
-The one reader of such commands. It knows the commands that n3ic writes, and the tables, actions
-and meters of one program. What ``simple_switch_CLI`` refuses is refused; so is what it takes for
-something else, or dies of. Its rules, by the help texts and ``docs/runtime_CLI.md`` of bmv2 and the
-behaviour of bmv2 1.15.5:
+This is the only reader of such commands. It knows the commands that n3ic writes, and the tables,
+actions and meters of one program. It refuses what ``simple_switch_CLI`` refuses, misreads or
+crashes on. The rules follow the help texts and ``docs/runtime_CLI.md`` of bmv2 and the behaviour of
+bmv2 1.15.5:
 
-- A command is one line; words are parted by blanks. An empty line runs the line before it again.
-- A table, action or meter is named in full or by the end of its name that begins at a dot, where
-  no other one's name ends so.
+- A command is one line; words are separated by blanks. An empty line repeats the line before it.
+- A table, action or meter is named in full, or by a suffix of its name that begins at a dot and
+  that no other name ends in.
 - ``table_set_default TABLE ACTION [DATA...]``.
-- ``table_add TABLE ACTION KEYS... => [DATA...]``, and behind them a decimal priority where the
-  table matches ranges. Without ``=>`` the last word is lost.
-- ``table_modify TABLE ACTION HANDLE [DATA...]``, with or without ``=>`` before the data. Where
-  nothing follows the handle it ends with an IndexError, so that no data is ``=>``.
-- ``meter_set_rates METER INDEX RATE:BURST RATE:BURST``, the committed rate and the peak rate, in
-  units a microsecond.
+- ``table_add TABLE ACTION KEYS... => [DATA...]``, followed by a decimal priority if the table
+  matches ranges. Without ``=>`` the last word is lost.
+- ``table_modify TABLE ACTION HANDLE [DATA...]``, with or without ``=>`` before the data. If nothing
+  follows the handle, it fails with an IndexError, so empty data is written as ``=>``.
+- ``meter_set_rates METER INDEX RATE:BURST RATE:BURST``: the committed rate and the peak rate, in
+  units per microsecond.
 - Handles, indices, priorities and bursts are decimal. Keys and data are decimal, or hexadecimal
-  after ``0x``; of 32, 48 and 128 bits also IPv4, MAC and IPv6 addresses. A negative value is
-  taken for 0, and one above its width, but within its last byte, is not refused.
-- A key that matches a range is ``LEAST->GREATEST``, any other one value.
+  after ``0x``; with 32, 48 and 128 bits also IPv4, MAC and IPv6 addresses. A negative value becomes
+  0. A value above its width is not refused if it fits the last byte.
+- A key that matches a range is ``LEAST->GREATEST``; any other key is one value.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from n3ic.exporters.p4.interpreter.errors import P4Error
 from n3ic.exporters.p4.interpreter.meters import Rate, RuntimeMeter
 from n3ic.exporters.p4.interpreter.tables import CompiledAction, Key, RuntimeTable
 
-_INT32 = 1 << 31  # priorities and indices are signed 32-bit numbers of its interface
+_INT32 = 1 << 31  # priorities and indices are signed 32-bit numbers in the Thrift interface
 
 
 @dataclass(frozen=True)
 class SetDefault:
-    """``table_set_default``: what happens on a miss."""
+    """``table_set_default``: sets the action on a miss."""
 
     table: str
     action: str
@@ -49,7 +49,7 @@ class SetDefault:
 
 @dataclass(frozen=True)
 class Add:
-    """``table_add``: an entry; ``priority`` is None where no key matches a range."""
+    """``table_add``: adds an entry; ``priority`` is None unless a key matches a range."""
 
     table: str
     action: str
@@ -60,7 +60,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Modify:
-    """``table_modify``: another action or other data for an entry."""
+    """``table_modify``: sets another action or other data for an entry."""
 
     table: str
     action: str
@@ -70,7 +70,7 @@ class Modify:
 
 @dataclass(frozen=True)
 class SetRates:
-    """``meter_set_rates``: the committed and the peak rate of a meter."""
+    """``meter_set_rates``: sets the committed and the peak rate of a meter."""
 
     meter: str
     index: int
@@ -81,7 +81,7 @@ Command = SetDefault | Add | Modify | SetRates
 
 
 class CommandReader:
-    """Reads commands for one program; names in what it gives are full names."""
+    """Reads commands for one program; its results hold full names."""
 
     def __init__(
         self, tables: Mapping[str, RuntimeTable], meters: Mapping[str, RuntimeMeter]
@@ -92,11 +92,11 @@ class CommandReader:
         self._action_names = _by_ending({a for t in tables.values() for a in t.actions})
 
     def read(self, text: str) -> list[Command]:
-        """The commands of a file.
+        """Read the commands of a file.
 
         Raises:
-            P4Error: a line is no command that n3ic writes, does not suit the program, or is one
-                that ``simple_switch_CLI`` refuses or misreads; names the line.
+            P4Error: a line is not a command that n3ic writes, does not suit the program, or is one
+                that ``simple_switch_CLI`` refuses or misreads; the error names the line.
         """
         lines = text.split("\n")
         commands: list[Command] = []
@@ -135,7 +135,7 @@ class CommandReader:
                 place = _decimal(index, "an index", _INT32)
                 if place >= self._meters[name].size:
                     size = self._meters[name].size
-                    raise P4Error(f"meter {name} has {size} meters, none of {place}")
+                    raise P4Error(f"meter {name} has {size} meters, no meter {place}")
                 return SetRates(name, place, _rates(rates))
         raise P4Error(f"not a table command that n3ic writes: {line[:80]!r}")
 
@@ -168,7 +168,7 @@ class CommandReader:
 
 
 def _by_ending(names: Iterable[str]) -> dict[str, list[str]]:
-    """The full names that end so, by each ending that begins at a dot."""
+    """The full names that end in each suffix that begins at a dot."""
     out: dict[str, list[str]] = defaultdict(list)
     for name in names:
         parts = name.split(".")
@@ -182,7 +182,7 @@ def _named(known: Mapping[str, Sequence[str]], name: str, what: str) -> str:
     if not found:
         raise P4Error(f"the program has no {what} {name}")
     if len(found) > 1:
-        raise P4Error(f"{what} {name} is not one alone: {', '.join(sorted(found))}")
+        raise P4Error(f"{what} {name} is ambiguous: {', '.join(sorted(found))}")
     return found[0]
 
 
@@ -210,14 +210,14 @@ def _value(text: str, width: int, what: str) -> int:
         if value is None:
             value = int(text, 0)
     except ValueError as error:
-        raise P4Error(f"{text[:40]!r} is no number of {width} bits: {what}") from error
+        raise P4Error(f"{text[:40]!r} is not a number of {width} bits: {what}") from error
     if not 0 <= value < 1 << width:
         raise P4Error(f"{value:#x} does not fit bit<{width}>: {what}"[:200])
     return value
 
 
 def _address(text: str, width: int) -> int | None:
-    """The value of an address in the notation of its width; None for another notation."""
+    """The value of an address in its width's notation; None for any other text."""
     if width == 32 and "." in text:
         return int(ipaddress.IPv4Address(text))
     if width == 48 and ":" in text:
@@ -231,7 +231,7 @@ def _address(text: str, width: int) -> int | None:
 
 def _decimal(text: str, what: str, end: int) -> int:
     if not text.isdecimal() or len(text) > 20 or int(text) >= end:
-        raise P4Error(f"{text[:40]!r} is no decimal number for {what}")
+        raise P4Error(f"{text[:40]!r} is not a decimal number for {what}")
     return int(text)
 
 
@@ -239,7 +239,7 @@ def _rates(words: Sequence[str]) -> tuple[Rate, Rate]:
     try:
         found = [_rate(word) for word in words]
     except ValueError as error:
-        raise P4Error(f"rates are RATE:BURST RATE:BURST, got {' '.join(words)[:80]!r}") from error
+        raise P4Error(f"expected RATE:BURST RATE:BURST, got {' '.join(words)[:80]!r}") from error
     if len(found) != 2:
         raise P4Error(f"a meter has two rates, got {len(found)}")
     return found[0], found[1]

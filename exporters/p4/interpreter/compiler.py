@@ -1,7 +1,7 @@
-"""Turns a P4 program into closures over frames.
+"""Compiles a P4 program to closures over frames.
 
-Names, widths and what is known to break p4c or bmv2 are checked; whether the program keeps all
-rules of the language is for p4c to say.
+Checks names, widths, and constructs known to break p4c or bmv2. It does not check all rules of the
+language; p4c does.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ from n3ic.exporters.p4.interpreter.types import (
 )
 
 _MAX_STATES = 1000
-_DEFAULT_SIZE = 1024  # entries of a table that names no size, as p4c has it
+_DEFAULT_SIZE = 1024  # entries of a table without a size, as in p4c
 
 
 class ProgramCompiler:
     """A compiled program.
 
     Attributes:
-        architecture: what it was written for.
-        layout: the slots of all its variables.
-        tables: its tables by control-plane name.
-        meters: its meters by control-plane name.
+        architecture: architecture that the program is written for.
+        layout: slots of all its variables.
+        tables: tables by control-plane name.
+        meters: meters by control-plane name.
         roles: types of headers, metadata, intrinsic metadata and digest.
-        parse: runs the parser.
+        parse: closure that runs the parser.
         blocks: title and steps of each block between parser and deparser.
         deparse: steps of the deparser.
     """
@@ -122,7 +122,7 @@ class ProgramCompiler:
 
     def _type(self, name: s.TypeName) -> Type:
         if name.width > self._field_bits:
-            raise P4Error(f"bit<{name.width}>: p4c takes {self._field_bits} at most", name.line)
+            raise P4Error(f"bit<{name.width}>: p4c accepts at most {self._field_bits}", name.line)
         if name.width:
             return Bit(name.width)
         known: Type = _named(self._types, name.name, "type", name.line)
@@ -134,7 +134,7 @@ class ProgramCompiler:
             kind = self._type(item.type)
             value = compile_expression(item.value, Scope({}, constants))
             if value.constant is None or item.name in constants:
-                raise P4Error(f"{item.name} is no constant, or there twice", item.line)
+                raise P4Error(f"{item.name} is not a constant, or declared twice", item.line)
             constants[item.name] = fit(value, bits_of(kind), item.line)
         return constants
 
@@ -201,7 +201,7 @@ class ProgramCompiler:
                         return
             except PacketTooShort:
                 return
-            raise P4Error(f"parser {parser.name} does not end")
+            raise P4Error(f"parser {parser.name} does not terminate")
 
         return run
 
@@ -211,7 +211,7 @@ class ProgramCompiler:
         selected, cases = state.transition
         for case in cases:
             if case.state not in states and case.state not in ("accept", "reject"):
-                raise P4Error(f"there is no state {case.state}", case.line)
+                raise P4Error(f"the parser has no state {case.state}", case.line)
         keys = [compile_expression(k, scope) for k in selected]
         fallback = "reject"
         table: dict[tuple[int, ...], str] = {}
@@ -253,7 +253,7 @@ class ProgramCompiler:
     def _meter(self, meter: s.MeterInstance, plane: str) -> RuntimeMeter:
         name = _plane_name(meter.annotations, f"{plane}.{meter.name}")
         if self.architecture.include != "v1model.p4" or name in self.meters:
-            raise P4Error(f"meter {name} is there twice, or not of v1model", meter.line)
+            raise P4Error(f"meter {name} is declared twice, or not of v1model", meter.line)
         self.meters[name] = RuntimeMeter(name, s.number(meter.size), meter.unit == "bytes")
         return self.meters[name]
 
@@ -341,7 +341,7 @@ class ProgramCompiler:
             return lambda frame: (left.run(frame) == right.run(frame)) is equal
         *where, method = test.parts
         if method != "isValid" or not where:
-            raise P4Error(f"{test}() is no condition of the subset", line)
+            raise P4Error(f"{test}() is not a condition of the subset", line)
         valid = validity(header(s.PathName(line, tuple(where)), scope))
         return lambda frame: bool(frame[valid])
 
@@ -384,13 +384,13 @@ class ProgramCompiler:
         raise P4Error(f"{call.target}() is not in the subset here", call.line)
 
     def _intrinsic(self, name: str) -> int:
-        """The slot of an intrinsic value."""
+        """The slot of an intrinsic metadata field."""
         return self.layout.leaves[f"intrinsic.{name}"]
 
     def _resubmit(self, number: int, line: int) -> Step:
-        """Submit the packet again, as it came, when the ingress ends."""
+        """Mark the packet for another pass in its original form, after the ingress."""
         if self._block != "ingress":
-            raise P4Error("packets are submitted again by the ingress alone", line)
+            raise P4Error("only the ingress may resubmit packets", line)
         metadata = self.roles["metadata"]
         assert isinstance(metadata, RecordType)  # noqa: S101 - _scope takes no other
         kept = tuple(
@@ -406,7 +406,7 @@ class ProgramCompiler:
 
     def _apply_once(self, name: str, line: int) -> None:
         if name in self._applied:
-            raise P4Error(f"{name} is applied twice; bmv2 takes one application", line)
+            raise P4Error(f"{name} is applied twice; bmv2 accepts one application", line)
         self._applied.add(name)
 
     def _apply_control(
@@ -425,7 +425,7 @@ class ProgramCompiler:
             if storage.type != self._type(parameter.type):
                 raise P4Error(f"{argument} is {storage.type}", call.line)
             variables[parameter.name] = storage
-        # Bound by reference, which copying in and out equals while no argument is passed twice.
+        # Passing by reference equals copy-in, copy-out as long as no argument is passed twice.
         if len({id(storage) for storage in variables.values()}) != len(variables):
             raise P4Error(f"{full} takes a variable twice", call.line)
         return self._compile_control(control, Scope(variables, self._constants), full)
@@ -433,7 +433,7 @@ class ProgramCompiler:
 
 @dataclass(frozen=True)
 class _Members:
-    """What a control's statements may call."""
+    """Names that a control's statements may call."""
 
     plane: str = ""
     actions: dict[str, CompiledAction] = field(default_factory=dict)
@@ -451,7 +451,7 @@ def _plane_name(annotations: s.Annotations, full: str) -> str:
 
 def _constant(value: Typed, line: int) -> int:
     if value.constant is None:
-        raise P4Error("a case is known at compile time", line)
+        raise P4Error("a case must be known at compile time", line)
     return value.constant
 
 
@@ -471,5 +471,5 @@ def _unique(items: Iterable[Any], what: str) -> dict[str, Any]:
 
 def _named(items: Mapping[str, Any], name: str, what: str, line: int) -> Any:
     if name not in items:
-        raise P4Error(f"there is no {what} {name}", line)
+        raise P4Error(f"the program has no {what} {name}", line)
     return items[name]

@@ -6,10 +6,10 @@ from n3ic.errors import VerifyError
 
 
 class P4Error(VerifyError):
-    """A program, an entry or an execution that a P4 compiler or switch would refuse.
+    """A P4 compiler or switch would refuse a program, an entry or an execution.
 
     Attributes:
-        line: source line, or 0 where there is none.
+        line: source line; 0 if unknown.
     """
 
     def __init__(self, message: str, line: int = 0) -> None:

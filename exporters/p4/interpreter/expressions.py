@@ -1,7 +1,7 @@
 """Expressions as Python closures over a frame, by the rules of P4_16, section 8.
 
-``+``, ``-``, ``~`` and ``<<`` wrap at the width, so both sides of an operator must have one, and a
-literal must fit it. A field of an invalid header and a value that was never written are not read.
+``+``, ``-``, ``~`` and ``<<`` wrap at the width, so both sides of an operator must have a width,
+and a literal must fit it. Reading a field of an invalid header or an unwritten value is an error.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Typed:
     """A compiled expression.
 
     Attributes:
-        width: its bits; None of a literal that names none.
-        run: its value in a frame.
-        constant: its value where the compiler knows it.
+        width: width in bits; None for a literal without one.
+        run: closure that evaluates it in a frame.
+        constant: value, if known at compile time.
     """
 
     width: int | None
@@ -39,29 +39,29 @@ class Typed:
 
     @property
     def sized(self) -> int:
-        """Its width, known to be there."""
+        """The width, which the caller has ensured."""
         assert self.width is not None  # noqa: S101 - the callers have given it one
         return self.width
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What names stand for: storage, or constants with their widths."""
+    """Meaning of names: storage, or constants with their widths."""
 
     variables: Mapping[str, Storage]
     constants: Mapping[str, Typed]
 
 
 def constant(width: int | None, value: int) -> Typed:
-    """A value known at compile time."""
+    """A value that is known at compile time."""
     return Typed(width, lambda _: value, value)
 
 
 def resolve(path: s.PathName, scope: Scope) -> Storage:
-    """The storage that a path names.
+    """Resolve a path to its storage.
 
     Raises:
-        P4Error: there is none.
+        P4Error: the path names no variable or field.
     """
     if path.parts[0] not in scope.variables:
         raise P4Error(f"{path.parts[0]} is not declared", path.line)
@@ -74,18 +74,18 @@ def resolve(path: s.PathName, scope: Scope) -> Storage:
 
 
 def leaf(path: s.PathName, scope: Scope) -> Leaf:
-    """The single value that a path names."""
+    """Resolve a path to a single value."""
     storage = resolve(path, scope)
     if not isinstance(storage, Leaf):
-        raise P4Error(f"{path} is no single value", path.line)
+        raise P4Error(f"{path} is not a single value", path.line)
     return storage
 
 
 def header(path: s.PathName, scope: Scope) -> Node:
-    """The header that a path names."""
+    """Resolve a path to a header."""
     storage = resolve(path, scope)
     if not isinstance(storage, Node) or storage.valid is None:
-        raise P4Error(f"{path} is no header", path.line)
+        raise P4Error(f"{path} is not a header", path.line)
     return storage
 
 
@@ -93,7 +93,7 @@ def compile_expression(expression: s.Expression, scope: Scope) -> Typed:
     """Compile an expression.
 
     Raises:
-        P4Error: a name, a width or a literal does not suit; names the line.
+        P4Error: a name, width or literal is invalid; the error names the line.
     """
     match expression:
         case s.NumberLiteral(value=value, width=width):
@@ -117,22 +117,22 @@ def compile_expression(expression: s.Expression, scope: Scope) -> Typed:
 
 
 def fit(value: Typed, width: int, line: int) -> Typed:
-    """A value as ``bit<width>``, as an assignment takes it: only literals change.
+    """Fit a value to ``bit<width>``, as an assignment does: only literals are converted.
 
     Raises:
-        P4Error: it has another width, or the literal does not fit.
+        P4Error: the value has another width, or the literal does not fit.
     """
     if value.width is None and value.constant is not None:
         if value.constant >> width:
             raise P4Error(f"{value.constant} does not fit bit<{width}>", line)
         return constant(width, value.constant)
     if value.width != width:
-        raise P4Error(f"bit<{width}> expected, got bit<{value.width}>", line)
+        raise P4Error(f"expected bit<{width}>, got bit<{value.width}>", line)
     return value
 
 
 def reader(found: Leaf, line: int) -> Closure:
-    """How a slot is read, with the checks that it needs."""
+    """A closure that reads a slot, with the checks that the slot needs."""
     slot, valid, name = found.slot, found.valid, found.name
     if valid is None and found.plain:
         return operator.itemgetter(slot)

@@ -1,9 +1,9 @@
-"""How large an action becomes when a compiler substitutes assigned values forward.
+"""Predicts how large an action becomes when a compiler propagates assigned values.
 
-The local copy propagation of p4c replaces a variable by the expression last assigned to it.
-``v = (v & m) + ((v >> s) & m)`` names ``v`` twice, so a chain of ``n`` such statements in one
-action becomes an expression of ``2^n`` terms: p4c 1.2.4 wrote 110 MB to 1.2 GB of JSON for
-popcounts of 256 bits. Calls and table applications end a chain.
+The local copy propagation of p4c replaces a variable by the expression last assigned to it. ``v =
+(v & m) + ((v >> s) & m)`` reads ``v`` twice, so a chain of ``n`` such statements in one action
+becomes an expression of ``2^n`` terms: p4c 1.2.4 wrote 110 MB to 1.2 GB of JSON for popcounts of
+256 bits. Calls and table applications end a chain.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ FACTOR = 8
 
 
 def check_growth(name: str, statements: tuple[s.Statement, ...], line: int) -> None:
-    """Refuse statements that copy propagation would blow up.
+    """Refuse statements that copy propagation would inflate.
 
     Raises:
-        P4Error: the substituted statements have many times the nodes of the source's.
+        P4Error: after substitution the statements have many times their original number of nodes.
     """
     before, after = growth(statements)
     if after > FREE_NODES + FACTOR * before:
         raise P4Error(
             f"{name} has {before} nodes and {after} after copy propagation: chained "
-            "assignments belong into tables of their own",
+            "assignments must be split over several tables",
             line,
         )
 
 
 def growth(statements: Iterable[s.Statement]) -> tuple[int, int]:
-    """Expression nodes of statements, as written and after substitution."""
+    """Number of expression nodes of statements, as written and after substitution."""
     return _walk(statements, {})
 
 

@@ -1,4 +1,4 @@
-"""What a program does to a frame: stores, extraction, emission, as closures."""
+"""The actions of a program on a frame, as closures: stores, extraction, emission."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from n3ic.exporters.p4.interpreter.types import Frame, Leaf, Node, bits_of
 
 Step = Callable[[Frame], None]
 
-READER, WRITER = 0, 1  # the slots of the packet that is read and of the one that is written
-KEPT = 2  # the slot of what a resubmitted packet keeps: slots of metadata
+READER, WRITER = 0, 1  # slots of the packet being parsed and of the packet being built
+KEPT = 2  # slot with the metadata slots that a resubmitted packet keeps
 
 
 class PacketTooShort(Exception):  # noqa: N818 - a signal of the parser, named as in core.p4
-    """A header ends behind the end of the packet."""
+    """A header extends beyond the end of the packet."""
 
 
 @dataclass
 class Reader:
-    """A packet as an integer, and how many of its bits are not yet parsed."""
+    """A packet as an integer, and the number of its bits that are not yet parsed."""
 
     value: int
     left: int
@@ -29,20 +29,20 @@ class Reader:
 
 @dataclass
 class Writer:
-    """The headers that were emitted."""
+    """The emitted headers."""
 
     parts: list[bytes] = field(default_factory=list)
 
 
 def validity(node: Node) -> int:
-    """The slot of a header's validity."""
+    """The slot of a header's validity bit."""
     if node.valid is None:
-        raise P4Error(f"{node.name} is no header")
+        raise P4Error(f"{node.name} is not a header")
     return node.valid
 
 
 def store(leaf: Leaf, run: Closure, line: int) -> Step:
-    """Assign to a variable; to the field of a header only while it is valid."""
+    """Assign to a variable; a header's field can be assigned only while the header is valid."""
     slot, valid, name = leaf.slot, leaf.valid, leaf.name
     if valid is None:
 
@@ -66,7 +66,7 @@ def set_valid(node: Node) -> Step:
 
     def change(frame: Frame) -> None:
         if not frame[own]:
-            for slot in slots:  # the fields of a header made valid are undefined
+            for slot in slots:  # P4 leaves the fields of a newly valid header undefined
                 frame[slot] = None
         frame[own] = True
 
@@ -74,7 +74,7 @@ def set_valid(node: Node) -> Step:
 
 
 def field_places(node: Node) -> tuple[list[tuple[int, int, int, str]], int]:
-    """Slot, position, mask and name of a header's fields, and the header's width."""
+    """Slot, position, mask and name of each field of a header, and the header's width."""
     width = bits_of(node.type)
     places, position = [], width
     for child in node.children.values():
@@ -86,7 +86,7 @@ def field_places(node: Node) -> tuple[list[tuple[int, int, int, str]], int]:
 
 
 def extract(node: Node) -> Step:
-    """Take a header from the packet, or leave the parser where the packet is too short."""
+    """Extract a header from the packet, or leave the parser if the packet is too short."""
     places, width = field_places(node)
     own = validity(node)
 
@@ -114,7 +114,7 @@ def emit(node: Node) -> Step:
         value = 0
         for slot, position, _, name in places:
             if frame[slot] is None:
-                raise P4Error(f"{name} is sent before it is written")
+                raise P4Error(f"{name} is emitted before it is written")
             value |= frame[slot] << position
         frame[WRITER].parts.append(value.to_bytes(width // 8, "big"))
 

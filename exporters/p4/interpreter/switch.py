@@ -1,7 +1,7 @@
 """A switch that runs P4 source: packets in, packets out, entries changed at run time.
 
-The source is checked as a P4 compiler would check it, then every expression and statement
-becomes a Python closure over a frame of slots, so that a packet costs one call an operation.
+The source is checked as a P4 compiler would check it. Then every expression and statement becomes a
+Python closure over a frame of slots, so that a packet costs one call per operation.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from n3ic.exporters.p4.interpreter.steps import KEPT, READER, WRITER, Reader, Wr
 from n3ic.exporters.p4.interpreter.tables import RuntimeTable
 from n3ic.exporters.p4.interpreter.types import Frame, bits_of
 
-_MAX_PASSES = 256  # of one packet
-_RESUBMITTED = 6  # instance_type of a packet that was submitted again, on bmv2
-FIELD_BITS = 2048  # p4c refuses wider fields unless it is built otherwise
+_MAX_PASSES = 256  # passes of one packet
+_RESUBMITTED = 6  # instance_type of a resubmitted packet on bmv2
+FIELD_BITS = 2048  # maximum field width of a default build of p4c
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a switch did with a packet.
+    """Result of a packet.
 
     Attributes:
-        port: where it left; None where it was dropped.
-        packet: its bytes when it left.
-        passes: all values at the end of each pass; one but for packets that are resubmitted.
-        leaves: the slot of each variable's full name.
+        port: port that it left through; None if it was dropped.
+        packet: bytes of the packet when it left.
+        passes: all values at the end of each pass; a packet has several if it is resubmitted.
+        leaves: slot of each variable, by full name.
     """
 
     port: int | None
@@ -50,11 +50,11 @@ class Outcome:
         """The value of a variable at the end of a pass, such as ``metadata.l0_y``.
 
         Args:
-            name: the variable.
-            number: of the pass, the first being 0; the last one by default.
+            name: full name of the variable.
+            number: index of the pass, from 0; the last one by default.
 
         Raises:
-            P4Error: there is no such variable, or nothing was written to it.
+            P4Error: no such variable exists, or it was never written.
         """
         if name not in self.leaves:
             raise P4Error(f"the program has no variable {name}")
@@ -68,9 +68,9 @@ class Switch:
     """A running P4 program.
 
     Attributes:
-        architecture: what it was written for.
-        tables: its tables by control-plane name.
-        meters: its meters by control-plane name.
+        architecture: architecture that the program is written for.
+        tables: tables by control-plane name.
+        meters: meters by control-plane name.
     """
 
     def __init__(self, source: str, field_bits: int = FIELD_BITS) -> None:
@@ -90,11 +90,11 @@ class Switch:
         self._deparse = compiler.deparse
 
     def read(self, commands: str) -> list[Command]:
-        """The commands of a ``simple_switch_CLI`` file, none of them run.
+        """Read the commands of a ``simple_switch_CLI`` file without running them.
 
         Raises:
-            P4Error: ``simple_switch_CLI`` would refuse or misread a line, or it does not suit the
-                program; names the line.
+            P4Error: ``simple_switch_CLI`` would refuse or misread a line, or the line does not suit
+                the program; the error names the line.
         """
         return CommandReader(self.tables, self.meters).read(commands)
 
@@ -102,11 +102,12 @@ class Switch:
         """Run the commands of a ``simple_switch_CLI`` file; see :class:`CommandReader`.
 
         Returns:
-            How many commands were run.
+            Number of commands that were run.
 
         Raises:
-            P4Error: a line is no such command or does not suit the program, and none was run; or
-                a table refuses one, and those before it were run. Names the line.
+            P4Error: a line is not a valid command for the program, and no command was run; or a
+                table refuses a command, and the commands before it were run. The error names the
+                line.
         """
         read = self.read(commands)
         for position, command in enumerate(read, 1):
@@ -131,12 +132,12 @@ class Switch:
         """Send a packet through the switch.
 
         Args:
-            packet: its bytes, from the first of the Ethernet header.
-            ingress: the port that it comes from; one bit set where ports are sets of bits.
-            now: when, in microseconds; what meters fill their buckets by.
+            packet: bytes of the packet, from the Ethernet header on.
+            ingress: port that it comes from; a one-hot value if ports are bit sets.
+            now: arrival time in microseconds, by which meters fill their buckets.
 
         Raises:
-            P4Error: the program does what the language leaves undefined.
+            P4Error: the program does something that the language leaves undefined.
         """
         passes: list[Frame] = []
         kept: dict[int, int] = {}
@@ -152,17 +153,17 @@ class Switch:
             if frame[KEPT] is None:
                 return Outcome(port, left, tuple(passes), self._leaves)
             kept = {slot: frame[slot] for slot in frame[KEPT]}
-        raise P4Error(f"a packet is submitted again more than {_MAX_PASSES} times")
+        raise P4Error(f"a packet is resubmitted more than {_MAX_PASSES} times")
 
     def _set(self, frame: Frame, **values: int) -> None:
-        """Set intrinsic metadata, where the architecture has them."""
+        """Set intrinsic metadata fields that the architecture has."""
         for name, value in values.items():
             slot = self._leaves.get(f"intrinsic.{name}")
             if slot is not None:
                 frame[slot] = value
 
     def _pass(self, frame: Frame, packet: bytes, ingress: int) -> tuple[int | None, bytes]:
-        """One way through the pipeline: the port and the bytes that leave there."""
+        """Run one pass of the pipeline; return the port and the bytes that leave it."""
         architecture = self.architecture
         source = Reader(int.from_bytes(packet, "big"), 8 * len(packet))
         sink = Writer()

@@ -1,4 +1,4 @@
-"""P4 source text to a syntax tree: one class a rule of the grammar, every node with its line."""
+"""Parses P4 source to a syntax tree: one class per grammar rule, every node with its line."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class _Node(Ast, WithMeta):
 
     @property
     def line(self) -> int:
-        """The source line that it begins in; 0 where it is empty."""
+        """The source line in which the node begins; 0 for an empty node."""
         return int(getattr(self.meta, "line", 0))
 
 
 @dataclass(frozen=True, eq=False)
 class NumberLiteral:
-    """An integer literal; ``width`` is None where the source gives none."""
+    """An integer literal; ``width`` is None if the source gives no width."""
 
     line: int
     value: int
@@ -40,7 +40,7 @@ class NumberLiteral:
 
 @dataclass(frozen=True, eq=False)
 class TypeName:
-    """``bit<width>``, or the name of a declared type where ``width`` is 0."""
+    """``bit<width>``, or the name of a declared type if ``width`` is 0."""
 
     line: int
     name: str
@@ -102,7 +102,7 @@ class CallStatement(_Node):
 
     @property
     def arguments(self) -> tuple[Expression, ...]:
-        """The arguments, none or more."""
+        """The arguments; may be empty."""
         return self.given or ()
 
 
@@ -117,7 +117,7 @@ class Comparison(_Node):
 
 @dataclass(frozen=True, eq=False)
 class Conditional(_Node):
-    """``if (test()) { then }``, or with a comparison for the test."""
+    """``if (test()) { then }``, or with a comparison as the test."""
 
     test: PathName | Comparison
     then: tuple[Statement, ...]
@@ -155,7 +155,7 @@ class ConstantDeclaration(_Node):
 
 @dataclass(frozen=True, eq=False)
 class ParameterDeclaration(_Node):
-    """A parameter; ``direction`` is None where the source gives none."""
+    """A parameter; ``direction`` is None if the source gives no direction."""
 
     direction: str | None
     type: TypeName
@@ -164,24 +164,24 @@ class ParameterDeclaration(_Node):
 
 @dataclass(frozen=True, eq=False)
 class SelectCase(_Node, AsList):
-    """``keys : state;``; no keys stand for ``default``."""
+    """``keys : state;``; no keys mean ``default``."""
 
     items: list[Any]
 
     @property
     def keys(self) -> tuple[Expression, ...]:
-        """The values that lead to the state."""
+        """The values that select the state."""
         return self.items[0] if len(self.items) == 2 else ()
 
     @property
     def state(self) -> str:
-        """The state."""
+        """The next state."""
         return str(self.items[-1])
 
 
 @dataclass(frozen=True, eq=False)
 class ParserState(_Node):
-    """A parser state; without keys, the one case is taken."""
+    """A parser state; without keys, its only case is taken."""
 
     name: str
     statements: tuple[Statement, ...]
@@ -210,7 +210,7 @@ class ActionDeclaration(_Node):
 
 @dataclass(frozen=True, eq=False)
 class TableKey(_Node):
-    """``value: match;`` with an exact match or one of a range."""
+    """``value: match;`` with an exact or a range match."""
 
     value: Expression
     match: str
@@ -218,7 +218,7 @@ class TableKey(_Node):
 
 @dataclass(frozen=True, eq=False)
 class TableDeclaration(_Node):
-    """A ``table`` of some keys or none, with a default action without arguments."""
+    """A ``table``, with or without keys, with a default action without arguments."""
 
     annotations: Annotations
     name: str
@@ -287,7 +287,7 @@ Annotations = tuple[tuple[str, str], ...]
 
 
 class _Rules(Transformer[Token, Any]):
-    """The rules that are lists or values rather than nodes."""
+    """Grammar rules that give lists or values rather than nodes."""
 
     def _listed(self, items: list[Any]) -> tuple[Any, ...]:
         return tuple(item for item in items if item is not None)
@@ -323,10 +323,10 @@ class _Rules(Transformer[Token, Any]):
 
 
 def width_of(text: str, line: int = 0) -> int:
-    """The width of a type.
+    """Parse the width of a type.
 
     Raises:
-        P4Error: no type has it.
+        P4Error: the width is invalid.
     """
     width = number(text) if len(text) < 20 else 0
     if not 1 <= width <= MAX_WIDTH:
@@ -335,25 +335,25 @@ def width_of(text: str, line: int = 0) -> int:
 
 
 def number(text: str) -> int:
-    """A number of the source.
+    """Parse a number of the source.
 
     Raises:
-        P4Error: it is none.
+        P4Error: the text is not a number.
     """
-    # Python reads 0x and _, but takes 012 for an error where P4 takes it for 12.
+    # Python also reads 0x and _, but rejects 012, which P4 reads as 12.
     digits = text.replace("_", "")
     try:
         return int(digits, 16) if digits[:2].lower() == "0x" else int(digits, 10)
     except ValueError as error:
-        raise P4Error(f"{text[:40]!r} is no number", getattr(text, "line", 0)) from error
+        raise P4Error(f"{text[:40]!r} is not a number", getattr(text, "line", 0)) from error
 
 
-@lru_cache(maxsize=2)  # reporting and running read one program each
+@lru_cache(maxsize=2)  # reporting and running parse the same program
 def parse(source: str) -> SourceProgram:
     """Parse P4 source.
 
     Raises:
-        P4Error: the source is no program of the subset; names the line.
+        P4Error: the source is not a program of the subset; the error names the line.
     """
     if len(source) > MAX_SOURCE_BYTES:
         raise P4Error(f"the source has {len(source)} characters, at most {MAX_SOURCE_BYTES}")

@@ -13,13 +13,13 @@ from n3ic.exporters.p4.interpreter.types import Frame, Leaf
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """An action with its data.
+    """An action with bound data.
 
     Attributes:
-        action: its name.
-        data: a value a parameter.
-        slots: slots with their values, set before the body runs.
-        body: what to run.
+        action: name of the action.
+        data: one value per parameter.
+        slots: slots and the values that they get before the body runs.
+        body: steps of the action.
     """
 
     action: str
@@ -44,10 +44,10 @@ class CompiledAction:
     body: tuple[Step, ...]
 
     def bind(self, values: Sequence[int]) -> Bound:
-        """The action with its data.
+        """Bind the action to data.
 
         Raises:
-            P4Error: there are too few values or too many.
+            P4Error: the number of values differs from the number of parameters.
         """
         if len(values) != len(self.parameters):
             raise P4Error(
@@ -57,7 +57,7 @@ class CompiledAction:
         return Bound(self.name, tuple(values), slots, self.body)
 
 
-Key = int | tuple[int, int]  # a value, or the least and the greatest of a range
+Key = int | tuple[int, int]  # a value, or the smallest and largest value of a range
 Keys = tuple[Key, ...]
 
 
@@ -66,9 +66,9 @@ class Entry:
     """An entry of a table.
 
     Attributes:
-        keys: what it matches.
-        priority: of an entry of ranges, the smallest first; None of others.
-        does: its action with its data.
+        keys: keys that it matches.
+        priority: priority of an entry with ranges, the smallest first; None for other entries.
+        does: the bound action.
     """
 
     keys: Keys
@@ -78,16 +78,16 @@ class Entry:
 
 @dataclass(eq=False)
 class RuntimeTable:
-    """A table of one control instance, with the entries that it holds now.
+    """A table of one control instance with its current entries.
 
     Attributes:
-        name: as the control plane calls it.
-        keys: its keys.
-        ranged: which of them match ranges.
-        actions: by their names.
-        size: entries that it has room for.
-        default: what happens on a miss.
-        entries: what happens on a hit; an entry's handle is its place.
+        name: control-plane name.
+        keys: closures that read the keys.
+        ranged: for each key, whether it matches ranges.
+        actions: actions by name.
+        size: maximum number of entries.
+        default: action on a miss.
+        entries: entries in order; an entry's handle is its index.
     """
 
     name: str
@@ -100,17 +100,17 @@ class RuntimeTable:
     _places: dict[tuple[Keys, int | None], int] = field(default_factory=dict)
 
     def set_default(self, action: str, data: Sequence[int]) -> None:
-        """Make an action with its data what happens on a miss."""
+        """Set the action on a miss."""
         self.default = self.actions[action].bind(data)
 
     def add(self, action: str, keys: Keys, data: Sequence[int], priority: int | None) -> None:
-        """Add an entry.
+        """Append an entry.
 
         Raises:
-            P4Error: the table is full, or has an entry of these keys and this priority.
+            P4Error: the table is full, or already has an entry with these keys and this priority.
         """
         if (keys, priority) in self._places:
-            raise P4Error(f"table {self.name} has an entry for {list(keys)}")
+            raise P4Error(f"table {self.name} already has an entry for {list(keys)}")
         if len(self.entries) >= self.size:
             raise P4Error(f"table {self.name} is full: it has room for {self.size} entries")
         self._places[keys, priority] = len(self.entries)
@@ -126,26 +126,26 @@ class RuntimeTable:
         self.entries[handle] = Entry(old.keys, old.priority, self.actions[action].bind(data))
 
     def entry(self, handle: int) -> Entry:
-        """The entry of a handle.
+        """Return the entry with a handle.
 
         Raises:
             P4Error: the table has no such entry.
         """
         if not 0 <= handle < len(self.entries):
-            raise P4Error(f"table {self.name} has {len(self.entries)} entries, none of {handle}")
+            raise P4Error(f"table {self.name} has {len(self.entries)} entries, no entry {handle}")
         return self.entries[handle]
 
     def handle(self, keys: Keys, priority: int | None) -> int:
-        """The handle of the entry of these keys and this priority, which is there."""
+        """Return the handle of an existing entry."""
         return self._places[keys, priority]
 
     def apply(self, frame: Frame) -> None:
-        """Look the entry up and run its action."""
+        """Look up the entry for a frame, and run its action."""
         found = self._lookup(tuple(k.run(frame) for k in self.keys)) if self.entries else None
         (self.default if found is None else found.does).run(frame)
 
     def _lookup(self, seen: tuple[int, ...]) -> Entry | None:
-        """The entry that matches; of several that with the smallest priority."""
+        """The matching entry; among several, the one with the smallest priority."""
         if not any(self.ranged):
             place = self._places.get((seen, None))
             return None if place is None else self.entries[place]

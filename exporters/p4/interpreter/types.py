@@ -1,7 +1,7 @@
 """Types and storage of a P4 program: every field of every variable has a slot in a frame.
 
-A frame is a list with one value a slot, made anew for each packet. A value is an int, and None
-where nothing was ever written.
+A frame is a list with one value per slot, created for each packet. A value is an int, or None if it
+was never written.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Leaf:
     """The slot of one value.
 
     Attributes:
-        slot: its index in a frame.
-        type: its type.
-        name: its full name, for errors.
-        valid: slot of the validity of the header that it is a field of, or None.
-        plain: whether it has a value from the start, so that reading needs no check.
+        slot: index in a frame.
+        type: type of the value.
+        name: full name, for errors.
+        valid: slot of the validity bit of its header; None if it is not a header's field.
+        plain: whether it is initialised, so that reading it needs no check.
     """
 
     slot: int
@@ -75,7 +75,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Node:
-    """The slots of a header or a struct; ``valid`` is a header's validity slot."""
+    """The slots of a header or a struct; ``valid`` is the slot of a header's validity bit."""
 
     type: RecordType
     name: str
@@ -96,10 +96,10 @@ Storage = Leaf | Node | PacketPort
 
 @dataclass
 class FrameLayout:
-    """Allots slots while a program is compiled.
+    """Allocates slots while a program is compiled.
 
-    Slots 0 and 1 hold the packet that is read and the one that is written, slot 2 what is kept of
-    the metadata where the packet is submitted again.
+    Slots 0 and 1 hold the packet being parsed and the one being built. Slot 2 holds the metadata
+    that a resubmitted packet keeps.
     """
 
     initial: Frame = field(default_factory=lambda: [None, None, None])
@@ -108,7 +108,7 @@ class FrameLayout:
     def allocate(
         self, kind: Type, name: str, start: int | None, valid: int | None = None
     ) -> Storage:
-        """Slots for a variable; ``start`` is every value at first, None for none at all."""
+        """Allocate slots for a variable; ``start`` is its initial value, None for uninitialised."""
         if isinstance(kind, Extern):
             return PacketPort(kind, name)
         if isinstance(kind, Bit):

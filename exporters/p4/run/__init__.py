@@ -1,1 +1,1 @@
-"""Running a generated program: packets made and read, in the interpreter and on bmv2."""
+"""Runs a generated program on packets, in the interpreter and on bmv2."""

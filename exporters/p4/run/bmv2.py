@@ -1,7 +1,7 @@
-"""Runs an exported program on the real thing: p4c-bm2-ss compiles it, simple_switch runs it.
+"""Runs an exported program on real tools: p4c-bm2-ss compiles it, simple_switch runs it.
 
-The switch runs in a network namespace of its own, with two veth pairs whose other ends are in
-the same namespace, so that nothing of it is seen outside and nothing remains of it.
+The switch runs in its own network namespace with two veth pairs. The outer ends are in the same
+namespace, so nothing is visible outside, and nothing is left behind.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ COMPILE_SECONDS = 900
 START_SECONDS = 60
 PACKET_SECONDS = 10
 COMMAND_SECONDS = 30
-THRIFT_PORT = 9090  # within a namespace of its own, no other switch has it
+THRIFT_PORT = 9090  # free, because the namespace holds no other switch
 NOTIFICATIONS = "--notifications-addr"
 
 
 @dataclass(frozen=True)
 class Namespace:
-    """A network namespace with the ports of a switch and their outer ends."""
+    """A network namespace with a switch's ports and their outer ends."""
 
     name: str
     ports: tuple[int, ...] = (0, 1)
 
     def command(self, *words: str) -> list[str]:
-        """A command that runs within the namespace."""
+        """A command line that runs within the namespace."""
         return ["ip", "netns", "exec", self.name, *words]
 
 
 def require() -> None:
-    """Check that all that is needed is there.
+    """Check that the tools are installed and the process has the rights.
 
     Raises:
-        MissingDependencyError: a tool is not on the PATH; names it and its package.
-        UsageError: this process may not make network namespaces.
+        MissingDependencyError: a tool is not on the PATH; the error names its package.
+        UsageError: the process may not create network namespaces.
     """
     for tool, package in TOOLS.items():
         if shutil.which(tool) is None:
@@ -73,23 +73,23 @@ def require() -> None:
 def run_bmv2(
     program: LoadedProgram, words: Words, interpreted: Execution, expected: list[bytes]
 ) -> Execution:
-    """Send one packet an input through simple_switch and compare all bytes that come back.
+    """Send one packet per input through simple_switch, and compare all bytes that come back.
 
     Args:
-        program: what to run.
+        program: program to run.
         words: packed inputs, uint32 array of shape ``(rows, n_words)``.
-        interpreted: what the interpreter computed on them.
-        expected: the packets that the interpreter sent.
+        interpreted: results of the interpreter on the same inputs.
+        expected: packets that the interpreter sent.
 
     Returns:
-        What simple_switch computed. Scores, and classes of shunted inputs, that the result header
-        does not hold are the interpreter's; hidden bits are not told.
+        Results of simple_switch. Scores, and classes of shunted inputs, that the result header does
+        not hold are the interpreter's; hidden bits are not available.
 
     Raises:
         MissingDependencyError: a tool is missing.
-        UsageError: not run as root.
-        VerifyError: the program does not compile, the switch does not start or take an entry,
-            or a packet is lost, differs or leaves through another port.
+        UsageError: the process is not root.
+        VerifyError: the program does not compile, the switch does not start or refuses an entry, or
+            a packet is lost, differs, or leaves through another port.
     """
     require()
     requests = program.requests(words)
@@ -107,7 +107,7 @@ def run_bmv2(
 
 
 def compile_program(source: str, folder: Path) -> Path:
-    """The bmv2 JSON of a P4 program, compiled by p4c-bm2-ss."""
+    """Compile a P4 program with p4c-bm2-ss, and return the path of the bmv2 JSON."""
     program, compiled = folder / "n3ic.p4", folder / "n3ic.json"
     program.write_text(source, encoding="ascii")
     done = run(
@@ -120,17 +120,17 @@ def compile_program(source: str, folder: Path) -> Path:
 
 @contextlib.contextmanager
 def network_namespace(more: int | None = None) -> Iterator[Namespace]:
-    """A new namespace with a veth pair a port; removed with all that is in it.
+    """Create a namespace with a veth pair per port, and remove it afterwards.
 
     Args:
-        more: a port beside 0 and 1.
+        more: a further port beside 0 and 1.
     """
     ports = (0, 1) if more in (None, 0, 1) else (0, 1, more)
     namespace = Namespace(f"n3ic-{os.getpid()}-{secrets.token_hex(4)}", ports)
     name = namespace.name
     _checked(["ip", "netns", "add", name])
     try:
-        # The kernel's own IPv6 packets must not reach the switch.
+        # The kernel sends IPv6 packets by itself; they must not reach the switch.
         _checked(namespace.command("sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1"), True)
         _checked(["ip", "-n", name, "link", "set", "lo", "up"])
         for port in namespace.ports:
@@ -140,7 +140,7 @@ def network_namespace(more: int | None = None) -> Iterator[Namespace]:
                 _checked(["ip", "-n", name, "link", "set", end, "mtu", "9000", "up"])
         yield namespace
     finally:
-        # Whatever went wrong before is the news; a namespace that stays is only untidy.
+        # An error from the block matters more than a namespace that could not be removed.
         with contextlib.suppress(VerifyError):
             run(["ip", "netns", "del", name], COMMAND_SECONDS)
 
@@ -149,12 +149,12 @@ def network_namespace(more: int | None = None) -> Iterator[Namespace]:
 def running_switch(
     namespace: Namespace, compiled: Path, log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """simple_switch on the namespace's ports; ended by its process id."""
+    """Run simple_switch on the namespace's ports, and terminate it by its process id."""
     options = ["--thrift-port", str(THRIFT_PORT)]
     known = run(["simple_switch", "--help"], COMMAND_SECONDS)
     if NOTIFICATIONS in known.stdout + known.stderr:
-        # The default is one path for all switches of a machine. A switch that was built without
-        # nanomsg sends no notifications and does not know the option.
+        # The default path of the socket is shared by all switches of a machine. A switch built
+        # without nanomsg sends no notifications and does not know the option.
         options += [NOTIFICATIONS, f"ipc://{log.parent}/notifications.ipc"]
     ports = [word for port in namespace.ports for word in ("-i", f"{port}@sw{port}")]
     command = namespace.command("simple_switch", *ports, *options, str(compiled))
@@ -176,10 +176,10 @@ def running_switch(
 def load_entries(
     namespace: Namespace, program: LoadedProgram, process: subprocess.Popen[bytes], log: Path
 ) -> int:
-    """Give a program's entries to the switch once it answers, and read them back.
+    """Load a program's entries into the switch once it answers, and read them back.
 
     Returns:
-        How many were read back.
+        Number of entries that were read back.
 
     Raises:
         VerifyError: the switch ends, does not answer, refuses an entry, or does not hold it.
@@ -201,10 +201,10 @@ def load_entries(
 
 
 def send(namespace: Namespace, requests: Sequence[bytes]) -> list[tuple[int, bytes]]:
-    """Send packets into the ingress port and collect them from all.
+    """Send packets into the ingress port, and collect packets from all ports.
 
     Returns:
-        The port through which each packet left, and the packet; empty where it was lost.
+        For each packet, the port that it left through and its bytes; empty if it was lost.
     """
     command = namespace.command(
         *(sys.executable, "-I", str(Path(wire.__file__).resolve()), str(PACKET_SECONDS)),
@@ -255,7 +255,7 @@ def _compare(
         same_result = np.array_equal(scores[row], trace.scores[row]) and (
             (classes[row], margins[row]) == (trace.classes[row], trace.margins[row])
         )
-        # A wrong result is for the comparison with the model to word; this catches the rest.
+        # The comparison with the model words a wrong result; this check catches all other changes.
         if same_result and answer != expected[row]:
             raise VerifyError(f"vector {row}: bytes of the packet differ from the interpreter's")
     executor = f"{tool_version('simple_switch')}, compiled by {tool_version('p4c-bm2-ss')}"
@@ -263,7 +263,7 @@ def _compare(
 
 
 def tool_version(tool: str) -> str:
-    """A tool's name and what it says of its version."""
+    """Name of a tool and its version text."""
     done = run([tool, "--version"], COMMAND_SECONDS)
     found = re.search(r"\d+\.\d[\w.+-]*", done.stdout or done.stderr)
     return f"{tool} {found[0][:60] if found else 'of unknown version'}"

@@ -1,8 +1,8 @@
-"""Gives commands to a switch by ``simple_switch_CLI``, and reads back what it made of them.
+"""Sends commands to a switch by ``simple_switch_CLI``, and reads back the result.
 
-``simple_switch_CLI`` says its prompt before each command that it reads, goes on after one that is
-refused, and ends with status 0 all the same. So answers are told apart by the prompt, and that a
-switch took what it was given is known only when it was asked what it holds.
+``simple_switch_CLI`` prints its prompt before each command, continues after a refused one, and
+still exits with status 0. So answers are separated by the prompt, and only reading the entries back
+shows whether the switch accepted a command.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class UnreachedError(VerifyError):
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What an answer must tell; parts that are None are not looked at."""
+    """Expected content of an answer; parts that are None are not compared."""
 
     keys: Keys | None = None
     priority: int | None = None
@@ -45,7 +45,7 @@ class _Wanted:
     rates: tuple[Rate, Rate] | None = None
 
     def is_told(self, answer: str) -> bool:
-        """Whether an answer tells it."""
+        """Whether an answer matches."""
         told = answer.partition(_DEFAULT)[2] if _DEFAULT in answer else answer
         priority = _PRIORITY.search(told)
         return (
@@ -64,22 +64,22 @@ class _Wanted:
 
 
 def change(cli: Sequence[str], switch: Switch, commands: str) -> int:
-    """Change a switch that runs, and ask it whether it did.
+    """Change the entries of a running switch, and confirm them by reading them back.
 
     Args:
-        cli: ``simple_switch_CLI`` with its address, as a command.
-        switch: the program with the entries that the running switch was given; it runs the
-            commands, too.
-        commands: the change.
+        cli: ``simple_switch_CLI`` and its address, as a command line.
+        switch: the program with the running switch's present entries; the commands are also run on
+            it.
+        commands: commands of the change.
 
     Returns:
-        How many entries, defaults and meters were read back, all as they must be.
+        Number of entries, defaults and meters that were read back and match.
 
     Raises:
         P4Error: ``simple_switch_CLI`` would refuse or misread a command; nothing was changed.
         UnreachedError: no switch answers; nothing was changed.
-        VerifyError: the switch holds other entries than it was given before, and nothing was
-            changed; or it does not hold what it was given now.
+        VerifyError: the switch did not hold its expected entries before, and nothing was changed;
+            or it does not hold the new entries afterwards.
     """
     read = switch.read(commands)
     try:
@@ -101,18 +101,18 @@ def change(cli: Sequence[str], switch: Switch, commands: str) -> int:
 
 
 def confirm(cli: Sequence[str], switch: Switch, commands: Sequence[Command]) -> int:
-    """Ask a switch whether it holds what commands gave it.
+    """Check that a switch holds what commands wrote.
 
     Args:
-        cli: ``simple_switch_CLI`` with its address, as a command.
+        cli: ``simple_switch_CLI`` and its address, as a command line.
         switch: the program after the commands.
-        commands: what the running switch was given.
+        commands: commands that the running switch was given.
 
     Returns:
-        How many entries, defaults and meters were read back.
+        Number of entries, defaults and meters that were read back.
 
     Raises:
-        VerifyError: one differs; names it.
+        VerifyError: an entry differs; the error names it.
     """
     wanted = _entries(switch, commands)
     for command in commands:
@@ -127,14 +127,14 @@ def confirm(cli: Sequence[str], switch: Switch, commands: Sequence[Command]) -> 
 
 
 def ask(cli: Sequence[str], commands: Sequence[str]) -> list[str]:
-    """Run commands, a line each.
+    """Run commands, one per line.
 
     Returns:
-        The answer to each.
+        The answer to each command.
 
     Raises:
         UnreachedError: no switch answers.
-        VerifyError: a command is refused or ends ``simple_switch_CLI``; names the command.
+        VerifyError: a command is refused or crashes ``simple_switch_CLI``; the error names it.
     """
     if not commands:
         return []
@@ -146,7 +146,7 @@ def ask(cli: Sequence[str], commands: Sequence[str]) -> list[str]:
     for command, answer in zip(commands, answers, strict=False):
         if _REFUSED.search(answer):
             raise VerifyError(f"{CLI} refuses {command[:120]!r}: {end_of(answer)}")
-    # Behind the answer to the last command is the prompt at which it finds no more of them.
+    # After the last answer follows the prompt at which the tool finds the end of its input.
     if done.returncode or len(answers) != len(commands) + 1:
         last = commands[max(0, min(len(answers), len(commands)) - 1)]
         why = end_of(done.stderr or done.stdout)
@@ -160,7 +160,7 @@ def run(
     """Run a tool with its output as text.
 
     Raises:
-        VerifyError: it takes too long.
+        VerifyError: the tool exceeds its time limit.
     """
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, timeout=seconds)
@@ -175,12 +175,12 @@ def run(
 
 
 def end_of(text: str) -> str:
-    """The end of what a tool said, in one line."""
+    """The end of a tool's output, as one line."""
     return " ".join(text.split())[-_TAIL:] or "no message"
 
 
 def _entries(switch: Switch, commands: Sequence[Command]) -> dict[str, _Wanted]:
-    """The entries that commands add or change, as the switch has them now, by the question."""
+    """Expected content of the entries that commands add or change, keyed by the query for each."""
     wanted = {}
     for command in commands:
         match command:
@@ -223,7 +223,7 @@ def _does(answer: str, wanted: Bound) -> bool:
     found = _ACTION.search(answer)
     if found is None or found[1] != wanted.action:
         return False
-    # Values come in as few bytes as hold them: a 0 may be shown as nothing.
+    # bmv2 prints values in the fewest bytes, so that 0 may be printed as nothing.
     words = found[2].split(",") if found[2].strip() or wanted.data else []
     return [int(word.strip() or "0", 16) for word in words] == list(wanted.data)
 

@@ -1,4 +1,4 @@
-"""Runs a generated program in the interpreter and reads back what it computed."""
+"""Runs a generated program in the interpreter, and reads its results back."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class LoadedProgram:
 
     Attributes:
         source: the P4 source.
-        commands: its table entries as ``simple_switch_CLI`` commands; empty where it has none.
-        packets: how inputs and results lie in packets.
-        hidden: neurons of each hidden layer.
-        crossed: the port through which packets leave that are not shunted.
+        commands: table entries as ``simple_switch_CLI`` commands; empty if it has none.
+        packets: layout of inputs and results in packets.
+        hidden: number of neurons of each hidden layer.
+        crossed: port of packets that are not shunted.
     """
 
     source: str
@@ -43,53 +43,52 @@ class LoadedProgram:
     crossed: int = INGRESS ^ 1
 
     def switch(self) -> Switch:
-        """A switch that runs it, the entries loaded.
+        """Return a switch that runs the program with its entries loaded.
 
         Raises:
             P4Error: a compiler or a switch would refuse the program or an entry.
         """
-        # Fields that p4c refuses are the business of `check`: a forced export runs all the same.
+        # `check` reports fields that p4c refuses; a forced export must still run here.
         widest = max(FIELD_BITS, self.packets.input_bits, *self.hidden, 0)
         switch = Switch(self.source, field_bits=widest)
         switch.load(self.commands)
         return switch
 
     def requests(self, words: Words) -> list[bytes]:
-        """One packet an input, each with its number behind the headers.
+        """Make one packet per input, each with its row number as the payload.
 
-        Bits of the field that the network does not read are 0 and 1 by turns: they must not
-        count.
+        Padding bits of the field, which the network must ignore, alternate between 0 and 1.
         """
         inputs = inputs_of(words)
         request = self.packets.request
         return [request(x, tag(row), fill=row % 2 == 1) for row, x in enumerate(inputs)]
 
     def port(self, verdict: int) -> int:
-        """The port through which a packet of that verdict leaves."""
+        """The port through which a packet with a verdict leaves."""
         shunted = self.packets.shunt_port
         return shunted if verdict == SHUNT and shunted is not None else self.crossed
 
 
 def tag(row: int) -> bytes:
-    """The payload of a request: it tells the packets apart that come back."""
+    """The payload of a request, by which its answer is recognised."""
     return b"n3ic" + row.to_bytes(4, "big")
 
 
 def run_interpreter(program: LoadedProgram, words: Words) -> tuple[Execution, list[bytes]]:
-    """Send one packet an input through the program.
+    """Send one packet per input through the program.
 
     Args:
-        program: what to run.
+        program: program to run.
         words: packed inputs, uint32 array of shape ``(rows, n_words)``.
 
     Returns:
-        What was computed, and the packets that came back. Scores, verdict, class and margin come
-        from the result header as far as it holds them, the rest and the hidden bits from the
+        The results, and the packets that came back. Scores, verdict, class and margin are read from
+        the result header as far as it holds them; the rest and the hidden bits are read from the
         metadata at the end of the pipeline.
 
     Raises:
-        P4Error: a compiler or a switch would refuse the program, an entry or its behaviour.
-        VerifyError: a packet comes back wrong, or through another port.
+        P4Error: a compiler or switch would refuse the program, an entry or its behaviour.
+        VerifyError: a packet comes back changed, or through another port.
     """
     switch = program.switch()
     packets = program.packets
@@ -125,10 +124,10 @@ def run_interpreter(program: LoadedProgram, words: Words) -> tuple[Execution, li
 
 
 def read_result(packets: PacketLayout, request: bytes, response: bytes, row: int) -> PacketResult:
-    """The result that a switch wrote, everything else checked to be as it was.
+    """Read the result that a switch wrote, and check that all other bytes are unchanged.
 
     Raises:
-        VerifyError: there is none, no network was loaded, or other bytes changed.
+        VerifyError: the result is missing, no network was loaded, or other bytes changed.
     """
     try:
         result = packets.result(response)
@@ -136,7 +135,7 @@ def read_result(packets: PacketLayout, request: bytes, response: bytes, row: int
         raise VerifyError(f"vector {row}: {error}") from error
     if result.model == 0:
         raise VerifyError(f"vector {row}: the result's model is 0: the entries are not loaded")
-    # In both modes what follows the result header must leave as it came.
+    # In both modes, everything behind the result header must be unchanged.
     after = 14 + (0 if packets.field else packets.result_bytes)
     if response[14 + packets.result_bytes :] != request[after:]:
         raise VerifyError(f"vector {row}: bytes behind the result header changed on the way")

@@ -1,10 +1,10 @@
-"""Sends packets into one interface and collects what comes out of others.
+"""Sends packets into one interface, and collects packets from others.
 
-Runs as a program of its own, because raw sockets belong to the network namespace of the process
-that opens them: ``python wire.py SECONDS SEND RECEIVE...``. Standard input holds packets, each
-behind its length in two bytes; standard output gives one answer a packet in the same form, first
-the place of its interface among those of ``RECEIVE`` in a byte; a length of 0 for one that did not
-come within ``SECONDS``, after which nothing more is sent. Needs the standard library alone.
+This is a separate program, because a raw socket belongs to the network namespace of the process
+that opens it: ``python wire.py SECONDS SEND RECEIVE...``. Standard input holds packets, each
+preceded by its length in two bytes. Standard output holds one answer per packet: the index of its
+interface in ``RECEIVE`` as a byte, then length and packet. A length of 0 means that no answer came
+within ``SECONDS``; nothing is sent after that. Uses the standard library only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TAG_BYTES = 8
 
 
 def split(data: bytes) -> Iterator[bytes]:
-    """Packets that stand behind their lengths."""
+    """Split length-prefixed packets."""
     at = 0
     while at < len(data):
         (size,) = struct.unpack_from("!H", data, at)
@@ -32,14 +32,14 @@ def split(data: bytes) -> Iterator[bytes]:
 
 
 def join(packets: list[bytes]) -> bytes:
-    """Packets behind their lengths; the inverse of :func:`split`."""
+    """Join packets with length prefixes; the inverse of :func:`split`."""
     return b"".join(struct.pack("!H", len(p)) + p for p in packets)
 
 
 def exchange(
     send: str, receive: Sequence[str], packets: list[bytes], seconds: float
 ) -> list[bytes]:
-    """Send packets one by one; each ends in the tag that its answer ends in."""
+    """Send packets one by one; the answer to a packet ends in the same tag."""
     answers: list[bytes] = []
     with ExitStack() as stack:
         sender, *receivers = (
@@ -69,7 +69,7 @@ def _await(receivers: list[socket.socket], tag: bytes, deadline: float) -> bytes
 
 
 def main(arguments: list[str]) -> None:
-    """Run as a program; see the module's text."""
+    """Run as a program; see the module's docstring."""
     seconds, send, *receive = arguments
     packets = list(split(sys.stdin.buffer.read()))
     sys.stdout.buffer.write(join(exchange(send, receive, packets, float(seconds))))

@@ -1,6 +1,6 @@
-"""What both P4 targets read back from ``n3ic.p4``, and how integers become a network again.
+"""Decoding shared by both P4 targets: the popcount masks, and a network from its integers.
 
-Shares no code with what writes them.
+Shares no code with the writer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from n3ic.model.bits import Bits
 from n3ic.model.network import BinaryModel
 from n3ic.targets.decoding import DecodedLayer
 
-# Kind ("weights", "mask", "limit"), layer and neuron.
+# Kind ("weights", "mask" or "limit"), layer, neuron.
 Place = tuple[str, int, int]
 _MASK = re.compile(
     r"^const bit<(\d{1,9})> L(\d{1,9})_MASK(\d{1,9}) = (\d{1,9})w0x([0-9a-f]+);$", re.MULTILINE
@@ -23,10 +23,10 @@ _MASK = re.compile(
 
 
 def check_popcount_masks(source: str, shape: tuple[int, ...]) -> None:
-    """Read the popcount masks of a program: stage ``s`` keeps the bits whose index lacks bit s.
+    """Check a program's popcount masks: stage ``s`` keeps the bits whose index lacks bit ``s``.
 
     Raises:
-        VerifyError: one is missing, there twice, or another number.
+        VerifyError: a mask is missing, duplicated, or has another value.
     """
     held: dict[tuple[int, int], tuple[int, int]] = {}
     for declared, layer, stage, width, digits in _MASK.findall(source):
@@ -46,15 +46,15 @@ def check_popcount_masks(source: str, shape: tuple[int, ...]) -> None:
 def decoded_layers(
     artefact: str, values: Mapping[Place, int], model: BinaryModel
 ) -> tuple[DecodedLayer, ...]:
-    """The layers of a network from the integers that an artefact holds.
+    """Build the layers of a network from the integers of an artefact.
 
     Args:
-        artefact: its name, for errors.
-        values: each integer by its place; biases in 32 bits of two's complement.
-        model: tells the shape.
+        artefact: name of the artefact, for errors.
+        values: integers by place; biases are 32 bits in two's complement.
+        model: the model, which gives the shape.
 
     Raises:
-        VerifyError: one is missing, has no place in the shape, or is too large for it.
+        VerifyError: an integer is missing, has no place in the shape, or is too large.
     """
     left = dict(values)
 
@@ -85,10 +85,10 @@ def decoded_layers(
 
 
 def held_digest(numbers: Sequence[int], model: BinaryModel) -> str:
-    """The model's digest where all numbers that an artefact puts into answers are its start.
+    """The model's digest, if it begins with every number that an artefact writes into answers.
 
-    Else the first number that is not, in eight hexadecimal digits. An answer's 0 means that no
-    network answered, so a digest that begins with zeros is told as 1.
+    Otherwise the first other number, as eight hexadecimal digits. A 0 in an answer means that no
+    network answered, so a digest that begins with zeros is written as 1.
     """
     start = int(model.digest[:8], 16) or 1
     return next((f"{number:08x}" for number in numbers if number != start), model.digest)

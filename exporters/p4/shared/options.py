@@ -1,4 +1,4 @@
-"""The options of both P4 targets: what packets ask, and what they are answered."""
+"""Options of both P4 targets: form of requests, and content of results."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from n3ic.targets.packets import FIELD_BITS, PacketLayout
 PACKET_OPTIONS = (
     Option(
         "output",
-        "what the result header tells",
+        "content of the result header",
         "both",
         choices=("class", "scores", "both"),
     ),
     Option(
         "ethertype", "EtherType of packets with n3ic headers", 0x2323, minimum=0x600, maximum=0xFFFF
     ),
-    Option("input", "where the input bits come from", "header", choices=("header", "field")),
+    Option("input", "source of the input bits", "header", choices=("header", "field")),
     Option(
         "field",
-        "with --input field: the field that holds them",
+        "with --input field: field that holds the input bits",
         "ipv6.src_dst",
         choices=tuple(FIELD_BITS),
         only_with=(("input", ("field",)),),
     ),
     Option(
         "udp-port",
-        "with --field udp.payload: the destination port",
+        "with --field udp.payload: UDP destination port",
         0x2323,
         minimum=1,
         maximum=0xFFFF,
@@ -39,8 +39,8 @@ PACKET_OPTIONS = (
 
 SHUNTING = Option(
     "shunting",
-    "threshold for shunting: of a model that has one, or of all, so that entries of models with "
-    "one can be loaded later",
+    "threshold for shunting: model: only if the model has one; all: always, so that entries of "
+    "models with one can be loaded later",
     "model",
     choices=("model", "all"),
     newer=True,
@@ -49,15 +49,15 @@ _NO_PORT = -1
 
 
 def shunt_port(largest: int, example: str) -> Option:
-    """The option that says where shunted packets go.
+    """The option for the port of shunted packets.
 
     Args:
-        largest: the largest port.
-        example: what a port is, in words.
+        largest: largest port number.
+        example: description of a port, in words.
     """
     return Option(
         "shunt-port",
-        f"port that shunted packets leave through ({example}); {_NO_PORT}: that of all others",
+        f"port for shunted packets ({example}); {_NO_PORT}: the port of all others",
         _NO_PORT,
         minimum=_NO_PORT,
         maximum=largest,
@@ -66,12 +66,12 @@ def shunt_port(largest: int, example: str) -> Option:
 
 
 def shunts(model: BinaryModel, options: Options) -> bool:
-    """Whether a model's program has a threshold for shunting under some options."""
+    """Whether a model's program has a shunting threshold under the given options."""
     return model.shunt > 0 or options.get("shunting") == "all"
 
 
 def packet_layout(model: BinaryModel, options: Options) -> PacketLayout:
-    """The packets that a model's program takes under some options."""
+    """The packet layout of a model's program under the given options."""
     port = int(options["shunt-port"])
     return PacketLayout(
         input_bits=model.input.n_bits,
@@ -86,14 +86,14 @@ def packet_layout(model: BinaryModel, options: Options) -> PacketLayout:
 
 
 def packet_problems(model: BinaryModel, packets: PacketLayout) -> list[Problem]:
-    """Problems of the packets: an input that its field cannot hold.
+    """Check that the packet's field can hold the input.
 
     Raises:
-        UsageError: the EtherType is one that the program must tell from its own, a port is given
-            for shunted packets and none is shunted, or nothing tells which ones are.
+        UsageError: the EtherType belongs to IP, a port for shunted packets is given although none
+            are shunted, or the output does not tell which packets are shunted.
     """
     if packets.ethertype in (0x0800, 0x86DD):
-        raise UsageError(f"--ethertype {packets.ethertype:#06x} is that of IP: choose another one")
+        raise UsageError(f"--ethertype {packets.ethertype:#06x} belongs to IP: choose another one")
     if packets.shunt_port is not None and not packets.shunts:
         raise UsageError(f"--shunt-port {packets.shunt_port}: the model has no shunting threshold")
     if packets.shunts and packets.shunt_port is None and not packets.has_class:

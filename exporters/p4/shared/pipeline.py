@@ -1,8 +1,8 @@
-"""A BinaryModel as the operations of a match-action pipeline, for the P4 templates.
+"""A BinaryModel as operations of a match-action pipeline, for the P4 templates.
 
-One layer is XNOR, then ``ceil(log2 K)`` popcount stages (paper, Algorithm 2), then the sign and
-the fold into the next layer's input word. Bit ``i`` of a vector is bit ``i`` of the P4 integer,
-the least significant being 0.
+A layer is XNOR, ``ceil(log2 K)`` popcount stages (paper, Algorithm 2), the sign, and the fold into
+the next layer's input word. Bit ``i`` of a vector is bit ``i`` of the P4 integer, where bit 0 is
+the least significant.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from n3ic.model.network import BinaryModel
 from n3ic.targets.packets import SCORE_BITS
 
 MODEL_BITS = 32
-PORT_BITS = 9  # of v1model
+PORT_BITS = 9  # width of a port in v1model
 PAPER_SHAPE = (256, 32, 16, 2)
 
 
@@ -33,7 +33,7 @@ class PopcountStage:
 
 @dataclass(frozen=True)
 class OrLevel:
-    """One level of the OR tree that gathers a layer's output bits: pairs ``(into, other)``."""
+    """One level of the OR tree that collects a layer's output bits: pairs ``(into, other)``."""
 
     index: int
     pairs: tuple[tuple[int, int], ...]
@@ -41,7 +41,7 @@ class OrLevel:
 
 @dataclass(frozen=True)
 class NeuronConstants:
-    """A neuron's constants as P4 sees them; ``offset`` is a threshold or a bias."""
+    """A neuron's constants as P4 integers; ``offset`` is a threshold or a bias."""
 
     index: int
     weights: int
@@ -51,16 +51,16 @@ class NeuronConstants:
 
 @dataclass(frozen=True)
 class PipelineLayer:
-    """A layer's widths, stages and neurons.
+    """Widths, stages and neurons of a layer.
 
     Attributes:
-        index: place in the network.
-        inputs: K, the width of a neuron's counter field.
+        index: index in the network.
+        inputs: fan-in K, the width of a neuron's counter field.
         outputs: number of neurons.
-        source: the field that holds the input bits.
-        difference_bits: width of ``popcount - threshold``, the sign included.
-        hidden: whether the neurons fire at thresholds; else they are class scores.
-        masked: whether connections are missing.
+        source: field with the input bits.
+        difference_bits: width of ``popcount - threshold``, including the sign.
+        hidden: whether the neurons have thresholds; otherwise they are class scores.
+        masked: whether the layer has a connection mask.
     """
 
     index: int
@@ -76,22 +76,22 @@ class PipelineLayer:
 
     @property
     def sign_shift(self) -> int:
-        """Where the sign of the difference is."""
+        """Position of the sign bit of the difference."""
         return self.difference_bits - 1
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What the templates need to know of a model.
+    """A model as the templates need it.
 
     Attributes:
         layers: its layers.
         input_bits: number of input bits.
-        pad_bits: bits that make whole bytes of them.
+        pad_bits: padding of the input to whole bytes, in bits.
         classes: number of classes.
-        model_id: what answers bear: the start of its digest, never 0.
-        shunts: whether a threshold says what is shunted.
-        shunt: the smallest margin that is decided.
+        model_id: number in answers: the start of the model's digest, never 0.
+        shunts: whether the program has a shunting threshold.
+        shunt: smallest margin that is decided.
     """
 
     layers: tuple[PipelineLayer, ...]
@@ -104,20 +104,20 @@ class Pipeline:
 
     @property
     def signature(self) -> str:
-        """What the tables of a v1model program depend on.
+        """The properties on which the tables of a v1model program depend.
 
-        The shape, an m a masked layer, and an s where a threshold says what is shunted.
+        These are the shape, an ``m`` for each masked layer, and an ``s`` for a shunting threshold.
         """
         layers = (f"{n.outputs}{'m' if n.masked else ''}" for n in self.layers)
         return "_".join((str(self.input_bits), *layers)) + ("s" if self.shunts else "")
 
 
 def pipeline_of(model: BinaryModel, *, shunts: bool = False) -> Pipeline:
-    """The pipeline of a model.
+    """Convert a model to a pipeline.
 
     Args:
         model: the network.
-        shunts: have a threshold though the model's is 0.
+        shunts: whether to include a threshold even if the model's is 0.
     """
     layers = []
     source = "x"
@@ -130,6 +130,7 @@ def pipeline_of(model: BinaryModel, *, shunts: bool = False) -> Pipeline:
         input_bits=n,
         pad_bits=-n % 8,
         classes=len(model.classes),
+        # 0 in an answer means that no network answered, so the id must not be 0.
         model_id=int(model.digest[: MODEL_BITS // 4], 16) or 1,
         shunts=shunts or model.shunt > 0,
         shunt=model.shunt,
@@ -168,22 +169,23 @@ def _bias(layer: Connections) -> np.ndarray:
 
 
 def to_integer(bits: Bits) -> int:
-    """Bits as an integer, bit 0 the least significant."""
+    """Convert bits to an integer; bit 0 is the least significant."""
     return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
 
 
 def popcount_stages(width: int) -> tuple[PopcountStage, ...]:
-    """The levels of the popcount tree of ``width`` bits: none for one bit."""
+    """The levels of the popcount tree of ``width`` bits; empty for one bit."""
     stages = []
     for index in range((width - 1).bit_length()):
         shift = 1 << index
+        # Fields of `shift` bits hold partial counts: keep every other one, and add its neighbour.
         mask = sum(((1 << shift) - 1) << at for at in range(0, width, 2 * shift))
         stages.append(PopcountStage(index + 1, shift, mask & ((1 << width) - 1)))
     return tuple(stages)
 
 
 def literal(value: int, width: int) -> str:
-    """A P4 literal of ``bit<width>`` in hexadecimal, with all its digits."""
+    """A P4 literal of ``bit<width>`` in hexadecimal, with leading zeros."""
     return f"{width}w{value:#0{2 + -(-width // 4)}x}"
 
 
@@ -199,20 +201,20 @@ def or_tree(width: int) -> tuple[OrLevel, ...]:
 
 
 def operations(model: BinaryModel) -> int:
-    """Bit operations of one inference, masks included.
+    """Bit operations of one inference, including masks.
 
-    XNOR is two a bit and a mask one more, a popcount stage four a bit, the sign four a bit.
+    XNOR takes two per bit and a mask one more, a popcount stage four, and the sign four.
     """
     return shape_operations(model.shape) + masked_bits(model)
 
 
 def masked_bits(model: BinaryModel) -> int:
-    """Weight bits in layers that have a connection mask."""
+    """Number of weight bits in masked layers."""
     return sum(layer.weights.size for layer in model.layers if layer.mask is not None)
 
 
 def shape_operations(shape: tuple[int, ...]) -> int:
-    """Bit operations of one inference of a network of some shape without masks."""
+    """Bit operations of one inference of a network without masks."""
     return sum(
         m * (k * (2 + 4 * (k - 1).bit_length()) + 4 * (k + 1).bit_length())
         for k, m in pairwise(shape)
@@ -220,11 +222,11 @@ def shape_operations(shape: tuple[int, ...]) -> int:
 
 
 def statements(shape: tuple[int, ...]) -> int:
-    """Statements of the popcount stages, of which most of a program consists."""
+    """Statements of the popcount stages, which are the bulk of a program."""
     return sum(m * (k - 1).bit_length() for k, m in pairwise(shape))
 
 
 def tables(shape: tuple[int, ...]) -> int:
-    """Tables of a v1model program, forwarding not counted."""
+    """Tables of a v1model program, without forwarding."""
     layers = sum(2 * m + (k - 1).bit_length() for k, m in pairwise(shape))
     return layers + 2 * shape[-1] + 3

@@ -1,4 +1,4 @@
-"""What a P4 target is: checks, templates, execution and figures of both architectures."""
+"""Base of the P4 targets: checks, templates, execution and figures of both architectures."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class P4Target(Exporter):
     """A target whose artefact is the P4_16 program ``n3ic.p4``.
 
     Attributes:
-        budget: the error where a resource of the device does not suffice, by the name of the
-            device's limit, with the fields ``need`` and ``limit``.
-        sharing: how several networks share the device, in words.
-        crossed: the port through which packets leave that came in at ``INGRESS``.
+        budget: error text by name of a device limit that is exceeded, with the fields ``need`` and
+            ``limit``.
+        sharing: description of how several networks share the device.
+        crossed: port through which packets from ``INGRESS`` leave.
     """
 
     shunts: ClassVar[bool] = True
@@ -65,33 +65,33 @@ class P4Target(Exporter):
 
     @abstractmethod
     def nearest(self, shape: Shape) -> str:
-        """The nearest shape that fits, in words; empty where none is found."""
+        """Describe the nearest shape that fits; empty if no such shape is found."""
 
     @abstractmethod
     def needs(self, shapes: Sequence[Shape], masked: int = 0) -> dict[str, float]:
-        """What networks take of the device, by the name of its limit.
+        """Resources that networks need, by the name of the device limit.
 
         Args:
-            shapes: input bits, then the neurons of each layer, of every network.
-            masked: weight bits in layers that have a connection mask.
+            shapes: for each network, its input bits and the neurons of each layer.
+            masked: number of weight bits in masked layers.
         """
 
     @abstractmethod
     def artefacts(
         self, model: BinaryModel, network: Pipeline, packets: PacketLayout
     ) -> dict[str, str]:
-        """The text of each artefact by its file name."""
+        """Texts of the artefacts by file name."""
 
     def commands(self, directory: Path) -> str:
-        """Table entries to load before packets come, as ``simple_switch_CLI`` commands."""
+        """Table entries as ``simple_switch_CLI`` commands, to be loaded before any packet."""
         return ""
 
     def placements(self, model: BinaryModel) -> tuple[Placement, ...]:
-        """What of the model lies in memories of its own."""
+        """Placements of the model in separate memories."""
         return ()
 
     def check(self, model: BinaryModel, options: Options) -> Fit:
-        """Whether the packets hold the input, each layer its fields, and the device all of it."""
+        """Check that packets hold the input, fields hold each layer, and the device holds all."""
         problems = packet_problems(model, packet_layout(model, options))
         problems += self.width_problems(model)
         if not problems:
@@ -106,12 +106,12 @@ class P4Target(Exporter):
         return Fit(self.placements(model), tuple(problems))
 
     def fits(self, shape: Shape) -> bool:
-        """Whether the device suffices for a network of this shape without masks."""
+        """Whether a network of this shape without masks fits the device."""
         limits = self.device.limits
         return all(need <= limits[what] for what, need in self.needs([shape]).items())
 
     def colocate(self, members: Sequence[Member]) -> CoLocation:
-        """One after the other in one pipeline."""
+        """Co-locate models that run in turn in one pipeline."""
         needs = self.needs(
             [member.model.shape for member in members],
             sum(masked_bits(member.model) for member in members),
@@ -125,7 +125,7 @@ class P4Target(Exporter):
         )
 
     def write(self, model: BinaryModel, options: Options, out: Path) -> None:
-        """Write the program, what belongs to it, and the README."""
+        """Write the program, its entries and the README."""
         packets = packet_layout(model, options)
         problems = packet_problems(model, packets)
         if problems:
@@ -137,7 +137,7 @@ class P4Target(Exporter):
     def render(
         self, name: str, model: BinaryModel, network: Pipeline, packets: PacketLayout, **more: Any
     ) -> str:
-        """One of the target's templates, which may include the shared ones."""
+        """Render a template of the target, which may include shared ones."""
         values = {
             "network": network,
             "packets": packets,
@@ -150,7 +150,7 @@ class P4Target(Exporter):
         return render(folders, name, {**values, **more}, {"literal": literal})
 
     def program(self, directory: Path, model: BinaryModel, options: Options) -> LoadedProgram:
-        """The program of an export directory with its entries.
+        """Load the program of an export directory with its entries.
 
         Raises:
             VerifyError: an artefact cannot be read.
@@ -172,7 +172,7 @@ class P4Target(Exporter):
         return run_interpreter(self.program(directory, model, options), words)[0]
 
     def latency(self, model: BinaryModel, remark: str = "") -> Figure:
-        """The paper's latency of its shape, scaled by bit operations, and never below a clock."""
+        """The paper's latency, scaled by bit operations to the shape; at least one clock."""
         paper_ns = 1000 * self.device.paper["latency_us"]
         scaled = paper_ns * operations(model) / shape_operations(PAPER_SHAPE)
         clock_ns = 1000 / self.device.paper["clock_mhz"]
@@ -189,23 +189,23 @@ class P4Target(Exporter):
 
 
 def compiled(source: str, model: BinaryModel) -> Switch:
-    """The program of a network, with no entries.
+    """Compile the program of a network, without entries.
 
     Raises:
-        VerifyError: a compiler would refuse it.
+        VerifyError: a P4 compiler would refuse the program.
     """
     from n3ic.exporters.p4.interpreter import P4Error, Switch
     from n3ic.exporters.p4.interpreter.switch import FIELD_BITS as WIDEST
 
     try:
-        # Fields that p4c refuses are the business of `check`: a forced export is read all the same.
+        # `check` reports fields that p4c refuses; a forced export must still be readable.
         return Switch(source, field_bits=max(WIDEST, *model.shape))
     except P4Error as error:
         raise VerifyError(f"{PROGRAM}: {error}") from error
 
 
 def program_figures(model: BinaryModel, source: str, switch: Switch) -> tuple[Figure, ...]:
-    """What the program tells, as text and compiled: its size, PHV bits and pipeline steps."""
+    """Figures of the program's text and its compiled form: size, PHV bits and pipeline steps."""
     stages = sum((layer.n_inputs - 1).bit_length() for layer in model.layers)
     told = "counted in the compiled program"
     return (
@@ -224,10 +224,10 @@ def program_figures(model: BinaryModel, source: str, switch: Switch) -> tuple[Fi
 
 
 def read_artefact(path: Path) -> str:
-    """The text of an artefact.
+    """Read the text of an artefact.
 
     Raises:
-        VerifyError: it is missing or no text.
+        VerifyError: the file is missing or not text.
     """
     try:
         return path.read_text(encoding="ascii")
@@ -236,5 +236,5 @@ def read_artefact(path: Path) -> str:
 
 
 def _markdown_cell(text: str) -> str:
-    """A name as a cell of a Markdown table: code, without what would end the cell."""
+    """A name as a cell of a Markdown table: code without characters that end the cell."""
     return "`" + comment(text).replace("`", "'").replace("|", "/") + "`"

@@ -34,11 +34,11 @@ class _QueryOptions(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Attached:
-    """The XDP program of an interface.
+    """The XDP program attached to an interface.
 
     Attributes:
         program_id: its number in the kernel.
-        mode: how it runs; None where there are several programs, one a mode.
+        mode: attach mode; None if several programs are attached, one per mode.
     """
 
     program_id: int
@@ -48,17 +48,17 @@ class Attached:
 def attach(
     interface: int, program: Program, mode: AttachMode, *, replaces: Program | None = None
 ) -> None:
-    """Make a program the XDP program of an interface.
+    """Attach a program to an interface.
 
     Args:
-        interface: its index.
-        program: the program.
+        interface: index of the interface.
+        program: program to attach.
         mode: ``native`` (in the driver), ``generic`` (in the stack) or ``offload``.
-        replaces: the program that must be attached, and is replaced at once; None where none may.
+        replaces: attached program that is replaced atomically; None if the interface must be free.
 
     Raises:
-        BpfError: another program is attached, or the driver does not do this mode
-            (``number`` is ``errno.EOPNOTSUPP``).
+        BpfError: another program is attached, or the driver does not support the mode
+            (``number`` is then ``errno.EOPNOTSUPP``).
     """
     options = _AttachOptions(ctypes.sizeof(_AttachOptions), replaces.fd if replaces else 0)
     flags = _FLAGS[mode] | (0 if replaces else _IF_NONE)
@@ -67,12 +67,12 @@ def attach(
 
 
 def detach(interface: int, mode: AttachMode, program: Program | None = None) -> None:
-    """Take the XDP program from an interface.
+    """Detach the XDP program from an interface.
 
     Args:
-        interface: its index.
-        mode: the mode that it was attached in.
-        program: the one that must be attached; None for any.
+        interface: index of the interface.
+        mode: mode in which it was attached.
+        program: program that must be attached; None for any.
     """
     options = _AttachOptions(ctypes.sizeof(_AttachOptions), program.fd if program else 0)
     result = libbpf().bpf_xdp_detach(interface, _FLAGS[mode], ctypes.byref(options))
@@ -80,7 +80,7 @@ def detach(interface: int, mode: AttachMode, program: Program | None = None) -> 
 
 
 def query(interface: int) -> Attached | None:
-    """The XDP program of an interface; None where there is none."""
+    """The XDP program attached to an interface, or None."""
     options = _QueryOptions(size=ctypes.sizeof(_QueryOptions))
     result = libbpf().bpf_xdp_query(interface, 0, ctypes.byref(options))
     check(result, f"asking for the program of {_interface(interface)}")

@@ -1,4 +1,4 @@
-"""The library itself: its functions' types, and its words for what went wrong."""
+"""Loads libbpf, declares its functions' types, and words its errors."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SAMPLE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes
 _PRINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
-# To load; to find what is loaded, by its number; and to attach.
+# Rights to load programs, to find loaded objects by number, and to attach to interfaces.
 RIGHTS = "CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN and CAP_NET_ADMIN"
 _PERFMON, _SYS_ADMIN = 38, 21  # numbers of capabilities
 
 
 class BpfError(N3icError):
-    """Something that the kernel or libbpf refused.
+    """The kernel or libbpf refused a request.
 
     Attributes:
-        number: the error's number (``errno``).
+        number: error number (``errno``).
     """
 
     def __init__(self, text: str, number: int = 0) -> None:
@@ -34,10 +34,10 @@ class BpfError(N3icError):
 
 
 class VerifierError(BpfError):
-    """A program that the kernel's verifier refused.
+    """The kernel's verifier refused a program.
 
     Attributes:
-        log: what the verifier said, from the instruction trace's end.
+        log: end of the verifier's log, from the last part of its instruction trace.
     """
 
     def __init__(self, text: str, number: int, log: str) -> None:
@@ -46,11 +46,11 @@ class VerifierError(BpfError):
 
 
 class Descriptor:
-    """Something in the kernel that a file descriptor stands for.
+    """An object in the kernel behind a file descriptor.
 
     Args:
-        fd: the descriptor.
-        owned: whether it is closed with this.
+        fd: file descriptor.
+        owned: whether closing this object closes the descriptor.
     """
 
     def __init__(self, fd: int, *, owned: bool = False) -> None:
@@ -63,14 +63,14 @@ class Descriptor:
         self.close()
 
     def close(self) -> None:
-        """Close the descriptor, if it is this object's."""
+        """Close the descriptor if this object owns it."""
         if self._owned and self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
 class Info(ctypes.Structure):
-    """The beginnings of the kernel's ``struct bpf_map_info`` and ``struct bpf_prog_info``."""
+    """The common start of the kernel's ``struct bpf_map_info`` and ``struct bpf_prog_info``."""
 
 
 InfoT = TypeVar("InfoT", bound=Info)
@@ -114,10 +114,10 @@ class ProgramInfo(Info):
 
 @cache
 def libbpf() -> Any:
-    """The library, with its functions' types.
+    """Load the library and declare its functions' types.
 
     Raises:
-        MissingDependencyError: it is not installed.
+        MissingDependencyError: libbpf is not installed.
     """
     try:
         library = ctypes.CDLL("libbpf.so.1", use_errno=True)
@@ -175,12 +175,12 @@ def libbpf() -> Any:
 
 
 def cpus() -> int:
-    """How many CPUs the kernel may have: values of a per-CPU map."""
+    """Number of possible CPUs, which is the number of values of a per-CPU map entry."""
     return check(libbpf().libbpf_num_possible_cpus(), "asking for the number of CPUs")
 
 
 def information(fd: int, info: InfoT) -> InfoT:
-    """What the kernel tells of a map or program, filled in."""
+    """Query the kernel's information on a map or program."""
     size = ctypes.c_uint32(ctypes.sizeof(info))
     result = libbpf().bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(size))
     check(result, "asking the kernel about a map or program")
@@ -188,10 +188,10 @@ def information(fd: int, info: InfoT) -> InfoT:
 
 
 def check(result: int, what: str) -> int:
-    """What a call gave, where that is no error.
+    """Return the result of a call if it is no error code.
 
     Raises:
-        BpfError: it is one.
+        BpfError: the result is an error code; ``what`` names the request.
     """
     if result < 0:
         raise refused(result, what)
@@ -199,7 +199,7 @@ def check(result: int, what: str) -> int:
 
 
 def refused(result: int, what: str) -> BpfError:
-    """The error of a call that gave ``-errno``."""
+    """The error for a call that returned ``-errno``."""
     number = -result
     if number in (errno.EPERM, errno.EACCES):
         why = f"not permitted: run as root, or with {RIGHTS}"
@@ -215,7 +215,7 @@ def refused(result: int, what: str) -> BpfError:
 
 
 def without_perfmon() -> bool:
-    """Whether this process lacks the right by which the verifier trusts a program's pointers."""
+    """Whether this process lacks CAP_PERFMON, so that the verifier is strict about pointers."""
     lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
     rights = next((int(s.split()[1], 16) for s in lines if s.startswith("CapEff:")), 0)
     return not rights >> _PERFMON & 1 and not rights >> _SYS_ADMIN & 1
@@ -227,7 +227,7 @@ said: deque[str] = deque(maxlen=20)
 
 
 def _hear(level: int, form: bytes, arguments: int) -> int:
-    """Keep libbpf's warnings for an error's text, instead of printing them."""
+    """Keep libbpf's warnings for the text of an error instead of printing them."""
     if level == 0:  # LIBBPF_WARN
         text = ctypes.create_string_buffer(4096)
         ctypes.CDLL(None).vsnprintf(
@@ -241,10 +241,10 @@ _HEARD = _PRINT(_hear)
 
 
 def because() -> str:
-    """What libbpf said, in brackets; empty where it said nothing."""
+    """The first warning of libbpf in brackets; empty if it gave none."""
     return f" (libbpf: {last_said()})" if said else ""
 
 
 def last_said() -> str:
-    """The first of libbpf's warnings, which names the cause; those after it are consequences."""
+    """The first warning of libbpf: it names the cause, and later ones are consequences."""
     return said[0].removeprefix("libbpf: ") if said else "it says nothing"

@@ -1,4 +1,4 @@
-"""Maps, and what programs write into ring buffers."""
+"""BPF maps, and the records that programs write into ring buffers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from n3ic.exporters.xdp.libbpf.library import (
     refused,
 )
 
-ANY, NEW, EXISTING = 0, 1, 2  # BPF_ANY, BPF_NOEXIST, BPF_EXIST of a map's update
+ANY, NEW, EXISTING = 0, 1, 2  # update flags BPF_ANY, BPF_NOEXIST, BPF_EXIST
 ARRAY = 2  # BPF_MAP_TYPE_ARRAY
 _PER_CPU = (5, 6, 10, 21)  # per-CPU hash, array, LRU hash and cgroup storage
 _BATCH = 4096
@@ -33,17 +33,17 @@ class Map(Descriptor):
     """A map in the kernel.
 
     Args:
-        fd: its file descriptor.
-        owned: whether the descriptor is closed with this.
+        fd: file descriptor.
+        owned: whether closing this object closes the descriptor.
 
     Attributes:
         kind: its type (``BPF_MAP_TYPE_*``).
         id: its number in the kernel.
-        name: its name, of which the kernel keeps 15 letters.
-        key_bytes: bytes of a key.
-        value_bytes: bytes of a value; of a per-CPU map, of one CPU's.
-        entries: how many it holds at most.
-        per_cpu: whether each CPU has values of its own.
+        name: name, truncated to 15 characters by the kernel.
+        key_bytes: size of a key in bytes.
+        value_bytes: size of a value in bytes; for a per-CPU map, of one CPU's value.
+        entries: maximum number of entries.
+        per_cpu: whether each CPU has its own values.
     """
 
     def __init__(self, fd: int, *, owned: bool = False) -> None:
@@ -58,9 +58,9 @@ class Map(Descriptor):
         self._size = cpus() * self._stride if self.per_cpu else self.value_bytes
 
     def lookup(self, key: bytes | int) -> bytes | None:
-        """A key's value, of a per-CPU map the values of all CPUs one behind the other.
+        """Return the value of a key; for a per-CPU map, the values of all CPUs concatenated.
 
-        An integer stands for the key of an array. None where there is no such key.
+        An integer is the key of an array. The result is None if the key does not exist.
         """
         value = ctypes.create_string_buffer(self._size)
         result = libbpf().bpf_map_lookup_elem(self.fd, self._key(key), value)
@@ -70,7 +70,7 @@ class Map(Descriptor):
         return value.raw
 
     def each_cpu(self, key: bytes | int) -> list[bytes]:
-        """A key's value on each CPU; empty where there is no such key."""
+        """Return the value of a key on each CPU; empty if the key does not exist."""
         value = self.lookup(key)
         if value is None:
             return []
@@ -78,13 +78,13 @@ class Map(Descriptor):
         return [value[start : start + self.value_bytes] for start in starts]
 
     def update(self, key: bytes | int, value: bytes | int, flag: int = ANY) -> None:
-        """Set a key's value; of a per-CPU map, one value for every CPU.
+        """Set the value of a key; for a per-CPU map, the same value on every CPU.
 
         Args:
-            key: as in :meth:`lookup`.
-            value: of ``value_bytes`` bytes; an integer is a descriptor or a 32-bit number, as
-                maps of maps, of programs and of interfaces take it.
-            flag: :data:`ANY`, :data:`NEW` (the key is not there yet) or :data:`EXISTING`.
+            key: key as for :meth:`lookup`.
+            value: ``value_bytes`` bytes; or an integer, a descriptor or 32-bit number as maps of
+                maps, of programs and of interfaces take it.
+            flag: :data:`ANY`, :data:`NEW` (the key must not exist) or :data:`EXISTING`.
         """
         raw = struct.pack("=I", value) if isinstance(value, int) else value
         if len(raw) != self.value_bytes:
@@ -98,7 +98,7 @@ class Map(Descriptor):
         check(result, f"map {self.name}: update")
 
     def delete(self, key: bytes | int) -> bool:
-        """Remove a key; False where there was none."""
+        """Remove a key; return False if it did not exist."""
         result = libbpf().bpf_map_delete_elem(self.fd, self._key(key))
         if result == -errno.ENOENT:
             return False
@@ -106,7 +106,7 @@ class Map(Descriptor):
         return True
 
     def keys(self) -> Iterator[bytes]:
-        """All keys; of a map that changes meanwhile, about all."""
+        """Iterate over all keys; approximate while the map changes."""
         key: bytes | None = None
         following = ctypes.create_string_buffer(self.key_bytes)
         while libbpf().bpf_map_get_next_key(self.fd, key, following) == 0:
@@ -114,11 +114,11 @@ class Map(Descriptor):
             yield key
 
     def count(self) -> int:
-        """How many keys there are; of a map that changes meanwhile, about."""
+        """Number of keys; approximate while the map changes."""
         return sum(1 for _ in self.keys())
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """All keys with their values, thousands in one call where the kernel knows how."""
+        """Iterate over all keys and values, in batches of thousands if the kernel supports it."""
         batch, count = self._batch(), ctypes.c_uint32()
         start: Any = None
         following = ctypes.create_string_buffer(max(self.key_bytes, 4))
@@ -129,7 +129,7 @@ class Map(Descriptor):
                 self.fd, start, following, *batch, ctypes.byref(count), None
             )
             if result == -errno.ENOSPC and room < self.entries:
-                batch = self._batch(2 * room)  # a bucket holds more than a batch
+                batch = self._batch(2 * room)  # one hash bucket of the map exceeds the batch
                 continue
             if result and result != -errno.ENOENT:
                 if start is None:
@@ -166,15 +166,15 @@ class Map(Descriptor):
 
 
 class RingBuffer:
-    """Reads the records that programs write into a ring buffer map.
+    """Reads records that programs write into a ring buffer map.
 
     Args:
-        ring: the map.
+        ring: the ring buffer map.
     """
 
     def __init__(self, ring: Map) -> None:
         self._records: list[bytes] = []
-        self._callback = SAMPLE(self._take)  # kept alive as long as the library may call it
+        self._callback = SAMPLE(self._take)  # a reference, as libbpf may call it until the end
         made = libbpf().ring_buffer__new(ring.fd, self._callback, None, None)
         if not made:
             raise refused(-ctypes.get_errno(), f"map {ring.name}: reading as a ring buffer")
@@ -187,12 +187,12 @@ class RingBuffer:
         self.close()
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading and free the buffer."""
         libbpf().ring_buffer__free(self._ring)
         self._ring = ctypes.c_void_p()
 
     def poll(self, milliseconds: int = 0) -> list[bytes]:
-        """Records since the last call, waiting at most so long for the first."""
+        """Return the records since the last call; wait up to ``milliseconds`` for the first."""
         if milliseconds:
             result = libbpf().ring_buffer__poll(self._ring, milliseconds)
         else:
@@ -210,7 +210,7 @@ class RingBuffer:
 def create_map(
     kind: int, name: str, key_bytes: int, value_bytes: int, entries: int, *, flags: int = 0
 ) -> Map:
-    """A map of its own, such as one to put into a map of maps; close it when it is there."""
+    """Create a map, for example to put into a map of maps; close it once it is there."""
 
     class Options(ctypes.Structure):
         _fields_ = (
@@ -227,11 +227,11 @@ def create_map(
 
 
 def map_by_id(number: int) -> Map:
-    """The map that has a number in the kernel, such as one that a map of maps holds."""
+    """Open the map with a kernel number, for example one that a map of maps holds."""
     fd = libbpf().bpf_map_get_fd_by_id(number)
     return Map(check(fd, f"map {number}"), owned=True)
 
 
 def pinned_map(path: str | Path) -> Map:
-    """The map that is pinned at a path."""
+    """Open the map pinned at a path."""
     return Map(check(libbpf().bpf_obj_get(os.fsencode(path)), f"{path}"), owned=True)

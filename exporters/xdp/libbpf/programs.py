@@ -1,4 +1,4 @@
-"""Object files, their programs, and runs without an interface."""
+"""BPF object files, their programs, and test runs without an interface."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _LOG_TRACE, _LOG_STATISTICS = 1, 4  # BPF_LOG_LEVEL1, BPF_LOG_STATS
 _LOG_BYTES = 1 << 16
 _TRACE_BYTES = 1 << 24
 _LOG_LINES = 12
-_NAME = 15  # letters of a name that the kernel keeps
-_MAPS = 64  # that a program may have, as this asks for them
-_LIVE_FRAMES, _BATCH = 1 << 1, 64  # BPF_F_TEST_XDP_LIVE_FRAMES, and frames that go at once
+_NAME = 15  # characters of a name that the kernel keeps
+_MAPS = 64  # maximum number of maps per program that is queried
+_LIVE_FRAMES, _BATCH = 1 << 1, 64  # BPF_F_TEST_XDP_LIVE_FRAMES, and frames per batch
 
 
 class _OpenOptions(ctypes.Structure):
@@ -74,15 +74,15 @@ class _TestOptions(ctypes.Structure):
 
 @dataclass(frozen=True)
 class TestRun:
-    """What a program did with its input in the kernel (``BPF_PROG_TEST_RUN``).
+    """Result of a test run in the kernel (``BPF_PROG_TEST_RUN``).
 
     Attributes:
-        result: what the program returned, such as an XDP action.
-        data: the packet as the program left it; empty where it was not asked for.
-        nanoseconds: mean time of a run, the kernel's own work included.
+        result: return value of the program, such as an XDP action.
+        data: packet after the run; empty if it was not requested.
+        nanoseconds: mean time per run, including the kernel's own work.
     """
 
-    __test__ = False  # pytest: not a class of tests
+    __test__ = False  # tells pytest that this is not a test class
 
     result: int
     data: bytes
@@ -90,20 +90,20 @@ class TestRun:
 
 
 class Program(Descriptor):
-    """A program in the kernel.
+    """A BPF program in the kernel.
 
     Args:
-        fd: its file descriptor.
-        log: what the verifier said of it when it was loaded; its figures at least.
-        owned: whether the descriptor is closed with this.
+        fd: file descriptor.
+        log: the verifier's log from loading; at least its statistics.
+        owned: whether closing this object closes the descriptor.
 
     Attributes:
         id: its number in the kernel.
-        name: its name, of which the kernel keeps 15 letters.
+        name: name, truncated to 15 characters by the kernel.
         tag: the kernel's digest of its instructions.
-        instructions: how many instructions it has after the verifier's rewriting; 0 untold.
-        verified: how many instructions the verifier followed.
-        machine_bytes: bytes of the compiled program; 0 where the JIT is off.
+        instructions: number of instructions after the verifier's rewriting; 0 if unknown.
+        verified: number of instructions that the verifier processed.
+        machine_bytes: size of the compiled program in bytes; 0 without the JIT.
     """
 
     def __init__(self, fd: int, log: str = "", *, owned: bool = False) -> None:
@@ -116,7 +116,7 @@ class Program(Descriptor):
         self.verified, self.machine_bytes = int(info.verified_insns), int(info.jited_prog_len)
 
     def maps(self) -> list[Map]:
-        """The maps that it uses; close them when they are no longer needed."""
+        """Open the maps that the program uses; the caller closes them."""
         ids = (ctypes.c_uint32 * _MAPS)()
         info = ProgramInfo(nr_map_ids=_MAPS, map_ids=ctypes.addressof(ids))
         return [map_by_id(n) for n in ids[: information(self.fd, info).nr_map_ids]]
@@ -127,13 +127,13 @@ class Program(Descriptor):
         """Run the program in the kernel on a packet, without an interface.
 
         Args:
-            data: the packet, of 14 bytes at least, with what ``context`` says to lie before it.
-            repeat: how often it runs; the time is that of the mean run.
-            output: whether the packet is wanted back.
+            data: packet of at least 14 bytes, preceded by the metadata that ``context`` announces.
+            repeat: number of runs; the result holds their mean time.
+            output: whether to return the packet.
             context: a ``struct xdp_md``; empty for none.
 
         Raises:
-            BpfError: the kernel refuses the input, or test runs of such programs.
+            BpfError: the kernel refuses the input, or test runs of this program type.
         """
         room = ctypes.create_string_buffer(len(data) + 512) if output else None
         options = _TestOptions(
@@ -152,21 +152,21 @@ class Program(Descriptor):
         return TestRun(int(options.retval), out, int(options.duration))
 
     def live_run(self, data: bytes, interface: int, repeat: int) -> int:
-        """Run the program on frames that seem to come in at an interface, and do what it says.
+        """Run the program on frames as if an interface had received them, and execute its actions.
 
         ``XDP_TX`` sends them out of that interface.
 
         Args:
-            data: the frame; what the program changed may stay in later ones.
-            interface: its index, in the network namespace of this thread.
-            repeat: how many frames.
+            data: the frame; changes by the program may persist in later runs.
+            interface: index of the interface, in this thread's network namespace.
+            repeat: number of frames.
 
         Returns:
-            Mean nanoseconds of a frame, with all that this CPU did with it meanwhile.
+            Mean nanoseconds per frame, with all work that this CPU did for it.
 
         Raises:
-            BpfError: the kernel refuses the input, has no live frames (before 5.18), or a signal
-                came.
+            BpfError: the kernel refuses the input, lacks live frames (before 5.18), or was
+                interrupted by a signal.
         """
         context = struct.pack("=6I", 0, len(data), 0, interface, 0, 0)  # struct xdp_md
         options = _TestOptions(
@@ -187,19 +187,19 @@ class Program(Descriptor):
 class Object:
     """The maps and programs of an object file, loaded into the kernel.
 
-    They are gone when this is closed, but for what is attached or pinned by then.
+    Closing removes them from the kernel, except for what is attached or pinned by then.
 
     Args:
-        image: the object file's bytes.
-        name: what to call it in messages.
-        entries: how many entries a map holds, by its name, where not as the file says.
-        values: what maps of global data (``.rodata``) hold, by their names.
-        shares: maps in the kernel that take the place of its own ones of their names.
-        without: programs that are not loaded.
+        image: bytes of the object file.
+        name: name for messages.
+        entries: maximum entries of maps by name, if they differ from the file's.
+        values: contents of global data maps (``.rodata``) by name.
+        shares: kernel maps that replace the file's maps, by name.
+        without: names of programs that are not loaded.
 
     Attributes:
-        maps: by name.
-        programs: by name.
+        maps: maps by name.
+        programs: programs by name.
 
     Raises:
         MissingDependencyError: libbpf is not installed.
@@ -222,7 +222,7 @@ class Object:
         try:
             loaded = _load(image, name, *given, _LOG_STATISTICS)
         except VerifierError:
-            # Once more for the trace, which slows the verifier down.
+            # Load again to get the instruction trace, which is too slow to request at first.
             loaded = _load(image, name, *given, _LOG_TRACE)
         self._pointer: Any = loaded[0]
         self.maps: dict[str, Map] = loaded[1]
@@ -235,20 +235,20 @@ class Object:
         self.close()
 
     def close(self) -> None:
-        """Give maps and programs back."""
+        """Close the maps and programs."""
         if self._pointer:
             libbpf().bpf_object__close(self._pointer)
             self._pointer = None
 
 
 def program_by_id(number: int) -> Program:
-    """The program that has a number in the kernel."""
+    """Open the program with a kernel number."""
     fd = libbpf().bpf_prog_get_fd_by_id(number)
     return Program(check(fd, f"program {number}"), owned=True)
 
 
 def is_loaded(number: int) -> bool:
-    """Whether the kernel holds a program of that number."""
+    """Whether the kernel holds a program with a number."""
     try:
         program_by_id(number).close()
     except BpfError as error:
@@ -257,12 +257,12 @@ def is_loaded(number: int) -> bool:
 
 
 def pinned_program(path: str | Path) -> Program:
-    """The program that is pinned at a path."""
+    """Open the program pinned at a path."""
     return Program(check(libbpf().bpf_obj_get(os.fsencode(path)), f"{path}"), owned=True)
 
 
 def pin(found: Map | Program, path: str | Path) -> None:
-    """Keep a map or program in the kernel under a path of a BPF file system."""
+    """Pin a map or program at a path of a BPF file system, which keeps it in the kernel."""
     result = libbpf().bpf_obj_pin(found.fd, os.fsencode(path))
     hint = " (is a BPF file system mounted there?)" if result == -errno.EINVAL else ""
     check(result, f"{path}: pinning {found.name}{hint}")
@@ -277,7 +277,7 @@ def _load(
     without: Sequence[str],
     level: int,
 ) -> tuple[Any, dict[str, Map], dict[str, Program]]:
-    """An object in the kernel, its maps and its programs."""
+    """Load an object into the kernel; return its handle, maps and programs."""
     c = libbpf()
     said.clear()
     with ExitStack() as stack:
@@ -295,7 +295,7 @@ def _load(
             check(result, f"{name}: global data {wanted}, {len(value)} bytes")
         for _, place in _each(c.bpf_object__next_map, pointer):
             own = c.bpf_map__name(place).decode()
-            # The kernel puts the object's name before that of unnamed global data.
+            # The kernel prefixes unnamed global data with the object's name.
             shared = [m for m in shares if m.name in (own[:_NAME], f"n3ic{own}"[:_NAME])]
             if shared:
                 check(c.bpf_map__reuse_fd(place, shared[0].fd), f"{name}: sharing the map {own}")
@@ -342,8 +342,8 @@ def _find_map(pointer: Any, name: str, wanted: str) -> ctypes.c_void_p:
 
 
 def _load_error(result: int, name: str, logs: Mapping[str, str]) -> BpfError:
-    """Why an object was not loaded: a map, a right, or the verifier with the end of its log."""
-    # A program that was accepted ends its log with the verifier's figures.
+    """The error for an object that was not loaded: a map, a right, or the verifier's log."""
+    # The log of an accepted program ends with the verifier's statistics.
     log = next((log for log in reversed(list(logs.values())) if log.strip()), "")
     if not log or -result == errno.EPERM:
         error = refused(result, f"{name}: loading into the kernel")

@@ -1,15 +1,14 @@
 """The network of an XDP program: its structure compiled in, its numbers in one map value.
 
-:func:`structure_of` says what one or several networks have in common, :func:`network_source` gives
-the C header of it, and :func:`value_bytes` the map value of each network. A retrained network
-that :func:`value_bytes` takes is swapped in the map; one that it refuses needs a new program.
+:func:`structure_of` computes what one or several networks have in common, :func:`network_source`
+its C header, and :func:`value_bytes` the map value of each network. A retrained network is swapped
+in the map if :func:`value_bytes` accepts it; otherwise it needs a new program.
 
-In C, ``network_run(n, features, out)`` writes scores, class, margin and verdict to ``out``; the
-features stand in the order of ``Structure.features``. With ``NETWORK_KEEP_ROWS`` defined before
-the header, ``out->row`` holds the row of each selector: :func:`bits_of` reads the input bits of
-it, and :func:`bit_counts` how often each bit was 1 of how often each row was selected. For packed
-input bits in place of features, make a structure with ``bits=True`` and give it a prefix of its
-own.
+In C, ``network_run(n, features, out)`` writes scores, class, margin and verdict to ``out``;
+features are in the order of ``Structure.features``. If ``NETWORK_KEEP_ROWS`` is defined before the
+header is included, ``out->row`` holds the row of each selector: :func:`bits_of` converts rows to
+input bits, and :func:`bit_counts` converts row counts to counts of set bits. For packed input bits
+in place of features, make a structure with ``bits=True`` and give it a prefix of its own.
 """
 
 from __future__ import annotations

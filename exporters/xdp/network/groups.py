@@ -1,9 +1,9 @@
-"""Groups of input bits whose value is one of a few patterns, so that a row a pattern sums them.
+"""Groups of input bits that take only a few patterns, so that one table row per pattern sums them.
 
-The bits of a feature's thermometer fields are fixed by the interval between its cuts that the
-value lies in: ``c`` cuts have ``c + 1`` patterns. Raw bits are taken four at a time. A row holds
-what a pattern adds to the popcount of every neuron, so the first layer is one row a group, and
-the sum is the same integer, term by term.
+A feature's thermometer bits depend only on the interval between cuts that the value lies in: ``c``
+cuts have ``c + 1`` patterns. Raw bits form groups of four. A row holds what a pattern adds to the
+popcount of every neuron. The first layer then adds one row per group, and its sum is the same
+integer, term by term.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections
 
 NIBBLE = 4
-MAX_CUTS = 252  # of one group, in words of four: its row's number fits a byte, as what a row adds
+MAX_CUTS = 252  # per group, a multiple of four: row numbers and contributions fit a byte
 
 
 @dataclass(frozen=True)
 class Group:
-    """Input bits that one row of a table stands for.
+    """Input bits that share a table of rows.
 
     Attributes:
         feature: the feature that they are computed from.
-        bits: their indices in the input.
-        cuts: increasing cuts of a thermometer; empty for raw bits.
+        bits: indices of the input bits.
+        cuts: ascending cuts of a thermometer; empty for raw bits.
         steps: for each bit, the index of its cut; empty for raw bits.
-        part: raw bits: number of their field among the feature's raw fields; cuts: number of the
-            group among the feature's.
-        shift: raw bits: place of the lowest in the clamped value.
-        clamp: raw bits: the largest value.
+        part: for raw bits, the number of their field among the feature's raw fields; for cuts, the
+            number of the group among the feature's groups.
+        shift: for raw bits, the position of the lowest one in the clamped value.
+        clamp: for raw bits, the largest value.
     """
 
     feature: str
@@ -47,12 +47,12 @@ class Group:
 
     @property
     def key(self) -> tuple[str, bool, int, int]:
-        """What is the same for groups of two models that one selector may serve."""
+        """Key that is equal for groups of two models that one selector can serve."""
         return self.feature, bool(self.cuts), self.part, self.shift
 
     @property
     def patterns(self) -> Bits:
-        """Bits of each row: bool array of shape ``(rows, bits)``."""
+        """Bits of each row, bool array of shape ``(rows, bits)``."""
         if self.cuts:
             rows = np.arange(len(self.cuts) + 1)
             return rows[:, None] > np.asarray(self.steps)
@@ -61,7 +61,7 @@ class Group:
 
 
 def input_groups(spec: InputSpec) -> tuple[Group, ...]:
-    """Groups of all input bits; the thermometer fields of one feature are merged."""
+    """Group all input bits; the thermometer fields of one feature are merged."""
     cuts: dict[str, list[tuple[int, int]]] = {}
     raw: dict[str, list[tuple[int, int, int]]] = {}
     for start, field in zip(spec.offsets, spec.fields, strict=True):
@@ -98,13 +98,13 @@ def _thermometer(feature: str, part: int, pairs: list[tuple[int, int]]) -> Group
 
 
 def fired_groups(words: int) -> tuple[tuple[int, ...], ...]:
-    """Neurons of each nibble that ``network_fired`` makes of a block of ``words`` sums.
+    """Neurons of each nibble that ``network_fired`` extracts from a block of ``words`` sums.
 
-    Neuron ``8 * w + i`` of a block is byte ``i`` of its word ``w``. Four words give the eight
-    nibbles of a byte column each; one or two words are folded, so that no nibble is half empty.
+    Neuron ``8 * w + i`` of a block is byte ``i`` of its word ``w``. With four words, each byte
+    column gives the eight nibbles. One or two words are folded, so that no nibble is half empty.
 
     Args:
-        words: 64-bit words of the block, 1 to 4.
+        words: number of 64-bit words of the block, 1 to 4.
     """
     columns = {1: 2, 2: 4, 3: 8, 4: 8}[words]
     return tuple(
@@ -114,11 +114,11 @@ def fired_groups(words: int) -> tuple[tuple[int, ...], ...]:
 
 
 def row_sums(layer: Connections, bits: tuple[int, ...], patterns: Bits) -> NDArray[np.int64]:
-    """What each row adds to the popcount of each neuron.
+    """Contribution of each row to the popcount of each neuron.
 
     Args:
         layer: the layer that reads the bits.
-        bits: indices of its inputs; those at and above ``n_inputs`` count nothing.
+        bits: indices of the layer's inputs; indices from ``n_inputs`` on count nothing.
         patterns: bool array of shape ``(rows, bits)``.
 
     Returns:
@@ -130,4 +130,5 @@ def row_sums(layer: Connections, bits: tuple[int, ...], patterns: Bits) -> NDArr
     counted = np.ones_like(weights) if layer.mask is None else layer.mask[:, index]
     on = patterns[:, real].astype(np.int64)
     agree, differ = (weights & counted).astype(np.int64), (~weights & counted).astype(np.int64)
+    # A set bit counts for weight 1 and a clear bit for weight 0; masked connections never count.
     return on @ agree.T + (1 - on) @ differ.T

@@ -1,4 +1,4 @@
-"""The network's C compiled for the host and called through ctypes: it runs without a kernel."""
+"""Compiles the network's C for the host and calls it through ctypes, without a kernel."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ HARNESS = FOLDER / "network_host.c"
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """What the program computed.
+    """Results of a network's program.
 
     Attributes:
         scores: int32 array of shape ``(rows, classes)``.
         classes: uint32 array of shape ``(rows,)``.
         margins: uint32 array of shape ``(rows,)``.
         verdicts: int32 array of shape ``(rows,)``: the class, or -1 for a shunted flow.
-        selected: row of each selector: uint8 array of shape ``(rows, selectors)``.
+        selected: row number of each selector, uint8 array of shape ``(rows, selectors)``.
     """
 
     scores: NDArray[np.int32]
@@ -41,7 +41,7 @@ class Verdicts:
 
 @dataclass(frozen=True, eq=False)
 class HostNetwork:
-    """A structure compiled for this host."""
+    """The network of a structure, compiled for this host."""
 
     structure: Structure
     handle: ctypes.CDLL
@@ -51,11 +51,11 @@ class HostNetwork:
         """Compile the network.
 
         Args:
-            structure: what the source was made for.
-            source: files by name, as :func:`network_source` gives them; by default its own.
+            structure: structure that the source was made for.
+            source: files by name, as from :func:`network_source`; by default made here.
 
         Raises:
-            MissingDependencyError: there is no C compiler.
+            MissingDependencyError: no C compiler is installed.
             VerifyError: the C does not compile.
         """
         try:
@@ -79,11 +79,11 @@ class HostNetwork:
         """Run the network on integer features.
 
         Args:
-            value: the map value, as :func:`value_bytes` gives it.
+            value: map value from :func:`value_bytes`.
             features: integers of shape ``(rows,)`` for each feature of the structure.
 
         Raises:
-            VerifyError: the value has another size than the compiled structure.
+            VerifyError: the value's size differs from the compiled structure's.
         """
         wanted = ctypes.c_size_t.in_dll(self.handle, "network_value_bytes").value
         if len(value) != wanted:
@@ -109,7 +109,7 @@ class HostNetwork:
 
 
 def feature_rows(structure: Structure, features: Mapping[str, ArrayLike]) -> NDArray[np.uint32]:
-    """Integer features as the program reads them: shape ``(rows, features)``."""
+    """Integer features in the program's order, shape ``(rows, features)``."""
     columns = [
         np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX)
         for name in structure.features

@@ -1,4 +1,4 @@
-"""The network in this machine's kernel, under ``BPF_PROG_TEST_RUN``: no interface is touched."""
+"""Runs the network in this machine's kernel by ``BPF_PROG_TEST_RUN``; touches no interface."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _PASS = 2
 
 @dataclass(frozen=True, eq=False)
 class KernelNetwork:
-    """A structure loaded into the kernel, with room for a batch of inputs.
+    """The network of a structure in the kernel, with room for a batch of inputs.
 
     Attributes:
-        structure: what was compiled.
-        loaded: its object.
-        inputs: inputs of a batch, a power of two.
+        structure: the compiled structure.
+        loaded: the loaded object.
+        inputs: inputs per batch, a power of two.
     """
 
     structure: Structure
@@ -38,17 +38,17 @@ class KernelNetwork:
 
     @classmethod
     def load(cls, structure: Structure, inputs: int = INPUTS, *, keep_rows: bool = True) -> Self:
-        """Compile the network and load it; close it when done.
+        """Compile the network and load it; the caller closes it.
 
         Args:
-            structure: what is compiled.
-            inputs: inputs of a batch, a power of two.
-            keep_rows: whether the program tells which rows it selected.
+            structure: structure to compile.
+            inputs: inputs per batch, a power of two.
+            keep_rows: whether the program reports which rows it selected.
 
         Raises:
             MissingDependencyError: clang or libbpf is missing.
             VerifyError: the C does not compile.
-            BpfError: the kernel refuses the program or the caller.
+            BpfError: the kernel refuses the program, or the process lacks a right.
         """
         harness = {PROGRAM: (FOLDER / PROGRAM).read_text(encoding="utf-8")}
         options = [f"-DINPUTS={inputs}", *(["-DNETWORK_KEEP_ROWS"] if keep_rows else [])]
@@ -70,7 +70,7 @@ class KernelNetwork:
         """Fill the maps.
 
         Args:
-            value: the map value, as :func:`value_bytes` gives it.
+            value: map value from :func:`value_bytes`.
             features: integers of shape ``(inputs,)`` for each feature of the structure.
         """
         self.loaded.maps["networks"].update(0, value)
@@ -81,16 +81,16 @@ class KernelNetwork:
         """Run the network on a batch of integer features; see :meth:`put`.
 
         Raises:
-            VerifyError: the program did not run to its end.
+            VerifyError: the program stopped early.
         """
         self.put(value, features)
         done = self.program.test_run(_FRAME, repeat=self.inputs)
         if done.result != _PASS:
-            raise VerifyError(f"the program ended with {done.result}, {_PASS} expected")
+            raise VerifyError(f"the program ended with {done.result}, expected {_PASS}")
         read = [self.loaded.maps["results"].lookup(i) or b"" for i in range(self.inputs)]
         classes, selectors = self.structure.classes, len(self.structure.selectors)
         if len(read[0]) < 4 * classes + 12 + selectors:
-            selectors = 0  # the program does not keep them
+            selectors = 0  # the program does not report them
         record = np.dtype(
             [
                 ("scores", "<i4", (classes,)),
@@ -104,16 +104,16 @@ class KernelNetwork:
         return Verdicts(out["scores"], out["class"], out["margin"], out["verdict"], out["selected"])
 
     def differences(self, rounds: int, repeat: int) -> tuple[list[int], list[int]]:
-        """Time the network: nanoseconds more than the program that only parses and reads.
+        """Time the network: nanoseconds on top of the program that only parses and reads.
 
-        The two programs take turns, so that what else the machine does strikes both.
+        The two programs alternate, so that other load on the machine affects both.
 
         Args:
-            rounds: how often each is timed.
-            repeat: packets of a round.
+            rounds: number of timings of each program.
+            repeat: packets per round.
 
         Returns:
-            Differences, and nanoseconds of the program that parses, a round each.
+            One entry per round: differences, and nanoseconds of the program that only parses.
         """
         parse = self.loaded.programs["parse"]
         both = [

@@ -1,6 +1,6 @@
-"""What the selected rows tell of the input bits: bits of each input, and how often each was 1.
+"""Converts selected rows to input bits, and row counts to counts of set bits.
 
-The row of a group is its bits, so a program that keeps or counts rows has kept or counted bits.
+A row of a group stands for a pattern of bits, so a program that keeps rows has kept the bits.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from n3ic.model.network import BinaryModel
 
 
 def row_starts(structure: Structure) -> tuple[int, ...]:
-    """Index of each selector's first row among the rows of all."""
+    """Index of each selector's first row in the rows of all selectors."""
     starts = np.cumsum([0, *(s.rows for s in structure.selectors)])[:-1]
     return tuple(int(start) for start in starts)
 
 
 def bits_of(structure: Structure, model: BinaryModel, selected: NDArray[np.uint8]) -> Bits:
-    """Input bits of the rows that the program selected.
+    """Convert the rows that a program selected to input bits.
 
     Args:
-        structure: what the program was compiled for.
+        structure: structure that the program was compiled for.
         model: the network that ran.
-        selected: row of each selector, shape ``(rows, selectors)``.
+        selected: row number of each selector, shape ``(rows, selectors)``.
 
     Returns:
         bool array of shape ``(rows, n_bits)``.
@@ -42,12 +42,12 @@ def bits_of(structure: Structure, model: BinaryModel, selected: NDArray[np.uint8
 def bit_counts(
     structure: Structure, model: BinaryModel, counts: NDArray[np.integer]
 ) -> NDArray[np.int64]:
-    """How often each input bit was 1.
+    """Count how often each input bit was 1.
 
     Args:
-        structure: what the program was compiled for.
+        structure: structure that the program was compiled for.
         model: the network that ran.
-        counts: how often each row was selected, the rows of one selector after the other.
+        counts: number of selections of each row, concatenated over the selectors.
 
     Returns:
         int64 array of shape ``(n_bits,)``.

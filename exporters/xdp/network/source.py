@@ -1,4 +1,4 @@
-"""C of a network: the header that the XDP program includes."""
+"""Generates the C header of a network, which the XDP program includes."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from n3ic.util.templates import render
 
 FOLDER = Path(__file__).resolve().parent
 ROWS = "network_rows.h"
-_MAX_LOG2 = 8  # of a sum of lanes that its multiplication scales
+_MAX_LOG2 = 8  # for a sum of lanes that its multiplication scales
 
 
 @dataclass(frozen=True)
 class Step:
-    """The addition of one row.
+    """The addition of one row, as the template needs it.
 
     Attributes:
-        row: where the first of its rows stands, in bytes.
-        ends_segment: whether sums are widened after it.
-        index: of its selector.
-        feature: index of its feature.
-        form: how the row is selected.
-        at: where its cuts, table or clamp stand, in bytes.
-        count: cuts, or words of lanes.
-        lane: bits of a lane; 0 where it has none.
-        scaled: whether the row's number comes times the bytes of a row.
-        reads: raw bits: whether it is the first of its value.
-        clamped: raw bits: whether the value is clamped.
-        shift: place of the bits that are the row's number.
-        mask: of these bits.
-        block: of the layer before.
+        row: offset of the selector's first row, in bytes.
+        ends_segment: whether the sums are widened after this addition.
+        index: index of the selector.
+        feature: index of the selector's feature.
+        form: form of the selector.
+        at: offset of its cuts, table or clamp, in bytes.
+        count: number of cuts, or of words of lanes.
+        lane: width of a lane in bits; 0 without lanes.
+        scaled: whether the row number is already multiplied by the bytes per row.
+        reads: for raw bits, whether this is the first selector of its value.
+        clamped: for raw bits, whether the value is clamped.
+        shift: position of the bits that form the row number.
+        mask: mask of those bits.
+        block: block of neurons of the layer before.
     """
 
     row: int
@@ -57,11 +57,11 @@ class Step:
 
 
 def network_source(structure: Structure, *, prefix: str = "network") -> dict[str, str]:
-    """Files of a network, by name: ``PREFIX.h`` includes ``network_rows.h``.
+    """Generate the files of a network by name: ``PREFIX.h`` includes ``network_rows.h``.
 
     Args:
-        structure: what is compiled in.
-        prefix: of the names in C; a program that holds two networks tells them apart by it.
+        structure: structure to compile in.
+        prefix: prefix of the C names, which must differ for two networks in one program.
     """
     values = _values(structure) | {"p": prefix, "P": prefix.upper()}
     return {
@@ -127,7 +127,7 @@ def _fired_steps(before: LayerPlan, plan: LayerPlan) -> Iterator[Step]:
     for block, words in enumerate(before.blocks):
         for column, nibble in enumerate(fired_groups(words)):
             i += 1
-            # The nibbles of a full block are the high halves of its bytes.
+            # The nibbles of a full block are in the high halves of its bytes.
             shift = 8 * column + (4 if words == BLOCK else 0)
             yield Step(row, i in ends, block=block, shift=shift)
             row += 8 * plan.words << len(nibble)

@@ -1,7 +1,7 @@
-"""What of a network is compiled into the program; all else is numbers in its map.
+"""The part of a network that is compiled into the program; its numbers are in a map.
 
-Networks that share a structure swap in the map: the counts of a structure are the largest of its
-networks', rounded up where that is free, and what a network does not use adds nothing.
+Networks that share a structure can be swapped in the map. The counts of a structure are the maxima
+over its networks, rounded up where that is free. What a network does not use adds 0.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 
 Form = Literal["table", "lanes16", "lanes32", "cuts", "bits"]
-BLOCK = 4  # 64-bit words of a row that are summed at once: BPF has ten registers
-MAX_INPUTS = (1 << 15) - 1  # of a hidden layer: its sums have 15 bits
-MAX_INSTRUCTIONS = 30_000  # a jump of BPF reaches 32,767
-_TABLE_TOP = 1 << 8  # cuts of a table of bytes are below
+BLOCK = 4  # 64-bit words of a row that are summed at once, as BPF has only ten registers
+MAX_INPUTS = (1 << 15) - 1  # inputs of a hidden layer, because its sums have 15 bits
+MAX_INSTRUCTIONS = 30_000  # below the reach of a BPF jump, 32,767
+_TABLE_TOP = 1 << 8  # exclusive upper bound of cuts in a table of bytes
 _LANE_TOP = {"lanes16": 1 << 15, "lanes32": 1 << 31}
 _LANES = {"lanes16": 4, "lanes32": 2}
-_LANES_PAY = {"lanes16": 4, "lanes32": 6}  # cuts from which lanes are faster than single cuts
+_LANES_PAY = {"lanes16": 4, "lanes32": 6}  # number of cuts from which lanes are faster
 
 
 @dataclass(frozen=True)
 class Selector:
-    """How a feature's value selects a row.
+    """How the value of a feature selects a row.
 
     Attributes:
         feature: index of the feature.
-        form: ``table`` (a byte for each value below 256), ``lanes16`` and ``lanes32`` (cuts side
-            by side in 64-bit words), ``cuts`` (a subtraction a cut) or ``bits`` (up to four raw
+        form: ``table`` (a byte for each value below 256), ``lanes16`` and ``lanes32`` (cuts side by
+            side in 64-bit words), ``cuts`` (a subtraction per cut) or ``bits`` (up to four raw
             bits).
-        part: as of :class:`Group`.
-        cuts: number of cuts that there is room for; 0 for ``bits``.
-        shift: place of the lowest of the raw bits.
+        part: as in :class:`Group`.
+        cuts: maximum number of cuts; 0 for ``bits``.
+        shift: position of the lowest raw bit.
         width: number of raw bits.
-        clamped: whether the value is clamped to a number of the map.
+        clamped: whether the value is clamped to a number in the map.
     """
 
     feature: int
@@ -68,7 +68,7 @@ class Selector:
 
     @property
     def words(self) -> int:
-        """64-bit words of the cuts, where they are lanes."""
+        """Number of 64-bit words of the cuts, for lanes."""
         return self.cuts // _LANES[self.form]
 
 
@@ -77,12 +77,12 @@ class LayerPlan:
     """How a layer is summed.
 
     Attributes:
-        outputs: neurons or classes that there is room for.
-        lane: bits of a sum: 8 in hidden layers, 16 or 32 for scores.
-        segments: hidden layers: number of groups in each run that is summed in bytes; empty where
-            bytes hold the sum of all groups and the threshold.
-        halves: whether the sums of two segments reach 256 together where a neuron fires;
-            otherwise those of all segments are widened to 16 bits.
+        outputs: maximum number of neurons or classes.
+        lane: width of a sum in bits: 8 in hidden layers, 16 or 32 for scores.
+        segments: for hidden layers, the number of groups in each run that is summed in bytes; empty
+            if a byte holds the sum of all groups and the threshold.
+        halves: whether a neuron fires if its sums of two segments reach 256 together; otherwise the
+            sums of all segments are widened to 16 bits.
     """
 
     outputs: int
@@ -92,18 +92,18 @@ class LayerPlan:
 
     @property
     def words(self) -> int:
-        """64-bit words of a row."""
+        """Number of 64-bit words of a row."""
         return -(-self.outputs * self.lane // 64)
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Words of each block of neurons."""
+        """Number of words of each block of neurons."""
         full, rest = divmod(self.words, BLOCK)
         return (BLOCK,) * full + ((rest,) if rest else ())
 
     @property
     def fired(self) -> tuple[tuple[int, ...], ...]:
-        """Neurons of each nibble that the layer gives to the next one."""
+        """Neurons of each nibble that the layer passes to the next one."""
         return tuple(
             tuple(8 * BLOCK * block + neuron for neuron in nibble)
             for block, words in enumerate(self.blocks)
@@ -116,8 +116,8 @@ class Structure:
     """A compiled network without its numbers.
 
     Attributes:
-        features: names of the features, in the order that the program takes them.
-        selectors: of the first layer, in the order that their rows are added.
+        features: names of the features, in the program's order.
+        selectors: selectors of the first layer, in the order of their additions.
         layers: the hidden layers and the scores.
         bits: whether the features are the packed input bits.
     """
@@ -129,7 +129,7 @@ class Structure:
 
     @cached_property
     def keys(self) -> dict[tuple[str, bool, int, int], int]:
-        """Number of the selector of a group's key."""
+        """Index of the selector for each group's key."""
         return {
             (self.features[s.feature], bool(s.cuts), s.part, s.shift): i
             for i, s in enumerate(self.selectors)
@@ -137,9 +137,9 @@ class Structure:
 
     @property
     def instructions(self) -> int:
-        """BPF instructions, estimated from above."""
+        """Upper bound of the number of BPF instructions."""
         blocks = len(self.layers[0].blocks)
-        total = 4 * self.layers[0].words  # reading the sums
+        total = 4 * self.layers[0].words  # reads of the sums
         for s in self.selectors:
             total += {"table": 6, "lanes16": 8, "lanes32": 8, "cuts": 2, "bits": 5}[s.form]
             total += 5 * s.words if s.form in _LANES else 4 * s.cuts if s.form == "cuts" else 0
@@ -152,28 +152,28 @@ class Structure:
 
     @property
     def classes(self) -> int:
-        """Number of scores."""
+        """Number of classes."""
         return self.layers[-1].outputs
 
 
 def structure_of(models: Sequence[BinaryModel], *, bits: bool = False) -> Structure:
-    """The structure that some networks share.
+    """Compute the structure that several networks share.
 
     Args:
-        models: one or more, all of the same number of layers.
-        bits: take the packed input bits in place of the features.
+        models: one or more networks with the same number of layers.
+        bits: whether the features are the packed input bits.
 
     Raises:
-        ExportError: a network is beyond what BPF holds, or two have no structure in common.
+        ExportError: a network exceeds the limits of BPF, or two networks have no common structure.
     """
     if not models:
-        raise ExportError("a structure is of at least one network")
+        raise ExportError("a structure needs at least one network")
     depth = len(models[0].layers)
     for model in models:
         if len(model.layers) != depth:
             raise ExportError(
                 f"{model.name!r} has {len(model.layers)} layers and {models[0].name!r} {depth}: "
-                "networks of one program have as many"
+                "networks of one program must have the same number of layers"
             )
         for i, layer in enumerate(model.hidden):
             if layer.n_inputs > MAX_INPUTS:
@@ -205,12 +205,12 @@ def structure_of(models: Sequence[BinaryModel], *, bits: bool = False) -> Struct
 
 
 def as_bits(model: BinaryModel) -> BinaryModel:
-    """The model over its packed input bits: features ``x0``, ``x1``, ... of 32 bits."""
+    """The model over its packed input bits, with features ``x0``, ``x1``, ... of 32 bits."""
     return model.with_input(InputSpec.raw(model.input.n_bits))
 
 
 def _selectors(features: tuple[str, ...], groups: Iterable[Group]) -> tuple[Selector, ...]:
-    """One selector a key; those whose rows the verifier bounds by a byte come first."""
+    """One selector per key; those whose row number the verifier bounds by a byte come first."""
     of_key: dict[tuple[str, bool, int, int], list[Group]] = {}
     for group in groups:
         of_key.setdefault(group.key, []).append(group)
@@ -232,7 +232,7 @@ def _selectors(features: tuple[str, ...], groups: Iterable[Group]) -> tuple[Sele
 
 
 def _form(count: int, top: int) -> Form:
-    """The fastest way to the interval among ``count`` cuts up to ``top``."""
+    """The fastest form of selecting among ``count`` cuts up to ``top``."""
     if count > 2 and top < _TABLE_TOP:
         return "table"
     lanes: tuple[Form, ...] = ("lanes16", "lanes32")
@@ -243,7 +243,7 @@ def _form(count: int, top: int) -> Form:
 
 
 def _room(form: Form, count: int) -> int:
-    """Cuts that are free to have once there are ``count``; one more where that costs little."""
+    """Number of cuts that cost no more than ``count`` cuts do, or hardly more."""
     step = {"table": 8, "lanes16": 4, "lanes32": 2}.get(form, 1 if count < 3 else 2)
     room = -(-count // step) * step
     return min(room, MAX_CUTS)
@@ -258,7 +258,7 @@ def _score_lane(classes: int, models: Sequence[BinaryModel]) -> int:
 
 
 def score_offset(lane: int) -> int:
-    """What is added to a score so that its lane is never negative and never overflows."""
+    """Offset of a score, such that its lane is never negative and never overflows."""
     return 1 << (lane - 2)
 
 
@@ -266,13 +266,13 @@ def score_offset(lane: int) -> int:
 class HiddenSums:
     """A hidden layer as sums of rows.
 
-    A neuron fires iff the sum of its row entries is at least its threshold; entries start at 0.
+    A neuron fires iff the sum of its row entries reaches its threshold; entries are not negative.
 
     Attributes:
-        rows: of each group, what each row adds: int64 array of shape ``(rows, neurons)``. All 0
-            where the neuron always fires, never fires, or is not there.
-        thresholds: int64 array of shape ``(neurons,)``; at most 0 where a neuron always fires,
-            more than the sum of the largest entries where it never does.
+        rows: for each group, the contribution of each row: int64 array of shape ``(rows,
+            neurons)``, 0 for a neuron that is constant or does not exist.
+        thresholds: int64 array of shape ``(neurons,)``; at most 0 if a neuron always fires, and
+            above the sum of the largest entries if it never fires.
     """
 
     rows: tuple[NDArray[np.int64], ...]
@@ -280,21 +280,21 @@ class HiddenSums:
 
     @property
     def ranges(self) -> NDArray[np.int64]:
-        """Largest entries: int64 array of shape ``(groups, neurons)``."""
+        """Largest entries, int64 array of shape ``(groups, neurons)``."""
         return np.array([rows.max(axis=0) for rows in self.rows])
 
     @property
     def fits_bytes(self) -> bool:
-        """Whether ``128 - threshold`` plus the sum stays in a byte, its top bit the answer."""
+        """Whether ``128 - threshold + sum`` fits a byte, so that its top bit is the answer."""
         return self._start_fits(128, 255)
 
     @property
     def fits_halves(self) -> bool:
-        """Whether two bytes hold ``256 - threshold`` plus the sum, a part of it each."""
+        """Whether ``256 - threshold + sum`` fits two bytes, each with a part of the sum."""
         return self._start_fits(256, 255 + 255)
 
     def _start_fits(self, fires: int, most: int) -> bool:
-        """Whether sums that fire at ``fires`` start at 0 at least and end at ``most`` at most."""
+        """Whether sums that fire at ``fires`` start at 0 or more and end at ``most`` or less."""
         total = self.ranges.sum(axis=0)
         real = (self.thresholds > 0) & (self.thresholds <= total)
         start = fires - self.thresholds[real]
@@ -302,9 +302,9 @@ class HiddenSums:
 
 
 def hidden_sums(layer: HiddenLayer, groups: InputGroups, plan: LayerPlan) -> HiddenSums:
-    """The layer as sums of rows, each entry less the smallest of its group and neuron."""
+    """The layer as sums of rows, with the minimum of each group and neuron subtracted."""
     neurons = 8 * plan.words
-    thresholds = np.full(neurons, 1, dtype=np.int64)  # what is not there never fires
+    thresholds = np.full(neurons, 1, dtype=np.int64)  # neurons that do not exist never fire
     thresholds[: layer.n_outputs] = layer.thresholds
     found = []
     for bits, patterns in groups:
@@ -314,6 +314,7 @@ def hidden_sums(layer: HiddenLayer, groups: InputGroups, plan: LayerPlan) -> Hid
         thresholds -= least
         found.append(rows - least)
     total = np.array([rows.max(axis=0) for rows in found]).sum(axis=0)
+    # Zero rows of constant neurons, so that their sums cannot overflow a byte into a neighbour's.
     constant = (thresholds <= 0) | (thresholds > total)
     for rows in found:
         rows[:, constant] = 0
@@ -327,12 +328,12 @@ def layer_groups(structure: Structure, before: LayerPlan | None, model: BinaryMo
     """Bits and patterns of a layer's groups, in the structure's order.
 
     Args:
-        structure: of which the features and selectors are read.
-        before: the layer before; None for the first layer.
+        structure: structure with the features and selectors.
+        before: plan of the layer before; None for the first layer.
         model: a network.
 
     Raises:
-        ExportError: the network reads what the structure has no room for.
+        ExportError: the network needs more than the structure has room for.
     """
     if before is not None:
         return [(n, Group("", n).patterns) for n in before.fired]
@@ -344,7 +345,7 @@ def layer_groups(structure: Structure, before: LayerPlan | None, model: BinaryMo
         check_room(structure.selectors[index], group)
         patterns = group.patterns
         rows = structure.selectors[index].rows
-        if group.cuts:  # a row above the last is never reached
+        if group.cuts:  # rows beyond the network's last cut are never selected
             patterns = patterns[np.minimum(np.arange(rows), len(group.cuts))]
         else:
             patterns = patterns[np.arange(rows) % len(patterns)]
@@ -353,10 +354,10 @@ def layer_groups(structure: Structure, before: LayerPlan | None, model: BinaryMo
 
 
 def check_room(selector: Selector, group: Group) -> None:
-    """Refuse a group that the selector cannot serve.
+    """Check that a selector can serve a group.
 
     Raises:
-        ExportError: it has too many cuts, or too large ones.
+        ExportError: the group has too many cuts, or a cut is too large.
     """
     where = f"feature {group.feature!r}"
     if group.cuts:
@@ -374,12 +375,13 @@ def check_room(selector: Selector, group: Group) -> None:
 
 
 def _segments(sums: Sequence[HiddenSums]) -> tuple[tuple[int, ...], bool]:
-    """Groups summed in bytes one after the other, and whether two halves suffice."""
+    """Numbers of groups that are summed in bytes in turn, and whether two halves suffice."""
     if all(each.fits_bytes for each in sums):
         return (), False
     ranges = np.concatenate([each.ranges for each in sums], axis=1)
     segments, held = [0], np.zeros(ranges.shape[1], dtype=np.int64)
     for group in ranges:
+        # Byte lanes must not carry into each other: widen before any lane could exceed 255.
         if (held + group > 255).any():
             segments.append(0)
             held = np.zeros_like(held)
@@ -392,5 +394,5 @@ def _segments(sums: Sequence[HiddenSums]) -> tuple[tuple[int, ...], bool]:
 
 
 def output_rows(layer: OutputLayer | Connections, groups: InputGroups) -> list[NDArray[np.int64]]:
-    """What each row of each group adds to each score."""
+    """Contribution of each row of each group to each score."""
     return [row_sums(layer, bits, patterns) for bits, patterns in groups]

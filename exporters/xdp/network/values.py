@@ -1,4 +1,4 @@
-"""The value of the network's map: where each number stands, and its bytes for a network."""
+"""The value of the network's map: its layout, and its bytes for a network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from n3ic.exporters.xdp.network.structure import (
 )
 from n3ic.model.network import BinaryModel
 
-_NEVER = (1 << 32) - 1  # a cut less one that no value is above
+_NEVER = (1 << 32) - 1  # cut minus one of a cut that no 32-bit value reaches
 _SIZES = {"__u8": 1, "__u32": 4, "__u64": 8}
 
 
@@ -33,9 +33,9 @@ class Member:
     """An array of the C structure.
 
     Attributes:
-        name: as in the structure.
+        name: name in the structure.
         type: ``__u8``, ``__u32`` or ``__u64``.
-        count: its length.
+        count: number of elements.
     """
 
     name: str
@@ -44,18 +44,18 @@ class Member:
 
     @property
     def bytes(self) -> int:
-        """Its size."""
+        """Size in bytes."""
         return _SIZES[self.type] * self.count
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a selector's numbers stand.
+    """Offsets of a selector's numbers.
 
     Attributes:
-        member: the array of its cuts, table or clamp; empty where it has none.
-        at: bytes from that array's start.
-        row: bytes from the start of the rows to its first row.
+        member: array with its cuts, table or clamp; empty if it has none.
+        at: offset in that array, in bytes.
+        row: offset of its first row from the start of the rows, in bytes.
     """
 
     member: str
@@ -67,11 +67,11 @@ class Place:
 class Layout:
     """The C structure of a map value: cuts first, tables of bytes last.
 
-    An offset in a BPF instruction reaches 32,767, so what is small and often read stands first.
+    An offset in a BPF instruction reaches 32,767, so small and frequently read arrays come first.
 
     Attributes:
-        members: its arrays, in order, each aligned by what stands before it.
-        places: of each selector.
+        members: arrays in order; each is aligned by the arrays before it.
+        places: offsets of each selector's numbers.
     """
 
     members: tuple[Member, ...]
@@ -83,21 +83,21 @@ class Layout:
         return sum(m.bytes for m in self.members)
 
     def offset(self, name: str) -> int:
-        """Where an array begins.
+        """Offset of an array in bytes.
 
         Raises:
-            KeyError: there is none of that name.
+            KeyError: the structure has no array with that name.
         """
         starts = accumulate((m.bytes for m in self.members), initial=0)
         return dict(zip((m.name for m in self.members), starts, strict=False))[name]
 
 
 def layout(structure: Structure) -> Layout:
-    """Where the numbers of a structure stand in its map value."""
+    """Compute the layout of a structure's map value."""
     stride = 8 * structure.layers[0].words
     counts = {"clamp": 0, "cut": 0, "lanes": 0, "table": 0}
     rows, places = 0, []
-    past = 0  # where the verifier believes that the last row could end
+    past = 0  # end of the last row as far as the verifier can tell
     for s in structure.selectors:
         member, size, step = _numbers(s)
         places.append(Place(member, step * counts[member] if member else 0, rows))
@@ -106,6 +106,8 @@ def layout(structure: Structure) -> Layout:
         loose = s.form in ("table", "lanes16", "lanes32") or (
             bool(s.cuts) and len(structure.layers[0].blocks) > 1
         )
+        # The verifier only knows that a row number from memory or a multiplication is a byte, so
+        # it assumes 256 rows: spare bytes at the end keep such accesses inside the value.
         past = max(past, rows + stride * (256 if loose else s.rows))
         rows += stride * s.rows
     members = [
@@ -132,7 +134,7 @@ def layout(structure: Structure) -> Layout:
 
 
 def _numbers(selector: Selector) -> tuple[str, int, int]:
-    """Array of a selector's numbers, how many they are, and the bytes of one."""
+    """Array of a selector's numbers, their count, and the bytes of one."""
     if selector.form == "table":
         return "table", 1, 256
     if selector.form == "cuts":
@@ -143,17 +145,17 @@ def _numbers(selector: Selector) -> tuple[str, int, int]:
 
 
 def value_bytes(structure: Structure, model: BinaryModel) -> bytes:
-    """The map value that makes a program of that structure compute the network.
+    """Compute the map value with which a program of a structure computes a network.
 
     Args:
-        structure: what the program was compiled for.
-        model: a network that fits it.
+        structure: structure that the program was compiled for.
+        model: network that fits the structure.
 
     Returns:
         Bytes of ``struct network``, little-endian.
 
     Raises:
-        ExportError: the network does not fit the structure; says where.
+        ExportError: the network does not fit the structure; the error says where.
     """
     if len(model.layers) != len(structure.layers):
         raise ExportError(
@@ -171,7 +173,7 @@ def value_bytes(structure: Structure, model: BinaryModel) -> bytes:
         if group is not None:
             check_room(s, group)
         if member:
-            # What a network does not read is never above a cut, and its rows are all 0.
+            # A feature that the network does not read selects row 0, and all its rows are 0.
             parts[member].append(_selector_bytes(s, group, size))
     before = None
     for i, (plan, layer) in enumerate(zip(structure.layers, source.layers, strict=True)):
@@ -206,15 +208,16 @@ def _selector_bytes(s: Selector, group: Group | None, size: int) -> bytes:
         return np.array([group.clamp if group else 0], dtype="<u4").tobytes()
     lane = 16 if s.form == "lanes16" else 32
     numbers = np.zeros(s.cuts, dtype=np.int64)
+    # value + (2**(lane-1) - cut) sets the lane's top bit iff value >= cut.
     numbers[: len(cuts)] = (1 << (lane - 1)) - cuts
     return numbers.astype(f"<u{lane // 8}").tobytes()
 
 
 def _hidden(structure: Structure, index: int, sums: HiddenSums) -> tuple[bytes, bytes]:
-    """Start and rows of a hidden layer.
+    """Start values and rows of a hidden layer.
 
     Raises:
-        ExportError: the program sums bytes, and this layer's do not hold its sums.
+        ExportError: the program sums in bytes, which cannot hold this layer's sums.
     """
     plan = structure.layers[index]
     total = sums.ranges.sum(axis=0)
@@ -227,13 +230,15 @@ def _hidden(structure: Structure, index: int, sums: HiddenSums) -> tuple[bytes, 
             raise ExportError(f"layer {index}: sums of {most} do not fit the program's bytes")
     if not (sums.fits_halves if plan.halves else plan.segments or sums.fits_bytes):
         raise ExportError(f"layer {index}: its sums do not fit the program's bytes")
+    # The carry out of two bytes, the top bit of 16 bits, or the top bit of a byte tells firing.
     fires = 256 if plan.halves else 1 << 15 if plan.segments else 128
     start = np.where(always, fires, np.where(never, 0, fires - sums.thresholds))
     if plan.halves:
+        # Give the first half as much of the start as its byte can hold, and the second the rest.
         first = np.minimum(start, 255 - ranges[0])
         start_bytes = np.concatenate([first, start - first]).astype(np.uint8).tobytes()
     elif plan.segments:
-        # Even bytes of each word are widened to one word, odd ones to the next.
+        # Widening puts a word's even bytes into one word and its odd bytes into the next.
         start = start.reshape(plan.words, 4, 2).transpose(0, 2, 1)
         start_bytes = np.ascontiguousarray(start).astype("<u2").tobytes()
     else:
@@ -242,7 +247,7 @@ def _hidden(structure: Structure, index: int, sums: HiddenSums) -> tuple[bytes, 
 
 
 def _scores(structure: Structure, model: BinaryModel, groups: InputGroups) -> tuple[bytes, bytes]:
-    """Start and rows of the scores; a class that the network lacks scores least.
+    """Start values and rows of the scores; a class that the network lacks scores lowest.
 
     Raises:
         ExportError: a bias is too large for the program's sums.

@@ -1,1 +1,1 @@
-"""What is done with the programs on a machine: load, update, watch, unload."""
+"""Tools for the programs on a machine: load, update, watch, unload."""

@@ -1,4 +1,4 @@
-"""Load a program on an interface, swap its models, take it away."""
+"""Loads a program on an interface, updates its models, and removes it."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from n3ic.util.files import read_regular
 
 OBJECT = "meter.o"
 _TRIES = 3
-_CPU_QUEUE = 2048  # packets that wait for another CPU
+_CPU_QUEUE = 2048  # maximum packets queued for another CPU
 _NOT_NATIVE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ERANGE)
 """A driver that has no XDP, or not for this set-up, or not at this MTU (veth)."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What was loaded.
+    """Result of loading.
 
     Attributes:
-        record: as it is kept.
-        note: what a person should know of it; empty for nothing.
-        idle: policies that cannot act, or hardly, and why.
+        record: record of the program, as stored.
+        note: remark for the user; empty for none.
+        idle: policies that cannot act or hardly act, and why.
     """
 
     record: Record
@@ -69,18 +69,18 @@ def load(
     """Attach the metering program of an export directory to an interface.
 
     Args:
-        interface: where.
+        interface: interface to attach to.
         export: written by ``n3ic export --target xdp``, of a network with a meter.
-        mode: how; None for native where the driver has it, and generic where not.
-        clock: the clock of the programs.
-        policies: what is done by verdict, see :mod:`~.tools.words`; all else passes.
-        rules: which slot's model decides which flows; otherwise that of ``otherwise``.
-        otherwise: the slot of flows that no rule names; the exported model goes there.
+        mode: attach mode; None for native if the driver supports it, else generic.
+        clock: clock of the programs.
+        policies: actions by verdict, see :mod:`~.tools.words`; other packets pass.
+        rules: rules for a flow's slot; other flows use ``otherwise``.
+        otherwise: slot of flows without a matching rule; the exported model goes there.
 
     Raises:
-        UsageError: something is attached there already, or the words mean nothing, or two
-            policies are for one verdict.
-        ExportError: the directory is no XDP export of a network with a meter.
+        UsageError: a program is already attached, a policy or rule is malformed, or two policies
+            name the same verdict.
+        ExportError: the directory is not an XDP export of a network with a meter.
         BpfError: the kernel refuses the program.
     """
     model, per_cpu, table = exported(export)
@@ -101,7 +101,7 @@ def load(
         ) as programs,
     ):
         _check_free(interface)
-        remove_record(interface)  # of a program that somebody detached
+        remove_record(interface)  # of a program that was detached by other means
         programs.set_model(otherwise, read_value(place))
         programs.set_rules(chosen, otherwise)
         for i, (verdict, action, argument) in enumerate(acts):
@@ -139,14 +139,14 @@ def load(
 def opened(
     interface: Interface, *, ending: bool = False
 ) -> Iterator[tuple[Record, MeterPrograms, dict[int, BinaryModel]]]:
-    """The program of an interface: its record, its maps, and the resident models by slot.
+    """Open the program of an interface: its record, its maps, and the resident models by slot.
 
     Args:
-        interface: where.
+        interface: interface of the program.
         ending: whether flows will be ended.
 
     Raises:
-        UsageError: n3ic has loaded none there, or it was replaced since.
+        UsageError: n3ic has loaded no program there, or it was replaced since.
     """
     record, image, compiled = _attached(interface)
     spec = compiled[0].meter
@@ -168,19 +168,19 @@ def opened(
 
 
 def is_attached(interface: Interface, record: Record) -> bool:
-    """Whether a program is still the one of the interface: update may bring another one."""
+    """Whether a program is still attached, as an update may have replaced it."""
     found = query(interface.index)
     return found is not None and found.program_id == record.program_id
 
 
 def residents(interface: Interface, programs: MeterPrograms) -> dict[int, BinaryModel]:
-    """The models that are in the kernel's map now, by slot; without those nobody knows."""
+    """The models in the kernel's map now, by slot, as far as they are recorded."""
     found: dict[int, BinaryModel] = {}
     for _ in range(_TRIES):
         digests = programs.digests()
         found = {}
         for slot, digest in digests.items():
-            with suppress(FileNotFoundError):  # swapped meanwhile, and the old one was forgotten
+            with suppress(FileNotFoundError):  # swapped meanwhile, and the old model's file removed
                 found[slot] = read_model(interface, digest)
         if len(found) == len(digests):
             break
@@ -188,7 +188,7 @@ def residents(interface: Interface, programs: MeterPrograms) -> dict[int, Binary
 
 
 def _attached(interface: Interface) -> tuple[Record, bytes, list[BinaryModel]]:
-    """The record of the program that is attached now, and what belongs to it."""
+    """The record, object file and networks of the program that is attached now."""
     found, known = query(interface.index), recorded_programs(interface)
     if known and (found is None or found.program_id not in known):
         now = "nothing" if found is None else f"program {found.program_id}"
@@ -201,17 +201,17 @@ def _attached(interface: Interface) -> tuple[Record, bytes, list[BinaryModel]]:
     except UsageError:
         if query(interface.index) == found:
             raise
-        return _attached(interface)  # it was replaced meanwhile
+        return _attached(interface)  # an update replaced it meanwhile: read the new record
     return replace(record, mode=(found and found.mode) or record.mode), image, compiled
 
 
 @dataclass(frozen=True)
 class Updated:
-    """What an update did.
+    """Result of an update.
 
     Attributes:
-        slot: that holds the model now.
-        note: why the program was replaced, too; empty where the model was swapped in its map.
+        slot: slot that holds the model now.
+        note: why the program was replaced too; empty if only the map changed.
     """
 
     slot: int
@@ -225,22 +225,22 @@ def update(
     *,
     export: Path | None = None,
 ) -> Updated:
-    """Swap a model while traffic flows: a packet sees the old one or the new one, whole.
+    """Replace a model while traffic flows: a packet sees the old or the new model, whole.
 
-    A network whose structure was not compiled in brings a new program, which takes over the
-    flows, the counters and the policies, and is attached in the old one's place at once.
+    A network whose structure is not compiled in needs a new program. It takes over flows, counters
+    and policies, and replaces the old program atomically.
 
     Args:
-        interface: whose program.
-        model: a network of the same meter, and of the same classes where there are policies.
-        slot: which; that of flows that no rule names where None.
-        export: the XDP export that the network comes from: where a new program is needed for this
-            network alone, and there is no clang, its object file serves.
+        interface: interface of the program.
+        model: a network of the same meter, and of the same classes if there are policies.
+        slot: slot to update; None for that of flows without a matching rule.
+        export: the XDP export of the network. If a new program is needed for this network alone and
+            clang is missing, its object file is used.
 
     Raises:
-        ExportError: the network is of another meter, of other classes, or beyond what BPF holds.
-        MissingDependencyError: a new program is needed, there is no clang, and no object file of
-            an export is that program.
+        ExportError: the network has another meter or other classes, or exceeds the limits of BPF.
+        MissingDependencyError: a new program is needed, clang is missing, and no object file of an
+            export fits.
     """
     with changing(interface), opened(interface) as (record, programs, models):
         if model.meter != programs.spec:
@@ -276,10 +276,10 @@ def _succeed(
     models: Mapping[int, BinaryModel],
     export: Path | None,
 ) -> int:
-    """Attach a program for all resident models in the place of the present one.
+    """Attach a program for all resident models in place of the present one.
 
     Returns:
-        The new program's number.
+        Number of the new program.
     """
     compiled = list(models.values())
     structure = structure_of(compiled)
@@ -296,7 +296,7 @@ def _succeed(
     except MissingDependencyError as error:
         image = _built(export, models, record, error)
         compiled = compiled[:1]
-        structure = structure_of(compiled)  # that of the export
+        structure = structure_of(compiled)  # the structure of the export
     clock: Clock = "coarse" if record.clock == "coarse" else "kernel"
     with MeterPrograms(
         image,
@@ -321,10 +321,10 @@ def _built(
     record: Record,
     error: MissingDependencyError,
 ) -> bytes:
-    """The object file of an export, where that is the program for all resident models.
+    """The object file of an export, if it is the program for all resident models.
 
     Raises:
-        MissingDependencyError: it is not; says why it is to be compiled.
+        MissingDependencyError: it is not; the error says why a new program must be compiled.
     """
     if len({model.digest for model in models.values()}) > 1:
         slots = ", ".join(map(str, sorted(models)))
@@ -344,10 +344,10 @@ def _built(
 
 
 def unload(interface: Interface) -> bool:
-    """Take n3ic's program from an interface, and forget it; False where there was none.
+    """Detach n3ic's program from an interface and remove its record; False if there was none.
 
     Raises:
-        UsageError: the program there is somebody else's.
+        UsageError: the attached program was not loaded by n3ic.
     """
     known = interface.folder.exists()
     with changing(interface):
@@ -365,18 +365,18 @@ def unload(interface: Interface) -> bool:
 
 
 def now_of(record: Record, tick_ns: int) -> int:
-    """The time of the program's clock, in units of its meter."""
+    """The present time of the program's clock, in units of its meter."""
     coarse = 6  # CLOCK_MONOTONIC_COARSE, which Python's time does not name
     clock = coarse if record.clock == "coarse" else time.CLOCK_MONOTONIC
     return time.clock_gettime_ns(clock) // tick_ns
 
 
 def exported(export: Path) -> tuple[BinaryModel, bool, source.Table]:
-    """An export's network, whether its windows are over the flows of one CPU, and its table.
+    """Read an export's network, whether its windows are per CPU, and its flow table.
 
     Raises:
-        ExportError: the directory is no XDP export.
-        ModelError: its model is missing or damaged.
+        ExportError: the directory is not an XDP export.
+        ModelError: the model is missing or damaged.
     """
     manifest = read_manifest(export)
     if manifest["target"] != "xdp":
@@ -387,7 +387,7 @@ def exported(export: Path) -> tuple[BinaryModel, bool, source.Table]:
 
 
 def _image(place: Path) -> bytes:
-    """The object file that ``make`` built there; compiled now where there is none."""
+    """The object file that ``make`` built in a folder, or one compiled now."""
     try:
         return read_regular(place / OBJECT, MAX_BYTES)
     except FileNotFoundError:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def registry(status: Callable[[], Status]) -> CollectorRegistry:
-    """A registry whose one collector asks for the figures whenever it is scraped.
+    """Make a registry with one collector, which reads the figures at every scrape.
 
     Raises:
         MissingDependencyError: prometheus-client is not installed.
@@ -40,7 +40,7 @@ def registry(status: Callable[[], Status]) -> CollectorRegistry:
 
 
 def metrics(status: Status) -> Iterator[Metric]:
-    """The figures as metrics; counters count since the program was loaded."""
+    """Convert the figures to metrics; counters count from the loading of the program."""
     from prometheus_client.core import (
         CounterMetricFamily,
         GaugeMetricFamily,

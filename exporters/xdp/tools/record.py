@@ -1,9 +1,9 @@
-"""What is known of a program on an interface: its object file, its models and its policy.
+"""Records of the programs on interfaces: object file, models and policies.
 
-An attached program keeps itself and its maps in the kernel. What the kernel does not know stands
-in a folder of ``/run``, which a restart of the machine empties as it detaches the program. It is
-written before the program is attached, by the program's number: whoever is stopped in between
-leaves either the old program with its record, or the new one with its own.
+An attached program and its maps live in the kernel. What the kernel does not know is stored in a
+folder of ``/run``, which a reboot empties as it detaches the program. The record is written before
+the program is attached, under the program's number. A process that is stopped in between therefore
+leaves either the old program with its record or the new one with its own.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from n3ic.exporters.xdp.source import Table
 from n3ic.model.network import BinaryModel
 from n3ic.util.files import write_atomic
 
-VERSION = 2  # of records; a program of another one hashes flows otherwise
+VERSION = 2  # of records; programs of another version hash flows in another way
 _RECORD, _OBJECT, _WATCH = "record.json", "program.o", "watch"
 _COMPILED = re.compile(r"compiled-(\d{1,2})\.n3ic")
 
 
 @dataclass(frozen=True)
 class Interface:
-    """A network interface of this process' network namespace.
+    """A network interface in the network namespace of this process.
 
     Attributes:
         name: its name.
-        index: its number.
+        index: its index.
     """
 
     name: str
@@ -45,10 +45,10 @@ class Interface:
 
     @classmethod
     def named(cls, name: str) -> Interface:
-        """The interface of that name.
+        """Find an interface by name.
 
         Raises:
-            UsageError: there is none.
+            UsageError: no interface has that name.
         """
         try:
             return cls(name, socket.if_nametoindex(name))
@@ -58,7 +58,7 @@ class Interface:
 
     @property
     def folder(self) -> Path:
-        """Where its record stands: namespaces may have interfaces of the same name."""
+        """Folder of its records; by index too, as other namespaces may use the same name."""
         return _root() / f"{self.name}-{Path('/proc/self/ns/net').stat().st_ino}"
 
 
@@ -68,14 +68,14 @@ class Record:
 
     Attributes:
         program_id: its number in the kernel.
-        mode: how it is attached.
-        export: the export directory that it came from.
-        clock: the clock that it reads.
+        mode: attach mode.
+        export: export directory of the program.
+        clock: clock of the program.
         per_cpu: whether windows are over the flows of one CPU.
-        policies: what is done by verdict, as it was typed.
-        rules: how a model is chosen, as it was typed.
-        otherwise: the slot of flows that no rule names.
-        table: the flow table that it was compiled with.
+        policies: policies as typed.
+        rules: rules as typed.
+        otherwise: slot of flows without a matching rule.
+        table: flow table that the program was compiled with.
     """
 
     program_id: int
@@ -99,13 +99,13 @@ def write_record(
     image: bytes,
     compiled: Sequence[BinaryModel],
 ) -> None:
-    """Write the record of a program that is being attached.
+    """Write the record of a program before it is attached.
 
     Args:
-        interface: where.
-        record: what.
-        image: the object file.
-        compiled: the networks whose structure was compiled in.
+        interface: interface of the program.
+        record: record to write.
+        image: bytes of the object file.
+        compiled: networks whose structure was compiled in.
     """
     folder = _of_program(interface, record.program_id)
     folder.mkdir(parents=True, exist_ok=True)
@@ -116,10 +116,10 @@ def write_record(
 
 
 def read_record(interface: Interface, program_id: int) -> tuple[Record, bytes, list[BinaryModel]]:
-    """The record of an interface's program, its object file, and the networks of its structure.
+    """Read the record of a program: with its object file and the networks of its structure.
 
     Raises:
-        UsageError: there is none, or it is damaged.
+        UsageError: no record of the program exists, or it is damaged.
     """
     folder = _of_program(interface, program_id)
     try:
@@ -148,16 +148,16 @@ def _record(data: Mapping[str, Any]) -> Record:
 
 
 def write_model(interface: Interface, model: BinaryModel) -> None:
-    """Keep a model that is about to be resident; which slot holds it, the kernel knows."""
+    """Store a model that is about to be resident; the kernel knows which slot holds it."""
     interface.folder.mkdir(parents=True, exist_ok=True)
     write_atomic(interface.folder / f"{model.digest}.n3ic", model.to_bytes())
 
 
 def read_model(interface: Interface, digest: str) -> BinaryModel:
-    """A resident model.
+    """Read a resident model.
 
     Raises:
-        FileNotFoundError: it is not kept (any more).
+        FileNotFoundError: the model is not stored, or not any more.
     """
     path = interface.folder / f"{digest}.n3ic"
     path.stat()
@@ -165,14 +165,14 @@ def read_model(interface: Interface, digest: str) -> BinaryModel:
 
 
 def recorded_programs(interface: Interface) -> list[int]:
-    """Numbers of the programs of which there are records."""
+    """Numbers of the programs that have records, ascending."""
     if not interface.folder.exists():
         return []
     return sorted(int(p.name) for p in interface.folder.iterdir() if p.name.isdecimal())
 
 
 def forget_others(interface: Interface, program_id: int, digests: Collection[str]) -> None:
-    """Forget what is neither of this program nor one of these models."""
+    """Remove the records of other programs, and the files of models that are not listed."""
     for path in interface.folder.iterdir():
         if path.name.isdecimal():
             if int(path.name) != program_id:
@@ -182,7 +182,7 @@ def forget_others(interface: Interface, program_id: int, digests: Collection[str
 
 
 def forget_gone() -> None:
-    """Forget the programs of interfaces that are gone, and that were loaded before a restart."""
+    """Remove records of interfaces that no longer exist, or from before a reboot."""
     for folder in _root().glob("*-*"):
         numbers = [int(p.name) for p in folder.iterdir() if p.name.isdecimal()]
         if not any(map(is_loaded, numbers)):
@@ -191,10 +191,10 @@ def forget_gone() -> None:
 
 @contextmanager
 def changing(interface: Interface) -> Iterator[None]:
-    """While this lasts, nobody else loads, updates or unloads; what is gone is forgotten.
+    """Exclude other processes from loading, updating and unloading during the block.
 
     Raises:
-        UsageError: the folder of the records cannot be written.
+        UsageError: the folder of the records is not writable.
     """
     root = interface.folder.parent
     try:
@@ -216,12 +216,12 @@ def changing(interface: Interface) -> Iterator[None]:
 
 @contextmanager
 def watching(interface: Interface) -> Iterator[None]:
-    """While this lasts, nobody else takes decided flows from an interface's program.
+    """Exclude other processes from reading an interface's decided flows during the block.
 
-    The kernel gives each of them once: two who take them would each get some.
+    The kernel gives each event to one reader, so two readers would each miss some.
 
     Raises:
-        UsageError: somebody takes them already, or the program was taken away.
+        UsageError: another process reads them already, or the program was removed.
     """
     try:
         place = os.open(interface.folder / _WATCH, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -248,11 +248,11 @@ def _of_program(interface: Interface, program_id: int) -> Path:
 
 
 def _numbered(folder: Path, name: re.Pattern[str]) -> dict[int, Path]:
-    """Files of a name with a number, by number, in its order."""
+    """Files whose name holds a number, by that number, ascending."""
     matches = ((name.fullmatch(path.name), path) for path in folder.iterdir())
     return dict(sorted((int(match[1]), path) for match, path in matches if match))
 
 
 def remove_record(interface: Interface) -> None:
-    """Forget an interface's program."""
+    """Remove the record of an interface's program."""
     shutil.rmtree(interface.folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Status and decided flows for people, and flows as JSON for programs."""
+"""Prints status and decided flows for people, and flows as JSON for programs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from n3ic.util.display import visible
 
 SWEEP_S = 1.0
 _POLL_MS = 200
-_SHOWN = 12  # flows of the live table
+_SHOWN = 12  # rows of the live table
 _BARS = " ▁▂▃▄▅▆▇█"
-_WORST = 5  # features whose drift is shown
+_WORST = 5  # features whose drift is shown, the largest first
 
 
 def show(status: Status) -> None:
-    """Print the figures."""
+    """Print the status of a program."""
     for line in lines(status):
         say(line)
     for number, slot in status.slots.items():
@@ -55,7 +55,7 @@ def show(status: Status) -> None:
 
 
 def lines(status: Status) -> list[str]:
-    """The figures without drift, a line each."""
+    """The figures without drift, one line each."""
     out = [
         f"{status.interface}: program {status.program_id}, {status.mode} XDP, {status.export}",
         f"packets {status.packets:,} ({status.bytes:,} bytes), aside {_listed(status.aside)}",
@@ -79,16 +79,16 @@ def lines(status: Status) -> list[str]:
 
 
 def follow(interface: Interface, *, seconds: float | None, most: int | None, json: bool) -> None:
-    """Show decided flows as they come; ends flows that are idle for too long.
+    """Show decided flows as they come; also end idle flows.
 
     Args:
-        interface: whose.
-        seconds: to stop after; None for never.
-        most: flows to stop after; None for any number.
-        json: a line of JSON a flow in place of a live table.
+        interface: interface of the program.
+        seconds: time limit in seconds; None for no limit.
+        most: maximum number of flows; None for no limit.
+        json: whether to print one line of JSON per flow in place of a live table.
 
     Raises:
-        UsageError: nothing is loaded there (any more), or somebody watches already.
+        UsageError: no program is loaded there (any more), or another process watches already.
     """
     end = None if seconds is None else time.monotonic() + seconds
     left, swept = most, 0.0
@@ -133,7 +133,7 @@ def _decided(
     for event in programs.events(_POLL_MS):
         slot, digest = int(event["slot"]), event["model"].tobytes().hex()
         if not fresh and (slot not in models or not models[slot].digest.startswith(digest)):
-            models.update(residents(interface, programs))  # it was swapped
+            models.update(residents(interface, programs))  # the model was swapped in the meantime
             fresh = True
         model = models.get(slot)
         size = int(event["address_bytes"])

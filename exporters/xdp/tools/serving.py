@@ -1,4 +1,4 @@
-"""A scrape endpoint, and the sweep that ends idle flows beside it."""
+"""Serves a scrape endpoint, and ends idle flows beside it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def serve(interface: Interface, address: str, port: int, *, seconds: float | Non
     """Serve the figures of an interface's program until interrupted.
 
     Args:
-        interface: whose.
-        address: to listen on.
-        port: to listen on; 0 for any that is free.
-        seconds: to stop after; None for never.
+        interface: interface of the program.
+        address: address to listen on.
+        port: port to listen on; 0 for any free port.
+        seconds: time limit in seconds; None for no limit.
 
     Raises:
-        UsageError: nothing is loaded there (any more), or the port is taken.
+        UsageError: no program is loaded there (any more), or the port is in use.
         MissingDependencyError: prometheus-client is not installed.
     """
     found = registry(lambda: status(interface))

@@ -1,4 +1,4 @@
-"""Figures of a program on an interface, in one frozen description."""
+"""Figures of a program on an interface, as a frozen snapshot."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from n3ic.model.network import BinaryModel
 
 @dataclass(frozen=True)
 class SlotStatus:
-    """Decisions of the model of a slot.
+    """Decisions of the model in a slot.
 
     Attributes:
-        model: its name.
-        digest: of the model.
-        classes: flows decided, by class name.
-        shunted: flows left to the host.
-        margins: flows by margin; the last counts all above.
-        drift: of each feature, the largest first.
+        model: name of the model.
+        digest: digest of the model.
+        classes: number of decided flows, by class name.
+        shunted: number of flows left to the host.
+        margins: number of flows by margin; the last entry counts all larger margins.
+        drift: drift of each feature, the largest first.
     """
 
     model: str
@@ -36,34 +36,34 @@ class SlotStatus:
 
     @property
     def decided(self) -> int:
-        """Flows that it saw."""
+        """Number of flows that the model decided or shunted."""
         return sum(self.classes.values()) + self.shunted
 
 
 @dataclass(frozen=True)
 class Status:
-    """What a program did since it was loaded.
+    """Figures of a program since it was loaded.
 
     Attributes:
-        interface: where.
-        mode: how it is attached.
+        interface: name of the interface.
+        mode: attach mode.
         program_id: its number in the kernel.
-        export: the export directory that it came from.
-        packets: packets that it saw.
-        bytes: their bytes.
-        flows: flows in the table now.
-        room: flows that the table holds.
-        started: flows that began.
-        ends: decisions by reason.
-        aside: packets of no flow, by reason.
-        evicted: flows that made room for others in a full table, or that somebody deleted; about,
-            under traffic.
-        late: packets behind the end of their flow.
-        events_lost: decisions that nobody read in time; they are counted all the same.
-        no_model: decisions for which there was no model.
-        slots: by number.
-        contended: packets that were not counted, because another CPU held their flow.
-        not_marked: packets that a policy marks, whose driver gives no room for the mark.
+        export: export directory of the program.
+        packets: number of packets seen.
+        bytes: number of bytes of these packets.
+        flows: number of flows in the table now.
+        room: maximum number of flows in the table.
+        started: number of flows that began.
+        ends: number of decisions, by reason.
+        aside: number of packets without a flow, by reason.
+        evicted: flows evicted from a full table, or deleted by other means; approximate under
+            traffic.
+        late: packets after the end of their flow.
+        events_lost: decisions that no reader fetched in time; other counters include them.
+        no_model: decisions without a resident model.
+        slots: status of each slot, by number.
+        contended: packets not counted because another CPU held their flow.
+        not_marked: packets to mark for which the driver gives no metadata room.
     """
 
     interface: str
@@ -87,22 +87,22 @@ class Status:
 
 
 def status(interface: Interface) -> Status:
-    """The figures of an interface's program.
+    """Read the status of an interface's program.
 
     Raises:
-        UsageError: n3ic has loaded none there.
+        UsageError: n3ic has loaded no program there.
     """
     with opened(interface) as (record, programs, _):
         return status_of(interface, record, programs)
 
 
 def status_of(interface: Interface, record: Record, programs: MeterPrograms) -> Status:
-    """The figures of an opened program.
+    """Read the status of an opened program.
 
     Args:
-        interface: where it is attached.
-        record: how.
-        programs: its maps.
+        interface: interface that it is attached to.
+        record: record of the program.
+        programs: its programs and maps.
     """
     counters, models = programs.counters(), residents(interface, programs)
     flows = programs.held()
@@ -134,7 +134,7 @@ def status_of(interface: Interface, record: Record, programs: MeterPrograms) -> 
 
 
 def sweep(record: Record, programs: MeterPrograms) -> None:
-    """End the flows that have been idle for too long: no packet of theirs comes to do it."""
+    """End flows that exceed the idle timeout, because no packet of theirs would do it."""
     programs.end_idle(now_of(record, programs.spec.tick_ns))
 
 

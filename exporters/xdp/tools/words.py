@@ -1,4 +1,4 @@
-"""Policies and rules as a person types them: ``attack=drop``, ``vlan=10,udp-port=53=slot:2``."""
+"""Parses policies and rules as typed: ``attack=drop``, ``vlan=10,udp-port=53=slot:2``."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from n3ic.exporters.xdp.resident import NO_VLAN, Rule
 from n3ic.model.network import BinaryModel
 
 _WITH_ARGUMENT = ("interface", "socket", "cpu", "mark")
-_ENDS = {"socket": 64, "cpu": 64}  # entries of their maps
+_ENDS = {"socket": 64, "cpu": 64}  # number of entries of their maps
 _OTHERS = ("shunt", "undecided", "aside")
 _POLICY = "VERDICT=ACTION or VERDICT=ACTION:ARGUMENT, such as attack=drop or shunt=cpu:1"
 _RULE = "KEY=VALUE,...=slot:N with the keys interface, vlan, udp-port and prefix"
 
 
 def policy(text: str, classes: Sequence[str]) -> tuple[Verdict, Action, int | str]:
-    """A policy: verdict, action and argument; that of ``interface`` may be a name.
+    """Parse a policy to verdict, action and argument, which for ``interface`` may be a name.
 
     Args:
-        text: as typed.
+        text: policy as typed.
         classes: names of the classes.
 
     Raises:
-        UsageError: it is none, or names no verdict or action.
+        UsageError: the text is not a policy, or its verdict or action is unknown.
     """
     name, equals, rest = text.rpartition("=")
     action, colon, argument = rest.partition(":")
@@ -54,10 +54,10 @@ def policy(text: str, classes: Sequence[str]) -> tuple[Verdict, Action, int | st
 def policies(
     texts: Sequence[str], classes: Sequence[str]
 ) -> list[tuple[Verdict, Action, int | str]]:
-    """Policies of different verdicts; see :func:`policy`.
+    """Parse policies of different verdicts; see :func:`policy`.
 
     Raises:
-        UsageError: one is none, or a verdict has two.
+        UsageError: a text is not a policy, or a verdict has two.
     """
     found: dict[Verdict, tuple[str, tuple[Verdict, Action, int | str]]] = {}
     for text in texts:
@@ -69,10 +69,10 @@ def policies(
 
 
 def idle_policies(texts: Sequence[str], model: BinaryModel) -> tuple[str, ...]:
-    """A line about each policy that cannot act with a network, or hardly, and why.
+    """One line for each policy that cannot or can hardly act with a network, and why.
 
-    A policy acts on the packets of a flow from its decision on. A flow that is decided when it
-    ends by a time-out, or leaves a full table, is forgotten then.
+    A policy acts on packets of a flow after its decision. A flow that is decided when it times out
+    or is evicted from a full table has no such packets, because it leaves the table.
     """
     spec = model.meter
     found: list[str] = []
@@ -104,10 +104,10 @@ def idle_policies(texts: Sequence[str], model: BinaryModel) -> tuple[str, ...]:
 
 
 def rule(text: str) -> Rule:
-    """A rule: which flows the model of a slot decides.
+    """Parse a rule, which chooses a slot's model for flows.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not a rule.
     """
     conditions, equals, slot = text.rpartition("=")
     if not equals or not slot.startswith("slot:"):
@@ -134,10 +134,10 @@ def rule(text: str) -> Rule:
 
 
 def index_of(name: str) -> int:
-    """The number of an interface.
+    """The index of an interface.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: no interface has that name.
     """
     try:
         return socket.if_nametoindex(name)
@@ -151,5 +151,5 @@ def _number(text: str, value: str, end: int) -> int:
     except ValueError:
         number = -1
     if not 0 <= number < end:
-        raise UsageError(f"{text!r}: {value!r} is no number below {end:,}")
+        raise UsageError(f"{text!r}: {value!r} is not a number below {end:,}")
     return number

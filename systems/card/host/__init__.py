@@ -1,1 +1,1 @@
-"""A card of several tenants on a host: one process, one library, one pool of threads."""
+"""A card of several tenants on a host: one process, one library, one thread pool."""

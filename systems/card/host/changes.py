@@ -1,4 +1,4 @@
-"""Changes of a ``card-exec`` that runs, through the FIFO that it reads."""
+"""Changes of a running ``card-exec``, through its FIFO."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from n3ic.kernel import blob
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.lowering import SoftwareCard
 
-_PATIENCE = 10.0  # seconds for an answer
+_PATIENCE = 10.0  # seconds to wait for an answer
 _STEP = 0.02
 _END = "end\n"
 
 
 def change_running(card: SoftwareCard, change: CardChange, fifo: Path) -> str:
-    """Have a running ``card-exec`` change networks, and wait for its answer.
+    """Send changes of networks to a running ``card-exec``, and wait for its answer.
 
     Args:
-        card: what it was exported for.
-        change: what comes, is replaced or goes.
-        fifo: what it reads (``card-exec -c``).
+        card: the exported card.
+        change: the change.
+        fifo: FIFO that ``card-exec -c`` reads.
 
     Returns:
-        What it did.
+        A sentence that says what was done.
 
     Raises:
-        UsageError: there is no such FIFO, or a graph has no network of its own that could go.
-        N3icError: nobody reads the FIFO, or a network is refused.
+        UsageError: the FIFO does not exist, or a graph shares all its networks with other graphs.
+        N3icError: no process reads the FIFO, or a network is refused.
     """
     with tempfile.TemporaryDirectory(prefix="n3ic-change-") as name:
         folder = Path(name)
@@ -60,10 +60,10 @@ def _commands(card: SoftwareCard, change: CardChange, folder: Path) -> Iterator[
 
 
 def _leaving(card: SoftwareCard, graphs: Sequence[str]) -> list[str]:
-    """Networks that no other graph uses: without them, frames of the graphs are refused.
+    """Networks that no other graph uses; without them, the graphs' frames are refused.
 
     Raises:
-        UsageError: all networks of a graph are used by others.
+        UsageError: other graphs use all networks of a graph.
     """
     staying = {b.task for g in card.graphs if g.name not in graphs for b in g.branches}
     out: list[str] = []
@@ -81,7 +81,7 @@ def _leaving(card: SoftwareCard, graphs: Sequence[str]) -> list[str]:
 
 
 def _ask(fifo: Path, commands: Sequence[str], answer: Path) -> list[str]:
-    """Write commands into the FIFO; what became of each."""
+    """Write commands into the FIFO, and return the answers."""
     answer.touch()
     until = time.monotonic() + _PATIENCE
     lines = "".join(f"{line}\n" for line in (*commands, f"tell {answer}"))
@@ -98,11 +98,11 @@ def _ask(fifo: Path, commands: Sequence[str], answer: Path) -> list[str]:
 
 
 def _opened(fifo: Path, until: float) -> int:
-    """A descriptor of the FIFO, once somebody reads it."""
+    """Open the FIFO for writing, once a process reads it."""
     while True:
         try:
             if not stat.S_ISFIFO(fifo.stat().st_mode):
-                raise UsageError(f"{fifo} is no FIFO, expected the one that card-exec -c reads")
+                raise UsageError(f"{fifo} is not a FIFO, expected the one that card-exec -c reads")
             handle = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
             os.set_blocking(handle, True)
             return handle
@@ -110,5 +110,5 @@ def _opened(fifo: Path, until: float) -> int:
             if error.errno != errno.ENXIO:
                 raise UsageError(f"{fifo}: {error.strerror}") from error
         if time.monotonic() > until:
-            raise N3icError(f"{fifo}: nobody reads it, expected card-exec -c {fifo}")
+            raise N3icError(f"{fifo}: no process reads it, expected card-exec -c {fifo}")
         time.sleep(_STEP)

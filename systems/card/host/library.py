@@ -1,4 +1,4 @@
-"""A card's library, compiled and called through ctypes."""
+"""Compiles a card's library, and calls it through ctypes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIRE = 0xFFFFFFFF
 
 
 class Status(IntEnum):
-    """What the calls return; see ``n3ic_card.h``."""
+    """Return codes of the calls; see ``n3ic_card.h``."""
 
     OK = 0
     OTHER = 1
@@ -36,7 +36,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes that ``card_plan.h`` defines: most branches of a graph, most scores together."""
+    """Sizes in ``card_plan.h``: most branches of a graph, most scores in all."""
 
     branches: int
     scores: int
@@ -44,15 +44,15 @@ class Shape:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer.
+    """An answer of the card.
 
     Attributes:
-        cookie: as submitted.
+        cookie: cookie of the submitted frame.
         graph: index of the graph.
         action: forward, drop, mark or mirror.
-        value: its port or DSCP.
-        results: after the join.
-        scores: of all branches, one after the other; 0 where there are fewer.
+        value: port or DSCP of the action.
+        results: results after the join.
+        scores: scores of all branches, concatenated and padded with 0.
     """
 
     cookie: int
@@ -75,7 +75,7 @@ class Counters(ctypes.Structure):
     )
 
     def to_dict(self) -> dict[str, int]:
-        """By name."""
+        """The counters by name."""
         return {field[0]: int(getattr(self, field[0])) for field in self._fields_}
 
 
@@ -88,15 +88,15 @@ class _Result(ctypes.Structure):
 
 
 class Library:
-    """A card's C as a loaded library.
+    """The C of a card as a loaded library.
 
     Args:
-        directory: an export of a card; whoever can write there runs code here.
-        shape: as its plan has it.
+        directory: a card's export; a person who can write to it can run code in this process.
+        shape: sizes of its plan.
 
     Raises:
-        MissingDependencyError: there is no C compiler.
-        VerifyError: it does not compile, or gives no such library.
+        MissingDependencyError: no C compiler is installed.
+        VerifyError: the C does not compile, or the library lacks functions.
     """
 
     def __init__(self, directory: Path, shape: Shape) -> None:
@@ -131,10 +131,10 @@ class Library:
             function.restype, function.argtypes = result, arguments
 
     def open(self, threads: int) -> RunningCard:
-        """A card with a pool of threads; with 0 it computes in :meth:`RunningCard.work`.
+        """Open a card with a thread pool; with 0 threads, :meth:`RunningCard.work` computes.
 
         Raises:
-            VerifyError: a network's weights are refused.
+            VerifyError: the library refuses a network's weights.
         """
         pointer = ctypes.c_void_p()
         status = Status(self.handle.card_open(ctypes.byref(pointer), threads))
@@ -144,7 +144,7 @@ class Library:
 
 
 class RunningCard:
-    """An open card. Its calls are those of ``n3ic_card.h``."""
+    """An open card, with the calls of ``n3ic_card.h``."""
 
     def __init__(self, library: Library, pointer: ctypes.c_void_p) -> None:
         self._c = library.handle
@@ -166,11 +166,11 @@ class RunningCard:
         weakref.finalize(self, library.handle.card_close, pointer)
 
     def submit(self, frame: bytes, now_ns: int, cookie: int = 0, source: int = WIRE) -> Status:
-        """Offer a frame."""
+        """Submit a frame."""
         return Status(self._c.card_submit(self._card, source, frame, len(frame), now_ns, cookie))
 
     def work(self, most: int) -> int:
-        """Compute frames in this thread."""
+        """Compute up to ``most`` frames in this thread."""
         return int(self._c.card_work(self._card, most))
 
     def wait(self) -> None:
@@ -178,7 +178,7 @@ class RunningCard:
         self._c.card_wait(self._card)
 
     def next(self, tenant: int) -> Answer | None:
-        """The next answer of a tenant; None if it is not ready."""
+        """The next answer for a tenant; None if it is not ready."""
         answer = self._answer
         if self._c.card_next(self._card, tenant, ctypes.byref(answer), self._scores):
             return None
@@ -200,7 +200,7 @@ class RunningCard:
         return Status(self._c.card_load(self._card, caller, network, weights, size))
 
     def counters(self, tenant: int = WIRE) -> dict[str, int]:
-        """Counters of a tenant, or of the wire."""
+        """Counters of a tenant, or of frames without one."""
         found = Counters()
         self._c.card_count(self._card, tenant, ctypes.byref(found))
         return found.to_dict()

@@ -1,4 +1,4 @@
-"""Runs every network of a card through its library, tenants interleaved at random."""
+"""Runs every network of a card through its library, with tenants interleaved at random."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from n3ic.systems.card.host.library import Answer, Library, RunningCard, Shape, 
 from n3ic.systems.card.lowering import SoftwareCard
 from n3ic.targets.figures import Figure
 
-_THREADS = (0, 3)  # one after the other, and with as many at a time
+_THREADS = (0, 3)  # sequential, and concurrent
 _SECOND = 10**9
 
 
 def shape_of(card: SoftwareCard) -> Shape:
-    """What the library is compiled for."""
+    """Sizes for which the library is compiled."""
     return Shape(
         max(len(g.branches) for g in card.graphs),
         max(sum(len(b.model.classes) for b in g.branches) for g in card.graphs),
@@ -49,7 +49,7 @@ def verify_card(card: SoftwareCard, directory: Path, packets: int) -> CardCheck:
 
 
 def _send(card: SoftwareCard, running: RunningCard, asked: Sequence[Asked]) -> int:
-    """Send all frames, and others between them; returns how many."""
+    """Send all frames with other frames between them; return the number sent."""
     rng = np.random.default_rng(5)
     queues: list[list[int]] = [[] for _ in card.tenants]
     sent = 0
@@ -61,7 +61,7 @@ def _send(card: SoftwareCard, running: RunningCard, asked: Sequence[Asked]) -> i
             if status == Status.OK:
                 raise VerifyError(f"the card: took a frame that asks nothing, before {number}")
         sent += 1
-        # A second apart, all buckets are full: none may be refused.
+        # A second apart, all token buckets are full, so no frame may be refused.
         status = running.submit(each.frame, sent * _SECOND, number)
         if status == Status.FULL:
             _collect(card, running, asked, queues)
@@ -85,7 +85,7 @@ def _collect(
             check_answer(card, asked[number], answer)
         queue.clear()
         if running.next(tenant) is not None:
-            raise VerifyError(f"the card: tenant {tenant} has an answer too many")
+            raise VerifyError(f"the card: tenant {tenant} has a superfluous answer")
 
 
 def check_answer(card: SoftwareCard, asked: Asked, answer: Answer) -> None:

@@ -1,4 +1,4 @@
-"""The C of a card: what is the same for all, and the plan as tables."""
+"""Writes the C of a card: sources that are the same for all cards, and the plan as tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHARED = 0xFFFFFFFF
 _INT32_MAX = 0x7FFFFFFF
 _MOST_CYCLES = 1 << 32
 _BYTES_A_LINE = 16
-_EXAMPLES = 3  # frames of each graph, a second apart: no bucket is empty then
+_EXAMPLES = 3  # frames per graph, a second apart so that no token bucket is empty
 _SECOND, _ETHERNET = 10**9, 1
 
 
@@ -42,7 +42,7 @@ def write_card(card: SoftwareCard, plan: Plan, out: Path) -> None:
     """Write the sources, the weights of each network, some frames and the README of a card.
 
     Raises:
-        CardError: a rule marks frames that have no DSCP.
+        CardError: a rule marks frames, but they have no DSCP.
     """
     if card.carrier != "udp-port":
         for graph in card.graphs:
@@ -144,7 +144,7 @@ def _rule(rule: PolicyRule) -> dict[str, Any]:
 
 
 def _cycles(plan: Plan, graph: SoftwareGraph) -> int:
-    """What a frame of a graph takes of a core, by the plan; 1 where it does not tell."""
+    """CPU cycles of a graph's frame by the plan; 1 if unknown."""
     needs = [plan.costs[b.task].needs.get("cycles") for b in graph.branches]
     cycles = math.ceil(sum(a.value for a in needs if a is not None))
     return min(max(1, cycles), _MOST_CYCLES)

@@ -1,26 +1,26 @@
-"""How much longer others can make a tenant's packet take, whatever they send."""
+"""Bounds on the latency that other tenants can add to a packet, whatever they send."""
 
 from __future__ import annotations
 
 from n3ic.systems.card.netfpga.image import CardGraph, CardImage, CoreTask
 
 ADDED = "the most that others can add, whatever they send"
-LONGEST = 48  # beats of a frame of 1,518 bytes
+LONGEST = 48  # beats of a frame of 1,518 bytes: ceil(1518 / 32)
 
 
 def added_latency(image: CardImage, graph: CardGraph, longest: int = LONGEST) -> int:
-    """Most clocks that other tenants add to a packet before which none of its tenant's waits.
+    """Maximum clocks that other tenants add to a packet that waits behind none of its own tenant's.
 
-    Where it leaves, each other queue may have one turn before it. On the way to a region each other
-    tenant's head may go first, and each other region's packet on the way back. In a region that
-    tenants share, as many packets as it has credits may be before it.
+    At the output, each other queue may have one turn before it. On the way to a region, each other
+    tenant's head packet may go first, and each other region's packet on the way back. In a shared
+    region, up to its number of credits of packets may be before it.
 
     Args:
         image: the card.
-        graph: which one the packet asks.
+        graph: graph of the packet.
         longest: beats of the longest packet that others send.
     """
-    others = len(image.tenants)  # queues: other tenants', and that of packets without a graph
+    others = len(image.tenants)  # queues of the other tenants, and the one without a graph
     clocks = others * longest
     for branch in graph.branches:
         for leg in branch:
@@ -41,7 +41,7 @@ def _shared(image: CardImage, graph: CardGraph, regions: tuple[int, ...]) -> boo
 
 
 def _interval(image: CardImage, region: int) -> int:
-    """Clocks from packet to packet of the slowest task of a region."""
+    """Clocks between packets of the slowest task of a region."""
     clocks = 1
     for task in image.regions[region].tasks:
         if isinstance(task, CoreTask):

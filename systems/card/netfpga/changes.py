@@ -1,8 +1,8 @@
-"""A change of a card as a file of operations, for what drives ``cfg_*`` and ``wr_*`` of the card.
+"""A change of a card as a file of operations, for a driver of the card's ``cfg_*`` and ``wr_*``.
 
-A head of ``# key value`` lines, then an operation a line: four hexadecimal numbers, as
-``n3ic_card_tb.v`` and :mod:`~n3ic.systems.card.netfpga.simulation` have them, and the same in
-words behind a ``#``::
+The head is lines of ``# key value``. Each line after it is an operation of four hexadecimal
+numbers, as read by ``n3ic_card_tb.v`` and :mod:`~n3ic.systems.card.netfpga.simulation`, with its
+meaning in words behind a ``#``::
 
     # n3ic-card-change 1
     # card edge
@@ -38,12 +38,12 @@ _OPERATION = re.compile(r"[0-8]( [0-9a-f]{1,8}){3}")
 
 
 def operations_of(image: CardImage, change: CardChange, clocks: int) -> list[Operation]:
-    """What the control plane writes for a change; see :mod:`~.control`.
+    """Operations of the control plane for a change; see :mod:`~.control`.
 
     Args:
-        image: the card that runs.
-        change: what comes, is replaced or goes.
-        clocks: of a partial reconfiguration.
+        image: the running card.
+        change: the change.
+        clocks: clocks that a partial reconfiguration takes.
 
     Raises:
         UsageError: a network cannot be written, or does not fit its executor.
@@ -64,7 +64,7 @@ def operations_of(image: CardImage, change: CardChange, clocks: int) -> list[Ope
 
 
 def change_text(image: CardImage, change: CardChange, operations: Sequence[Operation]) -> str:
-    """The file of a change."""
+    """Compose the file of a change."""
     words = control.listing(operations).splitlines()
     lines = [
         f"{k} {a:x} {b:x} {c:x} # {told}"
@@ -76,10 +76,10 @@ def change_text(image: CardImage, change: CardChange, operations: Sequence[Opera
 
 
 def read_change(path: str | Path) -> list[Operation]:
-    """The operations of a file.
+    """Read the operations of a file.
 
     Raises:
-        UsageError: it cannot be read, or is damaged.
+        UsageError: the file cannot be read, or is damaged.
     """
     head, body = _CHANGE.read(path)
     numbers = [line.partition(" # ")[0] for line in body]
@@ -93,16 +93,16 @@ def read_change(path: str | Path) -> list[Operation]:
 
 
 def _is_written(image: CardImage, leg: Leg, model: BinaryModel) -> bool:
-    """Whether a network that comes is written: one that its region's bitstream holds is not."""
+    """Whether a new network must be written; its region's bitstream may already hold it."""
     core = image.core_of(leg)
     return core is None or core[0].layout is not None or core[1].digest != model.digest
 
 
 def _check(image: CardImage, name: str, leg: Leg, model: BinaryModel) -> None:
-    """Refuse what the executor of a leg cannot hold.
+    """Check that a leg's executor can hold a network.
 
     Raises:
-        UsageError: says why.
+        UsageError: the executor cannot hold it; the error says why.
     """
     core = image.core_of(leg)
     if core is None or core[0].layout is None:

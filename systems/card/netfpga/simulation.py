@@ -129,10 +129,10 @@ def run(
     Args:
         directory: what :func:`write_card` wrote; it is read and not changed.
         image: the card.
-        packets: what comes.
-        program: what the control plane does meanwhile.
-        simulator: which one.
-        pauses: whether the far end pauses at random.
+        packets: packets to send.
+        program: operations of the control plane meanwhile.
+        simulator: the simulator to use.
+        pauses: whether the receiver pauses at random.
         trace: whether the executors show scores and hidden bits.
         quiet: clocks without a packet after which the run ends.
 
@@ -211,7 +211,7 @@ def _known(text: str) -> str:
     """A number that the simulator knows.
 
     Raises:
-        VerifyError: it has unknown bits.
+        VerifyError: the number has unknown bits.
     """
     if re.search("[xXzZ]", text):
         raise VerifyError(f"the card: unknown bits leave it: {text}")

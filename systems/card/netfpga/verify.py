@@ -28,19 +28,19 @@ from n3ic.systems.card.netfpga.image import (
 )
 from n3ic.systems.card.netfpga.traffic import Outcome, Packet
 
-_SLACK = 8  # clocks beside those that a packet's inferences take
+_SLACK = 8  # clocks on top of those that a packet's inferences take
 
 
 @dataclass(frozen=True)
 class CardRun:
-    """What a card did in simulated traffic, all of it as it must be.
+    """Statistics of a card that passed in simulated traffic.
 
     Attributes:
-        packets: that were sent.
-        asked: of each graph.
-        inferences: compared with the networks, score by score.
-        latency: clocks from last beat in to last beat out of each graph, least and most.
-        simulator: what ran.
+        packets: number of packets sent.
+        asked: number of requests of each graph.
+        inferences: number of inferences compared with the networks, score by score.
+        latency: fewest and most clocks from last beat in to last beat out, for each graph.
+        simulator: name of the simulator.
     """
 
     packets: int
@@ -67,8 +67,8 @@ def verify_card(
 
     Raises:
         MissingDependencyError: no simulator is installed.
-        VerifyError: a packet is lost, out of order or otherwise answered, or a network computes
-            something else; names it.
+        VerifyError: a packet is lost, reordered or answered wrongly, or a network computes another
+            result; the error names it.
     """
     packets = packets_of(image, count)
     open_all = [
@@ -172,7 +172,7 @@ def compare(image: CardImage, outcomes: Sequence[Outcome | None], log: simulatio
     """Compare what left with what must.
 
     Raises:
-        VerifyError: a packet is lost, doubled, changed or before its turn; names it.
+        VerifyError: a packet is lost, duplicated, changed or out of order; the error names it.
     """
     seen: dict[int, simulation.Left] = {}
     last: dict[int | None, int] = {}
@@ -207,10 +207,10 @@ def compare_inferences(
     """Compare scores and hidden bits that the executors showed, where a packet tells their input.
 
     Returns:
-        How many were compared.
+        Number of compared inferences.
 
     Raises:
-        VerifyError: one is another than the network's; names layer, neuron and vector.
+        VerifyError: a value differs from the network's; the error names layer, neuron and vector.
     """
     turns: dict[int, int] = defaultdict(int)
     admitted: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # tenant, number, graph

@@ -16,17 +16,17 @@ from n3ic.systems.card.plan import Plan
 from n3ic.targets.device import Device
 
 _CYCLES_A_TICK = 16  # of a micro-engine's timestamp
-_LARGEST_BURST = (1 << 31) - 1  # bytes, of which 2^32 parts fit 64 bits
+_LARGEST_BURST = (1 << 31) - 1  # bytes: in units of 2^-32 bytes it still fits 64 bits
 
 
 @dataclass(frozen=True)
 class Island:
-    """An island.
+    """An island of the NFP.
 
     Attributes:
-        index: from 0.
-        networks: names of the tasks whose networks lie in its CLS.
-        threads: contexts that serve each.
+        index: index of the island, from 0.
+        networks: names of the tasks whose networks are in its CLS.
+        threads: number of contexts that serve each network.
     """
 
     index: int
@@ -43,9 +43,9 @@ class Bucket:
     """A tenant's token bucket as micro-C fills it.
 
     Attributes:
-        burst: bytes that it holds.
-        step: 2^-32 bytes that come each tick, rounded down.
-        full: ticks that fill it.
+        burst: size of the bucket in bytes.
+        step: tokens per tick in units of 2^-32 bytes, rounded down.
+        full: number of ticks that fill the bucket.
     """
 
     burst: int
@@ -115,7 +115,7 @@ def image_of(plan: Plan, card: SoftwareCard, device: Device) -> CardImage:
     """The image of a plan.
 
     Raises:
-        CardError: a graph that the firmware does not have, or an island that is too small.
+        CardError: the firmware does not support a graph, or an island is too small.
     """
     for graph in card.graphs:
         if graph.rules:
@@ -152,14 +152,14 @@ def image_of(plan: Plan, card: SoftwareCard, device: Device) -> CardImage:
 
 
 def divide(loads: list[float], contexts: int) -> tuple[int, ...]:
-    """Contexts in proportion to loads, one at least each; the largest remainders round up.
+    """Divide contexts in proportion to loads, at least one each, by largest remainders.
 
     Args:
-        loads: thread-seconds a second that each network is planned to take.
-        contexts: how many there are.
+        loads: planned thread-seconds per second of each network.
+        contexts: number of contexts.
 
     Raises:
-        CardError: there are more networks than contexts.
+        CardError: the networks outnumber the contexts.
     """
     if len(loads) > contexts:
         raise CardError(f"{len(loads)} networks in an island of {contexts} contexts")

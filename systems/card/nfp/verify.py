@@ -25,8 +25,8 @@ from n3ic.util.process import run_tool
 
 Row = NDArray[np.uint32]
 _SECONDS = 300
-_THREADS = 8  # that flood
-_FLOOD = 500  # frames of a burst
+_THREADS = 8  # threads that flood the token buckets
+_FLOOD = 500  # frames per thread in a flood
 _BITS, _FEATURES = 1, 2
 _SHUNT = 0xFFFFFFFF  # N3IC_SHUNT
 
@@ -104,15 +104,15 @@ def _check_joins(
 
 
 def check_rates(directory: Path, image: CardImage, asked: Sequence[Asked]) -> None:
-    """Compare what the token buckets let pass: at their rates, and while all threads flood.
+    """Compare the frames that the token buckets pass: at their rates, and while all threads flood.
 
     Raises:
-        VerifyError: another frame passes, or another number of a flood's.
+        VerifyError: another frame passes, or a flood passes another number of frames.
     """
     rng = np.random.default_rng(6)
     buckets, tenants = image.buckets, [g.tenant for g in image.card.graphs]
     tick = max(b.full for b in buckets)
-    held = [Fraction(b.burst) for b in buckets]  # full at the first frame
+    held = [Fraction(b.burst) for b in buckets]  # buckets are full at the first frame
     last = [tick] * len(buckets)
     rows, expected = [], []
     for each in asked:
@@ -160,7 +160,7 @@ def _ask(
     """Answers of an island, a row each.
 
     Raises:
-        MissingDependencyError: there is no C compiler.
+        MissingDependencyError: no C compiler is installed.
         VerifyError: the micro-C does not compile or run.
     """
     rows = np.zeros((len(questions), 2 + image.ask_words), dtype=np.uint32)

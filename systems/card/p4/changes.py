@@ -30,10 +30,10 @@ def make_change(card: SoftwareCard, change: CardChange, to: str) -> str:
         What was done, and whether it is confirmed, in a sentence.
 
     Raises:
-        CardError: the program's stages do not compute a network.
-        UsageError: no switch is there, or the file exists.
+        CardError: the program's stages cannot compute a network.
+        UsageError: no switch is reachable, or the file exists.
         MissingDependencyError: ``simple_switch_CLI`` is not on the PATH.
-        VerifyError: the switch does not hold what it was given.
+        VerifyError: the switch does not hold the entries that it was given.
     """
     cli = cli_of(to)
     image = image_of(card)
@@ -58,7 +58,7 @@ def cli_of(to: str) -> list[str] | None:
     """The command that reaches a switch; None where ``to`` is a file.
 
     Raises:
-        UsageError: it begins as an address and is none.
+        UsageError: the text begins like an address, but is malformed.
         MissingDependencyError: ``simple_switch_CLI`` is not on the PATH.
     """
     if not to.startswith("thrift:"):
@@ -80,7 +80,7 @@ def entries_text(card: SoftwareCard, change: CardChange) -> str:
         change: what comes, is replaced or goes.
 
     Raises:
-        CardError: the program's stages do not compute a network.
+        CardError: the program's stages cannot compute a network.
     """
     image = image_of(card)
     for task, model in change.networks.items():

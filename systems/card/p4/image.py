@@ -1,7 +1,7 @@
 """A card as a P4 program: networks of one shape share its stages, each has its entries.
 
-A packet passes the tables once for each branch of its graph: it is resubmitted, and a table says
-by UID and pass which network is next. So branches cost entries and passes, not stages.
+A packet passes the tables once for each branch of its graph: it is resubmitted, and a table keyed
+by UID and pass selects the next network. So branches cost entries and passes, not stages.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from n3ic.targets.packets import SHUNTED
 
 Keys = tuple[int | tuple[int, int], ...]
 METER = "tenants"
-VOTE, BOTH = 1, 2  # joins as the program knows them; 0 is the most certain
+VOTE, BOTH = 1, 2  # codes of joins in the program; 0 is the most certain
 _ALL = (1 << 32) - 1  # the largest margin
-_PASSES = 255  # of a packet, a branch each
+_PASSES = 255  # maximum passes of a packet, one per branch
 
 
 @dataclass(frozen=True)
@@ -151,10 +151,10 @@ def commands_of(image: CardImage) -> str:
 
 
 def change_of(image: CardImage, graph: SoftwareGraph, *, remove: bool = False) -> str:
-    """Commands that give a graph its networks anew while packets flow, or take it away.
+    """Commands that write a graph's networks again while packets flow, or remove the graph.
 
-    Entries are named by their handles: each table counts the entries that ``commands.txt`` adds.
-    What tells the model is cleared first and set last: an answer in between bears none.
+    Entries are addressed by handles, which are indices in the order of ``commands.txt``. The
+    model's number is cleared first and set last, so that no answer in between carries it.
 
     Args:
         image: the card.
@@ -185,7 +185,7 @@ def with_network(image: CardImage, task: str, model: BinaryModel) -> CardImage:
     """A card one of whose networks is another one.
 
     Raises:
-        CardError: the stages do not compute it; says why.
+        CardError: the stages cannot compute the network; the error says why.
     """
     (group, slot), old = image.place(task), image.card.networks[task]
     if _shape(model) != _shape(old):
@@ -230,7 +230,7 @@ def _modify(
     entry: KeyedEntry, handles: dict[tuple[str, Keys], int], action: str, data: tuple[int, ...]
 ) -> str:
     handle = handles[entry.table, entry.keys]
-    # simple_switch_CLI ends with an error where nothing at all follows the handle.
+    # simple_switch_CLI fails if nothing follows the handle.
     given = _hex(data) or ["=>"]
     return _words("table_modify", entry.table, action, str(handle), *given)
 

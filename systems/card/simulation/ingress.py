@@ -1,21 +1,21 @@
-"""Throttling at ingress, the only place where a tenant is held back.
+"""Throttling at ingress, the only place where a tenant is limited.
 
 SuperNIC, section IV-E: what a tenant takes of tasks, packet store and egress follows from what it
-is let in, so that a bucket a tenant is all that is needed.
+is let in, so one token bucket per tenant suffices.
 """
 
 from __future__ import annotations
 
 
 class TokenBucket:
-    """Tokens that come at a rate and are kept up to a burst; a packet takes its cost of them.
+    """A token bucket: tokens arrive at a rate, up to a burst; a packet takes its cost.
 
-    A packet's cost is what it takes of the card in mean packets of its graph: at least 1, and its
-    length over the mean length. So neither short nor long frames get a tenant more than its rate.
+    The cost of a packet is its use of the card relative to a mean packet of its graph: at least 1,
+    and at least its length over the mean length. So neither short nor long frames exceed the rate.
 
     Args:
-        rate: tokens a cycle.
-        burst: most tokens; a packet that costs more waits for a full bucket and leaves a debt.
+        rate: tokens per cycle.
+        burst: maximum tokens; a packet that costs more waits for a full bucket and leaves a debt.
     """
 
     def __init__(self, rate: float, burst: float) -> None:
@@ -26,27 +26,28 @@ class TokenBucket:
 
     @property
     def rate(self) -> float:
-        """Tokens a cycle."""
+        """Tokens per cycle."""
         return self._rate
 
     def change(self, rate: float, now: int) -> None:
-        """Another rate, from now on."""
+        """Change the rate from now on."""
         self._fill(now)
         self._rate = rate
 
     def wait(self, cost: float, now: int) -> int:
-        """Cycles until a packet may pass; 0 if it may at once.
+        """Cycles until a packet may pass; 0 if it may pass now.
 
-        At least one more where there are too few tokens; with a rate of 0, a long while.
+        At least 1 if tokens are missing; a very large number for a rate of 0.
         """
         self._fill(now)
+        # A cost above the burst can never be saved up, so a full bucket suffices.
         missing = min(cost, self._burst) - self._tokens
         if missing <= 1e-9:
             return 0
         return max(1, int(missing / self._rate) + 1) if self._rate else 1 << 40
 
     def take(self, cost: float, now: int) -> None:
-        """Let a packet pass."""
+        """Take a packet's tokens; the balance may become negative."""
         self._fill(now)
         self._tokens -= cost
 

@@ -122,7 +122,7 @@ class Load:
                 count = max(1, round(scale * (1 + float(rng.pareto(_PARETO_SHAPE)))))
             for _ in range(count - 1):
                 yield within
-            # the gap makes up for what the burst was faster, so that the mean stays
+            # A burst is faster than the mean rate, so the gap after it restores the mean.
             yield within + float(rng.exponential(count * (mean - within)))
 
     def _lengths(self, rng: np.random.Generator) -> Iterator[int]:
@@ -160,7 +160,7 @@ def parse_load(text: str, tenants: Collection[str]) -> tuple[str, LoadKind, floa
         Tenant (empty for all), kind, and by what its rate is to be multiplied.
 
     Raises:
-        UsageError: there is no such tenant or kind, or the factor is no number above 0.
+        UsageError: the tenant or kind is unknown, or the factor is not a number above 0.
     """
     tenant, found, rest = text.rpartition("=")
     kind, times, factor = rest.partition("*")

@@ -19,13 +19,13 @@ from n3ic.errors import N3icError
 PAGE_BYTES = 2 << 20
 SPACE_BYTES = 1 << 30
 PAGES_OF_SPACE = SPACE_BYTES // PAGE_BYTES
-ENTRY_BYTES = 8  # so that a table takes 4 KB
+ENTRY_BYTES = 8  # with 512 entries, a table takes 4 KB
 
 Kind = Literal["read", "write"]
 
 
 class MemoryFaultError(N3icError):
-    """An access that a tenant may not make; the card refuses it and changes nothing."""
+    """A forbidden access of a tenant, which the card refuses without effect."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Memory:
         """Translate an address of a tenant's own space; the page is brought on board if need be.
 
         Raises:
-            MemoryFaultError: it is not mapped, or must not be written, or no frame can be had.
+            MemoryFaultError: the address is unmapped or read-only, or no frame is available.
         """
         space = self._spaces[tenant]
         page = address // PAGE_BYTES
@@ -170,7 +170,8 @@ class Memory:
         over = {
             name: len(space.frames) - self._shares[name] for name, space in self._spaces.items()
         }
-        # who holds its share takes from itself; who is below it takes from who holds most beyond
+        # A tenant at its share evicts its own page; one below its share evicts from the tenant that
+        # is furthest above its share.
         victim = asking if over[asking] >= 0 else max(over, key=lambda n: (over[n], n))
         space = self._spaces[victim]
         if not space.frames or (victim != asking and over[victim] <= 0):

@@ -93,7 +93,7 @@ def with_events(scenario: Scenario, texts: Sequence[str]) -> Scenario:
             ``REGION:lost@SECOND``.
 
     Raises:
-        UsageError: one cannot be read, or names a tenant or a region that is not there.
+        UsageError: an event is malformed, or names an unknown tenant or region.
     """
     tenants = dict(scenario.tenant_of)
     failures = list(scenario.failures)

@@ -81,10 +81,10 @@ def part_of(wanted: Sequence[str], chain: Chain) -> int:
 
 
 def cover(wanted: Chain, chains: Mapping[int, Chain]) -> tuple[int, ...]:
-    """Regions through which a chain can be run, with as few passes of the scheduler as may be.
+    """Cover a chain with regions, in as few passes of the scheduler as possible.
 
-    The longest part first is optimal: any region that runs the tasks up to some point also runs
-    those from a later start up to it.
+    Taking the longest part first is optimal: any region that runs the tasks up to some point also
+    runs them from any later start up to that point.
 
     Args:
         wanted: tasks in their order.

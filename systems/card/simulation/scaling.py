@@ -1,8 +1,8 @@
-"""When a task gets another instance, and when it gives one back.
+"""Decides when a task gets another instance, and when it gives one back.
 
-SuperNIC, section IV-B: the number of instances follows the load that is meant for a task and the
-share that is due to its users. The text gives no thresholds; these keep an instance from coming
-and going with every burst, for each change costs a partial reconfiguration.
+SuperNIC, section IV-B: the number of instances follows the load meant for a task and its users'
+share. The text gives no thresholds. These keep instances from coming and going with every burst,
+because each change costs a partial reconfiguration.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ class ScalingRules:
     """Thresholds of scaling.
 
     Attributes:
-        out: load over capacity from which on one more instance is wanted.
-        into: load over the capacity of one instance fewer below which one is given back; the gap
+        out: load over capacity above which one more instance is wanted.
+        into: load over the capacity of one instance fewer, below which one is given back; the gap
             to ``out`` is the hysteresis.
-        windows: monitoring windows in a row that must agree.
-        least: instances that always stay.
-        most: instances that there may be at all.
+        windows: consecutive monitoring windows that must agree.
+        least: minimum number of instances.
+        most: maximum number of instances.
     """
 
     out: float = 0.95
@@ -32,12 +32,12 @@ class ScalingRules:
 
 @dataclass(frozen=True)
 class Scaling:
-    """How many instances a task has, and for how long its load has asked for another number.
+    """Number of instances of a task, and how long its load has asked for another number.
 
     Attributes:
-        instances: those there are, the ones being launched included.
-        above: windows in a row with more load than ``out``.
-        below: windows in a row with less load than ``into``.
+        instances: number of instances, including those being launched.
+        above: consecutive windows with a load above ``out``.
+        below: consecutive windows with a load below ``into``.
     """
 
     instances: int
@@ -46,18 +46,19 @@ class Scaling:
 
 
 def scaled(state: Scaling, load: float, due: float, rules: ScalingRules) -> Scaling:
-    """The state after a monitoring window.
+    """Compute the state after a monitoring window.
 
     Args:
-        state: the one before.
-        load: instances that the load meant for the task would fill.
-        due: instances that its users are entitled to; more are not launched, and where it is less
-            than there are, instances are given back.
+        state: the state before.
+        load: number of instances that the load meant for the task would fill.
+        due: number of instances that its users are entitled to; instances above it are given back,
+            and no more are launched.
         rules: thresholds.
 
     Returns:
         A state whose ``instances`` differ by at most one.
     """
+    # The epsilon keeps a due of 2.9999999 from rounding down to 2.
     most = max(rules.least, min(rules.most, int(due + 1e-9)))
     if state.instances > most:
         return Scaling(state.instances - 1)

@@ -1,10 +1,10 @@
-"""The card's packet scheduler: credits of chains, and whose packet is next.
+"""The card's packet scheduler: credits of chains, and the order of packets.
 
 SuperNIC, section IV-D: if all tasks of a chain that a packet needs have a credit, one of each is
-reserved and the packet runs through the chain without the scheduler; otherwise it goes to its
-first task alone, on to the next ones that have a credit, and back to the scheduler at one that
-has none. A credit is the right to be held by a task, so that no queue at a task can overflow.
-Which tenant's packet is next is decided by virtual start times (DRFQ).
+reserved and the packet runs through the chain without the scheduler. Otherwise it goes to its first
+task alone, on to the next tasks that have a credit, and back to the scheduler at one without. A
+credit is the right to a place in a task, so that no queue at a task can overflow. Virtual start
+times (DRFQ) decide which tenant's packet is next.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Turns:
-    """The cycle at which the next packet may start; several tasks may have one in common."""
+    """The cycle at which the next packet may start; several tasks may share one."""
 
     next_start: int = 0
 
@@ -41,10 +41,10 @@ class Server:
         self.free = self.task.credits
 
     def enter(self, now: int, busy: int, latency: int) -> int:
-        """Take a packet that holds a credit.
+        """Accept a packet that holds a credit.
 
         Returns:
-            The cycle at which it has its result.
+            The cycle at which its result is ready.
         """
         start = max(now, self.turns.next_start)
         self.turns.next_start = start + busy
@@ -56,13 +56,13 @@ class Instance:
     """A chain that runs in a region.
 
     Attributes:
-        region: its number; the ports of a chain whose tasks are scheduled one by one share it.
+        region: number of the region; chains whose tasks are scheduled one by one share its ports.
         chain: its tasks.
         servers: by task.
-        owner: the tenant that alone may use it; empty for all.
+        owner: the only tenant that may use it; empty for all.
         open: whether packets may be sent to it.
-        stuck: whether its tasks give results no more.
-        used: packets that were sent to it, for round-robin.
+        stuck: whether its tasks have stopped giving results.
+        used: number of packets sent to it, for round-robin.
     """
 
     region: int
@@ -75,13 +75,13 @@ class Instance:
 
     @property
     def held(self) -> int:
-        """Packets that hold a credit of it."""
+        """Number of packets that hold a credit of it."""
         return sum(s.task.credits - s.free for s in self.servers.values())
 
 
 @dataclass(frozen=True)
 class Grant:
-    """Where a packet may go: tasks of an instance, each with a credit reserved."""
+    """Destination of a packet: tasks of an instance, with a credit of each reserved."""
 
     instance: Instance
     tasks: Chain
@@ -117,12 +117,12 @@ class Scheduler:
         self._counted: Mapping[str, int] = {}
 
     def add(self, instance: Instance) -> None:
-        """Let packets be sent to an instance."""
+        """Allow packets to an instance."""
         self._changed([*self._instances, instance])
         self.dispatch()
 
     def remove(self, instance: Instance) -> None:
-        """Send no more packets to an instance; those in it stay."""
+        """Stop sending packets to an instance; packets inside continue."""
         instance.open = False
         self._changed([i for i in self._instances if i is not instance])
 
@@ -133,14 +133,14 @@ class Scheduler:
 
     @property
     def running(self) -> Mapping[str, int]:
-        """How many instances there are of each task."""
+        """Number of instances of each task."""
         return self._counted
 
     def __iter__(self) -> Iterator[Instance]:
         return iter(self._instances)
 
     def candidates(self, tenant: str, tasks: Chain) -> Sequence[tuple[int, Instance]]:
-        """Instances that run the first of these tasks for a tenant, and how many of them."""
+        """Instances that run the first tasks for a tenant, with how many of the tasks they run."""
         key = (tenant, tasks)
         if key not in self._found:
             own = [i for i in self._instances if i.owner in ("", tenant)]
@@ -149,14 +149,14 @@ class Scheduler:
         return self._found[key]
 
     def request(self, queue: str, tenant: str, tag: tuple[float, int], tasks: Chain) -> simpy.Event:
-        """Ask for credits; the event's value is a :class:`Grant`.
+        """Request credits; the event's value is a :class:`Grant`.
 
         Args:
-            queue: packets of one queue are served in the order of their tags, so that one that
-                comes back from an instance is before those that came later.
-            tenant: whose packet it is.
+            queue: packets of a queue are served in the order of their tags, so that a packet that
+                returns from an instance precedes packets that arrived later.
+            tenant: owner of the packet.
             tag: virtual start time, and a number that breaks ties.
-            tasks: what it needs.
+            tasks: tasks that the packet needs.
         """
         waiting = _Waiting(tag, tenant, tasks, self._env.event())
         heapq.heappush(self._queues.setdefault(queue, []), waiting)
@@ -164,7 +164,7 @@ class Scheduler:
         return waiting.granted
 
     def dispatch(self) -> None:
-        """Grant what can be granted, the lowest virtual start time first."""
+        """Grant credits to waiting packets, the lowest virtual start time first."""
         now = int(self._env.now)
         heads = [
             (line[0].tag, queue)
@@ -176,6 +176,7 @@ class Scheduler:
             _, queue = heapq.heappop(heads)
             line = self._queues[queue]
             grant = self._grant(line[0])
+            # A blocked head does not block other queues; a later release calls dispatch again.
             if grant is None:
                 continue
             heapq.heappop(line).granted.succeed(grant)
@@ -185,16 +186,17 @@ class Scheduler:
                 heapq.heappush(heads, (line[0].tag, queue))
 
     def _fetch(self, queue: str, now: int) -> None:
-        """Have the next head of a queue, some cycles later."""
+        """Fetch the next head of a queue, some cycles later."""
         self._head_ready[queue] = now + self._head_interval
         ready = self._env.timeout(self._head_interval)
         ready.callbacks.append(lambda _: self.dispatch())
 
     def _grant(self, waiting: _Waiting) -> Grant | None:
-        """Credits for as many tasks as can be; None if the first has none anywhere."""
+        """Grant credits for as many tasks as possible; None if the first task has none anywhere."""
         fallback: Instance | None = None
         whole: tuple[int, Instance] | None = None
         for count, instance in self.candidates(waiting.tenant, waiting.tasks):
+            # Candidates are sorted by the number of tasks: a shorter run cannot win any more.
             if whole is not None and count < whole[0]:
                 break
             if all(instance.servers[t].free for t in waiting.tasks[:count]):

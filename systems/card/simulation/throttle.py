@@ -1,7 +1,7 @@
-"""Which rates graphs are let in at: fair shares of time of the tasks, by the load that is seen.
+"""Fair ingress rates of graphs: fair shares of the tasks' time, for the observed load.
 
-SuperNIC, section IV-E, step 2: dominant shares of time as in DRFQ, on the load that is meant for
-each task, handed out at ingress alone.
+SuperNIC, section IV-E, step 2: dominant shares of time as in DRFQ, for the load meant for each
+task, enforced at ingress alone.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Demand:
-    """What a graph would send through.
+    """Demand of a graph.
 
     Attributes:
-        load: packets a second that arrive.
-        entitled: packets a second that are due to it whatever the others send.
-        weight: share that is due to it.
+        load: arriving packets per second.
+        entitled: packets per second that it is entitled to, whatever others send.
+        weight: weight of the graph.
         times: seconds of an instance of each task that a packet takes.
     """
 
@@ -29,15 +29,15 @@ class Demand:
 
 
 def fair_rates(demands: Mapping[str, Demand], instances: Mapping[str, float]) -> dict[str, float]:
-    """Packets a second of each graph: what is due to it, then max-min over dominant shares of time.
+    """Compute each graph's packets per second: its due, then max-min over dominant time shares.
 
-    First all rise to their load or what is due to them, whichever is less. What is left goes to
-    the loads beyond that, and at last to loads that may rise before the next look: graphs rise
-    together in dominant share over weight, until a load is met or a task is full.
+    First all graphs rise to the smaller of load and entitlement. The rest goes to the loads beyond
+    that, and at last to loads that may rise before the next window. Graphs rise together in
+    dominant share over weight, until a load is met or a task is full.
 
     Args:
-        demands: by graph.
-        instances: how many there are of each task; fractions where one is shared with others.
+        demands: demand of each graph, by name.
+        instances: number of instances of each task; a fraction if one is shared with others.
     """
     rates = dict.fromkeys(demands, 0.0)
     left = dict(instances)
@@ -55,8 +55,8 @@ def _fill(
     left: dict[str, float],
     caps: Mapping[str, float],
 ) -> None:
-    """Raise rates, up to their caps, until each graph has met its cap or a full task."""
-    # packets a second that a graph gains where all dominant shares rise by their weights
+    """Raise rates up to their caps, until each graph has met its cap or a full task."""
+    # Packets per second that a graph gains while all dominant shares rise by their weights.
     speed = {}
     for graph, demand in demands.items():
         dominant = max(
@@ -78,7 +78,8 @@ def _fill(
         step = min(*to_cap.values(), *to_full.values())
         for graph in sorted(rising):
             rates[graph] += step * speed[graph]
-        # whoever set the step is done, whatever rounding leaves of it: so every round ends one
+        # The graph or task that set the step is done regardless of rounding, so every round ends
+        # one.
         for task, p in pull.items():
             left[task] = 0.0 if to_full[task] <= step else left[task] - step * p
         rising = {g for g in rising if to_cap[g] > step}

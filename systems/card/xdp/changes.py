@@ -22,9 +22,9 @@ def change_attached(image: CardImage, change: CardChange, interface: str) -> str
         interface: its name.
 
     Raises:
-        UsageError: there is no such interface, it has no card's program, or a network does not fit
+        UsageError: the interface does not exist or has no card's program, or a network does not fit
             the program.
-        BpfError: the kernel refuses it.
+        BpfError: the kernel refuses the change.
     """
     values = {}
     for name, model in change.networks.items():

@@ -18,7 +18,7 @@ from n3ic.util.json_text import json_text
 from n3ic.util.templates import render
 
 PROGRAM, TABLES = "card.c", "card.json"
-RULES = 8  # of a graph's policy
+RULES = 8  # maximum rules of a graph's policy
 PORTS = 256  # beyond the largest that a policy names
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 _LONGEST = 1023  # bytes of an input
@@ -78,7 +78,7 @@ def image_of(card: SoftwareCard) -> CardImage:
     """The image of a card.
 
     Raises:
-        CardError: a graph, or networks together, that the program does not have.
+        CardError: the program does not support a graph, or the networks do not fit together.
     """
     for graph in card.graphs:
         _check(graph, card)

@@ -55,7 +55,7 @@ class CardTables:
         """Say which interface is a port that policies forward to; frames for others are dropped.
 
         Raises:
-            UsageError: there is no such interface.
+            UsageError: no interface has that name.
         """
         self.maps["ports"].update(port, _index(interface))
 
@@ -115,8 +115,8 @@ class CardProgram(CardTables):
             mode: ``native``, ``generic`` or ``offload``.
 
         Raises:
-            UsageError: there is no such interface.
-            BpfError: another program is attached, or the driver does not do this mode.
+            UsageError: no interface has that name.
+            BpfError: another program is attached, or the driver does not support the mode.
         """
         libbpf.attach(_index(interface), self.program, mode)
 

@@ -80,7 +80,7 @@ def measure(problems: Sequence[Problem], ranks: int, repeats: int = REPEATS) -> 
 
     Raises:
         MissingDependencyError: mpi4py, or mpiexec and its library are not installed.
-        ClusterError: it did not run.
+        ClusterError: the run failed.
     """
     _check_installed()
     request = json.dumps({"problems": [asdict(p) for p in problems], "repeats": repeats})

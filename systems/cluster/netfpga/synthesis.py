@@ -16,6 +16,6 @@ def node_resources(size: NodeSize | None = None) -> Resources:
 
     Raises:
         MissingDependencyError: Yosys is not installed.
-        VerifyError: it fails.
+        VerifyError: Yosys fails.
     """
     return synthesise_sources(node_sources(), TOP, (size or NodeSize()).parameters)

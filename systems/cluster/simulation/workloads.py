@@ -100,7 +100,7 @@ def workload(problem: Problem, nodes: int) -> Workload:
     """What a problem is on so many nodes.
 
     Raises:
-        UsageError: there is no such kernel.
+        UsageError: the kernel is unknown.
     """
     if problem.kernel not in KERNELS:
         known = ", ".join(KERNELS)

@@ -226,7 +226,7 @@ def test_labels_that_nobody_knows_are_not_guessed(data):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("label = 9\n", "'label' is none of label_field"),
+        ("label = 9\n", "unknown key 'label', expected one of label_field"),
         ("label_field = -1\n", "a whole number, got -1"),
         ("label_field = true\n", "a whole number, got True"),
         ("classes = 5\n", "names the class of each label"),

@@ -138,7 +138,7 @@ def test_a_name_in_use_leaves_nothing_behind(card: tuple[VirtualNic, Path]) -> N
 
 
 def test_names_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no name of a device"):
+    with pytest.raises(UsageError, match="not a device name"):
         VirtualNic(tmp_path, tap="a b")
     with pytest.raises(UsageError, match="two names"):
         VirtualNic(tmp_path, tap="a", peer="a")

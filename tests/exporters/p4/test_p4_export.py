@@ -601,7 +601,7 @@ def test_options_are_checked(target: Exporter) -> None:
     for name, value in (("ethertype", "0x100"), ("output", "all"), ("field", "x"), ("gone", "1")):
         with pytest.raises(UsageError, match=f"--{name}"):
             target.parse_options({name: value})
-    with pytest.raises(UsageError, match="is that of IP"):
+    with pytest.raises(UsageError, match="belongs to IP"):
         target.check(small(), target.parse_options({"ethertype": "0x800"}))
 
 

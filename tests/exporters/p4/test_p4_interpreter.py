@@ -76,8 +76,8 @@ def test_expressions_follow_the_specification(expression: str, result: int) -> N
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("meta.x = meta.w;", r"bit<8> expected, got bit<16>"),
-        ("meta.x = meta.y + meta.w;", r"bit<8> expected, got bit<16>"),
+        ("meta.x = meta.w;", r"expected bit<8>, got bit<16>"),
+        ("meta.x = meta.y + meta.w;", r"expected bit<8>, got bit<16>"),
         ("meta.x = 256;", "256 does not fit bit<8>"),
         ("meta.x = 4w16;", "does not fit 4 bits"),
         ("meta.x = meta.y + 300;", "300 does not fit bit<8>"),
@@ -87,17 +87,17 @@ def test_expressions_follow_the_specification(expression: str, result: int) -> N
         ("meta.x = ~1;", "~ needs a value with a width"),
         ("meta.x = 1 + 1;", r"\+ needs a value with a width"),
         ("meta.x = meta.y >> meta.y;", "shifts a value with a width by a constant"),
-        ("hdr.h = 1;", "no single value"),
-        ("meta.x.setValid();", "is no header"),
+        ("hdr.h = 1;", "not a single value"),
+        ("meta.x.setValid();", "is not a header"),
         ("missing();", "not in the subset"),
         ("hdr.h.apply();", "not in the subset"),
         ("mark_to_drop(meta);", "no field egress_spec"),
-        ("meta.wide = 41w0;", "bit<40> expected, got bit<41>"),
+        ("meta.wide = 41w0;", "expected bit<40>, got bit<41>"),
         ("meta.wide = (bit<40>) (bit<0>) meta.x;", "bit<0> has no such width"),
-        ("if (meta.isValid()) { }", "is no header"),
+        ("if (meta.isValid()) { }", "is not a header"),
         ("meta.x = 3 3;", "syntax error"),
         ("meta.x = " + "0" * 19 + "1" + "9" * 5000 + "w1;", "has no such width"),
-        ("meta.x = 1" + "0" * 5000 + ";", "is no number"),
+        ("meta.x = 1" + "0" * 5000 + ";", "is not a number"),
         ("meta.x = -meta.y;", "syntax error"),
         ("return;", "syntax error"),
         ("bit<8> v = 1;", "syntax error"),
@@ -114,7 +114,7 @@ def test_headers_are_read_and_written_only_while_valid() -> None:
         after(apply="meta.w = hdr.other.a;")
     with pytest.raises(P4Error, match="is written, but its header is not valid"):
         after(apply="hdr.other.a = 1;")
-    with pytest.raises(P4Error, match=r"headers.other.b is sent before it is written"):
+    with pytest.raises(P4Error, match=r"headers.other.b is emitted before it is written"):
         after(apply="hdr.other.setValid(); hdr.other.a = 1;")
     sent = after(apply="hdr.other.setValid(); hdr.other.a = 1; hdr.other.b = hdr.h.a;")
     assert sent.packet == bytes.fromhex("12345678 00011234")
@@ -166,15 +166,15 @@ def test_tables_match_and_defaults_change_at_run_time() -> None:
         ("table_set_default t set 1", "needs 2 parameters, got 1"),
         ("table_set_default t set 256 2", "0x100 does not fit bit<8>"),
         ("table_set_default t set -1 2", "does not fit bit<8>"),
-        ("table_set_default t set one 2", "'one' is no number"),
+        ("table_set_default t set one 2", "'one' is not a number"),
         ("table_add t set 1 => 1 2", "has 2 keys, got 1"),
         ("table_add t set 1 2 1 2", "takes KEYS => DATA"),
         ("table_add t set 0x10000 2 => 1 2", "does not fit bit<16>"),
         ("table_add t set 1 2 =>", "needs 2 parameters, got 0"),
         ("table_add t NoAction 1 0", "takes KEYS => DATA"),  # the last key would be lost
         ("table_add t set 1 2 => 1 => 2", "needs 2 parameters, got 3"),
-        ("table_add t set 02:00:00:00:00:01 2 => 1 2", "is no number of 16 bits"),
-        ("table_add t set 010 2 => 1 2", "is no number"),
+        ("table_add t set 02:00:00:00:00:01 2 => 1 2", "is not a number of 16 bits"),
+        ("table_add t set 010 2 => 1 2", "is not a number"),
         ("table_add t set 1->2 2 => 1 2", "expected a number"),
         ("table_add I.keyless seven =>", "has 0 keys"),
         ("table_set_default t set => 1 2", "needs 2 parameters, got 3"),
@@ -184,9 +184,9 @@ def test_tables_match_and_defaults_change_at_run_time() -> None:
         ("table_modify t NoAction 0", "ends simple_switch_CLI: expected =>"),
         ("table_modify t set 0", "ends simple_switch_CLI"),
         ("table_modify t set 0 => 1", "needs 2 parameters, got 1"),
-        ("table_modify t set 0x0 1 2", "no decimal number for a handle"),
-        ("table_modify t set -1 1 2", "no decimal number for a handle"),
-        ("table_modify t NoAction 0 =>", "has 0 entries, none of 0"),
+        ("table_modify t set 0x0 1 2", "not a decimal number for a handle"),
+        ("table_modify t set -1 1 2", "not a decimal number for a handle"),
+        ("table_modify t NoAction 0 =>", "has 0 entries, no entry 0"),
         ("\n", "run the line before it again"),
         ("# comment", "not a table command"),
         ("table_set_default t set \u0661 2", "expected ASCII"),
@@ -207,7 +207,7 @@ def test_a_name_that_two_end_in_names_neither() -> None:
     running = switch(locals=two, apply="t.apply(); u.apply();")
     assert set(running.tables) == {"t", "I.t"}
     assert running.load("table_set_default I.t NoAction") == 1
-    with pytest.raises(P4Error, match=r"table t is not one alone: I\.t, t"):
+    with pytest.raises(P4Error, match=r"table t is ambiguous: I\.t, t"):
         running.load("table_set_default t NoAction")
 
 
@@ -221,7 +221,7 @@ def test_nothing_of_a_file_runs_where_a_line_is_wrong() -> None:
 def test_a_full_table_and_an_entry_that_is_there_are_refused() -> None:
     running = switch(locals=TABLE, apply="t.apply(); keyless.apply();")
     running.load("\n".join(f"table_add t NoAction {key} 0 =>" for key in range(8)))
-    for key, reason in ((3, "has an entry for"), (8, "has room for 8 entries")):
+    for key, reason in ((3, "already has an entry for"), (8, "has room for 8 entries")):
         with pytest.raises(P4Error, match=reason):
             running.load(f"table_add t NoAction {key} 0 =>")
 
@@ -248,7 +248,7 @@ def test_addresses_are_read_by_their_width() -> None:
     running.load("table_set_default t set 02:00:00:00:00:01 10.1.2.3")
     assert running.tables["I.t"].default.data == (0x020000000001, 0x0A010203)
     for data in ("0x01 10.1.2", "0x01 10.1.2.256", "02:00:00:00:00 0", "10.1.2.3 0"):
-        with pytest.raises(P4Error, match="is no number of"):
+        with pytest.raises(P4Error, match="is not a number of"):
             running.load(f"table_set_default t set {data}")
 
 
@@ -261,7 +261,7 @@ def test_addresses_are_read_by_their_width() -> None:
         ({"locals": "action a() { if (hdr.h.isValid()) { } }"}, "no if within an action"),
         (
             {"locals": "table t { actions = { gone; } default_action = gone(); }"},
-            "there is no action gone",
+            "the program has no action gone",
         ),
         (
             {"locals": "action a() {} table t { actions = { a; } default_action = NoAction(); }"},
@@ -274,10 +274,10 @@ def test_addresses_are_read_by_their_width() -> None:
         ({"locals": "table t { key = { meta.x: lpm; } actions = { NoAction; } }"}, "syntax error"),
         ({"locals": "action a(h_t v) { }"}, "action data is bit<N>"),
         ({"top": "header odd_t { bit<7> v; }"}, "has 7 bits, not bytes"),
-        ({"top": "struct wide_t { bit<4096> v; }"}, "p4c takes 2048 at most"),
+        ({"top": "struct wide_t { bit<4096> v; }"}, "p4c accepts at most 2048"),
         ({"top": "const bit<4> K = 16;"}, "16 does not fit bit<4>"),
         ({"top": "struct h_t { }"}, "type h_t is declared twice"),
-        ({"locals": "Gone() g;", "apply": "g.apply();"}, "there is no control Gone"),
+        ({"locals": "Gone() g;", "apply": "g.apply();"}, "the program has no control Gone"),
         ({"top": "#include <other.p4>", "apply": "nowhere = 1;"}, "nowhere is not declared"),
     ],
 )
@@ -419,16 +419,16 @@ def test_a_meter_marks_by_two_rates() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("meter_set_rates rates 2 1:1 1:1", "none of 2"),
+        ("meter_set_rates rates 2 1:1 1:1", "no meter 2"),
         ("meter_set_rates other 0 1:1 1:1", "no meter other"),
-        ("meter_set_rates rates 0 2:1 1:1", "not the larger one"),
+        ("meter_set_rates rates 0 2:1 1:1", "below the committed rate"),
         ("meter_set_rates rates 0 1:1", "two rates, got 1"),
         ("meter_set_rates rates 0 1:1 x", "RATE:BURST"),
         ("meter_set_rates rates 0 1/0:1 1:1", "RATE:BURST"),
         ("meter_set_rates rates 0 inf:1 inf:1", "RATE:BURST"),
         ("meter_set_rates rates 0 0:1 1:1", "RATE:BURST"),
-        ("meter_set_rates rates 0x0 1:1 1:1", "no decimal number for an index"),
-        ("meter_set_rates rates 0 1:0x1 1:1", "no decimal number for a burst"),
+        ("meter_set_rates rates 0x0 1:1 1:1", "not a decimal number for an index"),
+        ("meter_set_rates rates 0 1:0x1 1:1", "not a decimal number for a burst"),
     ],
 )
 def test_rates_that_a_meter_does_not_take_are_refused(line: str, reason: str) -> None:
@@ -456,7 +456,7 @@ def test_a_resubmitted_packet_keeps_its_list_and_comes_as_it_was() -> None:
     with pytest.raises(P4Error, match="more than 256 times"):
         Switch(text.replace("meta.x != 3", "meta.wide != 3")).process(b"\x12\x34\x56\x78", 0)
     egress = text.replace("I(), E()", "E(), I()")
-    with pytest.raises(P4Error, match="by the ingress alone"):
+    with pytest.raises(P4Error, match="only the ingress may resubmit"):
         Switch(egress)
 
 
@@ -484,7 +484,7 @@ def test_a_range_matches_by_priority() -> None:
         ("table_add I.t I.set 1->2 3->4 => 7 2", "expected a number"),
         ("table_add I.t NoAction 1 3->4 =>", "has a priority"),
         ("table_add I.t NoAction 1 3->4 => 0x1", "has a priority"),
-        ("table_add I.t NoAction 1 3->4 => 2147483648", "no decimal number for a priority"),
+        ("table_add I.t NoAction 1 3->4 => 2147483648", "not a decimal number for a priority"),
     ):
         with pytest.raises(P4Error, match=reason):
             ranged.load(line)

@@ -601,10 +601,10 @@ def test_policies_as_they_are_typed(text, expected):
         ("benign=burn", "no action 'burn'"),
         ("benign=cpu", "wants an argument"),
         ("benign=drop:1", "has no argument"),
-        ("benign=cpu:x", "no number"),
-        ("benign=cpu:64", "no number below 64"),
-        ("benign=socket:64", "no number below 64"),
-        ("benign=mark:4294967296", "no number"),
+        ("benign=cpu:x", "not a number"),
+        ("benign=cpu:64", "not a number below 64"),
+        ("benign=socket:64", "not a number below 64"),
+        ("benign=mark:4294967296", "not a number"),
     ],
 )
 def test_policies_that_mean_nothing(text, match):

@@ -112,7 +112,7 @@ def test_a_card_and_an_export_of_one_model_are_verified_by_their_own_commands(n3
     for words in ("card verify one", "card remove soc --to x --directory one"):
         assert "one is the export of one model: n3ic verify one" in n3ic(words, expect=2).stderr
     said = n3ic("card verify nothing", expect=2).stderr
-    assert "nothing is no exported card" in said
+    assert "nothing is not an exported card" in said
 
 
 UNITS = """

@@ -116,7 +116,7 @@ def test_what_a_build_made_neither_fails_verification_nor_keeps_an_export_from_b
         verify_card(planned, out, 1)
     with pytest.raises(UsageError, match=r"mine\.txt"):
         export_card(planned, out, verify=False, replace=True)
-    with pytest.raises(UsageError, match="is no exported card"):
+    with pytest.raises(UsageError, match="is not an exported card"):
         verify_card(planned, place / "queues", 1)
 
 

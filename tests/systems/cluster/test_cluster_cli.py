@@ -68,8 +68,8 @@ def test_figures_of_a_node_are_read(tmp_path):
     path = tmp_path / "node.toml"
     for text, said in (
         ("clock_mhz = 1", "it is missing"),
-        ("a = [", "describes no node"),
-        ('memory = "m"\nbytes = 3', "describes no node"),
+        ("a = [", "not a description of a node"),
+        ('memory = "m"\nbytes = 3', "not a description of a node"),
     ):
         path.write_text(text)
         assert said in cluster(*words, cwd=tmp_path, expect=1)[1]

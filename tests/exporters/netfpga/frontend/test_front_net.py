@@ -198,6 +198,6 @@ def test_names_and_addresses_are_checked(tmp_path: Path) -> None:
     for wrong in ("10.0.0", "::1", "10.0.0.0", "10.0.0.255", "224.0.0.1"):
         with pytest.raises(UsageError, match="address"):
             VirtualFront(tmp_path, address=wrong)
-    with pytest.raises(UsageError, match="no name of a device"):
+    with pytest.raises(UsageError, match="not a device name"):
         VirtualFront(tmp_path, tap="a b")
     assert str(VirtualFront(tmp_path, address="10.0.0.1").host) == "10.0.0.2"

@@ -170,7 +170,7 @@ def test_the_frames_of_an_export_are_answered(folder):
 
 def test_what_a_running_card_cannot_do_is_said(folder, plan, tmp_path):
     card = plan.card
-    with pytest.raises(UsageError, match="no FIFO"):
+    with pytest.raises(UsageError, match="is not a FIFO"):
         change_card(plan, folder / "card", change_of(card, "remove", "beta"), str(folder))
     with pytest.raises(UsageError, match="No such file"):
         change_card(plan, folder / "card", change_of(card, "remove", "beta"), "nowhere")

@@ -225,7 +225,7 @@ def test_a_refused_command_is_named_though_the_program_ends_well(stand_ins, card
     with started(card) as port:
         for line, said in (
             ("table_modify turns gone 0 =>", "Table turns has no action gone"),
-            ("table_modify turns no_turn 99 =>", "INVALID_HANDLE|none of 99"),
+            ("table_modify turns no_turn 99 =>", "INVALID_HANDLE|no entry 99"),
             ("nonsense 1", "Unknown syntax"),
         ):
             with pytest.raises(VerifyError, match=rf"refuses '{line}': .*({said})"):
