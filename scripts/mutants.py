@@ -382,6 +382,7 @@ def _in_child(task: Callable[[Path], int], folder: Path, seconds: float) -> None
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
+    os.environ["XDG_CACHE_HOME"] = str(KEPT / "cache")  # what is built of mutants is not the user's
     os._exit(task(folder))
 
 
@@ -505,11 +506,11 @@ def learn(files: Sequence[str], jobs: int) -> list[dict[str, Any]]:
     missing = [(t, task(t), 120.0) for t in tests if not kept[t].exists()]
     for i, (test, status, folder) in enumerate(run_forked(missing, jobs)):
         print(f"\rlearning {i + 1}/{len(missing)} {test:70}", end="", file=sys.stderr, flush=True)
-        if status in (0, 5):
+        if status in (0, 1, 5):  # all tests passed, some failed, there are none
             shutil.move(folder / "learnt.json", kept[test])
-        else:
+        if status not in (0, 5):
             log = (folder / "log").read_text(errors="replace")[-2000:]
-            print(f"\n{test} fails without a mutant, and is left out:\n{log}", file=sys.stderr)
+            print(f"\nfails without a mutant, and is left out:\n{log}", file=sys.stderr)
     found = [t for p in kept.values() if p.exists() for t in json.loads(p.read_text())]
     return sorted((t for t in found if t["seconds"] <= SLOWEST), key=lambda t: t["seconds"])
 

@@ -263,7 +263,9 @@ def test_a_specification_in_words():
         "flows by five-tuple, 5 registers, 4 features, decided repeatedly, at packet 8, after 1 s, "
         "at the end, idle time-out 60 s"
     )
-    assert str(replace(SPEC, decision=Decision())).endswith("decided at the end, idle time-out 60 s")
+    assert str(replace(SPEC, decision=Decision())).endswith(
+        "decided at the end, idle time-out 60 s"
+    )
     assert SPEC.units == {"packets": "packet", "mean": "", "mix": "", "same_source": "flow"}
     assert SPEC.index["span"] == 2
     assert MeterSpec(N, (MeteredFeature("f", "n"),)).cache_flows == 65536
