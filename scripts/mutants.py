@@ -53,7 +53,7 @@ EQUIVALENT = Path(__file__).with_name("mutants_equivalent.toml")
 SLOWEST = 2.0  # seconds of a processor; a slower test takes no part
 NEEDED = 0.95  # share of the mutants that must be killed
 EQUIVALENTS = 0.03  # share of the mutants that may be argued away
-BATCH = 40  # the fastest tests of a line run first, and most mutants meet no other
+BATCH = 12  # the fastest tests of a line run first, and most mutants meet no other
 
 # What is mutated, and the tests that may concern it. A glob that finds nothing is an error.
 MUTATED = (
