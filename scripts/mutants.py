@@ -40,6 +40,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,6 +54,9 @@ EQUIVALENT = Path(__file__).with_name("mutants_equivalent.toml")
 SLOWEST = 2.0  # seconds of a processor; a slower test takes no part
 NEEDED = 0.95  # share of the mutants that must be killed
 EQUIVALENTS = 0.03  # share of the mutants that may be argued away
+MOST = (
+    20.0  # seconds of a processor that the tests of one mutant may take; the slowest are left out
+)
 BATCH = 12  # the fastest tests of a line run first, and most mutants meet no other
 
 # What is mutated, and the tests that may concern it. A glob that finds nothing is an error.
@@ -97,7 +101,7 @@ TESTS = (
     "tests/exporters/host/test_host_flows.py",
 )
 # Text in another language has no lines that a test executes: the tests of this file stand for it.
-TEXT_READ_BY = {"n3ic/meter/c/": "n3ic/meter/source.py"}
+TEXT_READ_BY = {"n3ic/meter/c/": "n3ic/meter/compiled.py"}
 # Arguments of speed, or of a check that cannot fail; no result depends on them.
 UNMUTATED_ARGUMENTS = {"strict", "copy", "maxsize", "stacklevel"}
 COMMUTATIVE = {"min", "max", "gcd", "lcm", "np.minimum", "np.maximum", "np.array_equal"}
@@ -530,7 +534,8 @@ def concerned(mutant: Mutant, tests: Sequence[Mapping[str, Any]]) -> list[Mappin
     found = [t for t in tests if lines.intersection(t["lines"].get(path, ()))]
     if readers or not found:
         found = [t for t in tests if path in t["lines"]]
-    return found
+    so_far = accumulate(t["seconds"] for t in found)
+    return [t for t, seconds in zip(found, so_far, strict=True) if seconds <= MOST]
 
 
 def task_of(mutant: Mutant, tests: Sequence[str]) -> Callable[[Path], int]:
