@@ -39,7 +39,6 @@ import time
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -578,8 +577,7 @@ def _read_instead(target: str, text: str) -> None:
 # --- the measurement -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """A mutant and what became of it: the test that failed, ``timeout``, or None: it survived."""
 
     mutant: Mutant
