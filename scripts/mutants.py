@@ -39,6 +39,7 @@ import time
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -198,7 +199,7 @@ def source_of(mutant: Mutant) -> str | ast.Module:
     raise SystemExit(f"{mutant.path} changed while its mutants ran; run it again")
 
 
-Change = tuple[int, int, str, str, str, Callable[[], Any]]
+Change = tuple[int, int, str, str, str, Callable[[], str | ast.Module]]
 
 
 def _text(source: str) -> Iterator[Change]:
@@ -211,23 +212,23 @@ def _text(source: str) -> Iterator[Change]:
                 new = str(int(old) + 1) if pattern is C_NUMBER else C_TOKENS[old]
                 changed = line[: token.start()] + new + line[token.end() :]
                 text = "".join([*lines[:i], changed, *lines[i + 1 :]])
-                yield i + 1, i + 1, old, line.strip(), changed.strip(), lambda text=text: text
+                yield i + 1, i + 1, old, line.strip(), changed.strip(), partial(str, text)
 
 
 class _Place(NamedTuple):
-    """Where a node stands: ``field`` of ``parent``, at ``index`` if that is a list."""
+    """Where a node stands: ``field`` of ``parent``, at ``at`` if that is a list."""
 
     parent: ast.AST
     field: str
-    index: int | None
+    at: int | None
     inside: str
     lines: tuple[int, int]
 
     def put(self, node: ast.AST) -> None:
-        if self.index is None:
+        if self.at is None:
             setattr(self.parent, self.field, node)
         else:
-            getattr(self.parent, self.field)[self.index] = node
+            getattr(self.parent, self.field)[self.at] = node
 
 
 def _python(source: str) -> Iterator[Change]:
@@ -327,7 +328,7 @@ def _changes(node: ast.AST, field: str) -> Iterator[ast.AST]:
 class Forked(NamedTuple):
     """A process that runs, and until when it may."""
 
-    process: multiprocessing.Process
+    process: multiprocessing.process.BaseProcess
     key: Any
     folder: Path
     until: float
@@ -553,14 +554,14 @@ def task_of(mutant: Mutant, tests: Sequence[str]) -> Callable[[Path], int]:
 
 
 def _import_instead(target: str, code: Any) -> None:
-    loader = importlib.machinery.SourceFileLoader
+    loader: Any = importlib.machinery.SourceFileLoader
     read = loader.get_code
 
     def get_code(self: importlib.machinery.SourceFileLoader, fullname: str) -> Any:
         same = os.path.realpath(self.get_filename(fullname)) == target
         return code if same else read(self, fullname)
 
-    loader.get_code = get_code  # type: ignore[method-assign]
+    loader.get_code = get_code
 
 
 def _read_instead(target: str, text: str) -> None:
@@ -610,7 +611,8 @@ def measure(chosen: Sequence[Mutant], tests: Sequence[Any], jobs: int) -> list[O
 
 def equivalents() -> list[dict[str, str]]:
     """The reviewed table of mutants that compute the same."""
-    return tomllib.loads(EQUIVALENT.read_text()).get("equivalent", [])
+    found: list[dict[str, str]] = tomllib.loads(EQUIVALENT.read_text()).get("equivalent", [])
+    return found
 
 
 def is_equivalent(m: Mutant, table: Sequence[Mapping[str, str]]) -> bool:

@@ -13,6 +13,8 @@ from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.unrolled.decode import (
     Test as Comparison,
+)
+from n3ic.exporters.netfpga.unrolled.decode import (
     Undecidable,
     _agree,
     _fixed,
