@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from n3ic.meter import packet
 from n3ic.meter.packet import (
     LINK_COOKED,
     LINK_COOKED_2,
@@ -79,11 +80,11 @@ def test_each_field_is_read_from_its_place():
     ],
 )
 def test_a_link_header_is_skipped_and_what_no_wire_has_is_not_counted(link, header, on_the_wire):
-    packet = ipv4(udp())
-    found = read(header + packet, link=link)
-    assert found == replace(UDP4, wire_length=on_the_wire + len(packet))
+    inner = ipv4(udp())
+    found = read(header + inner, link=link)
+    assert found == replace(UDP4, wire_length=on_the_wire + len(inner))
     for captured in range(len(header) + 24):
-        said = read(header + packet, link=link, captured=captured, length=99)
+        said = read(header + inner, link=link, captured=captured, length=99)
         if captured >= len(header) + 20:
             assert said == "ports cut short"
         elif link == LINK_RAW:
@@ -225,3 +226,10 @@ def test_lengths_are_not_negative():
     found = read(bytes(14) + b"\x08\0" + ipv4(udp()), link=LINK_COOKED, length=3)
     assert found.wire_length == 0
     assert (found.ip_length, found.payload_length) == (20, 0)
+
+
+def test_numbers_of_protocols_flags_and_links_are_those_of_the_registries():
+    """IANA's protocol numbers, RFC 9293's flags, the link types of pcap."""
+    assert (packet.TCP, packet.UDP) == (6, 17)
+    assert (packet.FIN, packet.SYN, packet.RST, packet.PUSH, packet.ACK) == (1, 2, 4, 8, 16)
+    assert (LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_COOKED, LINK_COOKED_2) == (0, 1, 101, 113, 276)
