@@ -95,7 +95,6 @@ TESTS = (
     "tests/exporters/p4/test_p4_export.py",
     "tests/exporters/nfp/test_nfp_export.py",
     "tests/exporters/netfpga/test_unrolled*.py",
-    "tests/exporters/netfpga/test_sequential*.py",
     "tests/exporters/xdp/test_exporter.py",
     "tests/exporters/host/test_host_export.py",
     "tests/exporters/host/test_host_flows.py",
@@ -600,7 +599,7 @@ def measure(chosen: Sequence[Mutant], tests: Sequence[Any], jobs: int) -> list[O
             killer = None
             if status is None:
                 killer = "timeout"
-            elif status != 0:
+            elif status not in (0, 5):  # all passed; none could be found
                 failed = folder / "failed"
                 killer = failed.read_text() if failed.exists() else f"status {status}"
             outcomes[m] = Outcome(m, killer, outcomes[m].tests)

@@ -112,3 +112,12 @@ def test_the_last_bit_of_a_binary_field_has_an_edge():
     around = {b + d for b in (1, 2, 4, 8, 16, 20) for d in (-1, 0, 1)}
     assert set(rows["a"]) == around | {2**32 - 1}
     assert rows["a"].dtype == np.int64
+
+
+def test_the_order_of_edges_is_drawn_from_a_seed():
+    spec = InputSpec((Field.binary("a", 16), Field.binary("b", 16)))
+
+    def order(*seed):
+        return boundary_features(spec, *seed)["a"].tolist()
+
+    assert order() == order(0) != order(1)

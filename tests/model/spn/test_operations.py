@@ -192,3 +192,10 @@ def test_what_an_operation_reads():
     assert operands(Constant(1)) == operands(Lookup(0, (1, 2))) == ()
     assert operands(Offset(3, 9)) == operands(Scale(3, 9)) == operands(Round(3)) == (3,)
     assert operands(Add(2, 5)) == operands(LogAdd(2, 5)) == operands(Times(2, 5)) == (2, 5)
+
+
+def test_a_product_of_two_features_with_nothing_is_nothing():
+    spec = InputSpec((*SPEC.fields, Field.thermometer("c", (5,))))
+    nodes = (Leaf(0, [1, 2, 3]), Leaf(1, [3, 5]), Leaf(2, [0, 0]), Product((0, 1, 2)))
+    model = SpnModel(spec, nodes, LinearArithmetic(4), (3, CONSTANT), [0, 1], ("x", "y"))
+    assert operations(model).steps == (Constant(0), Constant(1))
