@@ -95,6 +95,7 @@ TESTS = (
     "tests/exporters/p4/test_p4_export.py",
     "tests/exporters/nfp/test_nfp_export.py",
     "tests/exporters/netfpga/test_unrolled*.py",
+    "tests/exporters/netfpga/test_update.py",
     "tests/exporters/xdp/test_exporter.py",
     "tests/exporters/host/test_host_export.py",
     "tests/exporters/host/test_host_flows.py",
