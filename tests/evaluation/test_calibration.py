@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from n3ic.evaluation.calibration import calibration
+from n3ic.evaluation.calibration import calibration, calibration_table
 from n3ic.evaluation.interval import share_interval
 
 
@@ -34,3 +34,28 @@ def test_few_rows_have_a_wide_interval():
 
 def test_no_rows_have_no_groups():
     assert calibration(np.zeros(0, dtype=bool), np.zeros(0, dtype=np.int32)) == ()
+
+
+def test_groups_that_were_counted_by_hand():
+    """Middles of the margins' rows at 1, 3, 4.5, 6.5 of 8: three groups end at 8/3 and 16/3."""
+    margins = np.array([1, 1, 2, 2, 4, 7, 7, 7], dtype=np.int32)
+    right = np.array([0, 1, 1, 0, 1, 1, 1, 0], dtype=bool)
+    found = calibration(right, margins, 3)
+    assert [(g.name, g.least, g.most, g.rows, g.right) for g in found] == [
+        ("1", 1, 1, 2, 1),
+        ("2-4", 2, 4, 3, 2),
+        ("7", 7, 7, 3, 2),
+    ]
+    assert [(g.name, g.rows) for g in calibration(right, margins, 1)] == [("1-7", 8)]
+
+
+def test_the_table_says_what_the_groups_say():
+    margins = np.array([0] * 1000 + [9] * 4, dtype=np.int32)
+    right = np.arange(1004) % 4 > 0
+    table = calibration_table(calibration(right, margins), "rows of a test")
+    assert table.title == "How often it is right by margin, on rows of a test"
+    assert table.rows == (
+        ("0", "1,000", "75.0 %", "72.2 to 77.7 %"),
+        ("9", "4", "75.0 %", "19.4 to 99.4 %"),
+    )
+    assert table.head[-1] == "95% interval"

@@ -8,7 +8,9 @@ import pytest
 from n3ic.data.split import split
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import DataError, UsageError
+from n3ic.evaluation.calibration import calibration
 from n3ic.evaluation.held_out import held_out
+from n3ic.evaluation.importance import permutation_importance
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 
@@ -87,3 +89,16 @@ def test_it_shows_a_line_and_how_often_it_is_right():
     (table,) = held.view().tables
     assert sum(int(row[1]) for row in table.rows) == 30 and "<table" in held._repr_html_()
     assert len(repr(held.roc)) < 100
+
+
+def test_margins_are_grouped_in_ten_if_nothing_else_is_said():
+    model, table = made(3000)
+    held = held_out(model, table)
+    margins = np.arange(len(held.rows), dtype=np.int32)
+    spread = replace(held, found=replace(held.found, margins=margins))
+    assert [g.rows for g in spread.calibration()] == [30] * 10
+    assert spread.calibration(7) == calibration(held.right, margins, 7)
+    columns = {"x": table.features["x"][held.rows]}
+    assert held.importance(2, 1) == permutation_importance(
+        model, columns, held.label, repeats=2, seed=1
+    )

@@ -74,3 +74,47 @@ def test_the_band_holds_the_true_curve():
 def test_rows_of_one_kind_have_none():
     with pytest.raises(DataError, match=r"3 are to be found, 0 are not"):
         roc_curve(np.ones(3, dtype=bool), np.arange(3.0))
+
+
+def four_thresholds():
+    """Scores 4, 3, 2, 1 of 1, 2, 0, 1 positives and 0, 1, 2, 1 negatives."""
+    positive = np.array([1, 1, 1, 0, 0, 0, 1, 0], dtype=bool)
+    return roc_curve(positive, np.array([4, 3, 3, 3, 2, 2, 1, 1]))
+
+
+def test_a_curve_that_was_counted_by_hand():
+    curve = four_thresholds()
+    assert curve.fpr.tolist() == [0, 0, 0.25, 0.75, 1]
+    assert curve.tpr.tolist() == [0, 0.25, 0.75, 0.75, 1]
+    assert curve.area == 0.125 + 0.375 + 0.21875
+    assert curve.least == 0.25
+    rates = (0.0, 0.24, 0.25, 0.5, 0.75, 0.99, 1.0)
+    assert [curve.found_at(rate) for rate in rates] == [0.25, 0.25, 0.75, 0.75, 0.75, 0.75, 1]
+
+
+@pytest.mark.parametrize("points", [0, 1, 2, 100])
+def test_steps_begin_at_one_negative_and_end_at_all(points):
+    x, y = four_thresholds().steps(points)
+    assert x.tolist() == ([0.25, 1] if points <= 2 else [0.25, 0.75, 1])
+    assert y.tolist() == ([0.75, 1] if points <= 2 else [0.75, 0.75, 1])
+
+
+def test_steps_go_on_to_a_rate_of_1():
+    """Where the highest threshold calls all negatives positive, its step is the only one."""
+    positive = np.array([0, 0, 1, 1], dtype=bool)
+    x, y = roc_curve(positive, np.array([2, 2, 1, 1])).steps()
+    assert (x.tolist(), y.tolist()) == ([0.5, 1], [0, 1])
+
+
+def test_a_band_is_made_of_the_intervals_beside_a_rate():
+    curve, level = four_thresholds(), 0.5
+    x, low, high = curve.band(level, points=2)
+    assert x.tolist() == [0.25, 1]
+    each = np.sqrt(level)
+    false_low, false_high = share_interval([0, 0, 1, 3, 4], 4, each)
+    true_low, true_high = share_interval([0, 1, 3, 3, 4], 4, each)
+    left_of = [0] + [i for i in range(1, 4) if false_high[i] <= 0.25]
+    right_of = [i for i in range(1, 4) if false_low[i] >= 0.25]
+    assert low.tolist() == [max([0, *(true_low[i] for i in left_of[1:])]), 1]
+    assert high[0] == true_high[right_of[0]]
+    assert high[1] == 1

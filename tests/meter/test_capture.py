@@ -313,3 +313,15 @@ def test_batches_do_not_change_the_flows(tmp_path, monkeypatch):
     many = [r.tobytes() for records, _ in meter_capture(tmp_path / "c.pcap", SPEC) for r in records]
     assert many == one
     assert len(one) == 3
+
+
+@pytest.mark.parametrize(
+    ("written", "link"),
+    [(1, 1), (101, 101), (228, 101), (229, 101), (108, 0), (0, 0), (113, 113), (276, 276)],
+)
+def test_link_types_that_are_read_alike_have_one_number(tmp_path, written, link):
+    header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, written)
+    (tmp_path / "c.pcap").write_bytes(header)
+    with Capture(tmp_path / "c.pcap") as capture:
+        assert capture.link == link
+        assert list(capture.packets()) == []

@@ -124,3 +124,12 @@ def test_no_frame_makes_the_sanitizers_complain(tmp_path):
     )
     assert ran.returncode == 0, ran.stderr.decode()
     assert int(ran.stdout) > 0
+
+
+def test_a_jump_is_more_than_a_day_for_both(equal):
+    """Time stamps in nanoseconds; the specification counts in microseconds."""
+    day = 86_400 * 10**9
+    spec = MeterSpec((Register("n", "count"),), (MeteredFeature("n", "n"),))
+    frame = random_frames(random.Random(0), 1)[0][0]
+    times = (1000, 500, 1000 + day, 1000 + 2 * day + 1000, 2000, 9 * day)
+    equal(spec, 1, [(frame, 60, time) for time in times])

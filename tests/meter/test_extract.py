@@ -266,3 +266,17 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     extract([tmp_path / n for n in names], tmp_path / "one.parquet", standard_spec())
     assert (tmp_path / "flows.parquet").read_bytes() == (tmp_path / "one.parquet").read_bytes()
     assert not parts.exists()
+
+
+def test_each_counter_is_told_by_its_name():
+    names = ("packets", "late", "evicted", "back", "ahead", *module.ASIDE)
+    counters = {name: 10 + i for i, name in enumerate(names)} | {"not IP": 0}
+    with pytest.warns(N3icWarning) as warned:
+        found = module._extracted(9, counters, {"matched": 4}, 3, ["a.pcap ends early"], kept=2)
+    assert (found.flows, found.packets, found.late, found.evicted) == (9, 10, 11, 12)
+    assert (found.back, found.ahead, found.captures, found.kept) == (13, 14, 3, 2)
+    assert found.aside == {name: counters[name] for name in module.ASIDE if name != "not IP"}
+    assert (found.labels, found.damaged) == ({"matched": 4}, ("a.pcap ends early",))
+    assert str(warned[0].message) == "a.pcap ends early"
+    assert len(warned) > 1  # and a line about the time stamps
+    assert module.Extracted(1, 2, 3, 4).captures == 1

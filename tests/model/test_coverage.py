@@ -1,5 +1,6 @@
 """Which weight bits vectors decide: exact, and all that can be reached."""
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -8,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from n3ic.model.bits import pack
-from n3ic.model.boundary import verification_vectors
-from n3ic.model.coverage import coverage, deciding_vectors
+from n3ic.model.boundary import margin_vectors, verification_vectors
+from n3ic.model.coverage import Coverage, coverage, deciding_vectors
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
@@ -100,3 +101,44 @@ def test_what_cannot_be_reached_is_said():
     found = coverage(model, deciding_vectors(model, hidden=True), hidden=True)
     assert found.share < 1
     assert found.lines(model) == ["layer 1: 2 of 2 weight bits not decided, in neurons 0 (2)"]
+
+
+def short(words):
+    return f"{len(words)} {hashlib.sha256(words.astype('<u4').tobytes()).hexdigest()[:8]}"
+
+
+@pytest.mark.parametrize(
+    ("shape", "density", "hidden", "deciding", "verifying", "margins"),
+    [
+        ((40, 12, 8, 3), 0.6, False, "31 81c4b491", "300 9efcf00a", "64 cbf991f5"),
+        ((40, 12, 8, 3), 0.6, True, "26 04b71f38", "300 9efcf00a", "64 cbf991f5"),
+        ((70, 9, 7, 6, 2), None, False, "41 e25a16fe", "300 ac2c275f", "64 31b89988"),
+        ((33, 3), None, False, "1 af5570f5", "300 cbf32d8e", "64 04eaaa8b"),
+    ],
+)
+def test_a_seed_gives_the_same_vectors_for_ever(
+    shape, density, hidden, deciding, verifying, margins
+):
+    """So that a verification that failed somewhere can be repeated by another version."""
+    model = random_model(shape, np.random.default_rng(sum(shape)), density=density)
+    assert short(deciding_vectors(model, 3, hidden=hidden)) == deciding
+    assert short(verification_vectors(model, 300, 3)) == verifying
+    assert short(margin_vectors(model.with_shunt(2), 3)) == margins
+
+
+def test_lines_name_twenty_neurons_and_count_their_bits():
+    model = random_model((10, 22, 3), np.random.default_rng(0), extremes=False)
+    known = [np.ones(layer.weights.shape, dtype=bool) for layer in model.layers]
+    known[0][:, 1] = False
+    known[0][3, :3] = False
+    found = Coverage(tuple(known), 220 + 66)
+    assert (found.decided, found.share) == (286 - 24, (286 - 24) / 286)
+    named = ", ".join(f"{j} ({3 if j == 3 else 1})" for j in range(20))
+    assert found.lines(model) == [
+        f"layer 0: 24 of 220 weight bits not decided, in neurons {named}, ..."
+    ]
+    known[0][20:, 1] = True
+    assert Coverage(tuple(known), 286).lines(model) == [
+        f"layer 0: 22 of 220 weight bits not decided, in neurons {named}"
+    ]
+    assert Coverage((), 0).share == 1.0

@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from n3ic.errors import ModelError
-from n3ic.model.inputs import UINT32_MAX, Field, InputSpec, to_integer
+from n3ic.model.inputs import (
+    MAX_INPUT_BITS,
+    MAX_SCALE,
+    RATE_UNIT,
+    UINT32_MAX,
+    Field,
+    InputSpec,
+    to_integer,
+)
 
 
 def test_binary_field_clamps_and_counts_from_the_low_bit():
@@ -101,3 +109,103 @@ def test_raw_spec_passes_bits_through():
         for i in range(3)
     }
     assert np.array_equal(spec.encode(values), bits)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"width": 0, "clamp": 1}, "1 to 32 bits"),
+        ({"width": 33}, "1 to 32 bits"),
+        ({"clamp": 0}, r"is not in 1\.\.2\^32-1"),
+        ({"clamp": 32}, "does not fit 5 bits"),
+        ({"cuts": (1,)}, "has no cuts"),
+        ({"rates": (1, 2, 3, 4)}, "4 rates for 5 bits"),
+        ({"rates": (0, 0, 0, 0, RATE_UNIT + 1)}, "rates are in"),
+        ({"rates": (0, 0, 0, -1, 0)}, "rates are in"),
+        ({"scale": 0.0}, "scale"),
+        ({"width": 1.5}, "are integers"),
+    ],
+)
+def test_binary_fields_that_are_refused(change, message):
+    values = {"feature": "a", "kind": "binary", "width": 5, "clamp": 31} | change
+    with pytest.raises(ModelError, match=message):
+        Field(**values)
+
+
+def test_the_edges_of_fields():
+    assert Field.binary("a", 1).clamp == 1
+    assert Field.binary("a", 32).clamp == UINT32_MAX
+    assert Field("a", "binary", 5, 1).encode([0, 1, 2, 31]).sum(axis=1).tolist() == [0, 1, 1, 1]
+    assert Field("a", "binary", 2, 3, rates=(0, RATE_UNIT)).rates == (0, RATE_UNIT)
+    one = Field.thermometer("a", [1])
+    assert (one.clamp, one.width) == (1, 1)
+    assert one.encode([0, 1, 2])[:, 0].tolist() == [False, True, True]
+    with pytest.raises(ModelError, match="0 cuts for 0 bits"):
+        Field.thermometer("a", [])
+    assert Field("a", "thermometer", 1, 5, (5,)).clamp == 5
+
+
+@pytest.mark.parametrize("scale", [1 / MAX_SCALE, 1.0, MAX_SCALE])
+def test_scales_that_are_accepted(scale):
+    assert Field.binary("a", 3, scale=scale).scale == scale
+    for wrong in (scale * 1.001, scale / 1.001):
+        if not 1 / MAX_SCALE <= wrong <= MAX_SCALE:
+            with pytest.raises(ModelError, match="scale"):
+                Field.binary("a", 3, scale=wrong)
+
+
+def test_every_bit_has_a_place_a_feature_and_words():
+    spec = InputSpec(
+        (
+            Field.binary("a", 3, unit="us"),
+            Field.thermometer("b", [7, 1000]),
+            Field.binary("a", 1),
+            Field.thermometer("b", [7, 9]),
+        )
+    )
+    assert (spec.n_bits, spec.n_words, spec.offsets) == (8, 1, (0, 3, 5, 6))
+    assert [spec.feature_of(i) for i in range(8)] == ["a"] * 3 + ["b"] * 2 + ["a"] + ["b"] * 2
+    assert [spec.explain(i) for i in range(8)] == [
+        "bit 0: bit 0 of a (in steps of 1 us)",
+        "bit 1: bit 1 of a (in steps of 2 us)",
+        "bit 2: bit 2 of a (in steps of 4 us)",
+        "bit 3: b >= 7",
+        "bit 4: b >= 1,000",
+        "bit 5: bit 0 of a (in steps of 1)",
+        "bit 6: b >= 7",
+        "bit 7: b >= 9",
+    ]
+    for wrong in (-1, 8):
+        with pytest.raises(IndexError, match=rf"bit {wrong} is not in 0\.\.7"):
+            spec.feature_of(wrong)
+    assert (spec.memory_bytes, spec.n_cuts, spec.features) == (16, 3, ("a", "b"))
+    table = spec.view().tables[0]
+    assert [row[3:] for row in table.rows] == [
+        ("0 to 2", "3", "0 to 7"),
+        ("3 to 4", "2", "7 to 1,000"),
+        ("5 to 5", "1", "0 to 1"),
+        ("6 to 7", "2", "7 to 9"),
+    ]
+
+
+@pytest.mark.parametrize(("bits", "widths"), [(1, [1]), (32, [32]), (33, [32, 1]), (64, [32, 32])])
+def test_raw_fields_have_up_to_32_bits(bits, widths):
+    spec = InputSpec.raw(bits)
+    assert [f.width for f in spec.fields] == widths
+    assert spec.features == tuple(f"x{i}" for i in range(len(widths)))
+
+
+def test_an_input_has_a_largest_size():
+    fields = (Field.binary("a", 32),) * (MAX_INPUT_BITS // 32)
+    assert InputSpec(fields).n_bits == MAX_INPUT_BITS
+    with pytest.raises(ModelError, match="input bits, at most"):
+        InputSpec((*fields, Field.binary("b", 1)))
+
+
+def test_rates_are_rounded():
+    bits = np.array([[1], [0], [0]], dtype=bool)
+    spec = InputSpec((Field.binary("a", 1),)).with_rates(bits)
+    assert spec.fields[0].rates == (round(RATE_UNIT / 3),)
+    assert to_integer([0.4, 2.0, UINT32_MAX, UINT32_MAX + 1.0], 1).tolist() == [
+        1, 2, UINT32_MAX, UINT32_MAX,
+    ]  # fmt: skip

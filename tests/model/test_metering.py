@@ -1,5 +1,6 @@
 """The meter's specification: data that survives JSON, and refuses what no target could compute."""
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -106,3 +107,167 @@ def test_connections_end_flows_of_connections_only():
     pair = replace(SPEC, key="host-pair", ends=())
     with pytest.raises(ModelError, match="no source_port"):
         replace(pair, windows=(Window("w", 10, ("source_port",)),))
+
+
+N = (Register("n", "count"),)
+
+
+def refused(make):
+    try:
+        make()
+    except ModelError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("make", "accepted", "too_small_or_large"),
+    [
+        (lambda v: Guard(protocols=(v,)), (0, 255), (-1, 256)),
+        (lambda v: Guard(protocols=(6,) * v), (256,), (257,)),
+        (lambda v: Guard(flags_set=v), (0, 255), (-1, 256)),
+        (lambda v: Guard(flags_clear=v), (0, 255), (-1, 256)),
+        (lambda v: Register("n" * v, "count"), (1, 64), (0, 65)),
+        (lambda v: Register("n", "count", width=v), (1, 64), (0, 65, True)),
+        (lambda v: Window("w", v, ("source",)), (1, 65536), (0, 65537)),
+        (lambda v: Decision(packets=v), (0, 2**48 - 1), (-1, 2**48)),
+        (lambda v: Decision(after=v), (0, 2**48 - 1), (-1, 2**48)),
+        (lambda v: replace(SPEC, idle_timeout=v), (1, 2**48 - 1), (0, 2**48)),
+        (lambda v: replace(SPEC, active_timeout=v), (0, 2**48 - 1), (-1, 2**48)),
+        (lambda v: replace(SPEC, cache_flows=v), (1, 2**24), (0, 2**24 + 1)),
+        (lambda v: replace(SPEC, tick_ns=v), (1, 10**9), (0, 10**9 + 1)),
+        (lambda v: program(Step("shift", "n", "", v)), (0, 63), (-1, 64)),
+        (lambda v: program(Step("add", "n", "", v)), (0, 2**32 - 1), (-1, 2**32)),
+        (lambda v: program(Step("quotient", "one", "n", v)), (1, 2**64 - 1), (0, 2**64)),
+        (lambda v: registers_of(v), (1, 64), (65,)),
+        (lambda v: features_of(v), (1, 256), (0, 257)),
+        (lambda v: program(*[Step("add", "n", "n")] * v), (1, 64), (65,)),
+    ],
+)
+def test_the_edges_of_what_may_be_said(make, accepted, too_small_or_large):
+    assert [v for v in accepted if refused(lambda v=v: make(v))] == []
+    assert [v for v in too_small_or_large if not refused(lambda v=v: make(v))] == []
+
+
+def program(*steps, registers=None):
+    given = registers or (Register("n", "count"), Register("one", "count", width=1))
+    return MeterSpec(registers=given, features=(MeteredFeature("f", program=steps),))
+
+
+def registers_of(count):
+    registers = tuple(Register(f"r{i}", "count") for i in range(count))
+    return MeterSpec(registers=registers, features=(MeteredFeature("f", "r0"),))
+
+
+def features_of(count):
+    return MeterSpec(N, tuple(MeteredFeature(f"f{i}", "n") for i in range(count)))
+
+
+@pytest.mark.parametrize(
+    ("register", "top", "field_top", "largest"),
+    [
+        (Register("r", "count", width=5), 31, 1, 31),
+        (Register("r", "sum", "ttl", width=32), 2**32 - 1, 255, 2**32 - 1),
+        (Register("r", "min", "ttl", width=16), 65535, 255, 65535),
+        (Register("r", "max", "wire_length"), 2**32 - 1, 2**17 - 1, 2**17 - 1),
+        (Register("r", "max", "ip_length", width=8), 255, 255, 255),
+        (Register("r", "first", "time", width=64), 2**64 - 1, 2**48 - 1, 2**48 - 1),
+        (Register("r", "last", "gap", width=40), 2**40 - 1, 2**40 - 1, 2**40 - 1),
+        (Register("r", "or", "tcp_flags"), 2**32 - 1, 255, 255),
+        (Register("r", "last", "tcp_window"), 2**32 - 1, 65535, 65535),
+        (Register("r", "max", "payload_length"), 2**32 - 1, 2**17 - 1, 2**17 - 1),
+        (Register("r", "max", "protocol"), 2**32 - 1, 255, 255),
+    ],
+)
+def test_what_a_register_can_hold(register, top, field_top, largest):
+    assert (register.top, register.field_top, register.largest) == (top, field_top, largest)
+
+
+WIDE = (Register("a", "count", width=63), Register("b", "count", width=8))
+
+
+@pytest.mark.parametrize(
+    ("steps", "largest"),
+    [
+        ((Step("add", "b", "b"),), 510),
+        ((Step("add", "a", "a"),), 2**64 - 2),
+        ((Step("add", "a", "a"), Step("add", "$0", "", 1)), 2**64 - 1),
+        ((Step("sub", "b", "a"),), 255),
+        ((Step("min", "a", "b"),), 255),
+        ((Step("max", "a", "b"),), 2**63 - 1),
+        ((Step("max", "b", "", 300),), 300),
+        ((Step("min", "b", "", 7),), 7),
+        ((Step("shift", "a", "", 60),), 7),
+        ((Step("quotient", "b", "b", 9),), 9 * 255),
+        ((Step("add", "b", "b"), Step("shift", "$0", "", 1), Step("add", "$0", "$1")), 765),
+    ],
+)
+def test_the_largest_value_of_a_program(steps, largest):
+    spec = program(*steps, registers=WIDE)
+    assert spec.largest(spec.features[0]) == largest
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ((Step("add", "a", "a"), Step("add", "$0", "", 2)), "could leave 64 bits"),
+        ((Step("add", "b", "b", 1),), "a second operand and an amount"),
+        ((Step("shift", "b", "b", 1),), "a shift has one operand"),
+        ((Step("quotient", "b", "b", 1), Step("add", "b", "b")), "is the last step"),
+        ((Step("quotient", "a", "b", 3),), "does not fit"),
+        ((Step("quotient", "b", "a", 1),), "does not fit"),
+        ((Step("add", "b", "$0"),), "no register and no earlier step"),
+    ],
+)
+def test_programs_that_no_target_computes(steps, message):
+    with pytest.raises(ModelError, match=message):
+        program(*steps, registers=WIDE)
+
+
+def test_a_quotient_is_compared_in_64_bits():
+    """Its factor times the left one fits, and so does 2^32 times the right one."""
+
+    def ratio(left, right, factor):
+        registers = (Register("l", "count", width=left), Register("r", "count", width=right))
+        return program(Step("quotient", "l", "r", factor), registers=registers)
+
+    assert ratio(62, 32, 4)
+    for left, right, factor in ((62, 33, 4), (62, 32, 5), (63, 32, 4)):
+        with pytest.raises(ModelError, match="does not fit; use narrower registers"):
+            ratio(left, right, factor)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Guard(flags_set=6, flags_clear=12), "cannot be asked to be set and clear"),
+        (lambda: Register("n", "sum"), "a count has no field, and everything else has one"),
+        (lambda: Register("1n", "count"), "identifier"),
+        (lambda: Window("w", 1, ()), "each once"),
+        (lambda: Window("w", 1, ("source", "source")), "each once"),
+        (lambda: MeterSpec(N, (MeteredFeature("f"),)), "either a register or a program"),
+        (
+            lambda: MeterSpec(N, (MeteredFeature("f", "n", (Step("add", "n", "n"),)),)),
+            "either a register or a program",
+        ),
+        (lambda: MeterSpec(N, (MeteredFeature("f", "n"),), ends=("syn",)), "expected fin, rst"),
+    ],
+)
+def test_contradictions_are_refused(make, message):
+    with pytest.raises(ModelError, match=message):
+        make()
+
+
+def test_a_specification_in_words():
+    assert str(SPEC) == (
+        "flows by five-tuple, 5 registers, 4 features, decided repeatedly, at packet 8, after 1 s, "
+        "at the end, idle time-out 60 s"
+    )
+    assert str(replace(SPEC, decision=Decision())).endswith(
+        "decided at the end, idle time-out 60 s"
+    )
+    assert SPEC.units == {"packets": "packet", "mean": "", "mix": "", "same_source": "flow"}
+    assert SPEC.index["span"] == 2
+    assert MeterSpec(N, (MeteredFeature("f", "n"),)).cache_flows == 65536
+    assert MeterSpec(N, (MeteredFeature("f", "n"),)).tick_ns == 1000
+    assert SPEC.digest == hashlib.sha256(SPEC.to_json().encode()).hexdigest()

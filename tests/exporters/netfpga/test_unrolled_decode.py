@@ -11,12 +11,25 @@ from hypothesis import strategies as st
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga import unrolled
-from n3ic.exporters.netfpga.unrolled.decode import decode_core, equal_tests
+from n3ic.exporters.netfpga.unrolled.decode import (
+    Test as Comparison,
+)
+from n3ic.exporters.netfpga.unrolled.decode import (
+    Undecidable,
+    _agree,
+    _fixed,
+    _lead,
+    _shunt_of_margin,
+    _sums,
+    _value,
+    decode_core,
+    equal_tests,
+)
 from n3ic.model.layers import HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes import simplify
 from n3ic.model.random_models import random_model
-from n3ic.targets.decoding import decoding_difference
+from n3ic.targets.decoding import DecodedLayer, decoding_difference
 from n3ic.targets.directory import export
 
 
@@ -135,3 +148,134 @@ def test_exports_are_decoded_and_run(tmp_path, options):
         pytest.skip(done.verification.missing)
     assert done.verification.ok, str(done.verification)
     assert done.verification.decoded == ("rtl/n3ic_core.v",)
+
+
+class Solved:
+    """Equations whose one bit is a known comparison, or a constant."""
+
+    def __init__(self, terms=None, bound=0):
+        self.terms, self.bound = terms, bound
+
+    def test(self, bit, known):
+        if self.terms is None:
+            raise Undecidable
+        assert set(self.terms) <= known
+        return Comparison(self.terms, self.bound)
+
+
+UP, DOWN = ((1, 0), (2, 0), (3, 0)), ((1, 1), (2, 1))  # a margin of 0 to 7, and one of 3 to 0
+
+
+@pytest.mark.parametrize(
+    ("margin", "terms", "bound", "thresholds"),
+    [
+        (UP, {1: 1, 2: 2, 3: 4}, 3, {0: 3, 3: 3, 9: 3}),
+        (UP, {1: 3, 2: 6, 3: 12}, 8, {0: 3}),  # the same in thirds
+        (UP, {2: 1, 3: 2}, 1, {0: 2, 9: 2}),  # the lowest bit does not matter for 2
+        (UP, {3: 1}, 1, {0: 4}),
+        (DOWN, {1: -1, 2: -2}, -1, {0: 2, 3: 2}),
+        (DOWN, {2: -1}, 0, {0: 2}),
+        (((1, 0), (0, 0), (2, 0)), {1: 1, 2: 4}, 3, {0: 3, 9: 3}),
+        (((1, 0), (0, 1)), {1: 1}, 1, {0: 3, 9: 3}),
+        (((1, 0), (1, 0), (2, 0)), {1: 3, 2: 4}, 5, {0: 5, 9: 5}),
+    ],
+)
+def test_a_threshold_is_read_from_a_comparison_of_the_margin(margin, terms, bound, thresholds):
+    for wanted, found in thresholds.items():
+        assert _shunt_of_margin(Solved(terms, bound), (9, 0), margin, wanted) == found
+
+
+@pytest.mark.parametrize(
+    ("inverted", "thresholds"),
+    [(0, {0: 0, 1: 1, 2: 2, 3: 2, 9: 2}), (1, {0: 4, 4: 4, 5: 5, 9: 9})],
+)
+def test_a_threshold_of_a_constant_is_any_that_no_margin_reaches(inverted, thresholds):
+    """Margins of 2 and 3: up to 2 all are decided, from 4 on none is."""
+    for wanted, found in thresholds.items():
+        assert _shunt_of_margin(Solved(), (0, inverted), ((1, 0), (0, 1)), wanted) == found
+
+
+@pytest.mark.parametrize(
+    ("margin", "terms", "bound"),
+    [
+        (UP, {1: 1, 2: 1}, 1),
+        (UP, {1: -1, 2: -2, 3: -4}, -2),
+        (DOWN, {1: 1, 2: 2}, 2),
+        (UP, {1: 1}, 1),
+    ],
+)
+def test_another_comparison_is_no_threshold(margin, terms, bound):
+    with pytest.raises(VerifyError, match="out_shunt is no comparison of the margin"):
+        _shunt_of_margin(Solved(terms, bound), (9, 0), margin, 0)
+
+
+def test_a_lead_is_the_second_score_less_the_first():
+    weights = np.array([[1, 0, 1], [0, 0, 1]], dtype=bool)
+    mask = np.array([[1, 1, 1], [1, 0, 1]], dtype=bool)
+    layer = DecodedLayer(weights, np.array([5, 9]), mask)
+    lead = _lead(layer)
+    # first: x - y + z + 5 + 1, second: -x + z + 9 + 1
+    assert (lead.row.tolist(), lead.constant) == ([-2, 1, 0], 4)
+    row, bound = lead.reaches(1)
+    assert (row.tolist(), bound) == ([-2, 1, 0], -3)
+    turned = lead.turned()
+    assert (turned.row.tolist(), turned.constant) == ([2, -1, 0], -4)
+    assert _lead(DecodedLayer(weights, None, mask)) is None
+    assert _lead(DecodedLayer(weights, np.array([5, 9]), None)) is None
+    three = np.ones((3, 3), dtype=bool)
+    assert _lead(DecodedLayer(three, np.zeros(3), three)) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "bound", "found", "agree"),
+    [
+        ([1, 2], 2, ([2, 4], 4), True),
+        ([1, 2], 2, ([0, 1], 1), True),
+        ([1, 2], 2, ([1, 0], 1), False),
+        ([1, 2], 4, ([0, 0], 1), True),  # never
+        ([1, 2], 3, ([0, 0], 1), False),
+        ([1, -2], -2, ([0, 0], 0), True),  # always
+        ([1, -2], -1, ([0, 0], 0), False),
+    ],
+)
+def test_comparisons_that_always_agree(row, bound, found, agree):
+    other = (np.array(found[0]), found[1])
+    assert _agree((np.array(row), bound), other) == agree
+    assert not _agree((np.array(row), bound), None)
+
+
+def test_sums_of_some_coefficients():
+    assert _sums(np.array([1, 2, -4])) == {0, 1, 2, 3, -4, -3, -2, -1}
+
+
+@pytest.mark.parametrize(
+    ("name", "bits", "outputs"),
+    [
+        ("n3ic_add3", (1, 0, 1), (0, 1)),
+        ("n3ic_add3", (1, 1, 1), (1, 1)),
+        ("n3ic_add3", (0, 1, 0), (1, 0)),
+        ("n3ic_add5", (1, 1, 1, 0, 1), (0, 1)),  # the sum bit of three, and two more
+        ("n3ic_add5", (1, 1, 0, 0, 1), (1, 0)),
+        ("n3ic_add32", (1, 1, 0, 0, 1), (0, 1)),  # the carry of three, and two more
+        ("n3ic_add32", (1, 0, 0, 0, 1), (1, 0)),
+        ("n3ic_parity6", (1, 1, 0, 0, 1, 0), (1,)),
+        ("n3ic_parity6", (1, 1, 0, 0, 1, 1), (0,)),
+        ("n3ic_mux", (0, 1, 0), (1,)),
+        ("n3ic_mux", (1, 1, 0), (0,)),
+    ],
+)
+def test_modules_of_fixed_function(name, bits, outputs):
+    assert tuple(_fixed(name, i, bits) for i in range(len(outputs))) == outputs
+
+
+@pytest.mark.parametrize(
+    ("formula", "ones"),
+    [("a01", {3, 7}), ("o01", {1, 2, 3, 5, 6, 7}), ("n0", {0, 2, 4, 6}), ("m012", {2, 5, 6, 7}),
+     ("ao012", {5, 6, 7}), ("an01", {2, 6})],
+)  # fmt: skip
+def test_formulas_in_prefix_order(formula, ones):
+    """Input k is bit k of the row; ``m`` takes its third operand where the first is 1."""
+    values = {
+        row for row in range(8) if _value(iter(formula), tuple(row >> k & 1 for k in range(3)))
+    }
+    assert values == ones

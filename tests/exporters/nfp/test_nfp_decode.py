@@ -85,3 +85,50 @@ def test_a_short_file_is_refused(tmp_path):
     words = build(model).words
     for length in range(len(words)):
         assert difference(words[:length], model) != ""
+
+
+@pytest.mark.parametrize("inputs", [31, 32, 33, 64, 65, 97])
+@pytest.mark.parametrize("density", [None, 0.5])
+def test_rows_have_as_many_words_as_inputs_need(inputs, density):
+    model = random_model((inputs, 3, 2), np.random.default_rng(inputs), density=density)
+    found = decode_words("weights.bin", build(model).words, model)
+    assert decoding_difference(model, found) == ""
+    assert [layer.mask is None for layer in found.layers] == [density is None] * 2
+    assert found.shunt == 0 and found.digest == model.digest
+
+
+def test_the_threshold_is_the_last_word():
+    model = model_of(None).with_shunt(3)
+    words = build(model).words.copy()
+    assert decode_words("weights.bin", words, model).shunt == 3
+    words[-1] = 2
+    assert "shunts margins below 2, the model below 3" in difference(words, model)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "said"),
+    [
+        (0, 0x464E334F, "not weights for the NFP"),
+        (1, 0, "not weights for the NFP"),
+        (1, 3, "not weights for the NFP"),
+        (4, 39, "the header says other sizes"),
+        (7, 2, "the header says other sizes"),
+        (16, 37, "layer 0: another shape"),
+        (17, 6, "layer 0: another shape"),
+        (19, 2, "layer 0: another shape"),
+        (20, 6, "layer 1: another shape"),
+    ],
+)
+def test_a_header_that_says_something_else_is_refused(at, value, said):
+    words = build(model_of(None)).words.copy()
+    words[at] = value
+    assert said in difference(words, model_of(None))
+
+
+@pytest.mark.parametrize(("field", "at", "value"), [(0, 1, 2), (1, 0, 3), (0, 4, 30), (1, 4, 0)])
+def test_a_field_of_no_kind_feature_or_cuts_is_refused(field, at, value):
+    words = build(model_of(None)).words.copy()
+    words[words[6] + 5 * field + at] = value
+    assert difference(words, model_of(None)) == (
+        f"weights.bin, input field {field}: no such kind, feature or cuts"
+    )

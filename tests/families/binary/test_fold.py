@@ -1,5 +1,7 @@
 """The folded network decides as the trained one does: on ties, at zero and negative scales."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from n3ic.errors import ModelError
 from n3ic.families.binary.binary_mlp import BinaryMLP
-from n3ic.families.binary.fold import fold, fold_layer
+from n3ic.families.binary.fold import check_fold, fold, fold_layer
 from n3ic.model.bits import pack
 from n3ic.model.inputs import InputSpec
 from n3ic.training.recipe import Training
@@ -108,3 +110,62 @@ def test_negative_scale_flips_the_row():
     layer = fold_layer(np.array([[True, False, True]]), None, lambda dots: dots <= -1)
     assert layer.weights.tolist() == [[False, True, False]]
     assert layer.thresholds.tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("fires", "threshold", "flipped"),
+    [
+        (lambda dots: dots >= -9, 0, False),  # always
+        (lambda dots: dots >= 9, 6, False),  # never
+        (lambda dots: dots >= -3, 1, False),
+        (lambda dots: dots >= 5, 5, False),  # where all agree
+        (lambda dots: dots <= 3, 1, True),
+        (lambda dots: dots <= -5, 5, True),  # where none agrees
+        (lambda dots: dots < 0, 3, True),
+    ],
+)
+def test_thresholds_of_five_inputs(fires, threshold, flipped):
+    weights = np.array([[True, False, True, True, False]])
+    layer = fold_layer(weights, None, fires)
+    assert layer.thresholds.tolist() == [threshold]
+    assert layer.weights.tolist() == (~weights if flipped else weights).tolist()
+
+
+def test_a_masked_neuron_counts_its_connections_alone():
+    """Three of five inputs: popcounts 0 to 3 are dot products -3 to 3."""
+    weights = np.ones((3, 5), dtype=bool)
+    mask = np.array([[1, 1, 1, 0, 0]] * 2 + [[1] * 5], dtype=bool)
+
+    def fires(dots):
+        assert dots.dtype == np.float32 and dots.shape == (6, 3)
+        return dots >= np.array([1, 99, 1])
+
+    assert fold_layer(weights, mask, fires).thresholds.tolist() == [2, 4, 3]
+
+
+@pytest.mark.parametrize("row", [0, 16_383, 16_384, 20_000])
+def test_a_row_whose_scores_differ_is_named(row):
+    network = random_network((9, 4, 2), 3, batch_norm=True)
+    model = fold(network, InputSpec.raw(9), ("a", "b"), name="n", provenance={"k": "v"})
+    assert (model.name, model.provenance) == ("n", {"k": "v"})
+    bits = np.zeros((20_001, 9), dtype=bool)
+    check_fold(network, model, bits)
+    true = network.integer_scores
+
+    class Wrong:
+        """The trained network, with another score of the second class in one row."""
+
+        seen = 0
+
+        def integer_scores(self, x):
+            scores = true(x)
+            if self.seen <= row < self.seen + len(x):
+                scores[row - self.seen, 1] += 2
+            self.seen += len(x)
+            return scores
+
+    mine = model.scores(pack(bits[:1]))[0].tolist()
+    theirs = [float(mine[0]), float(mine[1] + 1)]
+    said = f"row {row}: the folded network scores {mine}, the trained one {theirs}"
+    with pytest.raises(ModelError, match=re.escape(said)):
+        check_fold(Wrong(), model, bits)

@@ -8,7 +8,18 @@ import pytest
 from n3ic.families.spn.arithmetic import LinearArithmetic, LogArithmetic
 from n3ic.families.spn.network import CONSTANT, SpnModel
 from n3ic.families.spn.nodes import Leaf, Product, Sum
-from n3ic.families.spn.operations import Add, LogAdd, Lookup, Offset, Round, Times, operations
+from n3ic.families.spn.operations import (
+    Add,
+    Constant,
+    LogAdd,
+    Lookup,
+    Offset,
+    Round,
+    Scale,
+    Times,
+    operands,
+    operations,
+)
 from n3ic.families.spn.random_models import random_spn
 from n3ic.families.spn.vectors import bits_of_bins, spn_vectors
 from n3ic.model.bits import pack
@@ -90,3 +101,102 @@ def test_a_term_that_is_always_too_small_is_dropped():
         bins = np.array([[i, j] for i in range(3) for j in range(2)])
         wanted = model.scores(pack(bits_of_bins(SPEC, bins)))
         assert (made.evaluate(bins) == wanted).all()
+
+
+def steps_of(nodes, arithmetic, roots, bias):
+    classes = tuple(f"c{i}" for i in range(len(roots)))
+    made = operations(SpnModel(SPEC, nodes, arithmetic, roots, bias, classes))
+    return made.steps, made.bounds, made.scores, made.readers
+
+
+FLOWS = (
+    Leaf(0, [-1, -2, -3]), Leaf(1, [-4, -9]), Product((0, 1)),
+    Leaf(0, [-7, -2, -5]), Leaf(1, [-3, -1]), Product((3, 4)),
+)  # fmt: skip
+
+
+def test_operations_of_logarithms_that_were_written_by_hand():
+    """Weights -3 and -4 and the bias -1 sink into the tables of the first leaf of each term."""
+    log = LogArithmetic(2, [4, 3, 2, 1])
+    found = steps_of((*FLOWS, Sum((2, 5), [-3, -4])), log, (6, CONSTANT), [-1, -8])
+    assert found == (
+        (
+            Lookup(0, (-5, -6, -7)), Lookup(1, (-4, -9)), Add(0, 1),
+            Lookup(0, (-12, -7, -10)), Lookup(1, (-3, -1)), Add(3, 4), LogAdd(2, 5), Constant(-8),
+        ),
+        ((-7, -5), (-9, -4), (-16, -9), (-12, -7), (-3, -1), (-15, -8), (-12, -5), (-8, -8)),
+        (6, 7),
+        ((2,), (2,), (6,), (5,), (5,), (6,), (), ()),
+    )  # fmt: skip
+
+
+def test_what_two_read_keeps_its_value_and_is_moved_where_it_is_read():
+    log = LogArithmetic(2, [4, 3, 2, 1])
+    nodes = (*FLOWS, Sum((2, 5), [-3, -4]), Sum((2, 5), [-2, 0]))
+    steps, bounds, scores, readers = steps_of(nodes, log, (6, 7), [-5, 0])
+    assert steps == (
+        Lookup(0, (-1, -2, -3)), Lookup(1, (-4, -9)), Add(0, 1),
+        Lookup(0, (-7, -2, -5)), Lookup(1, (-3, -1)), Add(3, 4),
+        Offset(2, -8), Offset(5, -9), LogAdd(6, 7), Offset(2, -2), LogAdd(5, 9),
+    )  # fmt: skip
+    assert scores == (8, 10)
+    assert readers[2] == (6, 9) and readers[5] == (7, 10)
+    assert bounds[6:] == ((-20, -13), (-19, -12), (-16, -9), (-14, -7), (-10, -3))
+
+
+def test_a_table_that_falls_steeply_bounds_log_add_by_its_operands():
+    """Where it falls by more than 1, two larger operands may give less."""
+    log = LogArithmetic(2, [4, 0])
+    nodes = (*FLOWS, Sum((2, 5), [-3, -4]))
+    (_, bounds, (score, _), _) = steps_of(nodes, log, (6, CONSTANT), [0, 0])
+    assert bounds[score] == (-14, -7 + 4)
+
+
+def test_operations_of_fixed_point_that_were_written_by_hand():
+    linear = LinearArithmetic(4)
+    nodes = (
+        Leaf(0, [8, 4, 4]), Leaf(1, [12, 4]), Product((0, 1)),
+        Leaf(0, [0, 6, 10]), Leaf(1, [2, 14]), Product((3, 4)),
+        Sum((2, 5), [12, 4]),
+    )  # fmt: skip
+    found = steps_of(nodes, linear, (6, 2, CONSTANT), [3, 0, 7])
+    assert found == (
+        (
+            Lookup(0, (8, 4, 4)), Lookup(1, (12, 4)), Times(0, 1),
+            Lookup(0, (0, 6, 10)), Lookup(1, (2, 14)), Times(3, 4),
+            Scale(2, 12), Scale(5, 4), Add(6, 7), Round(8), Offset(9, 3), Constant(7),
+        ),
+        (
+            (4, 8), (4, 12), (1, 6), (0, 10), (2, 14), (0, 9),
+            (12, 72), (0, 36), (12, 108), (1, 7), (4, 10), (7, 7),
+        ),
+        (10, 2, 11),
+        ((2,), (2,), (6,), (5,), (5,), (7,), (8,), (8,), (9,), (10,), (), ()),
+    )  # fmt: skip
+
+
+def test_products_with_one_and_nothing_are_not_computed():
+    linear = LinearArithmetic(4)
+    one, none, any_of = Leaf(0, [16, 16, 16]), Leaf(1, [0, 0]), Leaf(1, [3, 5])
+    steps, _, scores, _ = steps_of(
+        (one, any_of, Product((0, 1)), none, Product((0, 3)), Leaf(0, [1, 2, 3]), Product((5, 3))),
+        linear, (2, 4, 6), [0, 0, 0],
+    )  # fmt: skip
+    assert [steps[i] for i in scores] == [Lookup(1, (3, 5)), Constant(0), Constant(0)]
+    steps, _, scores, _ = steps_of(
+        (any_of, Leaf(1, [2, 9]), Sum((0, 1), [16, 0]), Sum((0, 1), [0, 0])), linear, (2, 3), [0, 4]
+    )
+    assert [steps[i] for i in scores] == [Lookup(1, (3, 5)), Constant(4)]
+
+
+def test_what_an_operation_reads():
+    assert operands(Constant(1)) == operands(Lookup(0, (1, 2))) == ()
+    assert operands(Offset(3, 9)) == operands(Scale(3, 9)) == operands(Round(3)) == (3,)
+    assert operands(Add(2, 5)) == operands(LogAdd(2, 5)) == operands(Times(2, 5)) == (2, 5)
+
+
+def test_a_product_of_two_features_with_nothing_is_nothing():
+    spec = InputSpec((*SPEC.fields, Field.thermometer("c", (5,))))
+    nodes = (Leaf(0, [1, 2, 3]), Leaf(1, [3, 5]), Leaf(2, [0, 0]), Product((0, 1, 2)))
+    model = SpnModel(spec, nodes, LinearArithmetic(4), (3, CONSTANT), [0, 1], ("x", "y"))
+    assert operations(model).steps == (Constant(0), Constant(1))

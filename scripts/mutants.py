@@ -1,0 +1,693 @@
+"""Measure what the fast tests find: break one token at a time and count what they notice.
+
+A mutant is the source with one comparison, operator, constant, argument, slice or returned value
+changed. It is killed when a test that executes its line fails, and survives otherwise. No file is
+changed: a process of its own gets the mutant in place of the file that it imports or reads.
+
+    python scripts/mutants.py                      300 mutants; fails if fewer than 95 % are killed
+    python scripts/mutants.py --only evaluation    those of files whose path contains the word
+    python scripts/mutants.py --list               name the mutants, run nothing
+
+First each test runs once, to learn which lines it executes and how long it takes; that is kept in
+build/mutants/ until a mutated file or the test's file changes. Each mutant then meets the tests of
+its line, the fastest first. Tests marked slow or long, and tests that take more than two seconds,
+take no part. ``mutants_equivalent.toml`` names the mutants that compute the same and says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import builtins
+import contextlib
+import copy
+import hashlib
+import importlib
+import importlib.machinery
+import io
+import json
+import multiprocessing
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import coverage
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ROOT / "build" / "mutants"
+EQUIVALENT = Path(__file__).with_name("mutants_equivalent.toml")
+SLOWEST = 2.0  # seconds of a processor; a slower test takes no part
+NEEDED = 0.95  # share of the mutants that must be killed
+EQUIVALENTS = 0.03  # share of the mutants that may be argued away
+MOST = (
+    20.0  # seconds of a processor that the tests of one mutant may take; the slowest are left out
+)
+BATCH = 12  # the fastest tests of a line run first, and most mutants meet no other
+
+# What is mutated, and the tests that may concern it. A glob that finds nothing is an error.
+MUTATED = (
+    "n3ic/model/**/*.py",
+    "families/binary/fold.py",
+    "n3ic/evaluation/*.py",
+    "n3ic/meter/*.py",
+    "n3ic/meter/c/*.j2",
+    "n3ic/meter/c/*.h",
+    "exporters/**/decod*.py",
+    "n3ic/targets/verification.py",
+    "n3ic/targets/vectors.py",
+    "n3ic/targets/decoding.py",
+    "n3ic/targets/custody.py",
+    "n3ic/targets/record.py",
+)
+# What makes up inputs or compares with other people's meters: a change of it is another input.
+NOT_MUTATED = (
+    "n3ic/model/random_models.py",
+    "n3ic/meter/hostile.py",
+    "n3ic/meter/bench.py",
+    "n3ic/meter/against_*.py",
+)
+TESTS = (
+    "tests/model/**/test_*.py",
+    "tests/training/**/test_fold*.py",
+    "tests/evaluation/test_*.py",
+    "tests/meter/test_*.py",
+    "tests/targets/test_*.py",
+    "tests/exporters/**/test_*decod*.py",
+    "tests/kernel/test_*.py",
+    "tests/exporters/onnx/test_*.py",
+    "tests/exporters/**/test_*spn*.py",
+    "tests/exporters/**/test_*shunt*.py",
+    "tests/exporters/p4/test_p4_export.py",
+    "tests/exporters/nfp/test_nfp_export.py",
+    "tests/exporters/netfpga/test_unrolled*.py",
+    "tests/exporters/netfpga/test_update.py",
+    "tests/exporters/xdp/test_exporter.py",
+    "tests/exporters/host/test_host_export.py",
+    "tests/exporters/host/test_host_flows.py",
+)
+# Text in another language has no lines that a test executes: the tests of this file stand for it.
+TEXT_READ_BY = {"n3ic/meter/c/": "n3ic/meter/compiled.py"}
+# Arguments of speed, or of a check that cannot fail; no result depends on them.
+UNMUTATED_ARGUMENTS = {"strict", "copy", "maxsize", "stacklevel"}
+COMMUTATIVE = {"min", "max", "gcd", "lcm", "np.minimum", "np.maximum", "np.array_equal"}
+# Imported once, before the first process is forked.
+WARM = (
+    *("hypothesis", "jinja2", "numpy", "pyarrow.parquet", "rich.console", "safetensors.numpy"),
+    *("scipy.stats", "sklearn.ensemble", "sklearn.metrics", "torch", "typer.testing", "xdist"),
+    *("onnx", "onnxruntime", "brevitas.nn", "lark", "_pytest.assertion.rewrite"),
+)
+
+COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+}
+CALCULATED: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Add,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.Pow: ast.Mult,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.BitXor: ast.BitAnd,
+}
+PAIRS = (
+    *(("min", "max"), ("any", "all"), ("minimum", "maximum"), ("floor", "ceil")),
+    *(("argmin", "argmax"), ("packbits", "unpackbits"), ("cumsum", "cumprod")),
+)
+NAMES = {a: b for pair in PAIRS for a, b in (pair, pair[::-1])}
+C_TOKENS = {
+    old: new
+    for pair in ("< <=", "> >=", "== !=", "+ -", "&& ||", "<< >>", "& |", "+= -=", "|= &=", "++ --")
+    for old, new in (pair.split(), pair.split()[::-1])
+}
+C_TOKEN = re.compile(r"(?<= )(?:[<>=!]=|<<|>>|&&|\|\||\+=|\|=|[<>+\-&|])(?= )|\+\+")
+C_NUMBER = re.compile(r"(?<![\w.\"])\d+(?=u?[;,)\] ])")
+C_PROSE = re.compile(r"^\s*(?:\*[ /\n]|#|{%).*|//.*|/\*.*|{{.*?}}|\"[^\"]*\"", re.DOTALL)
+
+
+class Mutant(NamedTuple):
+    """One change of one file.
+
+    Attributes:
+        path: the file, from the repository's root.
+        line: first line of the statement, or of its head.
+        end: its last line.
+        number: which of the file's changes it is.
+        inside: qualified name of the function or class around it; the line's text for C.
+        before: what stood there.
+        after: what stands there now.
+    """
+
+    path: str
+    line: int
+    end: int
+    number: int
+    inside: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line} ({self.inside})\n    - {self.before}\n    + {self.after}"
+
+
+# --- mutants ---------------------------------------------------------------------------------
+
+
+def mutants(path: str) -> Iterator[Mutant]:
+    """All mutants of a file."""
+    source = (ROOT / path).read_text(encoding="utf-8")
+    found = _python(source) if path.endswith(".py") else _text(source)
+    for number, (line, end, inside, before, after, _) in enumerate(found):
+        yield Mutant(path, line, end, number, inside, before, after)
+
+
+def source_of(mutant: Mutant) -> str | ast.Module:
+    """The file with the mutant's change; a syntax tree for Python."""
+    source = (ROOT / mutant.path).read_text(encoding="utf-8")
+    found = _python(source) if mutant.path.endswith(".py") else _text(source)
+    for number, change in enumerate(found):
+        if number == mutant.number:
+            return change[5]()
+    raise SystemExit(f"{mutant.path} changed while its mutants ran; run it again")
+
+
+Change = tuple[int, int, str, str, str, Callable[[], str | ast.Module]]
+
+
+def _text(source: str) -> Iterator[Change]:
+    lines = source.splitlines(keepends=True)
+    for i, line in enumerate(lines):
+        code = C_PROSE.sub(lambda prose: " " * len(prose.group()), line)
+        for pattern in (C_TOKEN, C_NUMBER):
+            for token in pattern.finditer(code):
+                old = token.group()
+                new = str(int(old) + 1) if pattern is C_NUMBER else C_TOKENS[old]
+                changed = line[: token.start()] + new + line[token.end() :]
+                text = "".join([*lines[:i], changed, *lines[i + 1 :]])
+                yield i + 1, i + 1, old, line.strip(), changed.strip(), partial(str, text)
+
+
+class _Place(NamedTuple):
+    """Where a node stands: ``field`` of ``parent``, at ``at`` if that is a list."""
+
+    parent: ast.AST
+    field: str
+    at: int | None
+    inside: str
+    lines: tuple[int, int]
+
+    def put(self, node: ast.AST) -> None:
+        if self.at is None:
+            setattr(self.parent, self.field, node)
+        else:
+            getattr(self.parent, self.field)[self.at] = node
+
+
+def _python(source: str) -> Iterator[Change]:
+    tree = ast.parse(source)
+    for place, node in list(_places(tree, "", (1, 1))):
+        for changed in _changes(node, place.field):
+
+            def mutated(
+                place: _Place = place, node: ast.AST = node, changed: ast.AST = changed
+            ) -> ast.Module:
+                place.put(ast.copy_location(changed, node))
+                return ast.fix_missing_locations(tree)
+
+            before, after = ast.unparse(node), ast.unparse(changed)
+            yield *place.lines, place.inside, before, after, mutated
+
+
+def _places(node: ast.AST, inside: str, lines: tuple[int, int]) -> Iterator[tuple[_Place, ast.AST]]:
+    """Every node whose value may matter, the outermost first."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        inside = f"{inside}.{node.name}".lstrip(".")
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns", "decorator_list", "exc", "cause", "msg"):
+            continue  # types, and the words of an error
+        for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            if not isinstance(child, ast.AST) or _is_prose(child):
+                continue
+            if isinstance(child, ast.stmt):
+                lines = _head(child)
+            place = _Place(node, field, index, inside, lines)
+            yield place, child
+            yield from _places(child, inside, lines)
+
+
+def _is_prose(node: ast.AST) -> bool:
+    return (
+        (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        or (isinstance(node, ast.keyword) and node.arg in UNMUTATED_ARGUMENTS)
+        or (isinstance(node, ast.Call) and ast.unparse(node.func) in ("cast", "TypeVar"))
+    )
+
+
+def _head(node: ast.stmt) -> tuple[int, int]:
+    """The lines of a statement, without those of the statements in it."""
+    body = getattr(node, "body", None)
+    last = (body[0].lineno - 1) if body else (node.end_lineno or node.lineno)
+    return node.lineno, max(node.lineno, last)
+
+
+def _changes(node: ast.AST, field: str) -> Iterator[ast.AST]:
+    """What may stand in the place of a node, in that field of its parent."""
+
+    def like(**fields: Any) -> ast.AST:
+        changed = copy.copy(node)
+        for name, value in fields.items():
+            setattr(changed, name, value)
+        return changed
+
+    if field == "test" and isinstance(node, ast.Name | ast.Attribute | ast.Call):
+        yield ast.UnaryOp(op=ast.Not(), operand=node)
+    if isinstance(node, ast.Compare):
+        for i, op in enumerate(node.ops):
+            for other in COMPARED[type(op)]:
+                yield like(ops=[*node.ops[:i], other(), *node.ops[i + 1 :]])
+    elif isinstance(node, ast.BinOp | ast.AugAssign):
+        if (other_op := CALCULATED.get(type(node.op))) is not None:
+            yield like(op=other_op())
+    elif isinstance(node, ast.BoolOp):
+        yield like(op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
+    elif isinstance(node, ast.UnaryOp):
+        yield node.operand
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield like(value=not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        yield like(value=node.value + 1)
+        if node.value >= 1:
+            yield like(value=node.value - 1)
+    elif isinstance(node, ast.Name) and node.id in NAMES:
+        yield like(id=NAMES[node.id])
+    elif isinstance(node, ast.Attribute) and node.attr in NAMES:
+        yield like(attr=NAMES[node.attr])
+    elif isinstance(node, ast.Call):
+        args = [] if ast.unparse(node.func) in COMMUTATIVE else node.args
+        for i in range(len(args) - 1):
+            if not any(isinstance(a, ast.Starred) for a in args[i : i + 2]):
+                yield like(args=[*args[:i], args[i + 1], args[i], *args[i + 2 :]])
+    elif isinstance(node, ast.Slice):
+        yield from (like(**{end: None}) for end in ("lower", "upper") if getattr(node, end))
+    elif isinstance(node, ast.Return) and ast.unparse(node) not in ("return", "return None"):
+        yield like(value=ast.Constant(value=None))
+
+
+# --- tests, each run in a forked process -----------------------------------------------------
+
+
+class Forked(NamedTuple):
+    """A process that runs, and until when it may."""
+
+    process: multiprocessing.process.BaseProcess
+    key: Any
+    folder: Path
+    until: float
+
+
+def run_forked(
+    tasks: Sequence[tuple[Any, Callable[[Path], int], float]], jobs: int
+) -> Iterator[tuple[Any, int | None, Path]]:
+    """Run each task in a process of its own, ``jobs`` at a time.
+
+    Args:
+        tasks: a key, what to do in an empty folder, and the seconds of a processor it may take.
+        jobs: number of processes.
+
+    Yields:
+        The key, the status it returned (None: it took too long or crashed) and its folder, which
+        is removed afterwards.
+    """
+    context = multiprocessing.get_context("fork")
+    queue, running = list(reversed(tasks)), list[Forked]()
+    try:
+        while queue or running:
+            while queue and len(running) < jobs:
+                key, task, seconds = queue.pop()
+                folder = Path(tempfile.mkdtemp(prefix="n3ic-mutant-"))
+                process = context.Process(target=_in_child, args=(task, folder, seconds))
+                process.start()
+                running.append(Forked(process, key, folder, time.monotonic() + 60 + 8 * seconds))
+            wait([f.process.sentinel for f in running], timeout=1)
+            for f in [f for f in running if not f.process.is_alive() or time.monotonic() > f.until]:
+                _end(f)
+                running.remove(f)
+                code = f.process.exitcode
+                yield f.key, code if code is not None and code >= 0 else None, f.folder
+                shutil.rmtree(f.folder, ignore_errors=True)
+    finally:
+        for f in running:
+            _end(f)
+            shutil.rmtree(f.folder, ignore_errors=True)
+
+
+def _end(forked: Forked) -> None:
+    """End a process and all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(forked.process.pid or 0, signal.SIGKILL)
+    forked.process.join()
+
+
+def _in_child(task: Callable[[Path], int], folder: Path, seconds: float) -> None:
+    os.setsid()
+    log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    limit = int(10 + 5 * seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
+    os.environ["XDG_CACHE_HOME"] = str(KEPT / "cache")  # what is built of mutants is not the user's
+    os._exit(task(folder))
+
+
+def _pytest(folder: Path, files: Sequence[str], plugin: object, *options: str) -> int:
+    os.chdir(ROOT)
+    fixed = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:cov", "--no-header")
+    quiet = ("-W", "ignore::pytest.PytestAssertRewriteWarning", "--hypothesis-seed=0")
+    own = (f"--basetemp={folder / 't'}", *options)
+    return int(pytest.main([*fixed, *quiet, *own, *files], [Fast(), plugin]))
+
+
+class Fast:
+    """A plug-in of pytest that leaves out what is marked slow or long."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Leave them out."""
+        items[:] = [
+            i for i in items if not any(m.name in ("slow", "long") for m in i.iter_markers())
+        ]
+
+
+class Learn:
+    """A plug-in of pytest that learns which lines each test executes, and how long it takes."""
+
+    def __init__(self, files: Sequence[str]) -> None:
+        include = [str(ROOT / file) for file in files]
+        self.coverage = coverage.Coverage(data_file=None, config_file=False, include=include)
+        self.seconds: dict[str, float] = {}
+        self.fixtures: dict[str, set[str]] = {}
+        self.good: set[str] = set()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
+        """Learn a test's lines and seconds."""
+        before = os.times()
+        self.coverage.switch_context(item.nodeid)
+        self.now = item.nodeid
+        result = yield
+        self.coverage.switch_context("")
+        after = os.times()
+        self.seconds[item.nodeid] = sum(after[:4]) - sum(before[:4])
+        self.fixtures[item.nodeid] = {f"fixture {name}" for name in item.fixturenames}
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        """What a shared fixture executes is executed for all tests that use it."""
+        if fixturedef.scope == "function":
+            return (yield)
+        self.coverage.switch_context(f"fixture {fixturedef.argname}")
+        try:
+            return (yield)
+        finally:
+            self.coverage.switch_context(self.now)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Remember what passes."""
+        if report.when == "call" and report.passed:
+            self.good.add(report.nodeid)
+
+    def write(self, path: Path) -> None:
+        """Write what was learnt: for each test, its seconds and the lines of each file."""
+        data = self.coverage.get_data()
+        lines: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for file in data.measured_files():
+            name = str(Path(file).relative_to(ROOT))
+            for line, contexts in data.contexts_by_lineno(file).items():
+                for context in contexts:
+                    lines[context][name].append(line)
+        tests = []
+        for test in sorted(self.good):
+            covered: dict[str, set[int]] = defaultdict(set)
+            for context in (test, *self.fixtures[test]):
+                for name, found in lines.get(context, {}).items():
+                    covered[name].update(found)
+            named = {name: sorted(found) for name, found in covered.items()}
+            tests.append({"test": test, "seconds": self.seconds[test], "lines": named})
+        path.write_text(json.dumps(tests))
+
+
+class Chosen:
+    """A plug-in of pytest that runs some tests, in their order, and writes the one that fails."""
+
+    def __init__(self, tests: Sequence[str], failed: Path) -> None:
+        self.rank = {test: i for i, test in enumerate(tests)}
+        self.failed = failed
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Choose and order the tests."""
+        chosen = (item for item in items if item.nodeid in self.rank)
+        items[:] = sorted(chosen, key=lambda item: self.rank[item.nodeid])
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Write the first that fails."""
+        if report.failed and not self.failed.exists():
+            self.failed.write_text(report.nodeid)
+
+
+def learn(files: Sequence[str], jobs: int) -> list[dict[str, Any]]:
+    """Each fast test, with its seconds and the lines that it executes, the fastest first."""
+    tests = list(dict.fromkeys(test for glob in TESTS for test in sorted(_named([glob]))))
+    code = _digest(files)
+    kept = {test: KEPT / f"{code[:16]}-{_digest([test])[:16]}.json" for test in tests}
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for old in KEPT.glob("*-*.json"):
+        if not old.name.startswith(code[:16]):
+            old.unlink()
+
+    def task(test: str) -> Callable[[Path], int]:
+        def run(folder: Path) -> int:
+            plugin = Learn(files)
+            plugin.coverage.start()
+            status = _pytest(folder, [test], plugin)
+            plugin.coverage.stop()
+            plugin.write(folder / "learnt.json")
+            return status
+
+        return run
+
+    missing = [(t, task(t), 120.0) for t in tests if not kept[t].exists()]
+    for i, (test, status, folder) in enumerate(run_forked(missing, jobs)):
+        print(f"\rlearning {i + 1}/{len(missing)} {test:70}", end="", file=sys.stderr, flush=True)
+        if status in (0, 1, 5):  # all tests passed, some failed, there are none
+            shutil.move(folder / "learnt.json", kept[test])
+        if status not in (0, 5):
+            log = (folder / "log").read_text(errors="replace")[-2000:]
+            print(f"\nfails without a mutant, and is left out:\n{log}", file=sys.stderr)
+    found = [t for p in kept.values() if p.exists() for t in json.loads(p.read_text())]
+    return sorted((t for t in found if t["seconds"] <= SLOWEST), key=lambda t: t["seconds"])
+
+
+def _digest(files: Sequence[str]) -> str:
+    every = hashlib.sha256()
+    for file in files:
+        every.update(file.encode() + b"\0" + hashlib.sha256((ROOT / file).read_bytes()).digest())
+    return every.hexdigest()
+
+
+def concerned(mutant: Mutant, tests: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The tests that execute a mutant's lines; all of its file where these run on import."""
+    readers = [reader for start, reader in TEXT_READ_BY.items() if mutant.path.startswith(start)]
+    path = readers[0] if readers else mutant.path
+    lines = set(range(mutant.line, mutant.end + 1))
+    found = [t for t in tests if lines.intersection(t["lines"].get(path, ()))]
+    if readers or not found:
+        found = [t for t in tests if path in t["lines"]]
+    so_far = accumulate(t["seconds"] for t in found)
+    return [t for t, seconds in zip(found, so_far, strict=True) if seconds <= MOST]
+
+
+def task_of(mutant: Mutant, tests: Sequence[str]) -> Callable[[Path], int]:
+    """What a mutant's process does: pytest's status of the tests."""
+
+    def run(folder: Path) -> int:
+        changed, target = source_of(mutant), str(ROOT / mutant.path)
+        if isinstance(changed, str):
+            _read_instead(target, changed)
+        else:
+            _import_instead(target, compile(changed, target, "exec"))
+        files = sorted({test.partition("::")[0] for test in tests})
+        return _pytest(folder, files, Chosen(tests, folder / "failed"), "-x")
+
+    return run
+
+
+def _import_instead(target: str, code: Any) -> None:
+    loader: Any = importlib.machinery.SourceFileLoader
+    read = loader.get_code
+
+    def get_code(self: importlib.machinery.SourceFileLoader, fullname: str) -> Any:
+        same = os.path.realpath(self.get_filename(fullname)) == target
+        return code if same else read(self, fullname)
+
+    loader.get_code = get_code
+
+
+def _read_instead(target: str, text: str) -> None:
+    read = io.open
+
+    def opened(file: Any, mode: str = "r", *args: Any, **more: Any) -> Any:
+        if not isinstance(file, int) and os.path.realpath(file) == target:
+            return io.BytesIO(text.encode()) if "b" in mode else io.StringIO(text)
+        return read(file, mode, *args, **more)
+
+    io.open = builtins.open = opened
+
+
+# --- the measurement -------------------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """A mutant and what became of it: the test that failed, ``timeout``, or None: it survived."""
+
+    mutant: Mutant
+    killer: str | None
+    tests: int
+
+
+def measure(chosen: Sequence[Mutant], tests: Sequence[Any], jobs: int) -> list[Outcome]:
+    """Run the tests of each mutant: the fastest of its line first, then the others."""
+    left = {m: concerned(m, tests) for m in chosen}
+    outcomes = {m: Outcome(m, None, len(found)) for m, found in left.items()}
+    for part in (slice(0, BATCH), slice(BATCH, None)):
+        tasks = []
+        for m in chosen:
+            if outcomes[m].killer is None and (some := left[m][part]):
+                seconds = sum(t["seconds"] for t in some)
+                tasks.append((m, task_of(m, [t["test"] for t in some]), seconds))
+        for i, (m, status, folder) in enumerate(run_forked(tasks, jobs)):
+            killer = None
+            if status is None:
+                killer = "timeout"
+            elif status not in (0, 5):  # all passed; none could be found
+                failed = folder / "failed"
+                killer = failed.read_text() if failed.exists() else f"status {status}"
+            outcomes[m] = Outcome(m, killer, outcomes[m].tests)
+            done = f"{i + 1}/{len(tasks)} {m.path}:{m.line} {killer or 'alive'}"
+            print(f"\r{done:110.110}", end="", file=sys.stderr, flush=True)
+    return [outcomes[m] for m in chosen]
+
+
+def equivalents() -> list[dict[str, str]]:
+    """The reviewed table of mutants that compute the same."""
+    found: list[dict[str, str]] = tomllib.loads(EQUIVALENT.read_text()).get("equivalent", [])
+    return found
+
+
+def is_equivalent(m: Mutant, table: Sequence[Mapping[str, str]]) -> bool:
+    """Whether the table names a mutant."""
+    own = {"file": m.path, "inside": m.inside, "before": m.before, "after": m.after}
+    return any(all(entry[key] == value for key, value in own.items()) for entry in table)
+
+
+def report(outcomes: Sequence[Outcome], seconds: float, jobs: int) -> bool:
+    """Print killed and total of each file, then the survivors; whether enough were killed."""
+    table = equivalents()
+    same = [o for o in outcomes if o.killer is None and is_equivalent(o.mutant, table)]
+    alive = [o for o in outcomes if o.killer is None and o not in same]
+    total = Counter(o.mutant.path for o in outcomes)
+    lost = Counter(o.mutant.path for o in alive)
+    print("killed  total  file")
+    for path in sorted(total):
+        print(f"{total[path] - lost[path]:6}  {total[path]:5}  {path}")
+    for o in alive:
+        print(f"survived {o.tests} tests: {o.mutant}")
+    for o in same:
+        print(f"equivalent: {o.mutant}")
+    killed, all_of_them = len(outcomes) - len(alive) - len(same), len(outcomes)
+    counted = all_of_them - len(same)
+    share = killed / counted if counted else 1.0
+    print(
+        f"{killed} of {counted} killed ({100 * share:.1f} %), {len(same)} equivalent, "
+        f"{seconds:.0f} s in {jobs} processes"
+    )
+    if len(same) > EQUIVALENTS * all_of_them:
+        print(f"more than {100 * EQUIVALENTS:.0f} % are argued to be equivalent")
+        return False
+    return share >= NEEDED
+
+
+def _named(globs: Sequence[str]) -> set[str]:
+    """Files of globs, from the repository's root."""
+    files = {glob: [str(p.relative_to(ROOT)) for p in ROOT.glob(glob)] for glob in globs}
+    for glob, found in files.items():
+        if not found:
+            raise SystemExit(f"{glob} names no file; put right the tables in {Path(__file__).name}")
+    return {file for found in files.values() for file in found}
+
+
+def main() -> None:
+    """Choose the mutants, run their tests, print what survived."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--count", type=int, default=300, help="number of mutants")
+    parser.add_argument("--seed", type=int, default=0, help="which mutants are drawn")
+    parser.add_argument("--only", default="", metavar="WORD", help="files with this in their path")
+    parser.add_argument("--jobs", type=int, default=2, help="number of processes")
+    parser.add_argument("--list", action="store_true", help="name the mutants and run nothing")
+    parser.add_argument("--kills", action="store_true", help="name the test that killed each")
+    given = parser.parse_args()
+    files = sorted(_named(MUTATED) - _named(NOT_MUTATED))
+    every = [m for file in files if given.only in file for m in mutants(file)]
+    draw = random.Random(given.seed)  # noqa: S311 - the same mutants for the same seed
+    chosen = sorted(draw.sample(every, min(given.count, len(every))))
+    if given.list:
+        print(*chosen, sep="\n")
+        print(f"{len(chosen)} of {len(every)} mutants")
+        return
+    os.environ["OMP_NUM_THREADS"] = "1"
+    for module in WARM:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    tests = learn(files, given.jobs)
+    start = time.monotonic()
+    outcomes = measure(chosen, tests, given.jobs)
+    print(file=sys.stderr)
+    if given.kills:
+        for o in outcomes:
+            print(f"{o.killer or 'alive'}: {o.mutant}")
+    sys.exit(0 if report(outcomes, time.monotonic() - start, given.jobs) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""Clopper and Pearson's interval against its definition by the binomial."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from n3ic.evaluation.interval import share_interval
+
+
+@pytest.mark.parametrize(("hits", "rows"), [(1, 10), (3, 10), (9, 10), (50, 400)])
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_each_end_leaves_half_of_the_rest(hits, rows, level):
+    low, high = share_interval(hits, rows, level)
+    assert binom.sf(hits - 1, rows, low) == pytest.approx((1 - level) / 2)
+    assert binom.cdf(hits, rows, high) == pytest.approx((1 - level) / 2)
+    assert low < hits / rows < high
+
+
+def test_known_intervals():
+    low, high = share_interval([0, 1, 10], 10)
+    assert np.allclose(low, [0, 0.0025286, 0.6915029], atol=1e-7)
+    assert np.allclose(high, [0.3084971, 0.4450161, 1], atol=1e-7)
+    assert low.dtype == high.dtype == np.float64

@@ -1,0 +1,235 @@
+"""Frames read byte for byte: each field from its place, and from how many captured bytes on."""
+
+import struct
+from dataclasses import replace
+
+import pytest
+
+from n3ic.meter import packet
+from n3ic.meter.packet import (
+    LINK_COOKED,
+    LINK_COOKED_2,
+    LINK_ETHERNET,
+    LINK_NULL,
+    LINK_RAW,
+    TCP,
+    UDP,
+    Packet,
+    parse,
+)
+
+SOURCE4, DESTINATION4 = bytes([10, 1, 2, 3]), bytes([10, 4, 5, 6])
+SOURCE6, DESTINATION6 = bytes(range(16)), bytes(range(100, 116))
+IPV4, IPV6, FRAGMENT = 0x0800, 0x86DD, 44
+
+
+def ipv4(payload, protocol=UDP, *, fragment=0, options=b"", total=None, first=None):
+    header = 20 + len(options)
+    said = header + len(payload) if total is None else total
+    first = 0x40 | header // 4 if first is None else first
+    fixed = struct.pack(">BBHHHBBH", first, 0, said, 0xABCD, fragment, 61, protocol, 0)
+    return fixed + SOURCE4 + DESTINATION4 + options + payload
+
+
+def ipv6(payload, following=UDP, *, said=None):
+    said = len(payload) if said is None else said
+    return struct.pack(">IHBB", 6 << 28, said, following, 62) + SOURCE6 + DESTINATION6 + payload
+
+
+def udp(data=b"123"):
+    return struct.pack(">HHHH", 0x1234, 0x5678, 8 + len(data), 0) + data
+
+
+def tcp(data=b"12345", words=6):
+    fixed = struct.pack(">HHIIBBHHH", 0x1234, 0x5678, 9, 9, words << 4, 0x1B, 0x0203, 0, 0)
+    return fixed + bytes(4 * words - 20) + data
+
+
+def ethernet(packet, kind=IPV4, tags=b""):
+    return bytes(range(12)) + tags + struct.pack(">H", kind) + packet
+
+
+def read(frame, *, link=LINK_ETHERNET, captured=None, length=None):
+    return parse(link, frame[:captured], len(frame) if length is None else length, 77)
+
+
+UDP4 = Packet(77, SOURCE4, DESTINATION4, UDP, 0x1234, 0x5678, 45, 31, 3, 61, 0, 0)
+TCP6 = Packet(77, SOURCE6, DESTINATION6, TCP, 0x1234, 0x5678, 83, 69, 5, 62, 0x1B, 0x0203)
+
+
+def test_each_field_is_read_from_its_place():
+    assert read(ethernet(ipv4(udp()))) == UDP4
+    assert read(ethernet(ipv6(tcp(), TCP), IPV6)) == TCP6
+    assert read(ethernet(ipv4(tcp(), TCP, options=bytes(8)))) == replace(
+        TCP6, source=SOURCE4, destination=DESTINATION4, ttl=61, wire_length=71, ip_length=57
+    )
+
+
+@pytest.mark.parametrize(
+    ("link", "header", "on_the_wire"),
+    [
+        (LINK_RAW, b"", 0),
+        (LINK_NULL, b"\2\0\0\0", 0),
+        (LINK_COOKED, bytes(14) + b"\x08\0", 0),
+        (LINK_COOKED_2, b"\x08\0" + bytes(18), 0),
+        (LINK_ETHERNET, bytes(12) + b"\x08\0", 14),
+        (LINK_ETHERNET, bytes(12) + b"\x81\0\0\1\x08\0", 18),
+        (LINK_ETHERNET, bytes(12) + b"\x88\xa8\0\2\x81\0\0\1\x08\0", 22),
+        (LINK_ETHERNET, bytes(12) + b"\x91\0\0\2\x81\0\0\1\x08\0", 22),
+        (LINK_COOKED, bytes(14) + b"\x81\0\0\1\x08\0", 4),
+    ],
+)
+def test_a_link_header_is_skipped_and_what_no_wire_has_is_not_counted(link, header, on_the_wire):
+    inner = ipv4(udp())
+    found = read(header + inner, link=link)
+    assert found == replace(UDP4, wire_length=on_the_wire + len(inner))
+    for captured in range(len(header) + 24):
+        said = read(header + inner, link=link, captured=captured, length=99)
+        if captured >= len(header) + 20:
+            assert said == "ports cut short"
+        elif link == LINK_RAW:
+            assert said == ("IP header cut short" if captured else "not IP")
+        else:
+            least = 5 if link == LINK_NULL else len(header)
+            assert said == f"{'link' if captured < least else 'IP'} header cut short"
+
+
+@pytest.mark.parametrize(("link", "start"), [(LINK_RAW, b""), (LINK_NULL, b"\2\0\0\0")])
+def test_without_an_ethertype_the_version_tells(link, start):
+    assert isinstance(read(start + ipv6(udp()), link=link), Packet)
+    for version in (0, 5, 7, 15):
+        assert read(start + bytes([version << 4]) + bytes(60), link=link) == "not IP"
+
+
+def test_what_is_no_ip_is_put_aside():
+    assert read(ethernet(bytes(60), 0x0806)) == "not IP"
+    assert read(bytes(60), link=999) == "link type not known"
+    assert read(ethernet(ipv4(udp()), tags=b"\x81\0\0\1" * 2)) == replace(UDP4, wire_length=53)
+    assert read(ethernet(ipv4(udp()), tags=b"\x81\0\0\1" * 3)) == "not IP"
+    assert read(bytes(19), link=LINK_COOKED_2) == "link header cut short"
+
+
+@pytest.mark.parametrize(
+    "change", [{"first": 0x55}, {"first": 0x65}, {"first": 0x44}, {"total": 19}, {"total": 1}]
+)
+def test_a_damaged_ipv4_header(change):
+    assert read(ethernet(ipv4(udp(), **change))) == "IP header damaged"
+
+
+def test_the_edges_of_an_ipv4_header():
+    assert read(ethernet(ipv4(b"", 1, total=20))).payload_length == 0
+    longest = read(ethernet(ipv4(udp(), options=bytes(40))))
+    assert (longest.ip_length, longest.payload_length, longest.source_port) == (71, 3, 0x1234)
+    assert read(ethernet(ipv4(udp(), options=bytes(8), total=27))) == "IP header damaged"
+    assert read(ethernet(bytes([0x50]) + bytes(39), IPV6)) == "IP header damaged"
+
+
+@pytest.mark.parametrize(
+    ("field", "identification", "later"),
+    [
+        (0x0000, None, False),
+        (0x4000, None, False),  # may not be fragmented
+        (0x8000, None, False),  # reserved
+        (0x2000, 0xABCD, False),  # the first of several
+        (0x0001, 0xABCD, True),
+        (0x1000, 0xABCD, True),
+        (0x3FFF, 0xABCD, True),
+    ],
+)
+def test_fragments_of_ipv4(field, identification, later):
+    found = read(ethernet(ipv4(udp(), fragment=field)))
+    assert (found.identification, found.later) == (identification, later)
+    ports = (0, 0) if later else (0x1234, 0x5678)
+    assert (found.source_port, found.destination_port) == ports
+    assert found.payload_length == (11 if later else 3)
+
+
+@pytest.mark.parametrize(
+    ("field", "identification", "later"),
+    [
+        (0x0000, None, False),  # whole all the same
+        (0x0006, None, False),  # reserved
+        (0x0001, 0x01020304, False),
+        (0x0008, 0x01020304, True),
+        (0xFFF9, 0x01020304, True),
+    ],
+)
+def test_fragments_of_ipv6(field, identification, later):
+    extension = bytes([UDP, 99]) + struct.pack(">HI", field, 0x01020304)
+    found = read(ethernet(ipv6(extension + udp(), FRAGMENT), IPV6))
+    assert (found.identification, found.later) == (identification, later)
+    assert found.protocol == UDP
+    assert found.payload_length == (11 if later else 3)
+    assert found.source_port == (0 if later else 0x1234)
+
+
+def extensions(*kinds_and_sizes, last=UDP):
+    """Extension headers that each name the next, of so many times 8 bytes."""
+    following = [kind for kind, _ in kinds_and_sizes[1:]] + [last]
+    return b"".join(
+        bytes([after, size - 1]) + bytes(8 * size - 2)
+        for (_, size), after in zip(kinds_and_sizes, following, strict=True)
+    )
+
+
+def test_extension_headers_of_ipv6_are_skipped_by_their_size():
+    chain = ((0, 1), (43, 2), (60, 3))
+    frame = ethernet(ipv6(extensions(*chain) + udp(), 0), IPV6)
+    found = read(frame)
+    assert (found.protocol, found.source_port, found.payload_length) == (UDP, 0x1234, 3)
+    assert found.ip_length == 40 + 48 + 11
+    for captured in range(54, 54 + 48 + 4):  # the last of them begins at byte 78
+        expected = "IP header cut short" if captured < 78 + 8 else "ports cut short"
+        assert read(frame, captured=captured) == expected
+    eight = ((60, 1),) * 8
+    assert read(ethernet(ipv6(extensions(*eight) + udp(), 60), IPV6)).source_port == 0x1234
+    nine = ((60, 1),) * 9
+    unopened = read(ethernet(ipv6(extensions(*nine) + udp(), 60), IPV6))
+    assert (unopened.protocol, unopened.source_port) == (60, 0)
+    other = read(ethernet(ipv6(udp(), 51), IPV6))  # an authentication header is not opened
+    assert (other.protocol, other.source_port, other.payload_length) == (51, 0, 11)
+
+
+def test_an_ipv6_header_that_says_0():
+    assert read(ethernet(ipv6(udp(), said=0), IPV6)).ip_length == 40
+    jumbo = ethernet(ipv6(extensions((0, 1)) + udp(), 0, said=0), IPV6)
+    assert read(jumbo).ip_length == 59
+    assert read(jumbo).payload_length == 3
+
+
+def test_tcp_is_read_from_sixteen_bytes_on():
+    frame = ethernet(ipv4(tcp(), TCP))
+    at = 14 + 20
+    for captured in range(at, len(frame) + 1):
+        found = read(frame, captured=captured, length=len(frame))
+        if captured < at + 4:
+            assert found == "ports cut short"
+            continue
+        whole = captured >= at + 16
+        assert (found.tcp_flags, found.tcp_window) == ((0x1B, 0x0203) if whole else (0, 0))
+        assert found.payload_length == (5 if whole else 9)
+    assert read(ethernet(ipv4(tcp(words=5), TCP))).payload_length == 5
+    short = bytearray(ethernet(ipv4(tcp(words=5), TCP)))
+    short[at + 12] = 4 << 4  # a header cannot be shorter than 20 bytes
+    assert read(bytes(short)).payload_length == 5
+
+
+def test_other_protocols_have_no_ports():
+    found = read(ethernet(ipv4(b"\1\2\3\4\5", 1)))
+    assert found == replace(
+        UDP4, protocol=1, source_port=0, destination_port=0, wire_length=39, ip_length=25,
+        payload_length=5,
+    )  # fmt: skip
+
+
+def test_lengths_are_not_negative():
+    found = read(bytes(14) + b"\x08\0" + ipv4(udp()), link=LINK_COOKED, length=3)
+    assert found.wire_length == 0
+    assert (found.ip_length, found.payload_length) == (20, 0)
+
+
+def test_numbers_of_protocols_flags_and_links_are_those_of_the_registries():
+    """IANA's protocol numbers, RFC 9293's flags, the link types of pcap."""
+    assert (packet.TCP, packet.UDP) == (6, 17)
+    assert (packet.FIN, packet.SYN, packet.RST, packet.PUSH, packet.ACK) == (1, 2, 4, 8, 16)
+    assert (LINK_NULL, LINK_ETHERNET, LINK_RAW, LINK_COOKED, LINK_COOKED_2) == (0, 1, 101, 113, 276)

@@ -1,0 +1,92 @@
+"""Rules of a table's columns: their edges, and what they refuse."""
+
+import pytest
+
+from n3ic.errors import ModelError
+from n3ic.model.columns import _LONGEST, _MOST_COLUMNS, MOST_VALUES, ColumnRule, TableRules
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [
+        ({"kind": "text"}, "kind"),
+        ({"blank": "zeros"}, "blank"),
+        ({"negative": "keep"}, "negative"),
+        ({"scale": 0}, "scale"),
+        ({"scale": -1}, "scale"),
+        ({"scale": True}, "scale"),
+        ({"scale": "1"}, "scale"),
+        ({"scale": float("inf")}, "scale"),
+        ({"bits": 0}, "bits"),
+        ({"bits": 33}, "bits"),
+        ({"bits": True}, "bits"),
+        ({"bits": 1.0}, "bits"),
+        ({"unit": 7}, "unit"),
+        ({"unit": "u" * _LONGEST}, "unit"),
+        ({"source_unit": None}, "source_unit"),
+        ({"values": ("a",)}, "values"),
+        ({"kind": "category"}, "values"),
+        ({"kind": "category", "values": ("a", "a")}, "values"),
+        ({"kind": "category", "values": ("a", 7)}, "values"),
+        ({"kind": "category", "values": tuple(map(str, range(MOST_VALUES + 1)))}, "values"),
+    ],
+)
+def test_rules_that_are_refused(rule, name):
+    with pytest.raises(ModelError, match=f"^{name}: "):
+        ColumnRule(**rule)
+
+
+def test_rules_at_their_edges():
+    assert [ColumnRule(bits=b).bits for b in (1, 32)] == [1, 32]
+    values = tuple(map(str, range(MOST_VALUES)))
+    assert ColumnRule("category", values=values).values == values
+    assert type(ColumnRule(scale=3).scale) is float
+    assert ColumnRule(unit="u" * (_LONGEST - 1)).bits == 32
+
+
+def test_a_rule_survives_and_says_what_is_unusual():
+    assert ColumnRule().to_dict() == {"kind": "number"}
+    rule = ColumnRule("category", unit="u", bits=3, blank="zero", values=("a", "b"))
+    assert rule.to_dict() == {
+        "kind": "category", "unit": "u", "bits": 3, "blank": "zero", "values": ["a", "b"],
+    }  # fmt: skip
+    assert ColumnRule.from_dict(rule.to_dict()) == rule
+    for wrong in (None, [], {"kind": "number", "more": 1}, {"values": 3}):
+        with pytest.raises(ModelError):
+            ColumnRule.from_dict(wrong)
+
+
+def test_a_split_column_gives_two_features():
+    split = ColumnRule(negative="split")
+    assert split.features("a") == ("a", "a_negative")
+    assert ColumnRule().features("a") == ("a",)
+    rules = TableRules({"a": split, "b": ColumnRule(), "c": ColumnRule()}, "l", "p", "n")
+    assert rules.features == ("a", "a_negative", "b", "c")
+    assert list(rules.only(["a_negative", "c"]).columns) == ["a", "c"]
+    only = rules.only(["b"])
+    assert (list(only.columns), only.label, only.positive, only.blank_label) == (
+        ["b"], "l", "p", "n",
+    )  # fmt: skip
+
+
+def test_tables_survive_and_are_checked():
+    rules = TableRules({"a": ColumnRule(bits=4)}, "l", "p", "n")
+    assert TableRules.from_dict(rules.to_dict()) == rules
+    with pytest.raises(ModelError, match="more"):
+        TableRules.from_dict(rules.to_dict() | {"more": 1})
+    for name in ("label", "positive", "blank_label"):
+        with pytest.raises(ModelError, match=f"{name}: expected a short text"):
+            TableRules.from_dict(rules.to_dict() | {name: 7})
+        left = {key: value for key, value in rules.to_dict().items() if key != name}
+        with pytest.raises(ModelError, match="no rules of a table"):
+            TableRules.from_dict(left)
+    with pytest.raises(ModelError, match="label"):
+        TableRules({}, label="\ud800")
+    with pytest.raises(ModelError, match="label"):
+        TableRules({}, label="\udfff")
+    many = {f"c{i}": ColumnRule() for i in range(_MOST_COLUMNS)}
+    assert len(TableRules(many, label="l" * (_LONGEST - 1)).columns) == _MOST_COLUMNS
+    with pytest.raises(ModelError, match="columns, at most"):
+        TableRules(many | {"one": ColumnRule()})
+    with pytest.raises(ModelError, match="label"):
+        TableRules({}, label="l" * _LONGEST)

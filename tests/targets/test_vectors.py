@@ -1,0 +1,83 @@
+"""Inputs that a verification runs: deciding ones, edges, and as many as were asked for."""
+
+import numpy as np
+import pytest
+
+from n3ic.families.spn.random_models import random_spn
+from n3ic.model import binary
+from n3ic.model.bits import unpack
+from n3ic.model.boundary import margin_vectors
+from n3ic.model.classifier import margins_of
+from n3ic.model.coverage import coverage, deciding_vectors
+from n3ic.model.family import Decided, family
+from n3ic.model.passes import simplify
+from n3ic.model.random_models import random_model
+
+
+def inputs_to_run(network, count, seed):
+    return family(network.source.family).vectors(network, count, seed)
+
+
+def decided_by(model, inputs, got):
+    return family(model.family).decided(model, inputs, got)
+
+
+MODEL = random_model((40, 8, 3), np.random.default_rng(0), density=0.6, extremes=False)
+
+
+@pytest.mark.parametrize("count", [1, 200, 333])
+def test_as_many_as_asked_for_or_what_must_be(count):
+    network = simplify(MODEL)
+    words = inputs_to_run(network, count, 5)
+    least = len(deciding_vectors(network.model, 5))
+    assert words.shape[1] == 2 and words.dtype == np.uint32
+    assert len(words) == count if count > 100 + least else len(words) >= least
+    assert np.array_equal(words, inputs_to_run(network, count, 5))
+    assert not np.array_equal(words[:least], inputs_to_run(network, count, 6)[:least])
+
+
+def test_the_first_decide_what_can_be_decided():
+    network = simplify(MODEL)
+    words = inputs_to_run(network, 300, 5)
+    deciding = deciding_vectors(network.model, 5)
+    kept = unpack(words[: len(deciding)], 40)[:, list(network.kept)]
+    assert np.array_equal(kept, unpack(deciding, network.model.input.n_bits))
+    found = decided_by(network.model, network.inputs(words), network.model.infer(words[:0]))
+    assert found.parameters == "weight bits"
+    assert (found.total, found.decided) == (found.total, found.total)
+    assert found.undecided == ()
+
+
+def test_margins_at_the_threshold_are_among_the_edges():
+    model = MODEL.with_shunt(1)
+    edges = margin_vectors(model, 5)
+    margins = margins_of(model.scores(edges))
+    assert len(edges) == 64
+    assert (margins == 1).sum() >= 32 and (margins == 0).sum() >= 32
+
+
+def test_a_sum_product_network_has_vectors_of_its_own():
+    model = random_spn(np.random.default_rng(2))
+    words = inputs_to_run(simplify(model), 700, 1)
+    assert len(words) == 700
+    found = decided_by(model, words, model.infer(words))
+    assert found.parameters == "entries and weights"
+    assert 0 < found.decided <= found.total
+
+
+def test_neurons_of_a_large_network_are_followed_where_hidden_bits_are_told(monkeypatch):
+    words = inputs_to_run(simplify(MODEL), 50, 0)
+    told = MODEL.infer(words)
+    untold = type(told)(told.scores, told.classes, told.margins, ())
+    bits = sum(int(layer.fan_in.sum()) for layer in MODEL.layers)
+    for most, followed in ((bits, True), (bits - 1, False)):
+        monkeypatch.setattr(binary, "_MAX_FOLLOWED", most)
+        known = coverage(MODEL, words, hidden=False)
+        expected = (known.total, known.decided) if followed else (0, 0)
+        found = decided_by(MODEL, words, untold)
+        assert (found.total, found.decided) == expected
+        assert (found == Decided()) == (not followed)
+        with_hidden = coverage(MODEL, words, hidden=True)
+        found = decided_by(MODEL, words, told)
+        assert (found.total, found.decided) == (with_hidden.total, with_hidden.decided)
+        assert found.undecided == tuple(with_hidden.lines(MODEL))

@@ -1,0 +1,228 @@
+"""What a verification says of a target that computes something else, or nothing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from n3ic.errors import VerifyError
+from n3ic.model.bits import pack
+from n3ic.model.classifier import margins_of
+from n3ic.model.inputs import Field, InputSpec
+from n3ic.model.passes import simplify
+from n3ic.model.random_models import random_model
+from n3ic.targets.base import Execution, Exporter
+from n3ic.targets.decoding import Decoded, DecodedLayer
+from n3ic.targets.verification import Verification, _beside_threshold, verify_artefacts
+
+SPEC = InputSpec((Field.thermometer("a", (3, 70, 900), unit="us"), Field.binary("b", 31)))
+MODEL = replace(
+    random_model((34, 6, 3), np.random.default_rng(1), density=0.7, extremes=False), input=SPEC
+)
+NETWORK = simplify(MODEL)
+
+
+class Honest(Exporter):
+    """Computes what the model computes."""
+
+    name = "honest"
+    summary = "a target"
+    vectors = 100
+
+    def check(self, model, options):
+        raise NotImplementedError
+
+    def write(self, model, options, out):
+        raise NotImplementedError
+
+    def report(self, model, options, directory):
+        raise NotImplementedError
+
+    def run(self, directory, model, options, words):
+        return Execution(model.infer(words), "python")
+
+    def encode(self, directory, model, options, features):
+        return NETWORK.inputs(NETWORK.source.encode(features))
+
+    def decode(self, directory, model, options):
+        layers = zip(model.layers, [model.hidden[0].thresholds, model.output.bias], strict=True)
+        return (Decoded("a.bin", tuple(DecodedLayer(x.weights, y, x.mask) for x, y in layers)),)
+
+
+def verify(tool, tmp_path, network=NETWORK, vectors=100, **more):
+    return verify_artefacts(tmp_path, tool, network, {}, vectors, **more)
+
+
+def test_a_target_that_computes_the_same_is_equal(tmp_path):
+    found = verify(Honest(), tmp_path)
+    assert found.ok and found.failures == ()
+    assert (found.executor, found.decoded, found.rows) == ("python", ("a.bin",), 0)
+    assert found.vectors >= 100
+    edges = {0, 1, 2, 3, 4, 69, 70, 71, 899, 900, 901, 2**32 - 1}
+    assert found.edges >= len(edges)
+    assert found.weight_bits == sum(int(x.fan_in.sum()) for x in NETWORK.model.layers)
+    assert found.decided_bits <= found.weight_bits
+    assert (found.shunt, found.at_shunt, found.below_shunt) == (0, 0, 0)
+    assert found.to_dict()["ok"] is True
+
+
+def test_given_rows_are_run_and_counted(tmp_path):
+    rows = {"a": np.array([3, 69, 5]), "b": np.array([1, 2, 3]), "other": np.array([9])}
+    found = verify(Honest(), tmp_path, rows=rows)
+    assert (found.rows, found.encoded) == (3, 3)
+
+    class Bare(Honest):
+        def encode(self, directory, model, options, features):
+            return None
+
+    found = verify(Bare(), tmp_path, rows=rows)
+    assert (found.rows, found.encoded, found.edges) == (3, 0, 0)
+    assert found.ok
+
+
+@pytest.mark.parametrize("bit", [0, 2, 3, 31, 33])
+def test_a_wrong_bit_of_the_input_stage_is_named(tmp_path, bit):
+    class Wrong(Honest):
+        def encode(self, directory, model, options, features):
+            words = super().encode(directory, model, options, features)
+            words[1, bit // 32] ^= np.uint32(1 << bit % 32)
+            self.asked = {name: int(values[1]) for name, values in features.items()}
+            self.expected = int(words[1, bit // 32] >> np.uint32(bit % 32) & np.uint32(1)) ^ 1
+            return words
+
+    tool = Wrong()
+    network = replace(NETWORK, model=MODEL, source=MODEL, kept=tuple(range(34)))
+    (said,) = verify(tool, tmp_path, network).failures
+    feature = "a" if bit < 3 else "b"
+    assert said == (
+        f"input stage: {feature} = {tool.asked[feature]}, {SPEC.explain(bit)}: "
+        f"expected {tool.expected}"
+    )
+
+
+def test_a_pad_bit_and_another_shape_are_told(tmp_path):
+    class Padded(Honest):
+        def encode(self, directory, model, options, features):
+            words = super().encode(directory, model, options, features)
+            words[2, -1] |= np.uint32(1 << 31)
+            return words
+
+    class Narrow(Honest):
+        def encode(self, directory, model, options, features):
+            return super().encode(directory, model, options, features)[:, :1]
+
+    assert verify(Padded(), tmp_path).failures == ("input stage: row 2, pad bit 63 is not 0",)
+    (said,) = verify(Narrow(), tmp_path).failures
+    assert said.startswith("input stage: shape (") and said.endswith(", 1)")
+
+
+def test_a_wrong_score_and_a_wrong_weight_fail(tmp_path):
+    class Wrong(Honest):
+        place: tuple = ()
+
+        def run(self, directory, model, options, words):
+            found = model.infer(words)
+            scores = found.scores.copy()
+            scores[3, 1] += 1
+            return Execution(replace(found, scores=scores), "python")
+
+        def decode(self, directory, model, options):
+            (found,) = super().decode(directory, model, options)
+            weights = found.layers[0].weights.copy()
+            weights[self.place] ^= True
+            other = replace(found.layers[0], weights=weights)
+            return (replace(found, layers=(other, found.layers[1])),)
+
+    tool = Wrong()
+    tool.place = j, k = tuple(np.argwhere(NETWORK.model.hidden[0].mask)[-1].tolist())
+    said = verify(tool, tmp_path).failures
+    assert len(said) == 2
+    assert said[0].startswith(f"a.bin, layer 0, neuron {j}, input {k}: weight ")
+    assert "score" in said[1]
+
+
+def test_artefacts_that_cannot_be_read_back_fail(tmp_path):
+    class Damaged(Honest):
+        def decode(self, directory, model, options):
+            raise VerifyError("a.bin: damaged")
+
+    found = verify(Damaged(), tmp_path)
+    assert found.failures == ("a.bin: damaged",)
+    assert not found.ok and found.vectors == 0
+
+
+def test_an_artefact_of_a_shunting_model_holds_a_threshold(tmp_path):
+    network = simplify(MODEL.with_shunt(2))
+    (said,) = verify(Honest(), tmp_path, network).failures
+    assert said == "a.bin: no shunting threshold, the model's is 2"
+
+    class Told(Honest):
+        def decode(self, directory, model, options):
+            (found,) = super().decode(directory, model, options)
+            return (found, replace(found, artefact="b.bin", shunt=2))
+
+    found = verify(Told(), tmp_path, network)
+    assert found.ok and found.shunt == 2
+    assert found.at_shunt > 0 and found.below_shunt > 0
+
+
+@pytest.mark.parametrize("threshold", [1, 2, 3, 5, 7])
+def test_inputs_beside_the_threshold_are_counted(threshold):
+    model = MODEL.with_shunt(threshold)
+    words = pack(np.random.default_rng(2).random((200, 34)) < 0.5)
+    margins = margins_of(model.scores(words)).tolist()
+    decided = [m for m in margins if m >= threshold]
+    shunted = [m for m in margins if m < threshold]
+    assert _beside_threshold(model, words) == (
+        decided.count(min(decided)) if decided else 0,
+        shunted.count(max(shunted)) if shunted else 0,
+    )
+    assert _beside_threshold(MODEL, words) == (0, 0)
+
+
+GOOD = Verification("host", "gcc", 1234)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "host: equal scores on 1,234 vectors (gcc)"),
+        ({"rows": 5000}, "host: equal scores on 1,234 vectors and 5,000 rows (gcc)"),
+        (
+            {"edges": 1000},
+            "host: equal scores on 1,234 vectors, input stage included (1,000 rows of edges) (gcc)",
+        ),
+        (
+            {"weight_bits": 9000, "decided_bits": 9000},
+            "host: equal scores on 1,234 vectors that decide all 9,000 weight bits (gcc)",
+        ),
+        (
+            {"weight_bits": 30_000, "decided_bits": 29_999},
+            "host: equal scores on 1,234 vectors that decide 99.99 % of 30,000 weight bits (gcc)",
+        ),
+        (
+            {"weight_bits": 3, "decided_bits": 2, "note": "n"},
+            "host: equal scores on 1,234 vectors that decide 66.66 % of 3 weight bits (gcc); n",
+        ),
+        (
+            {"shunt": 4, "at_shunt": 32, "below_shunt": 1000},
+            "host: equal scores and verdicts on 1,234 vectors, 32 at the shunting threshold 4 and "
+            "1,000 just below (gcc)",
+        ),
+        (
+            {"packets": 2000, "flows": 30},
+            "host: equal scores on 1,234 vectors, and on 30 flows that it metered from 2,000 "
+            "packets (gcc)",
+        ),
+        (
+            {"unmetered": "why"},
+            "host: equal scores on 1,234 vectors, captures not metered: why (gcc)",
+        ),
+        ({"missing": "no gcc"}, "host: not run: no gcc"),
+        ({"missing": "no gcc", "failures": ("a", "b")}, "host: FAILED: a; b"),
+    ],
+)
+def test_one_line_says_what_was_verified(change, said):
+    found = replace(GOOD, **change)
+    assert str(found) == said
+    assert found.ok == ("equal" in said)
