@@ -1,22 +1,63 @@
-"""``n3ic`` as a person types it, in a process of its own."""
+"""``n3ic`` as a person types it."""
 
+import contextlib
+import io
 import shlex
 import signal
 import subprocess
 import sys
 import time
+import warnings
+from unittest import mock
+
+from n3ic.cli.main import main
 
 N3IC = [sys.executable, "-m", "n3ic"]
 
 
-def n3ic(*words, cwd, expect=0, timeout=900, **more):
-    """Run a command, and expect an exit code and no traceback."""
-    done = subprocess.run(
-        [*N3IC, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=timeout, **more
-    )
+def n3ic(*words, cwd, expect=0, input="", env=None):  # noqa: A002 - subprocess calls it that
+    """Run a command, and expect an exit code and no traceback.
+
+    It runs within the test's process, which has the libraries imported; with an environment of its
+    own, it has a process of its own.
+    """
+    words = [*map(str, words)]
+    done = _called(words, cwd, input) if env is None else _started(words, cwd, input, env)
     assert done.returncode == expect, done.stderr + done.stdout
     assert "Traceback" not in done.stderr
     return done
+
+
+def _started(words, cwd, typed_in, env):
+    return subprocess.run(
+        [*N3IC, *words],
+        cwd=cwd,
+        env=env,
+        input=typed_in,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+
+
+def _called(words, cwd, typed_in):
+    streams = [io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8") for text in (typed_in, "", "")]
+    stdin, out, err = streams
+    with (
+        contextlib.chdir(cwd),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        mock.patch.multiple(sys, stdin=stdin, argv=["n3ic", *words]),
+        warnings.catch_warnings(),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    for stream in (out, err):
+        stream.flush()
+    said = (stream.buffer.getvalue().decode() for stream in (out, err))
+    return subprocess.CompletedProcess(words, code, *said)
 
 
 def typed(text, cwd, expect=0):
