@@ -39,6 +39,7 @@ def place(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_from_the_curve_to_a_verified_export(place):
     shown = n3ic("shunt --model model.n3ic --data flows.csv", place).stdout
     assert "rows it was not trained on" in shown and "choose a threshold with" in shown

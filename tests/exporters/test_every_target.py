@@ -26,8 +26,8 @@ from n3ic.util.json_text import json_text
 
 TARGETS = plugins.names("n3ic.exporters")
 
-# Building Verilog takes seconds a network, so that target draws fewer.
-EXAMPLES = {"netfpga": 3}
+# Building Verilog and interpreting P4 take seconds a network, so these targets draw fewer.
+EXAMPLES = {"netfpga": 3, "p4": 3, "p4-netfpga": 3}
 
 SHAPES = st.lists(st.integers(1, 70), min_size=1, max_size=3).flatmap(
     lambda head: st.integers(2, 4).map(lambda classes: (*head, classes))
