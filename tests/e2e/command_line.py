@@ -1,11 +1,11 @@
 """``n3ic`` as a person types it."""
 
 import contextlib
-import io
 import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from unittest import mock
@@ -41,23 +41,25 @@ def _started(words, cwd, typed_in, env):
 
 
 def _called(words, cwd, typed_in):
-    streams = [io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8") for text in (typed_in, "", "")]
-    stdin, out, err = streams
-    with (
-        contextlib.chdir(cwd),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        mock.patch.multiple(sys, stdin=stdin, argv=["n3ic", *words]),
-        warnings.catch_warnings(),
-    ):
+    with contextlib.ExitStack() as opened:
+        stdin, out, err = (
+            opened.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", newline=""))
+            for _ in range(3)
+        )
+        stdin.write(typed_in)
+        stdin.seek(0)
+        opened.enter_context(contextlib.chdir(cwd))
+        opened.enter_context(contextlib.redirect_stdout(out))
+        opened.enter_context(contextlib.redirect_stderr(err))
+        opened.enter_context(mock.patch.multiple(sys, stdin=stdin, argv=["n3ic", *words]))
+        opened.enter_context(warnings.catch_warnings())
         try:
             main()
         except SystemExit as end:
             code = end.code
-    for stream in (out, err):
-        stream.flush()
-    said = (stream.buffer.getvalue().decode() for stream in (out, err))
-    return subprocess.CompletedProcess(words, code, *said)
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(words, code, out.read(), err.read())
 
 
 def typed(text, cwd, expect=0):

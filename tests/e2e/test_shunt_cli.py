@@ -14,7 +14,6 @@ from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 
 pytest.importorskip("sklearn")
-pytestmark = pytest.mark.slow  # calls the command line many times
 
 DATA = "unsw-nb15-synthetic"
 

@@ -88,8 +88,17 @@ def test_the_edges_score_the_same(target, tmp_path):
         assert_equal(model, target, tmp_path / f"threshold{threshold}")
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("shunt", [1, 4, "every"])
+# Margins in Verilog have tests of their own, in tests/exporters/netfpga/test_shunting.py.
+THRESHOLDS = [
+    pytest.param(
+        target, shunt, marks=pytest.mark.slow if target == "netfpga" and shunt != 4 else []
+    )
+    for shunt in (1, 4, "every")
+    for target in TARGETS
+]
+
+
+@pytest.mark.parametrize(("target", "shunt"), THRESHOLDS)
 def test_a_threshold_gives_class_or_shunt_or_is_refused(target, shunt, tmp_path):
     """Three classes with masks: margins are even and odd. The last threshold shunts every flow."""
     base = random_model((40, 9, 14, 3), np.random.default_rng(11), density=0.8, extremes=False)
