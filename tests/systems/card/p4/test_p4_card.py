@@ -156,6 +156,7 @@ def test_a_change_by_command_is_that_of_an_export_anew(folder, tmp_path):
         change_card(plan, directory, again, str(tmp_path / "loadTrue"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("who", "shape", "shunt", "density", "said"),
     [
