@@ -1,6 +1,7 @@
 # Sourced by the other scripts: a virtual environment in .venv with what is pinned.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+unset PYTHONDONTWRITEBYTECODE # else each process compiles all that it imports anew
 
 find_python() {
     local candidate
@@ -27,6 +28,26 @@ apt_install() {
             apt-get install -qq -y --no-install-recommends "$@" >/dev/null
 }
 
+# install VENV CONSTRAINTS ARGUMENT...: what `pip install` does with these arguments, by uv where
+# that can be had: it takes seconds, pip minutes. uv gets the indices that pip is set to use.
+install() {
+    local venv=$1 constraints=$2 set links more index cert
+    shift 2
+    set=$("$venv/bin/python" -m pip config list 2>/dev/null || true)
+    pip_set() { sed -n "s/^[^=]*\.$1='\(.*\)'\$/\1/p" <<<"$set" | head -n 1 | sed 's/\\n/ /g'; }
+    links=$(pip_set find-links) more=$(pip_set extra-index-url) index=$(pip_set index-url) cert=$(pip_set cert)
+    if "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --constraint constraints.txt uv; then
+        env ${links:+UV_FIND_LINKS="$(tr -s ' ' , <<<"$links")"} ${more:+UV_INDEX="$more"} \
+            ${index:+UV_DEFAULT_INDEX="$index"} ${cert:+SSL_CERT_FILE="$cert"} \
+            "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" \
+            --index-strategy unsafe-best-match --constraint "$constraints" "$@" && return
+    fi
+    echo "uv did not install it; pip takes some minutes" >&2
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        --constraint "$constraints" "$@"
+}
+
 # make_venv EXTRAS: install n3ic with these extras into .venv, if that has not been done yet.
 make_venv() {
     local extras=$1 stamp=".venv/.installed-$1" python
@@ -41,8 +62,20 @@ make_venv() {
             return 1
         }
     fi
-    echo "installing n3ic[$extras] into .venv (some minutes the first time)" >&2
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-        --constraint constraints.txt --editable ".[$extras]"
+    echo "installing n3ic[$extras] into .venv" >&2
+    install .venv constraints.txt --editable ".[$extras]"
     touch "$stamp"
+}
+
+# compile_once VENV: compilers that keep what they compiled in build/compiled come first on the PATH.
+compile_once() {
+    local name real folder=$PWD/build/compilers
+    mkdir -p "$folder"
+    for name in cc gcc g++ clang; do
+        real=$(PATH=${PATH//"$folder:"/} command -v "$name") || continue
+        printf '#!/bin/sh\nexec %q -IS %q %q %q "$@"\n' "$PWD/$1/bin/python" \
+            "$PWD/scripts/compiled_once.py" "$PWD/build/compiled" "$real" >"$folder/$name"
+        chmod +x "$folder/$name"
+    done
+    PATH=$folder:${PATH//"$folder:"/}
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -72,19 +71,3 @@ def library(compiler: build.CCompiler, tmp_path_factory: pytest.TempPathFactory)
     out = tmp_path_factory.mktemp("kernel") / "bnn.so"
     build.compile_shared(compiler, build.SOURCE, out)
     return Library.open(out)
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Print the coverage, and name the files below 80 % (``scripts/test`` measures it)."""
-    written = ROOT / "build" / "coverage.json"
-    if "json" not in (config.getoption("cov_report", None) or {}) or not written.is_file():
-        return
-    found = json.loads(written.read_text())
-    shares = {name: file["summary"]["percent_covered"] for name, file in found["files"].items()}
-    low = sorted((share, name) for name, share in shares.items() if share < 80)
-    total = found["totals"]["percent_covered"]
-    terminalreporter.section(f"coverage {total:.1f} %, {len(low)} files below 80 %")
-    for share, name in low:
-        terminalreporter.write_line(f"{share:5.1f} %  {name}")

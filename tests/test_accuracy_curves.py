@@ -109,6 +109,7 @@ def test_what_is_there_is_not_trained_again(tmp_path, monkeypatch):
         curves.main()
 
 
+@pytest.mark.slow
 def test_a_point_has_the_sizes_and_accuracies_of_a_network_and_of_its_tree():
     (table,) = queue_tables(DATASET.load().rows(np.arange(2000)), "0").values()
     recipe = curves.chosen(curves.use_case("tomography"), "default", "bits", 4, 2)

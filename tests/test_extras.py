@@ -100,6 +100,7 @@ def alone(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_the_plain_installation_predicts_exports_and_verifies(alone, tmp_path):
     assert "score_class0" in alone("", "-m", "n3ic", "predict", "--model", "m.n3ic", "t.csv")
     alone("", "-c", "import pyarrow as p, pyarrow.parquet as q\n"
@@ -118,18 +119,21 @@ def test_the_plain_installation_predicts_exports_and_verifies(alone, tmp_path):
     assert "pip install 'n3ic[train]'" in refused
 
 
+@pytest.mark.slow
 def test_onnx_exports_verifies_and_imports(alone):
     for target in ("onnx", "qonnx"):
         alone("onnx", "-m", "n3ic", "export", "-t", target, "--model", "m.n3ic", "--out", target)
         alone("onnx", "-m", "n3ic", "verify", target, "--vectors", 20)
 
 
+@pytest.mark.slow
 def test_card_plans_and_simulates(alone):
     words = ("-m", "n3ic", "card", "simulate", "--experiment", "scheduling")
     assert "pip install 'n3ic[card]'" in alone("", *words, expect=4)
     assert "64 ns" in alone("card", *words)
 
 
+@pytest.mark.slow
 def test_cluster_plans_and_simulates(alone):
     plan = ("-m", "n3ic", "cluster", "plan", "--shape", "64-32-2")
     assert "this plan" in alone("", *plan)

@@ -48,6 +48,7 @@ def installed(built):
     return site
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_five_roots_and_their_files(installed):
     for name in (
         "n3ic/py.typed",
@@ -76,6 +77,7 @@ def test_the_wheel_holds_the_five_roots_and_their_files(installed):
     assert size < 20 << 20
 
 
+@pytest.mark.slow
 def test_the_sdist_builds_the_same_wheel(built, installed, tmp_path):
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
@@ -144,6 +146,7 @@ def test_every_entry_point_loads_what_its_group_promises(group):
         assert found.name == point.name
 
 
+@pytest.mark.slow
 def test_the_version_stands_in_one_place(installed, repository):
     (info,) = installed.glob("n3ic-*.dist-info")
     built = re.search(r"^Version: (.+)$", (info / "METADATA").read_text(), re.MULTILINE)

@@ -14,7 +14,6 @@ from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 
 pytest.importorskip("sklearn")
-pytestmark = pytest.mark.slow  # calls the command line many times
 
 DATA = "unsw-nb15-synthetic"
 
@@ -39,6 +38,7 @@ def place(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_from_the_curve_to_a_verified_export(place):
     shown = n3ic("shunt --model model.n3ic --data flows.csv", place).stdout
     assert "rows it was not trained on" in shown and "choose a threshold with" in shown

@@ -9,8 +9,6 @@ from command_line import n3ic
 from n3ic.datasets import ns3_tomography
 from n3ic.datasets.ns3_tomography.trace import Trace, read
 
-pytestmark = pytest.mark.slow  # trains networks and calls the command line
-
 ROWS = 3000
 
 
@@ -48,6 +46,7 @@ def test_a_run_holds_every_queue_beside_its_baselines(place):
     assert metrics["protocols"]["time"]["test"] == metrics["test"]
 
 
+@pytest.mark.slow
 def test_the_shapes_that_were_asked_for_are_compared(place):
     run = place / "runs" / "tomography"
     shapes = json.loads((run / "metrics.json").read_text())["shapes"]
@@ -61,6 +60,7 @@ def test_the_shapes_that_were_asked_for_are_compared(place):
         assert (run / "plots" / picture).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_words_in_a_run_make_it_again(place):
     options = json.loads((place / "runs" / "tomography" / "options.json").read_text())
     n3ic(*options["command"][1:], "--out", "again", cwd=place)
@@ -85,6 +85,7 @@ def test_a_replay_is_drawn_and_told(place):
     assert (place / "heat.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_networks_are_exported_together(place):
     n3ic("export", "-t", "host", "--out", "nic", cwd=place)
     data = json.loads((place / "nic" / "set.json").read_text())

@@ -26,8 +26,8 @@ from n3ic.util.json_text import json_text
 
 TARGETS = plugins.names("n3ic.exporters")
 
-# Building Verilog takes seconds a network, so that target draws fewer.
-EXAMPLES = {"netfpga": 3}
+# Building Verilog and interpreting P4 take seconds a network, so these targets draw fewer.
+EXAMPLES = {"netfpga": 3, "p4": 3, "p4-netfpga": 3}
 
 SHAPES = st.lists(st.integers(1, 70), min_size=1, max_size=3).flatmap(
     lambda head: st.integers(2, 4).map(lambda classes: (*head, classes))
@@ -88,8 +88,17 @@ def test_the_edges_score_the_same(target, tmp_path):
         assert_equal(model, target, tmp_path / f"threshold{threshold}")
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("shunt", [1, 4, "every"])
+# Margins in Verilog have tests of their own, in tests/exporters/netfpga/test_shunting.py.
+THRESHOLDS = [
+    pytest.param(
+        target, shunt, marks=pytest.mark.slow if target == "netfpga" and shunt != 4 else []
+    )
+    for shunt in (1, 4, "every")
+    for target in TARGETS
+]
+
+
+@pytest.mark.parametrize(("target", "shunt"), THRESHOLDS)
 def test_a_threshold_gives_class_or_shunt_or_is_refused(target, shunt, tmp_path):
     """Three classes with masks: margins are even and odd. The last threshold shunts every flow."""
     base = random_model((40, 9, 14, 3), np.random.default_rng(11), density=0.8, extremes=False)

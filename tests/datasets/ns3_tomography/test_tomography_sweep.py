@@ -45,6 +45,7 @@ def test_a_dask_cluster_gives_the_same_figures(work, cluster):
     assert seen == [(2, 4), (4, 4)]
 
 
+@pytest.mark.slow
 def test_a_run_may_be_trained_on_a_dask_cluster(work, cluster, tmp_path):
     runs = {
         name: train_use_case(
@@ -66,6 +67,7 @@ def test_a_run_may_be_trained_on_a_dask_cluster(work, cluster, tmp_path):
         assert path.read_bytes() == runs["here"].models[queue].read_bytes()
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_not_there_is_said(work, tmp_path):
     pytest.importorskip("distributed", reason="distributed is not installed")
     with pytest.raises(N3icError, match=r"127\.0\.0\.1:9"):

@@ -146,7 +146,7 @@ def test_pieces_of_a_capture_and_packed_files(data):
 
 
 @pytest.mark.parametrize("pieces", [1, 2])
-@pytest.mark.parametrize("stop", [1, 4, 11])
+@pytest.mark.parametrize("stop", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 11))])
 def test_what_is_interrupted_goes_on_where_it_stopped(data, monkeypatch, pieces, stop):
     want = DATASET.load(data)
     if pieces == 2:

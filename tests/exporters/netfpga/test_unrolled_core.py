@@ -76,6 +76,7 @@ def test_tables_compute_the_model(shape, classes, density, seed, outputs):
     check(model, outputs, 300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "density"),
     [((256, 32, 16, 2), None), ((256, 32, 16, 2), 0.25), ((152, 128, 64, 2), None)],

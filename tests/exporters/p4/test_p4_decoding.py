@@ -107,7 +107,11 @@ def told(target: Exporter, model: BinaryModel, out: Path, name: str, index: int,
     return decoding_difference(other, found[name])
 
 
-@pytest.mark.parametrize(("target", "name"), ARTEFACTS, ids=lambda v: getattr(v, "name", v))
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [ARTEFACTS[0], *(pytest.param(*each, marks=pytest.mark.slow) for each in ARTEFACTS[1:])],
+    ids=lambda v: getattr(v, "name", v),
+)
 def test_flipped_bits_of_the_file_are_found(target: Exporter, name: str, tmp_path: Path) -> None:
     """In files of entries any bit, in the program those of the network's lines and masks."""
     model = drawn((9, 3, 2))

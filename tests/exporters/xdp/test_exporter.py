@@ -44,7 +44,7 @@ def test_an_export_is_verified_from_packets_to_verdicts(clang, kernel, exported)
     assert 1000 < figures["instructions.meter"] < figures["verified.meter"] < 1_000_000
 
 
-@pytest.mark.parametrize("table", ["lru", "buckets"])
+@pytest.mark.parametrize("table", [pytest.param("lru", marks=pytest.mark.slow), "buckets"])
 def test_a_capture_is_replayed_and_compared(clang, kernel, tmp_path, table):
     """Even where the specification's flow cache is too small: there is room for all flows."""
     model = network(replace(SPEC, cache_flows=2), shunt=2)

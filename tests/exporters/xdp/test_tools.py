@@ -285,7 +285,14 @@ def test_without_clang_the_object_of_an_export_is_the_new_program(
     assert before.program_id not in ours()
 
 
-@pytest.mark.parametrize("at", ["write_record", "attach", "forget_others"])
+@pytest.mark.parametrize(
+    "at",
+    [
+        "write_record",
+        pytest.param("attach", marks=pytest.mark.slow),
+        pytest.param("forget_others", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("wide", [False, True])
 def test_an_update_that_is_killed_leaves_a_program_with_its_record(
     link, exported, models, tmp_path, monkeypatch, at, wide

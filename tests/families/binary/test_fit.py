@@ -48,7 +48,13 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("default", "paper") else pytest.mark.slow)
+        for name in CONFIGS
+    ],
+)
 def test_training_learns_and_repeats(rows, name):
     first, model = train(rows, CONFIGS[name])
     torch.manual_seed(1234)  # the caller's generator must not matter, nor its threads

@@ -11,7 +11,6 @@ import pytest
 from n3ic.model.random_models import random_model
 
 pytest.importorskip("scipy")
-pytestmark = pytest.mark.slow  # calls the command line many times
 
 
 def save_models(folder, queues, shape=(152, 32, 16, 2)):
@@ -68,6 +67,7 @@ def test_what_cannot_be_guaranteed_is_an_error(n3ic, tmp_path):
     assert "unknown.toml: cannot be read" in n3ic("card plan unknown.toml", expect=1).stderr
 
 
+@pytest.mark.slow
 def test_17_queues_and_an_anomaly_network_on_a_netfpga(n3ic, tmp_path):
     save_models(tmp_path, 17)
     n3ic("card init tomography soc=anomaly.n3ic")
@@ -80,6 +80,7 @@ def test_17_queues_and_an_anomaly_network_on_a_netfpga(n3ic, tmp_path):
     assert {t["rate_kind"] for t in planned["tasks"].values()} == {"simulated"}
 
 
+@pytest.mark.slow
 def test_a_tenants_network_is_changed_on_a_card_that_runs(n3ic, tmp_path):
     save_models(tmp_path, 2, shape=(64, 8, 2))
     random_model((256, 32, 16, 2), np.random.default_rng(98)).save(tmp_path / "new.n3ic")
@@ -102,6 +103,7 @@ def test_a_tenants_network_is_changed_on_a_card_that_runs(n3ic, tmp_path):
     assert "nfp: contexts read a firmware's networks" in refused and "export the card" in refused
 
 
+@pytest.mark.slow
 def test_a_card_and_an_export_of_one_model_are_verified_by_their_own_commands(n3ic, tmp_path):
     save_models(tmp_path, 1, shape=(64, 8, 2))
     n3ic("card init soc=anomaly.n3ic --target p4")
@@ -141,6 +143,7 @@ flow = ["first", "second"]
 """
 
 
+@pytest.mark.slow
 def test_a_card_is_simulated_under_every_policy(n3ic, tmp_path):
     pytest.importorskip("simpy")
     text = UNITS + "".join(TASK.replace("NAME", name) for name in ("first", "second"))

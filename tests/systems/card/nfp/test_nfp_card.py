@@ -51,6 +51,7 @@ def ties_fixture(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("join", "old", "new"),
     [

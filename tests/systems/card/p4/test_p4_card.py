@@ -51,7 +51,11 @@ def folder_fixture(tmp_path_factory):
     ("carrier", "policy"),
     [
         ("header", '{ action = "drop", classes = ["class1"] }'),
-        ("vlan", '{ action = "forward", classes = ["class0"], port = 3 }, { action = "drop" }'),
+        pytest.param(
+            "vlan",
+            '{ action = "forward", classes = ["class0"], port = 3 }, { action = "drop" }',
+            marks=pytest.mark.slow,
+        ),
         ("udp-port", ""),
     ],
 )
@@ -127,6 +131,7 @@ def test_a_tenant_comes_and_goes_by_entries_alone(folder, tmp_path):
     check(None)
 
 
+@pytest.mark.slow
 def test_a_change_by_command_is_that_of_an_export_anew(folder, tmp_path):
     """Loaded and removed: the files of a fresh export, without making one."""
     plan = cards.plan(folder, text("abc"))
@@ -151,6 +156,7 @@ def test_a_change_by_command_is_that_of_an_export_anew(folder, tmp_path):
         change_card(plan, directory, again, str(tmp_path / "loadTrue"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("who", "shape", "shunt", "density", "said"),
     [
@@ -172,6 +178,7 @@ def test_a_network_that_the_program_lacks_stages_for_is_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_network_of_another_shape_is_refused_by_the_program(folder, tmp_path):
     card = software_card(cards.plan(folder, text()), "p4")
     export_card(cards.plan(folder, text()), tmp_path / "out", verify=False)
@@ -232,14 +239,22 @@ def branches_fixture(tmp_path_factory):
 @pytest.mark.parametrize(
     ("carrier", "policy"),
     [
-        ("header", ""),
-        ("vlan", '{ action = "drop", classes = ["class1"], margin = 2 }'),
+        pytest.param("header", "", marks=pytest.mark.slow),
+        pytest.param(
+            "vlan",
+            '{ action = "drop", classes = ["class1"], margin = 2 }',
+            marks=pytest.mark.slow,
+        ),
         (
             "udp-port",
             '{ action = "forward", port = 3, classes = ["class0"], margin = 1, below = 4 }, '
             '{ action = "forward", margin = 4 }, { action = "drop" }',
         ),
-        ("udp-port", '{ action = "mark", mark = 41, margin = 1 }, { action = "drop" }'),
+        pytest.param(
+            "udp-port",
+            '{ action = "mark", mark = 41, margin = 1 }, { action = "drop" }',
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_branches_are_joined_and_policies_see_margins(branches, tmp_path, carrier, policy):
@@ -269,6 +284,7 @@ def wrong(folder, tmp_path, text, old, new, said, name="n3ic_card.p4"):
         CARDS.verify_card(plan, tmp_path / "out", 30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("join", "old", "new"),
     [
@@ -291,6 +307,7 @@ def test_a_wrong_join_is_found(branches, tmp_path, join, old, new):
     wrong(branches, tmp_path, cards.joining("p4", joins=[join]), old, new, "t3/")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "old", "new"),
     [
@@ -308,6 +325,7 @@ def test_a_wrong_rule_is_found(branches, tmp_path, rule, old, new):
     wrong(branches, tmp_path, text, old, new, "t3/most-certain", "commands.txt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "old", "new", "said"),
     [
@@ -408,6 +426,7 @@ def test_half_of_a_change_of_a_branch_leaves_no_answer_a_model(branches, tmp_pat
         check_packet(card, each, switch.process(each.frame, INGRESS, now))
 
 
+@pytest.mark.slow
 def test_the_plan_counts_what_the_program_has(branches, folder, tmp_path):
     """Tables and PHV bits of the compiled program and its entries, though networks share them."""
     rules = '{ action = "drop", margin = 3 }, { action = "forward" }'

@@ -244,6 +244,7 @@ def test_branches_are_joined(branches, tmp_path, carrier, policy):
     assert done.check.inferences == 60 * (4 + 4 + 4 + 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("join", "old", "new"),
     [

@@ -1,0 +1,84 @@
+"""A compiler that looks up what it has compiled before: of the same text, with the same options.
+
+    python compiled_once.py CACHE COMPILER [arguments of the compiler]
+
+The tests build the same kernels and simulators hundreds of times, in folders of other names; ccache
+tells these folders apart and leaves programs that one command compiles and links alone. What is
+not understood, and what carries paths, such as debug information, is compiled as ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCES = (".c", ".cc", ".cpp", ".cxx")
+OBJECTS = (".o", ".a", ".so")
+# These make paths part of the output, write other files, or read what is not looked at here.
+NOT_UNDERSTOOD = ("-g", "-E", "-M", "-S", "-l", "-L", "-x", "-fprofile", "--coverage", "-fsanitize",
+                  "-save-temps", "-ftest", "-B", "@")  # fmt: skip
+UNDERSTOOD = ("-g0", "-lm", "-lpthread", "-MMD", "-MP")
+
+
+def key(compiler: str, words: list[str]) -> tuple[str, Path] | None:
+    """A digest of all that decides the output, and the output; None where that is not known."""
+    words, sources, rest, inputs = list(words), [], [], []
+    if any(w.startswith(NOT_UNDERSTOOD) and w not in UNDERSTOOD for w in words):
+        return None
+    if words.count("-o") != 1 or words[-1] == "-o":
+        return None
+    at = words.index("-o")
+    out = Path(words[at + 1])
+    for word in words[:at] + words[at + 2 :]:
+        if word.endswith(OBJECTS):
+            inputs.append(hashlib.sha256(Path(word).read_bytes()).hexdigest())
+        elif not word.startswith("-") and word.endswith(SOURCES):
+            sources.append(word)
+        else:
+            rest.append(word)
+    if not sources:
+        return None
+    options = [w for w in rest if w not in ("-c", "-MMD", "-MP")]
+    text = subprocess.run([compiler, *options, "-E", "-P", *sources], capture_output=True)
+    if text.returncode or text.stderr:
+        return None
+    info = Path(compiler).stat()
+    tail = [w for w in rest if not w.startswith("-I")]
+    parts = [compiler, info.st_size, info.st_mtime_ns, len(sources), *tail, "", *inputs]
+    digest = hashlib.sha256("\0".join(map(str, parts)).encode() + b"\0" + text.stdout)
+    return digest.hexdigest(), out
+
+
+def main(cache: Path, compiler: str, words: list[str]) -> int:
+    """Compile, or copy what was compiled; returns the compiler's exit code."""
+    try:
+        found = key(compiler, words)
+    except OSError:
+        found = None
+    if found is None:
+        os.execv(compiler, [compiler, *words])  # noqa: S606
+    digest, out = found
+    kept = cache / digest
+    if kept.exists():
+        out.unlink(missing_ok=True)
+        shutil.copy(kept, out)
+        return 0
+    done = subprocess.run([compiler, *words], capture_output=True)
+    sys.stdout.buffer.write(done.stdout)
+    sys.stderr.buffer.write(done.stderr)
+    if not (done.returncode or done.stderr or done.stdout):
+        cache.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=cache)
+        os.close(handle)
+        shutil.copy(out, temporary)
+        Path(temporary).replace(kept)
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))
