@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 # Names are imported when first used: `n3ic --help` must not wait for numpy or PyTorch.
-_ROOMS = {
+_MODULES = {
     "n3ic.api": (
         "bench",
         "evaluate",
@@ -75,13 +75,13 @@ _ROOMS = {
     "n3ic.training.recipe": ("Recipe", "Training"),
     "n3ic.usecases.base": ("UseCase",),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOM_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'n3ic' has no attribute {name!r}")
-    value = getattr(import_module(_ROOM_OF[name]), name)
+    value = getattr(import_module(_MODULE_OF[name]), name)
     globals()[name] = value
     return value
 

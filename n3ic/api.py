@@ -219,10 +219,10 @@ def shunt(
         UsageError: no data set reads the flows, or no threshold gives what is wanted.
         DataError: the flows cannot be read, or their classes are not the network's.
     """
-    from n3ic.usecases.shunt_study import Aim
+    from n3ic.usecases.shunt_study import ThresholdObjective
     from n3ic.usecases.shunting import study_shunting
 
-    aim = Aim(accuracy, host_load, margin)
+    aim = ThresholdObjective(accuracy, host_load, margin)
     return study_shunting(model, flows, dataset=dataset, task=task, aim=aim)
 
 

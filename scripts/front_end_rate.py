@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend.bench import FrontBench
-from n3ic.exporters.netfpga.frontend.form import front_form
+from n3ic.exporters.netfpga.frontend.parameters import frontend_parameters
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.model.random_models import random_model
 from n3ic.util.pictures import PALE, legend, look, new_figure, save, styled
@@ -49,7 +49,7 @@ def main(out: Path, size: bool) -> None:
                 latency = {r: tcp_latency(bench, MODEL, r) for r in (1, 45)}
             entry = {"rates": [asdict(r) for r in rates], "tcp_latency": latency}
             if size:
-                form = front_form(MODEL, parsed)
+                form = frontend_parameters(MODEL, parsed)
                 used = synth.synthesise_card(Path(name), "n3ic_front", form.parameters)
                 entry["yosys"] = asdict(used)
         found[f"{width}-{'bypass' if bypass else 'stored'}"] = entry

@@ -9,7 +9,7 @@ import numpy as np
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.frontend import packets
-from n3ic.exporters.netfpga.frontend.bench import FrontBench, Offered
+from n3ic.exporters.netfpga.frontend.bench import FrontBench, OfferedFrame
 from n3ic.exporters.netfpga.frontend.messages import bit_rows, read_message, request, results_body
 from n3ic.exporters.netfpga.frontend.verify import CARD, HOST
 from n3ic.model.classifier import Classifier
@@ -83,7 +83,7 @@ def measure(
         alone = bench.run([frame])
         start = alone.clock
         clocks = wire_clocks([frame] * FRAMES, gbps, mhz)
-        seen = bench.run([Offered(frame, start + c) for c in clocks])
+        seen = bench.run([OfferedFrame(frame, start + c) for c in clocks])
         wanted = results_body(model, words, full=full)
         bodies = {read_message(packets.read_ipv4(x.data).payload).body for x in seen.left}
         if len(seen.left) != FRAMES or bodies != {wanted}:

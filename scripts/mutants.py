@@ -71,13 +71,13 @@ MUTATED = (
     "n3ic/targets/verification.py",
     "n3ic/targets/vectors.py",
     "n3ic/targets/decoding.py",
-    "n3ic/targets/custody.py",
-    "n3ic/targets/record.py",
+    "n3ic/targets/integrity.py",
+    "n3ic/targets/verification_record.py",
 )
 # What makes up inputs or compares with other people's meters: a change of it is another input.
 NOT_MUTATED = (
     "n3ic/model/random_models.py",
-    "n3ic/meter/hostile.py",
+    "n3ic/meter/fuzz_traffic.py",
     "n3ic/meter/bench.py",
     "n3ic/meter/against_*.py",
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from n3ic.cli.console import say
+from n3ic.cli.console import print_result
 from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,4 +78,4 @@ def write_plan(
         write_picture(picture, draw)
     if not quiet:
         for path in filter(None, (out, picture)):
-            say(f"{path} written")
+            print_result(f"{path} written")

@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 from n3ic.kernel import build
-from n3ic.kernel.library import Library
+from n3ic.kernel.library import KernelLibrary
 
 # How long an example takes says how busy the machine is, not what is wrong.
 hypothesis.settings.register_profile("n3ic", deadline=None)
@@ -66,8 +66,8 @@ def quick_build(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def library(compiler: build.CCompiler, tmp_path_factory: pytest.TempPathFactory) -> Library:
+def library(compiler: build.CCompiler, tmp_path_factory: pytest.TempPathFactory) -> KernelLibrary:
     """The kernel without weights."""
     out = tmp_path_factory.mktemp("kernel") / "bnn.so"
     build.compile_shared(compiler, build.SOURCE, out)
-    return Library.open(out)
+    return KernelLibrary.open(out)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from n3ic.data.described import DescribedDataSet
+from n3ic.data.catalogue_dataset import CatalogueDataSet
 
 __all__ = ["DATASET"]
 
 
-class CicIds2017(DescribedDataSet):
+class CicIds2017(CatalogueDataSet):
     """Flows of CIC-IDS2017 as CICFlowMeter writes them; a balanced sample is embedded."""
 
     name = "cic-ids2017"

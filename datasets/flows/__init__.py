@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from n3ic.data.dataset import DataSet, data_set_of
 from n3ic.data.description import COLUMNS_FILE, description_text
-from n3ic.data.metered import meter_of
-from n3ic.data.own import (
+from n3ic.data.table import Feature, FlowTable
+from n3ic.data.table_meter import meter_of
+from n3ic.data.user_table import (
     OWN,
-    OwnTable,
+    UserTable,
     describe,
     described_as,
     description_beside,
@@ -19,7 +20,6 @@ from n3ic.data.own import (
     summary_lines,
     with_positive,
 )
-from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import N3icError, UsageError
 from n3ic.meter.table import LABEL, load_flows
 from n3ic.options import Option
@@ -28,12 +28,12 @@ from n3ic.usecases.base import UseCase
 from n3ic.util.files import write_atomic
 
 if TYPE_CHECKING:
-    from n3ic.runs.experiment import Result
+    from n3ic.runs.experiment import TrainingResult
 
 __all__ = ["DATASET", "USECASE"]
 
 
-class OwnFlows(DataSet):
+class UserFlows(DataSet):
     """Tables of the user's own."""
 
     name = OWN
@@ -64,13 +64,13 @@ def _given(path: str | Path | Sequence[str | Path] | None) -> str | Path | Seque
     return path
 
 
-def _described(path: str | Path | Sequence[str | Path] | None) -> OwnTable:
+def _described(path: str | Path | Sequence[str | Path] | None) -> UserTable:
     own, facts = describe(_given(path))
     need_label(own, facts, path)
     return own
 
 
-class OwnUseCase(UseCase):
+class UserFlowsUseCase(UseCase):
     """A network for any table of flows: all of its classes, or one against the rest."""
 
     name = OWN
@@ -122,9 +122,9 @@ class OwnUseCase(UseCase):
         self,
         directory: Path,
         table: FlowTable,
-        results: Mapping[str, Result],
+        results: Mapping[str, TrainingResult],
         options: Mapping[str, Any],
-        compared: Mapping[tuple[int, ...], Mapping[str, Result]],
+        compared: Mapping[tuple[int, ...], Mapping[str, TrainingResult]],
     ) -> Mapping[str, Any]:
         """Write how the columns were read, as ``columns.toml``."""
         if table.rules is not None:
@@ -147,5 +147,5 @@ def _is_metered(path: Any) -> bool:
         return False
 
 
-DATASET = OwnFlows()
-USECASE = OwnUseCase()
+DATASET = UserFlows()
+USECASE = UserFlowsUseCase()

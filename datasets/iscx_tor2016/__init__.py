@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from n3ic.data.described import DescribedDataSet
-from n3ic.data.own import OWN
+from n3ic.data.catalogue_dataset import CatalogueDataSet
+from n3ic.data.user_table import OWN
 from n3ic.datasets.iscx_tor2016.recipes import RECIPES
 from n3ic.options import Option
 from n3ic.usecases.base import UseCase, use_case
@@ -70,7 +70,7 @@ _FORMULAS: Mapping[str, Callable[..., Column]] = {
 }
 
 
-class IscxTor2016(DescribedDataSet):
+class IscxTor2016(CatalogueDataSet):
     """Flows of applications inside Tor, the 5-second file of scenario B; embedded."""
 
     name = "iscx-tor2016"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from n3ic.data.dataset import DataSet
-from n3ic.data.metered import meter_of
 from n3ic.data.table import Feature, FlowTable
+from n3ic.data.table_meter import meter_of
 from n3ic.errors import N3icError, UsageError
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.table import DATA_SET, catalogue_of, load_flows
@@ -14,7 +14,7 @@ from n3ic.meter.table import DATA_SET, catalogue_of, load_flows
 __all__ = ["DATASET"]
 
 
-class Metered(DataSet):
+class MeteredFlows(DataSet):
     """Tables of ``n3ic data extract``; a network that is trained on one carries its meter."""
 
     name = DATA_SET
@@ -44,4 +44,4 @@ class Metered(DataSet):
             return False
 
 
-DATASET = Metered()
+DATASET = MeteredFlows()

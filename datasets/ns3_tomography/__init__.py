@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from n3ic.data.table import Feature, FlowTable
     from n3ic.datasets.ns3_tomography.table import TomographyTable
     from n3ic.model.network import BinaryModel
-    from n3ic.runs.experiment import Result
+    from n3ic.runs.experiment import TrainingResult
 
 __all__ = ["BUNDLED", "DATASET", "USECASE", "Tomography"]
 
@@ -139,9 +139,9 @@ class Tomography(UseCase):
         self,
         directory: Path,
         table: FlowTable,
-        results: Mapping[str, Result],
+        results: Mapping[str, TrainingResult],
         options: Mapping[str, Any],
-        compared: Mapping[tuple[int, ...], Mapping[str, Result]],
+        compared: Mapping[tuple[int, ...], Mapping[str, TrainingResult]],
     ) -> Mapping[str, Any]:
         """The box plot over the queues, the table of shapes, a heat map of the last intervals."""
         from n3ic.datasets.ns3_tomography.report import finish

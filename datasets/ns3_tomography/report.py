@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from n3ic.data.table import FlowTable
     from n3ic.evaluation.metrics import Evaluation
-    from n3ic.runs.experiment import Result
+    from n3ic.runs.experiment import TrainingResult
 
 PAPER_ACCURACY: Mapping[tuple[int, ...], tuple[float, float]] = {
     # float and binary median accuracy, table 5 of the N3IC paper (its own, unpublished, trace)
@@ -56,7 +56,7 @@ class QueueFigures:
     float_weight_bytes: int
 
 
-def figures_of(queue: str, result: Result) -> QueueFigures:
+def figures_of(queue: str, result: TrainingResult) -> QueueFigures:
     """The figures of one queue's result."""
     label = result.test_label
     majority: Evaluation | None = result.baselines.get("majority")
@@ -211,9 +211,9 @@ def probe_budget(summary: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
 def finish(
     directory: Path,
     table: FlowTable,
-    results: Mapping[str, Result],
+    results: Mapping[str, TrainingResult],
     options: Mapping[str, Any],
-    compared: Mapping[tuple[int, ...], Mapping[str, Result]],
+    compared: Mapping[tuple[int, ...], Mapping[str, TrainingResult]],
 ) -> dict[str, Any]:
     """Add to a run what tomography alone knows; see :meth:`n3ic.usecases.base.UseCase.finish`."""
     from n3ic.datasets.ns3_tomography.replay import congested_in_truth, heat_map, replay

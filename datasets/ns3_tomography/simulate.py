@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from n3ic.datasets.ns3_tomography.trace import SUFFIX, Trace, from_stream, join
+from n3ic.datasets.ns3_tomography.trace import SUFFIX, ProbeTrace, from_stream, join
 from n3ic.errors import DataError, MissingDependencyError, N3icError, UsageError
 from n3ic.options import Option
 from n3ic.util.cache import Cache
@@ -204,7 +204,7 @@ def program(stack: ExitStack, note: Note | None = None) -> Path:
         return build(scratch / "tomography", note)
 
 
-def simulate(simulation: Simulation, note: Note | None = None) -> Trace:
+def simulate(simulation: Simulation, note: Note | None = None) -> ProbeTrace:
     """Run the simulation.
 
     The program is ended when this call ends, for whatever reason, and leaves nothing behind.
@@ -241,7 +241,9 @@ class _Running:
             process.kill()
 
 
-def _run(executable: Path, simulation: Simulation, note: Note | None, running: _Running) -> Trace:
+def _run(
+    executable: Path, simulation: Simulation, note: Note | None, running: _Running
+) -> ProbeTrace:
     with ExitStack() as stack:
         output = stack.enter_context(tempfile.TemporaryFile(prefix="n3ic-ns3-"))
         process = stack.enter_context(
@@ -331,14 +333,14 @@ def generate(
     return join(traces).save(target)
 
 
-def _simulate_runs(runs: list[Simulation], jobs: int, note: Note | None) -> list[Trace]:
+def _simulate_runs(runs: list[Simulation], jobs: int, note: Note | None) -> list[ProbeTrace]:
     """Traces of several simulations, ``jobs`` at a time; none goes on once one has failed."""
     with ExitStack() as stack:
         executable = program(stack, note)
         running = _Running()
         pool = stack.enter_context(ThreadPoolExecutor(min(jobs, len(runs))))
 
-        def one(run: Simulation) -> Trace:
+        def one(run: Simulation) -> ProbeTrace:
             def tell(text: str) -> None:
                 if note:
                     note(f"run {run.run}: {text}" if len(runs) > 1 else text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from n3ic.datasets.ns3_tomography.recipes import RECIPES, SHAPES
 from n3ic.datasets.ns3_tomography.report import QueueFigures, figures_of
 from n3ic.datasets.ns3_tomography.table import THRESHOLD, queue_tables
-from n3ic.util.parallel import each
+from n3ic.util.parallel import parallel_map
 
 if TYPE_CHECKING:
     from n3ic.data.split import SplitProtocol
@@ -77,7 +77,7 @@ def sweep(
         for s in seeds
     ]
     found: dict[int, list[SweepEntry]] = {}
-    for i, entries in each(_train_one, plan, jobs=jobs, dask=dask):
+    for i, entries in parallel_map(_train_one, plan, jobs=jobs, dask=dask):
         found[i] = entries
         if done:
             done(len(found) * len(shapes), len(plan) * len(shapes))

@@ -17,7 +17,7 @@ from n3ic.datasets.ns3_tomography.trace import (
     MISSING,
     QUARTERS,
     SUFFIX,
-    Trace,
+    ProbeTrace,
     join,
     read,
 )
@@ -104,7 +104,10 @@ def shared_queues(header: Mapping[str, Any]) -> dict[str, list[int]]:
 
 
 def from_trace(
-    trace: Trace, sha256: str, sources: tuple[SourceFile, ...] = (), name: str = "ns3-tomography"
+    trace: ProbeTrace,
+    sha256: str,
+    sources: tuple[SourceFile, ...] = (),
+    name: str = "ns3-tomography",
 ) -> TomographyTable:
     """The table of a trace.
 
@@ -169,7 +172,7 @@ def _files(given: list[str | Path]) -> list[Path]:
     return out
 
 
-def _identity(trace: Trace) -> str:
+def _identity(trace: ProbeTrace) -> str:
     h = trace.header
     runs = ", ".join(str(r["run"]) for r in h["runs"])
     return (

@@ -59,7 +59,7 @@ _KEPT_FACTS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class ProbeTrace:
     """What the probes measured and how full the queues were, interval by interval.
 
     Attributes:
@@ -111,10 +111,10 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Source:
+class TraceSource:
     """A trace and the SHA-256 of the file's decompressed bytes."""
 
-    trace: Trace
+    trace: ProbeTrace
     sha256: str
 
 
@@ -128,7 +128,7 @@ def path_name(queues: Sequence[str]) -> str:
     return "_".join(("owd", *switches[:-1])) if len(switches) > 1 else f"owd_{switches[0]}"
 
 
-def join(traces: Sequence[Trace]) -> Trace:
+def join(traces: Sequence[ProbeTrace]) -> ProbeTrace:
     """One trace of several runs of the same simulation, one after the other.
 
     Raises:
@@ -136,7 +136,7 @@ def join(traces: Sequence[Trace]) -> Trace:
     """
     first = traces[0]
 
-    def common(trace: Trace) -> dict[str, Any]:
+    def common(trace: ProbeTrace) -> dict[str, Any]:
         return {k: v for k, v in trace.header.items() if k not in ("runs", "duration_s")}
 
     for trace in traces[1:]:
@@ -146,14 +146,14 @@ def join(traces: Sequence[Trace]) -> Trace:
         "runs": [run for t in traces for run in t.header["runs"]],
         "duration_s": sum(t.header["duration_s"] for t in traces),
     }
-    return Trace(
+    return ProbeTrace(
         header,
         np.concatenate([t.delays for t in traces]),
         np.concatenate([t.occupancy for t in traces]),
     )
 
 
-def from_stream(data: bytes, facts: Mapping[str, Any] | None = None) -> Trace:
+def from_stream(data: bytes, facts: Mapping[str, Any] | None = None) -> ProbeTrace:
     """The trace of what the simulator wrote to its standard output.
 
     Args:
@@ -192,7 +192,7 @@ def from_stream(data: bytes, facts: Mapping[str, Any] | None = None) -> Trace:
         "other_probes": [_path(p) for p in probes if not p["kept"]],
         "runs": [{"run": given["run"], "rows": rows}],
     }
-    return Trace(header, delays, occupancy)
+    return ProbeTrace(header, delays, occupancy)
 
 
 def _path(probe: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,17 +217,17 @@ def quantise_occupancy(occupied: NDArray[np.uint32], packet_bytes: int) -> NDArr
     return np.minimum(quarters, 0xFFFF).astype(np.uint16)
 
 
-def read(path: str | Path) -> Source:
+def read(path: str | Path) -> TraceSource:
     """Read a trace file.
 
     Raises:
         DataError: the file is missing, truncated or damaged, or not a trace.
     """
     data = read_bytes(path)
-    return Source(parse(data, str(path)), hashlib.sha256(data).hexdigest())
+    return TraceSource(parse(data, str(path)), hashlib.sha256(data).hexdigest())
 
 
-def parse(data: bytes, name: str = "trace") -> Trace:
+def parse(data: bytes, name: str = "trace") -> ProbeTrace:
     """The trace in the decompressed bytes of a file.
 
     Raises:
@@ -279,4 +279,4 @@ def parse(data: bytes, name: str = "trace") -> Trace:
             f"{name}: a delay is 0 to {UNITS_PER_INTERVAL - 1}, or {MISSING} where it is missing"
         )
     occupancy = np.stack([a.astype(np.uint16) for a in arrays[len(paths) :]], axis=1)
-    return Trace(header, delays, occupancy)
+    return ProbeTrace(header, delays, occupancy)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from n3ic.data.described import DescribedDataSet
+from n3ic.data.catalogue_dataset import CatalogueDataSet
 
 __all__ = ["DATASET"]
 
 
-class UnswIot(DescribedDataSet):
+class UnswIot(CatalogueDataSet):
     """Tables of Argus-style flows with the device that each belongs to."""
 
     name = "unsw-iot"

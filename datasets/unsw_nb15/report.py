@@ -15,8 +15,8 @@ from n3ic.data.split import (
     arrow_table,
     distinct_rows,
     protocols_of,
+    seen_in_training,
     split,
-    twins,
 )
 from n3ic.data.table import FlowTable, SourceFile
 from n3ic.datasets.unsw_nb15.columns import SERVICES
@@ -129,7 +129,7 @@ def _twin_share(table: FlowTable) -> float | None:
         return None
     parts = split(table, "random", 0)
     fitted = np.concatenate([parts.train, parts.validation])
-    return float(twins(table, fitted, parts.test).mean())
+    return float(seen_in_training(table, fitted, parts.test).mean())
 
 
 def _one_column(table: FlowTable, name: str) -> float:

@@ -14,7 +14,7 @@ from n3ic.options import Option, OptionValue, parse_options
 
 if TYPE_CHECKING:
     from n3ic.data.table import Feature, FlowTable
-    from n3ic.datasets.upc_aau.loader import Loaded
+    from n3ic.datasets.upc_aau.loader import LoadedTable
 
 __all__ = ["DATASET", "SYNTHETIC"]
 
@@ -74,7 +74,7 @@ class UpcAau(DataSet):
             "problems": list(loaded.table.notes),
         }
 
-    def _loaded(self, path: str | Path | None) -> Loaded:
+    def _loaded(self, path: str | Path | None) -> LoadedTable:
         from n3ic.datasets.upc_aau.loader import load
 
         if path is None:
@@ -154,7 +154,7 @@ class UpcAauSynthetic(UpcAau):
         )
         return replace(loaded.table, sources=tuple(made))
 
-    def _loaded(self, path: str | Path | None) -> Loaded:
+    def _loaded(self, path: str | Path | None) -> LoadedTable:
         from n3ic.datasets.upc_aau import synthetic
         from n3ic.datasets.upc_aau.loader import load
 

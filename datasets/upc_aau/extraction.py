@@ -16,7 +16,7 @@ from pathlib import Path
 
 import n3ic.meter.rows
 from n3ic.meter.capture import Capture
-from n3ic.meter.resumable import Extraction, extract_stream
+from n3ic.meter.extract_stream import StreamExtraction, extract_stream
 from n3ic.meter.source import meter_source
 from n3ic.model.metering import MeterSpec
 from n3ic.util.cache import Cache
@@ -27,7 +27,7 @@ _SAMPLES, _SAMPLE_BYTES = 64, 1 << 16
 
 
 @dataclass(frozen=True)
-class Metered:
+class ExtractedFlows:
     """The flows of captures.
 
     Attributes:
@@ -37,12 +37,12 @@ class Metered:
     """
 
     table: Path
-    found: Extraction
+    found: StreamExtraction
     cached: bool
 
 
 @contextmanager
-def metered(captures: Sequence[Path], spec: MeterSpec, *, cache: bool) -> Iterator[Metered]:
+def metered(captures: Sequence[Path], spec: MeterSpec, *, cache: bool) -> Iterator[ExtractedFlows]:
     """The flows of captures, from the cache where they are.
 
     Several captures are pieces of one. An interrupted run resumes: its flows so far and the meter's
@@ -63,7 +63,7 @@ def metered(captures: Sequence[Path], spec: MeterSpec, *, cache: bool) -> Iterat
         if kept:
             folder, name = kept.directory, _entry(captures, spec)
             if found := _read(kept, name):
-                yield Metered(folder / f"{name}.parquet", found, cached=True)
+                yield ExtractedFlows(folder / f"{name}.parquet", found, cached=True)
                 return
         table = folder / f"{name}.parquet"
         counts = extract_stream(_in_order(captures), table, spec, folder / f"{name}.parts")
@@ -71,7 +71,7 @@ def metered(captures: Sequence[Path], spec: MeterSpec, *, cache: bool) -> Iterat
         if kept:
             with kept.new_file(f"{name}.json") as out:
                 out.write_text(json.dumps(asdict(counts)))
-        yield Metered(table, counts, cached=False)
+        yield ExtractedFlows(table, counts, cached=False)
 
 
 def _in_order(captures: Sequence[Path]) -> list[Path]:
@@ -91,13 +91,13 @@ def _cache() -> Cache | None:
         return None
 
 
-def _read(kept: Cache, name: str) -> Extraction | None:
+def _read(kept: Cache, name: str) -> StreamExtraction | None:
     counts = kept.find(f"{name}.json")
     if counts is None or kept.find(f"{name}.parquet") is None:
         return None
     try:
         said = json.loads(counts.read_bytes())
-        return Extraction(**{**said, "damaged": tuple(said["damaged"])})
+        return StreamExtraction(**{**said, "damaged": tuple(said["damaged"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

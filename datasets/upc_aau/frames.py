@@ -24,7 +24,7 @@ Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
-class Flows:
+class Conversations:
     """Ends of conversations; arrays of shape ``(flows,)``.
 
     Attributes:
@@ -75,7 +75,7 @@ class Packets:
     acknowledged: Ints
 
 
-def host(flows: Flows, i: int, *, local: bool) -> str:
+def host(flows: Conversations, i: int, *, local: bool) -> str:
     """Address of one end of a conversation, as text."""
     number = int((flows.local if local else flows.remote)[i])
     if flows.version_6[i]:
@@ -83,7 +83,7 @@ def host(flows: Flows, i: int, *, local: bool) -> str:
     return str(IPv4Address((_LOCAL_4 if local else _REMOTE_4) + number))
 
 
-def write_pcap(stream: IO[bytes], flows: Flows, packets: Packets) -> None:
+def write_pcap(stream: IO[bytes], flows: Conversations, packets: Packets) -> None:
     """Write packets, microseconds, Ethernet, the first 96 bytes of each frame."""
     stream.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, SNAP, 1))
     for start in range(0, len(packets.time), _CHUNK):
@@ -92,7 +92,7 @@ def write_pcap(stream: IO[bytes], flows: Flows, packets: Packets) -> None:
         stream.write(_records(flows, chosen, start))
 
 
-def _records(flows: Flows, p: Packets, number: int) -> bytes:
+def _records(flows: Conversations, p: Packets, number: int) -> bytes:
     """Records of packets, one behind the other."""
     rows = np.zeros((len(p.time), _RECORD + SNAP), dtype=np.uint8)
     udp, six, syn = flows.udp[p.flow], flows.version_6[p.flow], (p.flags & SYN) != 0
@@ -128,7 +128,13 @@ def _ethernet(frames: Bytes, p: Packets, six: NDArray[np.bool_]) -> None:
 
 
 def _ip(
-    frame: Bytes, flows: Flows, p: Packets, i: Ints, size: Ints, number: int, version_6: bool
+    frame: Bytes,
+    flows: Conversations,
+    p: Packets,
+    i: Ints,
+    size: Ints,
+    number: int,
+    version_6: bool,
 ) -> Ints:
     """Write the IP header; gives the sum of its addresses for the pseudo header."""
     flow, outbound = p.flow[i], p.outbound[i]
@@ -156,19 +162,19 @@ def _ip(
     return _words(frame[:, at + 12 : at + 20])
 
 
-def _ports(frame: Bytes, at: int, flows: Flows, p: Packets, i: Ints) -> None:
+def _ports(frame: Bytes, at: int, flows: Conversations, p: Packets, i: Ints) -> None:
     flow, outbound = p.flow[i], p.outbound[i]
     local, remote = flows.local_port[flow], flows.remote_port[flow]
     _put(frame, at, np.where(outbound, local, remote), 2)
     _put(frame, at + 2, np.where(outbound, remote, local), 2)
 
 
-def _udp(frame: Bytes, at: int, flows: Flows, p: Packets, i: Ints) -> None:
+def _udp(frame: Bytes, at: int, flows: Conversations, p: Packets, i: Ints) -> None:
     _ports(frame, at, flows, p, i)
     _put(frame, at + 4, 8 + p.payload[i], 2)
 
 
-def _tcp(frame: Bytes, at: int, flows: Flows, p: Packets, i: Ints) -> None:
+def _tcp(frame: Bytes, at: int, flows: Conversations, p: Packets, i: Ints) -> None:
     _ports(frame, at, flows, p, i)
     syn = (p.flags[i] & SYN) != 0
     _put(frame, at + 4, p.sequence[i], 4)

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from n3ic.data.table import FlowTable, SourceFile
 from n3ic.datasets.upc_aau.extraction import metered
-from n3ic.datasets.upc_aau.lines import SETTINGS, Info, Settings, read_info
+from n3ic.datasets.upc_aau.info_file import SETTINGS, InfoFile, Settings, read_info
 from n3ic.errors import DataError
 from n3ic.meter.capture import is_capture
+from n3ic.meter.extract_stream import StreamExtraction
 from n3ic.meter.flow_keys import packed_address
 from n3ic.meter.labels import SLACK_US, Labels
 from n3ic.meter.records import left_out
-from n3ic.meter.resumable import Extraction
 from n3ic.meter.specification import read_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.table import flow_table, read_table
@@ -53,7 +53,7 @@ class Files:
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
+class LoadedTable:
     """A table and how it came about.
 
     Attributes:
@@ -66,8 +66,8 @@ class Loaded:
     """
 
     table: FlowTable
-    info: Info
-    found: Extraction
+    info: InfoFile
+    found: StreamExtraction
     joined: Mapping[str, int]
     flows: Mapping[str, int]
     cached: bool
@@ -105,7 +105,7 @@ def find_files(path: str | Path) -> Files:
     return Files(infos[0], tuple(captures), spec, Settings.read(folder))
 
 
-def load(path: str | Path, *, cache: bool = True) -> Loaded:
+def load(path: str | Path, *, cache: bool = True) -> LoadedTable:
     """Meter captures, or take their flows from the cache, and join the labels to them.
 
     Args:
@@ -133,7 +133,7 @@ def load(path: str | Path, *, cache: bool = True) -> Loaded:
         )
     table = _flow_table(path, rows.take(kept), index[kept], classes, files.spec)
     counted = dict(zip(classes, flows_of.tolist(), strict=True))
-    loaded = Loaded(table, info, flows.found, joined, counted, flows.cached)
+    loaded = LoadedTable(table, info, flows.found, joined, counted, flows.cached)
     sources = (
         *(SourceFile(str(p), "", 0, f"capture of {p.stat().st_size:,} B") for p in files.captures),
         SourceFile(str(files.info), sha256_file(files.info), len(table), "labels"),
@@ -204,7 +204,7 @@ def _at_most(index: NDArray[np.int64], classes: int, flows: int) -> NDArray[np.i
     return np.sort(np.concatenate(kept))
 
 
-def _notes(files: Files, loaded: Loaded) -> Iterator[str]:
+def _notes(files: Files, loaded: LoadedTable) -> Iterator[str]:
     """What was assumed and left out, as sentences."""
     info, found = loaded.info, loaded.found
     if info.synthetic:

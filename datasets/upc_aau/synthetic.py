@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.datasets.upc_aau.behaviours import BEHAVIOURS, Behaviour, Sizes
+from n3ic.datasets.upc_aau.behaviours import BEHAVIOURS, ApplicationTraffic, SizeDistribution
 from n3ic.datasets.upc_aau.classes import CLASSES
-from n3ic.datasets.upc_aau.frames import Flows, Packets, host, write_pcap
+from n3ic.datasets.upc_aau.frames import Conversations, Packets, host, write_pcap
 from n3ic.meter.info import SYNTHETIC_MARK
 from n3ic.meter.packet import ACK, FIN, PUSH, RST, SYN
 from n3ic.util.files import new_directory
@@ -78,7 +78,7 @@ def write_data(out: str | Path, flows: int, seed: int, *, replace: bool = False)
     return Path(out)
 
 
-def generate(flows: int, seed: int) -> tuple[Flows, Packets, list[str]]:
+def generate(flows: int, seed: int) -> tuple[Conversations, Packets, list[str]]:
     """Conversations, their packets in order of time, and their labels; empty for no line."""
     rng = np.random.default_rng(seed)
     shares = np.array([CLASSES[b.name] for b in BEHAVIOURS], dtype=float)
@@ -91,7 +91,7 @@ def generate(flows: int, seed: int) -> tuple[Flows, Packets, list[str]]:
     return made, _packets(rng, kind, made), labels.tolist()
 
 
-def _flows(rng: np.random.Generator, kind: Ints) -> Flows:
+def _flows(rng: np.random.Generator, kind: Ints) -> Conversations:
     count = len(kind)
     inbound = _chance(rng, kind, lambda b: b.inbound)
     servers = np.array([b.servers for b in BEHAVIOURS])[kind]
@@ -103,7 +103,7 @@ def _flows(rng: np.random.Generator, kind: Ints) -> Flows:
         )
         ports[own] = choice
     client_port = 49152 + np.arange(count) % (65536 - 49152)
-    return Flows(
+    return Conversations(
         udp=_chance(rng, kind, lambda b: b.udp),
         version_6=rng.random(count) < _SHARE_V6,
         local=rng.integers(0, _HOSTS, count),
@@ -117,7 +117,7 @@ def _flows(rng: np.random.Generator, kind: Ints) -> Flows:
     )
 
 
-def _packets(rng: np.random.Generator, kind: Ints, flows: Flows) -> Packets:
+def _packets(rng: np.random.Generator, kind: Ints, flows: Conversations) -> Packets:
     """All packets of the conversations."""
     count = len(kind)
     tcp = ~flows.udp
@@ -243,7 +243,7 @@ def _later(part: _Part, by: Ints) -> _Part:
     return _Part(**{**columns, "time": part.time + by})
 
 
-def _in_order(parts: list[_Part], flows: Flows) -> Packets:
+def _in_order(parts: list[_Part], flows: Conversations) -> Packets:
     """The packets by time, with what each end has sent and acknowledged until then."""
     flow, time, outbound, payload, flags, sequence, end = (
         np.concatenate([getattr(p, name) for p in parts]) for name in _Part.__dataclass_fields__
@@ -288,19 +288,22 @@ def _running_max(group: Ints, values: Ints) -> Ints:
     return largest
 
 
-def _chance(rng: np.random.Generator, kind: Ints, share: Callable[[Behaviour], float]) -> Bools:
+def _chance(
+    rng: np.random.Generator, kind: Ints, share: Callable[[ApplicationTraffic], float]
+) -> Bools:
     """Whether something is so for each flow."""
     happens: Bools = rng.random(len(kind)) < np.array([share(b) for b in BEHAVIOURS])[kind]
     return happens
 
 
 def _draw(
-    rng: np.random.Generator, kind: Ints, sizes: Callable[[Behaviour], Sizes]
+    rng: np.random.Generator, kind: Ints, sizes: Callable[[ApplicationTraffic], SizeDistribution]
 ) -> NDArray[np.float64]:
     """A value for each."""
     every = [sizes(b) for b in BEHAVIOURS]
     median, spread, least, most = (
-        np.array([getattr(s, name) for s in every])[kind] for name in Sizes.__dataclass_fields__
+        np.array([getattr(s, name) for s in every])[kind]
+        for name in SizeDistribution.__dataclass_fields__
     )
     drawn: NDArray[np.float64] = np.clip(
         median * np.exp(spread * rng.standard_normal(len(kind))), least, most
@@ -308,7 +311,7 @@ def _draw(
     return drawn
 
 
-def _info_lines(flows: Flows, packets: Packets, labels: list[str]) -> list[str]:
+def _info_lines(flows: Conversations, packets: Packets, labels: list[str]) -> list[str]:
     """Lines of the labelled flows, each with its end, in order of their starts."""
     count = len(labels)
     first = np.full(count, np.iinfo(np.int64).max)

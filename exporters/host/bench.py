@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.host.machine import cpu_name
 from n3ic.kernel import blob, build
-from n3ic.kernel.library import KernelNetwork, Library
+from n3ic.kernel.library import KernelLibrary, KernelNetwork
 from n3ic.model.bits import unpack
 from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.difference import first_difference
@@ -43,7 +43,7 @@ Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]
 
 
 @dataclass(frozen=True)
-class Timing:
+class ProgramTiming:
     """Nanoseconds per inference of one program.
 
     Attributes:
@@ -75,7 +75,7 @@ class HostBench:
     shape: str
     cpu: str
     compiler: str
-    timings: tuple[Timing, ...]
+    timings: tuple[ProgramTiming, ...]
     missing: tuple[str, ...]
     packets: Mapping[str, float] = field(default_factory=dict)
 
@@ -104,7 +104,7 @@ def bench_host(
     except build.NoCompilerError as error:
         raise MissingDependencyError("the benchmark needs a C compiler: gcc or clang") from error
     words = verification_vectors(model, rows)[:rows]
-    timings: list[Timing] = []
+    timings: list[ProgramTiming] = []
     missing: list[str] = []
     with tempfile.TemporaryDirectory(prefix="n3ic-bench-") as scratch:
         out = Path(scratch) / "bench.so"
@@ -113,7 +113,7 @@ def bench_host(
             build.compile_shared(compiler, build.SOURCE, out, extra)
         except build.BuildError as error:
             raise VerifyError(f"the kernels do not compile: {error}") from error
-        library = Library.open(out)
+        library = KernelLibrary.open(out)
         net = library.load(blob.dump(model))
         for kernel in library.kernels:
             net.use_kernel(kernel)
@@ -181,8 +181,8 @@ def _batches(rows: int) -> tuple[int, ...]:
 
 
 def _kernel(
-    library: Library, net: KernelNetwork, name: str, words: NDArray[np.uint32], passes: int
-) -> Timing:
+    library: KernelLibrary, net: KernelNetwork, name: str, words: NDArray[np.uint32], passes: int
+) -> ProgramTiming:
     timer = library.handle
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
     timer.timing_dependent.restype = ctypes.c_double
@@ -190,12 +190,12 @@ def _kernel(
     batches = _in_batches(timer.timing_batches, net, words, passes)
     power = 1 << min(DEPENDENT_ROWS, len(words)).bit_length() - 1
     dependent = float(timer.timing_dependent(net.pointer, words.ctypes.data, power, passes))
-    return Timing(f"n3ic {name}", True, batches, dependent)
+    return ProgramTiming(f"n3ic {name}", True, batches, dependent)
 
 
 def _from_features(
-    library: Library, net: KernelNetwork, model: BinaryModel, rows: int, passes: int
-) -> Iterator[Timing]:
+    library: KernelLibrary, net: KernelNetwork, model: BinaryModel, rows: int, passes: int
+) -> Iterator[ProgramTiming]:
     """Each kernel from features on and beside the cuts, after a check."""
     rng = np.random.default_rng(0)
     edges = boundary_features(model.input).items()
@@ -208,7 +208,7 @@ def _from_features(
         if difference is not None:
             raise VerifyError(f"kernel {kernel}, from features: {difference}")
         batches = _in_batches(library.handle.timing_features, net, x, passes)
-        yield Timing(f"n3ic {kernel}, from features", True, batches)
+        yield ProgramTiming(f"n3ic {kernel}, from features", True, batches)
 
 
 def _in_batches(
@@ -228,7 +228,7 @@ def _in_batches(
     }
 
 
-def _call(name: str, call: Call, rows: NDArray[Any]) -> Timing:
+def _call(name: str, call: Call, rows: NDArray[Any]) -> ProgramTiming:
     """Time a Python call on the rows, in pieces of each batch size."""
     result = {}
     for batch in _batches(len(rows)):
@@ -242,7 +242,7 @@ def _call(name: str, call: Call, rows: NDArray[Any]) -> Timing:
                 call(part)
             best = min(best, (time.perf_counter_ns() - start) / n)
         result[batch] = best
-    return Timing(name, False, result)
+    return ProgramTiming(name, False, result)
 
 
 def _session(proto: bytes) -> Any:
@@ -256,7 +256,7 @@ def _session(proto: bytes) -> Any:
 
 def _onnx_folded(
     model: BinaryModel, words: NDArray[np.uint32], bits: NDArray[np.bool_]
-) -> Iterator[Timing]:
+) -> Iterator[ProgramTiming]:
     """The graph that the onnx target writes: the same network, in floats."""
     from n3ic.exporters.onnx.exporter import build as graph
 
@@ -284,7 +284,7 @@ def _float_weights(model: BinaryModel) -> list[tuple[NDArray[np.float32], NDArra
 
 def _onnx_float(
     model: BinaryModel, words: NDArray[np.uint32], bits: NDArray[np.bool_]
-) -> Iterator[Timing]:
+) -> Iterator[ProgramTiming]:
     """A float MLP of the same shape in onnxruntime."""
     import onnx
     from onnx import helper, numpy_helper
@@ -324,7 +324,7 @@ def _onnx_float(
 
 def _torch_float(
     model: BinaryModel, words: NDArray[np.uint32], bits: NDArray[np.bool_]
-) -> Iterator[Timing]:
+) -> Iterator[ProgramTiming]:
     """A float MLP of the same shape in PyTorch."""
     import torch
 
@@ -352,7 +352,7 @@ def _torch_float(
 
 def _sklearn(
     model: BinaryModel, words: NDArray[np.uint32], bits: NDArray[np.bool_]
-) -> Iterator[Timing]:
+) -> Iterator[ProgramTiming]:
     """A decision tree and gradient boosting in scikit-learn."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.tree import DecisionTreeClassifier
@@ -374,5 +374,5 @@ def _one_thread() -> Iterator[None]:
         yield
 
 
-Measure = Callable[[BinaryModel, NDArray[np.uint32], NDArray[np.bool_]], Iterable[Timing]]
+Measure = Callable[[BinaryModel, NDArray[np.uint32], NDArray[np.bool_]], Iterable[ProgramTiming]]
 ALTERNATIVES: tuple[Measure, ...] = (_onnx_folded, _onnx_float, _torch_float, _sklearn)

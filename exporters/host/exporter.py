@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic.errors import ExportError, VerifyError
-from n3ic.exporters.host import running
+from n3ic.exporters.host import runner
 from n3ic.exporters.host.decode import decode_directory
 from n3ic.exporters.host.estimate import estimate, flow_cache_bytes, memory_of
 from n3ic.exporters.host.flows import run_flow_exec
@@ -25,8 +25,14 @@ from n3ic.kernel.library import KernelError, KernelNetwork
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import Option, Options, OptionValue, parse_options
-from n3ic.targets.base import Execution, Exporter, Metered
-from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, summed_memory
+from n3ic.targets.base import Execution, Exporter, MeteredCapture
+from n3ic.targets.colocation import (
+    CoLocatedNetwork,
+    CoLocation,
+    colocate,
+    over_budget,
+    summed_memory,
+)
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Bench, Figure, Report
@@ -75,7 +81,7 @@ class HostExporter(Exporter):
         )
         return Fit(placements, tuple(problems))
 
-    def colocate(self, members: Sequence[Member]) -> CoLocation:
+    def colocate(self, members: Sequence[CoLocatedNetwork]) -> CoLocation:
         """Co-locate models that run in turn on one core, in the fastest memory that holds all."""
         total = sum(summed_memory(members).values())
         sizes = {m.name: m.bytes for m in self.device.memories}
@@ -110,17 +116,17 @@ class HostExporter(Exporter):
             MissingDependencyError: no C compiler is installed.
             VerifyError: the C does not compile, the weights do not load, or two kernels differ.
         """
-        library, compiler = running.compiled(directory)
-        baked = running.load(library, None, directory)
+        library, compiler = runner.compiled(directory)
+        baked = runner.load(library, None, directory)
 
         def compute(kernel: str) -> Inference:
             return _trace(baked, words, model, f"bnn.c, kernel {kernel}")
 
         wanted = str(options.get("kernel", "all"))
-        done = running.run_kernels(library, compiler, baked, wanted, words, compute)
-        loaded = running.load(library, directory / "weights.bin", directory)
+        done = runner.run_kernels(library, compiler, baked, wanted, words, compute)
+        loaded = runner.load(library, directory / "weights.bin", directory)
         trace = _trace(loaded, words, model, "weights.bin")
-        running.same(done.inference, trace, "bnn.c", "weights.bin")
+        runner.same(done.inference, trace, "bnn.c", "weights.bin")
         return done
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
@@ -140,11 +146,11 @@ class HostExporter(Exporter):
             MissingDependencyError: no C compiler is installed.
             VerifyError: the C does not compile, or two kernels differ.
         """
-        return running.encode(directory, model, features)
+        return runner.encode(directory, model, features)
 
     def meter(
         self, directory: Path, model: BinaryModel, options: Options, capture: Path
-    ) -> Metered | None:
+    ) -> MeteredCapture | None:
         """Run ``flow-exec`` on a capture; return None if the model has no meter.
 
         Raises:

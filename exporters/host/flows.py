@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.host.compiled import find_compiler, flow_program
+from n3ic.exporters.host.compilation import find_compiler, flow_program
 from n3ic.kernel import build
 from n3ic.model.classifier import Classifier
-from n3ic.targets.base import Metered
+from n3ic.targets.base import MeteredCapture
 from n3ic.util.process import run_tool
 
 NETWORK = ("bnn.c", "bnn.h")
@@ -35,7 +35,7 @@ _COUNTERS = {
 _ASIDE = re.compile(r"put aside: (\d+) packets \((.*)\)")
 
 
-def run_flow_exec(directory: Path, model: Classifier, capture: Path) -> Metered:
+def run_flow_exec(directory: Path, model: Classifier, capture: Path) -> MeteredCapture:
     """Return the flows and counters of a capture, as an export's ``flow-exec`` prints them.
 
     Raises:
@@ -59,7 +59,7 @@ def run_flow_exec(directory: Path, model: Classifier, capture: Path) -> Metered:
         tuple(names.get(cell, cell) if i == _CLASS else cell for i, cell in enumerate(row))
         for row in table
     )
-    return Metered(flows, dict.fromkeys(STAMPS, 0) | dict(_counters(said)))
+    return MeteredCapture(flows, dict.fromkeys(STAMPS, 0) | dict(_counters(said)))
 
 
 def _cell(name: str) -> str:

@@ -24,7 +24,7 @@ def copy_blocks(out: Path, *folders: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Core:
+class CorePorts:
     """Port widths of ``n3ic_core``, and its source files.
 
     Attributes:
@@ -66,7 +66,7 @@ class Core:
         (directory / FILE).write_text(text, encoding="utf-8")
 
     @classmethod
-    def load(cls, directory: Path, model: Classifier | None = None) -> Core:
+    def load(cls, directory: Path, model: Classifier | None = None) -> CorePorts:
         """Read the description from an export directory.
 
         Args:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic.errors import MissingDependencyError, N3icError
-from n3ic.exporters.netfpga import around, sequential, unrolled
-from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.frontend import form as front
+from n3ic.exporters.netfpga import sequential, shell, unrolled
+from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.frontend import parameters as front
 from n3ic.exporters.netfpga.frontend.tap import ADDRESS, has_front
 from n3ic.exporters.netfpga.frontend.tap import serve as serve_front
 from n3ic.exporters.netfpga.packet import wrapper
@@ -24,7 +24,13 @@ from n3ic.model.boundary import verification_vectors
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.base import Execution, Exporter
-from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, summed_figures
+from n3ic.targets.colocation import (
+    CoLocatedNetwork,
+    CoLocation,
+    colocate,
+    over_budget,
+    summed_figures,
+)
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure, Report
@@ -114,7 +120,7 @@ class NetfpgaExporter(Exporter):
         ),
         *wrapper.OPTIONS,
         *front.OPTIONS,
-        around.SYNTH,
+        shell.SYNTH,
     )
     simulate_options = (
         Option("tap", "name of the card's network device", "n3ic0"),
@@ -127,7 +133,7 @@ class NetfpgaExporter(Exporter):
         ),
         Option("address", "IPv4 address of a card with a front end", ADDRESS),
     )
-    verify_options: ClassVar[tuple[Option, ...]] = around.VERIFY_OPTIONS
+    verify_options: ClassVar[tuple[Option, ...]] = shell.VERIFY_OPTIONS
     shunts: ClassVar[bool] = True
     other_families: ClassVar[Mapping[str, str]] = {
         "sum-product-network": "n3ic.exporters.netfpga.spn.exporter:EXPORTER"
@@ -180,7 +186,7 @@ class NetfpgaExporter(Exporter):
             )
         return Fit(tuple(placements), tuple(problems))
 
-    def colocate(self, members: Sequence[Member]) -> CoLocation:
+    def colocate(self, members: Sequence[CoLocatedNetwork]) -> CoLocation:
         """Co-locate models side by side, each on its own cores, beside the reference NIC."""
         limits = self.device.limits
         resources = summed_figures(members, ("lut_sites", "ff", "bram36"))
@@ -207,14 +213,14 @@ class NetfpgaExporter(Exporter):
                 model, out, pipeline=int(options["pipeline"]), outputs=str(options["outputs"])
             )
         sources = sorted(p.relative_to(out).as_posix() for p in (out / "rtl").glob("n3ic_*.v"))
-        core = Core(
+        core = CorePorts(
             style=str(options["style"]),
             n_in=model.shape[0],
             n_classes=model.shape[-1],
             sources=tuple(sources),
             **ports,
         )
-        around.write_around(
+        shell.write_shell(
             model,
             options,
             core,
@@ -228,10 +234,10 @@ class NetfpgaExporter(Exporter):
 
         Latency and rate are observed in the simulation, not computed.
         """
-        seen = simulate.run_core(directory, model, words, around.simulator_of(options))
+        seen = simulate.run_core(directory, model, words, shell.simulator_of(options))
         done = simulate.as_run(seen, self.device.clock_mhz, self._paper(model))
         layout = sequential.plan_with(model, options) if options["style"] == "sequential" else None
-        return around.run_around(directory, model, options, words, seen, done, layout)
+        return shell.run_shell(directory, model, options, words, seen, done, layout)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
         """Read back the weights, the shunting threshold and the input stage; see the base class."""
@@ -251,7 +257,7 @@ class NetfpgaExporter(Exporter):
             "packet path; those here are the core's own, in simulation. Its LUTs and BRAM are "
             "what the module adds to the reference NIC (Table 2), which include its packet path.",
         ]
-        count = _REPORT_VECTORS + _REPORT_ROUNDS * Core.load(directory, model).modules
+        count = _REPORT_VECTORS + _REPORT_ROUNDS * CorePorts.load(directory, model).modules
         words = verification_vectors(model, count)[-count:]
         try:
             seen = simulate.run_core(directory, model, words)
@@ -262,8 +268,8 @@ class NetfpgaExporter(Exporter):
         figures += self._resources(model, resources)
         if options["synth"]:
             figures += self._resources(model, synth.synthesise(directory), prefix="yosys.")
-            figures.append(around.fmax_ecp5(directory))
-            notes.append(around.ECP5)
+            figures.append(shell.fmax_ecp5(directory))
+            notes.append(shell.ECP5)
         return Report(tuple(figures), tuple(notes))
 
     def estimate(self, model: BinaryModel, options: Options) -> tuple[Figure, ...]:
@@ -283,7 +289,7 @@ class NetfpgaExporter(Exporter):
         features: Mapping[str, Any],
     ) -> Words | None:
         """Simulate the input stage on integer features; return None if packets hold input bits."""
-        return around.run_input_stage(directory, model, options, features)
+        return shell.run_input_stage(directory, model, options, features)
 
     def simulate(
         self,

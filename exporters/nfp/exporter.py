@@ -19,7 +19,7 @@ from n3ic.model.inputs import UINT32_MAX
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options
 from n3ic.targets.base import Execution, Exporter
-from n3ic.targets.colocation import CoLocation, Member, colocate
+from n3ic.targets.colocation import CoLocatedNetwork, CoLocation, colocate
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Figure, Report
@@ -84,7 +84,7 @@ class NfpExporter(Exporter):
         """Check that weights and threads fit the memories; see the base class."""
         return placement.check(model, self._plan(model, options), self.device)
 
-    def colocate(self, members: Sequence[Member]) -> CoLocation:
+    def colocate(self, members: Sequence[CoLocatedNetwork]) -> CoLocation:
         """Co-locate models: threads side by side, spread over the islands; chains take turns."""
         plans = [self._plan(m.model, m.options) for m in members]
         shared = sharing.share([m.model for m in members], plans, self.device)
@@ -113,7 +113,7 @@ class NfpExporter(Exporter):
     def run(self, directory: Path, model: BinaryModel, options: Options, words: Words) -> Execution:
         """Compile the micro-C with the host's compiler and run it on packed inputs."""
         path = runner.compiler()
-        answers = runner.ask(directory, model, "bits", words)
+        answers = runner.run_inputs(directory, model, "bits", words)
         mode = self._plan(model, options).mode
         return Execution(
             runner.trace(model, answers),
@@ -136,7 +136,7 @@ class NfpExporter(Exporter):
             np.clip(np.asarray(features[name], dtype=np.int64), 0, UINT32_MAX).astype(np.uint32)
             for name in model.input.features
         ]
-        answers = runner.ask(directory, model, "features", np.stack(columns, axis=1))
+        answers = runner.run_inputs(directory, model, "features", np.stack(columns, axis=1))
         start = 2 + len(model.classes)
         return np.ascontiguousarray(answers[:, start : start + model.input.n_words])
 

@@ -11,7 +11,7 @@ from n3ic.model.bits import word_count
 from n3ic.model.network import BinaryModel
 from n3ic.options import Options
 from n3ic.targets.device import Device, Fit, Placement, Problem
-from n3ic.targets.nearest import nearest_shape
+from n3ic.targets.shape_search import nearest_shape
 
 MEMORIES = ("cls", "ctm", "imem", "emem")  # fastest first
 DISPATCHERS_PER_ME = 2  # paper, appendix A: "two of such threads per ME is enough"

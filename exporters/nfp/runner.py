@@ -49,7 +49,7 @@ def version(path: str) -> str:
     return (done.stdout.splitlines() or [path])[0]
 
 
-def ask(directory: Path, model: BinaryModel, what: str, rows: Words) -> NDArray[np.uint32]:
+def run_inputs(directory: Path, model: BinaryModel, what: str, rows: Words) -> NDArray[np.uint32]:
     """Compile an export and run it on inputs; each row of 32-bit words is one request.
 
     Args:

@@ -23,7 +23,7 @@ from n3ic.targets.decoding import Decoded, DecodedLayer
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class AffineValue:
     """The values of a tensor, ``slope * n + offset`` in a bit or a popcount ``n``.
 
     Attributes:
@@ -107,8 +107,10 @@ class _Reader:
     def __init__(self, constants: dict[str, NDArray[Any]], source: str) -> None:
         self._constants = constants
         self.layers: list[DecodedLayer] = []
-        bits = Line(1.0, np.zeros(1))
-        self.lines = {"signs": Line(2.0, np.full(1, -1.0))} if source == "signs" else {"bits": bits}
+        bits = AffineValue(1.0, np.zeros(1))
+        self.lines = (
+            {"signs": AffineValue(2.0, np.full(1, -1.0))} if source == "signs" else {"bits": bits}
+        )
 
     def visit(self, node: Any) -> None:
         """Process one node; nodes before the bits and after the scores are skipped."""
@@ -129,16 +131,16 @@ class _Reader:
             self.lines[name] = self._product(line, inputs[1], signed=op == "MatMul")
         elif op in ("Sign", "BipolarQuant"):
             self._fires(line, np.zeros(1), 0.5)  # Sign sees no 0: it cuts between popcounts
-            self.lines[name] = Line(2.0, np.full(1, -1.0))
+            self.lines[name] = AffineValue(2.0, np.full(1, -1.0))
         elif op == "MultiThreshold":
             if {a.name for a in node.attribute} - {"out_dtype"}:
                 raise ValueError("scaled")
             self._fires(line, self._vector(inputs[1]), 0.0)
-            self.lines[name] = Line(1.0, np.zeros(1))
+            self.lines[name] = AffineValue(1.0, np.zeros(1))
         else:
             raise ValueError("not part of such a graph")
 
-    def _moved(self, op: str, line: Line, name: str) -> Line:
+    def _moved(self, op: str, line: AffineValue, name: str) -> AffineValue:
         if op in ("Mul", "Div"):
             (factor,) = self._constants[name].astype(np.float64)
             factor = factor if op == "Mul" else 1 / factor
@@ -146,7 +148,7 @@ class _Reader:
         step = self._vector(name)
         return replace(line, offset=line.offset + (step if op == "Add" else -step))
 
-    def _product(self, line: Line, name: str, *, signed: bool) -> Line:
+    def _product(self, line: AffineValue, name: str, *, signed: bool) -> AffineValue:
         """Popcounts of the neurons, from bits as -1 and 1 or as 0 and 1."""
         values = self._whole(name)
         if (line.slope, set(line.offset.tolist())) != ((2.0, {-1.0}) if signed else (1.0, {0.0})):
@@ -160,9 +162,13 @@ class _Reader:
         fan_in = connected.sum(axis=1).astype(np.float64)
         mask = None if connected.all() else connected
         weights = (values > 0).T
-        return Line(2.0, -fan_in, weights, mask) if signed else Line(1.0, 0 * fan_in, weights)
+        return (
+            AffineValue(2.0, -fan_in, weights, mask)
+            if signed
+            else AffineValue(1.0, 0 * fan_in, weights)
+        )
 
-    def _fires(self, line: Line, level: NDArray[np.float64], between: float) -> None:
+    def _fires(self, line: AffineValue, level: NDArray[np.float64], between: float) -> None:
         """Add a layer whose line reaches ``level`` a step ``between`` below its threshold."""
         if line.weights is None or line.slope <= 0:
             raise ValueError("it follows no neurons")

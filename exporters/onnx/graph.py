@@ -15,7 +15,7 @@ from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.model.classifier import SHUNT, Classifier
 from n3ic.model.network import BinaryModel
 from n3ic.targets.device import Fit, Problem
-from n3ic.targets.nearest import nearest_shape
+from n3ic.targets.shape_search import nearest_shape
 
 IR_VERSION = 8  # old enough for every runtime of recent years
 QONNX_DOMAIN = "qonnx.custom_op.general"

@@ -27,7 +27,7 @@ _READINGS = ["model", "model_again"]
 
 
 @dataclass(frozen=True)
-class HeldEntry:
+class DecodedEntry:
     """One entry of a file: the table, its default action, and the action's data."""
 
     table: str
@@ -35,7 +35,7 @@ class HeldEntry:
     data: tuple[int, ...]
 
 
-def from_commands(text: str, name: str, program: Switch) -> list[HeldEntry]:
+def from_commands(text: str, name: str, program: Switch) -> list[DecodedEntry]:
     """Read the entries of a file of ``simple_switch_CLI`` commands.
 
     Args:
@@ -55,11 +55,11 @@ def from_commands(text: str, name: str, program: Switch) -> list[HeldEntry]:
     for number, (line, command) in enumerate(zip(text.split("\n"), commands, strict=False), 1):
         if not isinstance(command, SetDefault) or _WRITTEN.fullmatch(line) is None:
             raise VerifyError(f"{name}, line {number}: not a table_set_default with its data")
-        held.append(HeldEntry(command.table, command.action, command.data))
+        held.append(DecodedEntry(command.table, command.action, command.data))
     return held
 
 
-def from_tutorial(text: str, name: str) -> list[HeldEntry]:
+def from_tutorial(text: str, name: str) -> list[DecodedEntry]:
     """Read the entries of a runtime file of the p4lang tutorials.
 
     Raises:
@@ -81,9 +81,9 @@ def from_tutorial(text: str, name: str) -> list[HeldEntry]:
         raise VerifyError(f"{name}: not a runtime file: {error!r}") from error
 
 
-def _tutorial_entry(entry: Any, name: str) -> HeldEntry:
+def _tutorial_entry(entry: Any, name: str) -> DecodedEntry:
     parameters = entry["action_params"]
-    held = HeldEntry(entry["table"], entry["action_name"], tuple(parameters.values()))
+    held = DecodedEntry(entry["table"], entry["action_name"], tuple(parameters.values()))
     known = set(entry) == {"table", "default_action", "action_name", "action_params"}
     if not known or entry["default_action"] is not True:
         raise VerifyError(f"{name}: {held.table} is not given a default action")
@@ -97,7 +97,7 @@ def _tutorial_entry(entry: Any, name: str) -> HeldEntry:
     return held
 
 
-def from_p4runtime(text: str, name: str, source: str) -> list[HeldEntry]:
+def from_p4runtime(text: str, name: str, source: str) -> list[DecodedEntry]:
     """Read the entries of P4Runtime requests, with tables and actions by the program's numbers.
 
     Args:
@@ -110,7 +110,7 @@ def from_p4runtime(text: str, name: str, source: str) -> list[HeldEntry]:
     """
     names = {(kind, int(number, 16)): said for said, number, kind in _NUMBERED.findall(source)}
     requests = _json(text, name)
-    held: list[HeldEntry] = []
+    held: list[DecodedEntry] = []
     try:
         for request in requests:
             frame = {**request, "updates": []}
@@ -125,7 +125,7 @@ def from_p4runtime(text: str, name: str, source: str) -> list[HeldEntry]:
     return held
 
 
-def _update(update: Any, names: Mapping[tuple[str, int], str], name: str) -> HeldEntry:
+def _update(update: Any, names: Mapping[tuple[str, int], str], name: str) -> DecodedEntry:
     entry = update["entity"]["tableEntry"]
     chosen = entry["action"]["action"]
     if update != {
@@ -153,11 +153,11 @@ def _update(update: Any, names: Mapping[tuple[str, int], str], name: str) -> Hel
         if base64.b64encode(octets).decode() != parameter["value"]:
             raise VerifyError(f"{name}: a value of {names[numbers[0]]} is not canonical base64")
         data.append(int.from_bytes(octets, "big"))
-    return HeldEntry(names[numbers[0]], names[numbers[1]], tuple(data))
+    return DecodedEntry(names[numbers[0]], names[numbers[1]], tuple(data))
 
 
 def decode_entries(
-    artefact: str, held: Sequence[HeldEntry], model: BinaryModel, shunt_port: int | None = None
+    artefact: str, held: Sequence[DecodedEntry], model: BinaryModel, shunt_port: int | None = None
 ) -> Decoded:
     """Decode the network that a file of entries loads into the program.
 

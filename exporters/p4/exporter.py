@@ -12,24 +12,24 @@ from n3ic.exporters.p4.decoding import (
     from_p4runtime,
     from_tutorial,
 )
-from n3ic.exporters.p4.entries import (
-    cli_commands,
-    ids_of,
-    network_entries,
-    p4runtime_requests,
-    tutorial_runtime,
-)
 from n3ic.exporters.p4.interpreter import Switch
 from n3ic.exporters.p4.interpreter.commands import SetDefault
 from n3ic.exporters.p4.shared.decoding import check_popcount_masks
 from n3ic.exporters.p4.shared.options import PACKET_OPTIONS, SHUNTING, packet_layout, shunt_port
-from n3ic.exporters.p4.shared.pipeline import Pipeline, pipeline_of, statements, tables
+from n3ic.exporters.p4.shared.pipeline import MatchActionPipeline, pipeline_of, statements, tables
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
     P4Target,
     compiled,
     program_figures,
     read_artefact,
+)
+from n3ic.exporters.p4.table_entries import (
+    cli_commands,
+    ids_of,
+    network_entries,
+    p4runtime_requests,
+    tutorial_runtime,
 )
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
@@ -38,8 +38,8 @@ from n3ic.targets.base import Execution
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Placement, Problem
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.nearest import Shape, nearest_shape
 from n3ic.targets.packets import INGRESS, PacketLayout
+from n3ic.targets.shape_search import Shape, nearest_shape
 
 COMMANDS, P4RUNTIME, TUTORIAL = "commands.txt", "p4runtime.json", "runtime.json"
 
@@ -104,7 +104,7 @@ class P4Exporter(P4Target):
         return (Placement("weights, thresholds and biases", "table entries", size),)
 
     def artefacts(
-        self, model: BinaryModel, network: Pipeline, packets: PacketLayout
+        self, model: BinaryModel, network: MatchActionPipeline, packets: PacketLayout
     ) -> dict[str, str]:
         """The program, its entries in three formats, and the README."""
         steps = network_entries(network, packets.shunt_port)

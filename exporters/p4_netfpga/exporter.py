@@ -8,7 +8,12 @@ from typing import ClassVar
 
 from n3ic.exporters.p4.shared.decoding import check_popcount_masks
 from n3ic.exporters.p4.shared.options import PACKET_OPTIONS, packet_layout, shunt_port
-from n3ic.exporters.p4.shared.pipeline import PAPER_SHAPE, Pipeline, masked_bits, shape_operations
+from n3ic.exporters.p4.shared.pipeline import (
+    PAPER_SHAPE,
+    MatchActionPipeline,
+    masked_bits,
+    shape_operations,
+)
 from n3ic.exporters.p4.shared.target import (
     PROGRAM,
     P4Target,
@@ -22,8 +27,8 @@ from n3ic.options import Option, Options
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Problem
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.nearest import Shape, nearest_shape
 from n3ic.targets.packets import INGRESS, PacketLayout
+from n3ic.targets.shape_search import Shape, nearest_shape
 
 
 class P4NetfpgaExporter(P4Target):
@@ -81,7 +86,7 @@ class P4NetfpgaExporter(P4Target):
         }
 
     def artefacts(
-        self, model: BinaryModel, network: Pipeline, packets: PacketLayout
+        self, model: BinaryModel, network: MatchActionPipeline, packets: PacketLayout
     ) -> dict[str, str]:
         """The program and the README."""
         return {

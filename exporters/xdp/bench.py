@@ -4,7 +4,7 @@ Every program must give the model's scores on all its inputs before it is timed.
 ``BPF_PROG_TEST_RUN``: no driver, no DMA, and the packet in the cache. 1,024 inputs at and beside
 the cuts take turns. Each figure is a difference to a program that only parses the packet and reads
 the features; the two programs alternate. Packets per second over a link come from
-:mod:`~n3ic.exporters.xdp.wire`.
+:mod:`~n3ic.exporters.xdp.veth_bench`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.host.machine import cpu_name
-from n3ic.exporters.xdp import wire
-from n3ic.exporters.xdp.libbpf import BpfError, Object, Program
-from n3ic.exporters.xdp.network.kernel import INPUTS, KernelNetwork
+from n3ic.exporters.xdp import veth_bench
+from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram
+from n3ic.exporters.xdp.network.kernel import INPUTS, BpfNetwork
 from n3ic.exporters.xdp.network.structure import Structure, as_bits, structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
 from n3ic.exporters.xdp.program import Clock, MeterPrograms
@@ -132,7 +132,7 @@ class XdpBench:
     meters: tuple[MeterTiming, ...]
     parser: float
     generator: float
-    wire: tuple[wire.WireTiming, ...]
+    wire: tuple[veth_bench.WireTiming, ...]
     skipped: str
 
 
@@ -179,7 +179,7 @@ def bench_xdp(
     *,
     rounds: int = ROUNDS,
     repeat: int = REPEAT,
-    packets: int = wire.PACKETS,
+    packets: int = veth_bench.PACKETS,
 ) -> XdpBench:
     """Measure a network from its bits and from its features, beside reference networks.
 
@@ -230,7 +230,7 @@ def bench_xdp(
 
 def _wire(
     meterings: Sequence[_Metering], packets: int
-) -> tuple[float, tuple[wire.WireTiming, ...], str]:
+) -> tuple[float, tuple[veth_bench.WireTiming, ...], str]:
     """Time of the generator, timings at the end of a link, and why there are none if so."""
     with ExitStack() as stack:
         metered = [
@@ -241,7 +241,7 @@ def _wire(
             for metering in meterings
         ]
         try:
-            return *wire.measure(_OF_A_FLOW, metered, packets=packets), ""
+            return *veth_bench.measure(_OF_A_FLOW, metered, packets=packets), ""
         except (MissingDependencyError, BpfError) as error:
             return 0.0, (), str(error)
 
@@ -254,7 +254,7 @@ def _meters(
     timings, parsers = [], []
     for metering in meterings:
         for clock, locked in _WAYS:
-            with Object(image, _FLOWS) as flows, metering.load(clock, locked) as loaded:
+            with BpfObject(image, _FLOWS) as flows, metering.load(clock, locked) as loaded:
                 turns = (flows.programs["pass"], flows.programs["parse"], loaded.program)
                 taken = [
                     [_spread(flows, program, repeat) for program in turns] for _ in range(rounds)
@@ -268,7 +268,7 @@ def _meters(
     return tuple(timings), statistics.median(parsers)
 
 
-def _spread(flows: Object, program: Program, repeat: int) -> int:
+def _spread(flows: BpfObject, program: BpfProgram, repeat: int) -> int:
     """Nanoseconds per packet of a program, averaged over many flows."""
     flows.maps["measured"].update(0, program.fd)
     done = flows.programs["spread"].test_run(_OF_A_FLOW, repeat=repeat)
@@ -309,7 +309,7 @@ def _measure(
     source = as_bits(model) if bits else model
     features = _bit_inputs(model) if bits else _inputs(source.input)
     value = value_bytes(structure, model)
-    with KernelNetwork.load(structure, keep_rows=False) as loaded:
+    with BpfNetwork.load(structure, keep_rows=False) as loaded:
         got = loaded.run(value, features)
         want = source.infer(source.encode(features))
         if not np.array_equal(got.scores, want.scores):

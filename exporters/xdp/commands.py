@@ -50,11 +50,11 @@ def load(
     from dataclasses import asdict
     from typing import get_args
 
-    from n3ic.cli.console import note, print_json, say
+    from n3ic.cli.console import print_json, print_note, print_result
     from n3ic.errors import UsageError
     from n3ic.exporters.xdp.libbpf import AttachMode
     from n3ic.exporters.xdp.tools.deployment import load as attach
-    from n3ic.exporters.xdp.tools.record import Interface
+    from n3ic.exporters.xdp.tools.program_record import Interface
 
     modes: dict[str, AttachMode | None] = {"auto": None, **{m: m for m in get_args(AttachMode)}}
     if mode not in modes:
@@ -71,15 +71,17 @@ def load(
         otherwise=slot,
     )
     if loaded.note:
-        note(loaded.note)
+        print_note(loaded.note)
     for line in loaded.idle:
-        note(line)
+        print_note(line)
     if json:
         print_json(asdict(loaded.record))
     else:
         record = loaded.record
-        say(f"{interface}: program {record.program_id}, {record.mode} XDP, model in slot {slot}")
-        say(
+        print_result(
+            f"{interface}: program {record.program_id}, {record.mode} XDP, model in slot {slot}"
+        )
+        print_result(
             f"{interface}: idle flows end while n3ic xdp watch or serve {interface} runs; "
             "without, at their next packet"
         )
@@ -89,9 +91,9 @@ def load(
 def status(interface: InterfaceName, json: JsonFlag = False) -> None:
     """Show flows, verdicts, margins, drift against the training rows, and ignored packets."""
     from n3ic.cli.console import print_json
-    from n3ic.exporters.xdp.tools.record import Interface
-    from n3ic.exporters.xdp.tools.screen import show
+    from n3ic.exporters.xdp.tools.program_record import Interface
     from n3ic.exporters.xdp.tools.status import status as read
+    from n3ic.exporters.xdp.tools.terminal import show
 
     found = read(Interface.named(interface))
     if json:
@@ -112,8 +114,8 @@ def watch(
     json: JsonFlag = False,
 ) -> None:
     """Show decided flows live or as lines of JSON; also ends idle flows."""
-    from n3ic.exporters.xdp.tools.record import Interface
-    from n3ic.exporters.xdp.tools.screen import follow
+    from n3ic.exporters.xdp.tools.program_record import Interface
+    from n3ic.exporters.xdp.tools.terminal import follow
 
     follow(Interface.named(interface), seconds=seconds, most=flows, json=json)
 
@@ -127,11 +129,11 @@ def update(
     ] = None,
 ) -> None:
     """Replace a model while traffic flows; every packet sees one whole model."""
-    from n3ic.cli.console import note, say
+    from n3ic.cli.console import print_note, print_result
     from n3ic.errors import UsageError
     from n3ic.exporters.xdp.tools.deployment import exported
     from n3ic.exporters.xdp.tools.deployment import update as swap
-    from n3ic.exporters.xdp.tools.record import Interface
+    from n3ic.exporters.xdp.tools.program_record import Interface
     from n3ic.model.network import BinaryModel
     from n3ic.runs.folder import models_of
     from n3ic.targets.manifest import MANIFEST, read_manifest
@@ -143,19 +145,19 @@ def update(
     network = exported(model)[0] if is_export else BinaryModel.load(next(iter(found.values())))
     done = swap(Interface.named(interface), network, slot, export=model if is_export else None)
     if done.note:
-        note(f"{interface}: {done.note}")
-    say(f"{interface}: slot {done.slot} holds {network.name} {network.digest[:12]}")
+        print_note(f"{interface}: {done.note}")
+    print_result(f"{interface}: slot {done.slot} holds {network.name} {network.digest[:12]}")
 
 
 @COMMANDS.command()
 def unload(interface: InterfaceName) -> None:
     """Detach the program from an interface and remove everything that belongs to it."""
-    from n3ic.cli.console import say
+    from n3ic.cli.console import print_result
     from n3ic.exporters.xdp.tools.deployment import unload as detach
-    from n3ic.exporters.xdp.tools.record import Interface
+    from n3ic.exporters.xdp.tools.program_record import Interface
 
     there = detach(Interface.named(interface))
-    say(f"{interface}: {'unloaded' if there else 'nothing of n3ic is loaded there'}")
+    print_result(f"{interface}: {'unloaded' if there else 'nothing of n3ic is loaded there'}")
 
 
 @COMMANDS.command()
@@ -168,7 +170,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve figures for Prometheus at /metrics; also ends idle flows."""
-    from n3ic.exporters.xdp.tools.record import Interface
-    from n3ic.exporters.xdp.tools.serving import serve as listen
+    from n3ic.exporters.xdp.tools.metrics_server import serve as listen
+    from n3ic.exporters.xdp.tools.program_record import Interface
 
     listen(Interface.named(interface), address, port, seconds=seconds)

@@ -12,15 +12,15 @@ import numpy as np
 
 from n3ic.errors import ExportError, MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.xdp import source
-from n3ic.exporters.xdp.answers import AnswerProgram
+from n3ic.exporters.xdp.answer_program import AnswerProgram
 from n3ic.exporters.xdp.clang import compile_bpf
 from n3ic.exporters.xdp.decode import decode_directory
 from n3ic.exporters.xdp.flows import flow_rows, replay_capture, room_for
 from n3ic.exporters.xdp.layout import KEY, WAYS, bucket_type, flow_type, table_entries
-from n3ic.exporters.xdp.libbpf import BpfError, Object, Program, VerifierError
-from n3ic.exporters.xdp.network.host import HostNetwork, Verdicts
+from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram, VerifierError
+from n3ic.exporters.xdp.network.host import HostNetwork, HostVerdicts
 from n3ic.exporters.xdp.network.kernel import PROGRAM as HARNESS
-from n3ic.exporters.xdp.network.kernel import KernelNetwork
+from n3ic.exporters.xdp.network.kernel import BpfNetwork
 from n3ic.exporters.xdp.network.rows import bits_of
 from n3ic.exporters.xdp.network.source import FOLDER as NETWORK
 from n3ic.exporters.xdp.network.structure import Structure, structure_of
@@ -34,7 +34,7 @@ from n3ic.model.metering import MeterSpec
 from n3ic.model.network import BinaryModel, Inference
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.targets.artefacts import files_of
-from n3ic.targets.base import Execution, Exporter, Metered
+from n3ic.targets.base import Execution, Exporter, MeteredCapture
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Bench, Figure, Report
@@ -188,7 +188,7 @@ class XdpExporter(Exporter):
 
     def meter(
         self, directory: Path, model: BinaryModel, options: Options, capture: Path
-    ) -> Metered | None:
+    ) -> MeteredCapture | None:
         """Replay a capture through the metering program in test runs; None without a meter.
 
         Raises:
@@ -208,14 +208,14 @@ class XdpExporter(Exporter):
         except BpfError as error:
             raise MissingDependencyError(str(error)) from error
         if not len(events):
-            return Metered((), counters)
+            return MeteredCapture((), counters)
         features = {n: events["features"][:, i] for i, n in enumerate(model.meter.feature_names)}
         alone = _in_kernel(place, model, features) or _on_host(place, model, features)
         wrong = np.flatnonzero((alone.scores != events["scores"]).any(axis=1))
         if len(wrong):
             raise VerifyError(f"{capture.name}: flow {wrong[0]}: other scores from its features")
         bits = pack(bits_of(structure_of([model]), model, alone.selected))
-        return Metered(flow_rows(model, model.meter, events, bits), counters)
+        return MeteredCapture(flow_rows(model, model.meter, events, bits), counters)
 
     def decode(self, directory: Path, model: BinaryModel, options: Options) -> tuple[Decoded, ...]:
         """Decode the map values; see the base class."""
@@ -394,7 +394,7 @@ def _metering(place: Path, model: BinaryModel, table: source.Table, flows: int) 
     return programs
 
 
-def _program_figures(name: str, program: Program) -> list[Figure]:
+def _program_figures(name: str, program: BpfProgram) -> list[Figure]:
     told = f"verifier of Linux {platform.release()}"
     numbers = (("instructions", program.instructions), ("verified", program.verified))
     return [
@@ -403,27 +403,27 @@ def _program_figures(name: str, program: Program) -> list[Figure]:
     ]
 
 
-def _in_kernel(place: Path, model: BinaryModel, features: Mapping[str, Any]) -> Verdicts | None:
+def _in_kernel(place: Path, model: BinaryModel, features: Mapping[str, Any]) -> HostVerdicts | None:
     """Run the network of a program's folder in the kernel; None if the kernel does not allow it."""
     structure = structure_of([model])
     files = read_program(place) | {HARNESS: (NETWORK / HARNESS).read_text(encoding="utf-8")}
     try:
         options = ("-DNETWORK_KEEP_ROWS", f"-DINPUTS={_BATCH}")
-        loaded = Object(compile_bpf(files, HARNESS, options), HARNESS)
+        loaded = BpfObject(compile_bpf(files, HARNESS, options), HARNESS)
     except (MissingDependencyError, BpfError):
         return None
     columns = {name: np.asarray(features[name]) for name in structure.features}
     rows = len(next(iter(columns.values())))
     parts = []
-    with KernelNetwork(structure, loaded, _BATCH) as network:
+    with BpfNetwork(structure, loaded, _BATCH) as network:
         for start in range(0, rows, _BATCH):
             part = {n: np.resize(c[start : start + _BATCH], _BATCH) for n, c in columns.items()}
             parts.append(network.run(read_value(place), part))
     names = ("scores", "classes", "margins", "verdicts", "selected")
-    return Verdicts(*(np.concatenate([getattr(p, n) for p in parts])[:rows] for n in names))
+    return HostVerdicts(*(np.concatenate([getattr(p, n) for p in parts])[:rows] for n in names))
 
 
-def _on_host(place: Path, model: BinaryModel, features: Mapping[str, Any]) -> Verdicts:
+def _on_host(place: Path, model: BinaryModel, features: Mapping[str, Any]) -> HostVerdicts:
     """Run the network of a program's folder, compiled for this host."""
     structure = structure_of([model], bits=place.name == "answer")
     return HostNetwork.build(structure, read_program(place)).run(read_value(place), features)

@@ -75,7 +75,7 @@ def replay_capture(
 def flow_rows(
     model: BinaryModel, spec: MeterSpec, events: NDArray[np.void], bits: Words
 ) -> tuple[tuple[str, ...], ...]:
-    """Convert decided flows to the form of :class:`~n3ic.targets.base.Metered`.
+    """Convert decided flows to the form of :class:`~n3ic.targets.base.MeteredCapture`.
 
     Args:
         model: the network.

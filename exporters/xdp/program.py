@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from n3ic.exporters.xdp import layout, libbpf
 from n3ic.exporters.xdp.network.structure import Structure
-from n3ic.exporters.xdp.resident import Rule, check_slot, rule_table, swap
+from n3ic.exporters.xdp.resident import SlotRule, check_slot, rule_table, swap
 from n3ic.exporters.xdp.source import Table
 from n3ic.meter.compiled import ASIDE, ENDS, SECRET_BYTES
 from n3ic.meter.reference import End
@@ -81,9 +81,9 @@ class MeterPrograms:
         flows: int | None = None,
         table: Table = "lru",
         secret: bytes | None = None,
-        attached: libbpf.Program | None = None,
+        attached: libbpf.BpfProgram | None = None,
         ending: bool = True,
-        succeeds: libbpf.Program | None = None,
+        succeeds: libbpf.BpfProgram | None = None,
     ) -> None:
         self.spec, self.structure, self.table = spec, structure, table
         before = attached or succeeds
@@ -97,7 +97,7 @@ class MeterPrograms:
                     words, entries = last["secret"], int(last["buckets"])
             chosen = (CLOCKS.index(clock), events, locked, entries, words)
             options = np.array([chosen], dtype=layout.OPTIONS)
-            self.object = libbpf.Object(
+            self.object = libbpf.BpfObject(
                 image,
                 name,
                 entries={} if before else {"flows": entries},
@@ -148,7 +148,7 @@ class MeterPrograms:
                     out[slot] = (inner.lookup(0) or b"")[:_DIGEST_BYTES].hex()
         return out
 
-    def set_rules(self, rules: Sequence[Rule], otherwise: int = 0) -> None:
+    def set_rules(self, rules: Sequence[SlotRule], otherwise: int = 0) -> None:
         """Set the rules that choose a flow's slot; all rules change at once.
 
         Args:

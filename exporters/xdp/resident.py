@@ -14,7 +14,7 @@ NO_VLAN = 4096
 
 
 @dataclass(frozen=True)
-class Rule:
+class SlotRule:
     """A rule for the slot of flows: a flow's first packet must match all given fields.
 
     Attributes:
@@ -51,7 +51,7 @@ def check_slot(slot: int) -> None:
         raise UsageError(f"slots are 0 to {layout.SLOTS - 1}, got {slot}")
 
 
-def rule_table(rules: Sequence[Rule], otherwise: int) -> bytes:
+def rule_table(rules: Sequence[SlotRule], otherwise: int) -> bytes:
     """Serialise the rules for the program.
 
     Args:
@@ -78,7 +78,7 @@ def rule_table(rules: Sequence[Rule], otherwise: int) -> bytes:
     return table.tobytes()
 
 
-def swap(outer: libbpf.Map, slot: int, value: bytes) -> None:
+def swap(outer: libbpf.BpfMap, slot: int, value: bytes) -> None:
     """Put a value into a slot of a map of maps; a packet sees the old or the new one, whole.
 
     When this returns, no packet sees the old value any more.

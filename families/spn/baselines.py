@@ -7,13 +7,18 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.training.baselines import Prediction, Rows
+from n3ic.training.baselines import BaselineRows, Prediction
 
 _MOST_ROWS = 4096  # a one-class support vector machine takes the square of their number
 
 
 def unsupervised_baselines(
-    train: Rows, validation: Rows, test: Rows, anomaly: int, false_positives: float, seed: int
+    train: BaselineRows,
+    validation: BaselineRows,
+    test: BaselineRows,
+    anomaly: int,
+    false_positives: float,
+    seed: int,
 ) -> Iterator[Prediction]:
     """Anomaly detectors on the integer columns, one after the other.
 

@@ -11,7 +11,7 @@ from n3ic.model.bits import Words
 from n3ic.model.classifier import Inference
 from n3ic.model.family import Decided, Family
 from n3ic.model.passes import Simplified
-from n3ic.util.display import Table
+from n3ic.util.display import TextTable
 
 
 class SpnFamily(Family):
@@ -38,7 +38,7 @@ class SpnFamily(Family):
         found = spn_coverage(model, inputs)
         return Decided("entries and weights", found.total, found.decided, found.undecided)
 
-    def summary_of(self, model: SpnModel) -> tuple[Table, tuple[str, ...]]:
+    def summary_of(self, model: SpnModel) -> tuple[TextTable, tuple[str, ...]]:
         """Its nodes, arithmetic and scores."""
         features, leaves, products, sums, _ = model.shape
         low, high = model.score_bounds
@@ -56,7 +56,7 @@ class SpnFamily(Family):
             ("scores", f"{low:,} to {high:,}"),
             ("parameters", f"{model.weight_bytes:,} B, input cuts {model.input_bytes:,} B"),
         )
-        return Table(model.name, ("sum-product network", ""), rows, left=2), ()
+        return TextTable(model.name, ("sum-product network", ""), rows, left=2), ()
 
     def random(self, rng: np.random.Generator) -> SpnModel:
         """A network of 6 features and 2 classes, each with a root."""

@@ -19,7 +19,7 @@ from n3ic.model.columns import TableRules
 from n3ic.model.file import Tensors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.metering import MeterSpec
-from n3ic.util.plain import from_plain, shown
+from n3ic.util.plain_data import from_plain, shown
 
 CONSTANT = -1
 """The root of a class whose score is its bias, such as an anomaly's: the threshold."""

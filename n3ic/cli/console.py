@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from n3ic.util.display import Table, visible
+from n3ic.util.display import TextTable, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,17 +24,17 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, soft_wrap=True)
 
 
-def say(text: str) -> None:
+def print_result(text: str) -> None:
     """Print one or more lines of the result."""
     sys.stdout.write(visible(text) + "\n")
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a remark on standard error."""
     sys.stderr.write(f"n3ic: {visible(text)}\n")
 
 
-def fail(text: str) -> None:
+def print_error(text: str) -> None:
     """Print why a command failed."""
     sys.stderr.write(f"n3ic: error: {' '.join(visible(text).split())}\n")
 
@@ -42,12 +42,12 @@ def fail(text: str) -> None:
 def list_options(options: Sequence[Option]) -> None:
     """Options of a use case or a generator, a line each."""
     for option in options:
-        say(f"  --{option.name:<19} {option.help} [{option.default}]")
+        print_result(f"  --{option.name:<19} {option.help} [{option.default}]")
 
 
 def print_json(data: Any) -> None:
     """Print data as JSON."""
-    say(json.dumps(data, indent=2, sort_keys=True))
+    print_result(json.dumps(data, indent=2, sort_keys=True))
 
 
 def table(
@@ -68,13 +68,13 @@ def table(
     screen.print(out)
 
 
-def show_table(found: Table) -> None:
+def show_table(found: TextTable) -> None:
     """A table of an object that shows itself."""
     table(found.title, found.head, found.rows, left=found.left)
 
 
 @contextmanager
-def watching(quiet: bool) -> Iterator[TrainingProgress]:
+def training_bar(quiet: bool) -> Iterator[TrainingProgress]:
     """Show a progress bar on standard error during a training."""
     from n3ic.runs.progress import TrainingProgress
 
@@ -83,7 +83,9 @@ def watching(quiet: bool) -> Iterator[TrainingProgress]:
         yield TrainingProgress()
         return
     if not screen.is_terminal:
-        yield TrainingProgress(stage=note, begin=lambda text, _: note(text), note=note)
+        yield TrainingProgress(
+            stage=print_note, begin=lambda text, _: print_note(text), note=print_note
+        )
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -123,7 +125,7 @@ def watching(quiet: bool) -> Iterator[TrainingProgress]:
 
 
 @contextmanager
-def working(text: str) -> Iterator[Callable[[str], None]]:
+def spinner(text: str) -> Iterator[Callable[[str], None]]:
     """A spinner on standard error; gives a function that changes its text."""
     screen = console(stderr=True)
     if not screen.is_terminal:
@@ -134,7 +136,7 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def counting(text: str, unit: str) -> Iterator[Callable[[int], None]]:
+def counting_bar(text: str, unit: str) -> Iterator[Callable[[int], None]]:
     """A bar on standard error for work of unknown length; gives a function that tells how much."""
     screen = console(stderr=True)
     if not screen.is_terminal:
@@ -149,7 +151,7 @@ def counting(text: str, unit: str) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def reaching(text: str) -> Iterator[Callable[[float, str], None]]:
+def progress_bar(text: str) -> Iterator[Callable[[float, str], None]]:
     """A bar on standard error; gives a function that says how far (0 to 1) and what."""
     screen = console(stderr=True)
     if not screen.is_terminal:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from n3ic.cli.console import list_options, note, print_json, reaching, say, table
+from n3ic.cli.console import list_options, print_json, print_note, print_result, progress_bar, table
 from n3ic.cli.plugin_options import Owned, options_of, with_options
 from n3ic.options import Option, OptionValue
 
 if TYPE_CHECKING:
-    from n3ic.data.own import OwnTable
-    from n3ic.data.survey import ColumnFacts
+    from n3ic.data.column_profile import ColumnProfile
+    from n3ic.data.user_table import UserTable
 
 _GROUP = "n3ic.datasets"
 
@@ -57,7 +57,7 @@ def list_sets() -> None:
     from n3ic.data.dataset import data_set
 
     for name in plugins.names(_GROUP):
-        say(f"{name:<24}{data_set(name).summary}")
+        print_result(f"{name:<24}{data_set(name).summary}")
 
 
 def show(
@@ -72,7 +72,7 @@ def show(
 
     from n3ic import plugins
     from n3ic.data.dataset import data_set
-    from n3ic.data.own import describe as describe_table
+    from n3ic.data.user_table import describe as describe_table
 
     if name not in plugins.names(_GROUP) and Path(name).exists():
         own, facts = describe_table(name)
@@ -103,7 +103,7 @@ def show(
             left=3,
         )
     else:
-        say(source.card.rstrip())
+        print_result(source.card.rstrip())
 
 
 def describe(
@@ -122,7 +122,7 @@ def describe(
     n3ic train, data check and data show read the file, and what it says overrides what is inferred.
     """
     from n3ic.data.description import COLUMNS_FILE, description_text
-    from n3ic.data.own import describe as describe_table
+    from n3ic.data.user_table import describe as describe_table
     from n3ic.util.files import free_path, write_atomic
 
     target = Path(out) if out else (path if path.is_dir() else path.parent) / COLUMNS_FILE
@@ -135,10 +135,10 @@ def describe(
         _show_columns(str(path), own, facts)
     if out != "-":
         write_atomic(target, description_text(own.toml))
-        note(f"wrote {target}")
+        print_note(f"wrote {target}")
 
 
-def _show_columns(name: str, own: OwnTable, facts: Sequence[ColumnFacts]) -> None:
+def _show_columns(name: str, own: UserTable, facts: Sequence[ColumnProfile]) -> None:
     """What is known of a table's columns: type, unit, whether they are used and why not."""
     known = {f.name: f for f in facts}
     table(
@@ -159,12 +159,14 @@ def _show_columns(name: str, own: OwnTable, facts: Sequence[ColumnFacts]) -> Non
         left=5,
     )
     label = own.rules.label
-    say(f"label: {label} ({known[label].distinct:,} values)" if label else "label: --label COLUMN")
+    print_result(
+        f"label: {label} ({known[label].distinct:,} values)" if label else "label: --label COLUMN"
+    )
     if key := own.toml["table"].get("conversation"):
-        say(f"conversation: {', '.join(key)}")
+        print_result(f"conversation: {', '.join(key)}")
 
 
-def _odd(facts: ColumnFacts) -> str:
+def _odd(facts: ColumnProfile) -> str:
     counts = {"blank": facts.blank, "infinite": facts.infinite, "negative": facts.negative}
     return ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
 
@@ -186,19 +188,19 @@ def check(
         return
     for s in found.pop("sources"):
         digest = f", sha256 {s['sha256'][:16]}..." if s["sha256"] else ""
-        say(f"{s['path']}: {s['identity']}, {s['rows']:,} rows{digest}")
+        print_result(f"{s['path']}: {s['identity']}, {s['rows']:,} rows{digest}")
     problems = found.pop("problems", ())
     for key, value in found.items():
-        say(f"{key.replace('_', ' ')}: {_words(value)}")
+        print_result(f"{key.replace('_', ' ')}: {_words(value)}")
     for problem in problems:
-        say(f"note: {problem}")
+        print_result(f"note: {problem}")
 
 
 def _checked(path: Path, name: str | None, label: str) -> Mapping[str, Any]:
     """What files hold: by the data set that is named or knows them, or as a table of any kind."""
     from n3ic.data.dataset import data_set, data_set_of
-    from n3ic.data.own import OWN, description_beside, need_label
-    from n3ic.data.own import describe as describe_table
+    from n3ic.data.user_table import OWN, description_beside, need_label
+    from n3ic.data.user_table import describe as describe_table
 
     if name == OWN or label or (name is None and description_beside(path)):
         own, facts = describe_table(path, label)
@@ -277,12 +279,12 @@ def extract(
     """
     from dataclasses import asdict
 
-    from n3ic.data.metered import meter_file
+    from n3ic.data.table_meter import meter_file
     from n3ic.errors import UsageError
+    from n3ic.meter.checkpoints import checkpoint_folder
     from n3ic.meter.extract import Progress
     from n3ic.meter.extract import extract as extract_flows
     from n3ic.meter.labels import read_labels
-    from n3ic.meter.parts import part_folder
     from n3ic.meter.records import left_out
     from n3ic.meter.specification import read_spec
     from n3ic.meter.standard import standard_spec
@@ -303,7 +305,7 @@ def extract(
     else:
         spec = read_spec(meter)
     said = read_labels(labels, labels_format, label_column) if labels else None
-    with reaching("metering captures") as reach:
+    with progress_bar("metering captures") as reach:
 
         def tell(now: Progress) -> None:
             captures = f"{now.captures:,} of {now.of:,} captures, " if now.of > 1 else ""
@@ -321,22 +323,22 @@ def extract(
                 one_stream=one_stream,
             )
         except KeyboardInterrupt:
-            if (folder := part_folder(out)).is_dir():
-                note(f"what is done is kept in {folder}: the same command goes on from there")
+            if (folder := checkpoint_folder(out)).is_dir():
+                print_note(f"what is done is kept in {folder}: the same command goes on from there")
             raise
     if json:
         print_json({**asdict(found), "path": str(out)})
         return
-    say(f"{found.packets:,} packets, {found.flows:,} flows -> {out}")
+    print_result(f"{found.packets:,} packets, {found.flows:,} flows -> {out}")
     if found.kept:
-        say(f"metered before: {found.kept:,} of {found.captures:,} captures")
+        print_result(f"metered before: {found.kept:,} of {found.captures:,} captures")
     if found.damaged:
-        say(f"damaged: {len(found.damaged):,} of {found.captures:,} captures")
+        print_result(f"damaged: {len(found.damaged):,} of {found.captures:,} captures")
     for line in left_out({**found.aside, "late": found.late, "evicted": found.evicted}):
-        say(line)
+        print_result(line)
     if said is not None:
         counts = (f"{n:,} {outcome}" for outcome, n in sorted(found.labels.items()))
-        say(f"labels: {', '.join(counts)}")
+        print_result(f"labels: {', '.join(counts)}")
 
 
 def generate(
@@ -357,10 +359,10 @@ def generate(
     if name is None:
         for found in map(data_set, sets):
             if found.generator_options is not None:
-                say(f"{found.name}: {found.summary}")
+                print_result(f"{found.name}: {found.summary}")
                 list_options(found.generator_options)
         return
     if name in plugins.names("n3ic.usecases") and name not in sets:
         name = use_case(name).default
-    written = data_set(name).generate_file(out, given or {}, note, replace=replace)
-    say(f"wrote {written}")
+    written = data_set(name).generate_file(out, given or {}, print_note, replace=replace)
+    print_result(f"wrote {written}")

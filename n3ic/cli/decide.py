@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from n3ic.cli.console import print_json, say, table, watching
+from n3ic.cli.console import print_json, print_result, table, training_bar
 from n3ic.cli.plugin_options import with_options
 from n3ic.cli.recipe_options import recipe_options, recipe_overrides
 from n3ic.errors import UsageError
@@ -67,7 +67,7 @@ def decide(
     Labelled captures are metered, and a network is trained for each number of packets: on the same
     flows, with the same recipe and seeds, beside baselines on the same data.
     """
-    from n3ic.data.own import OWN
+    from n3ic.data.user_table import OWN
     from n3ic.meter.labels import read_labels
     from n3ic.meter.standard import standard_spec
     from n3ic.usecases.base import use_case
@@ -92,15 +92,15 @@ def decide(
         replace=replace,
         jobs=jobs,
     )
-    with watching(quiet=json) as progress:
+    with training_bar(quiet=json) as progress:
         found = compare_decisions(request, progress)
     if json:
         print_json({**_figures(out / FIGURES), "path": str(out)})
         return
     table(f"{found.title}, {protocol} split", found.head, found.rows(), left=0)
     for reason, count in found.left_out.items():
-        say(f"left out: {count:,} flows: {reason}")
-    say(f"{out}: decision.md, decision.png, {FIGURES}, a model for each line")
+        print_result(f"left out: {count:,} flows: {reason}")
+    print_result(f"{out}: decision.md, decision.png, {FIGURES}, a model for each line")
 
 
 def _packets(text: str) -> tuple[int, ...]:

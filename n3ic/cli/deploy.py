@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from n3ic.cli.console import note, print_json, say, table, working
+from n3ic.cli.console import print_json, print_note, print_result, spinner, table
 from n3ic.cli.plugin_options import Owned, options_of, with_options
 from n3ic.errors import N3icError, UsageError, VerifyError
 from n3ic.options import Option, OptionValue
@@ -147,16 +147,18 @@ def targets(
         )
         return
     for e in found:
-        say(f"{e.name:<12}{e.summary}")
+        print_result(f"{e.name:<12}{e.summary}")
         if target is None:
             continue
-        say(f"  takes models of family {', '.join(e.families)}")
-        say(f"  gives {'class or shunt' if e.shunts else 'a class: models that shunt are refused'}")
+        print_result(f"  takes models of family {', '.join(e.families)}")
+        print_result(
+            f"  gives {'class or shunt' if e.shunts else 'a class: models that shunt are refused'}"
+        )
         for kind in ("export", "verify", "bench", "simulate"):
             options = getattr(e, "options" if kind == "export" else f"{kind}_options")
             for o in options:
                 choices = f" ({'|'.join(o.choices)})" if o.choices else ""
-                say(f"  {kind} --{o.name} {o.default!r}{choices}: {o.help}")
+                print_result(f"  {kind} --{o.name} {o.default!r}{choices}: {o.help}")
 
 
 def export(
@@ -201,9 +203,9 @@ def export(
         exporter(target)  # reports a mistyped target before a missing run
     source, models, metrics = open_models(model)
     if model is None:
-        note(f"model: {source}")
+        print_note(f"model: {source}")
     done = []
-    with working(f"exporting for {target}") as progress:
+    with spinner(f"exporting for {target}") as progress:
         for item in export_plan(source, models, target, out, given or {}):
             progress(f"exporting for {item.target} {item.task}".rstrip())
             done.append(
@@ -220,17 +222,17 @@ def export(
         print_json([d.to_dict() for d in done])
     else:
         for d in done:
-            say(str(d))
+            print_result(str(d))
     summary = write_set_report(done, _set_tables(metrics))
     if summary is not None and not json:
-        say(f"set report: {summary}")
+        print_result(f"set report: {summary}")
     failed, errors = failure(done), [d.error for d in done if d.error is not None]
     if failed is not None:
         raise failed
     if errors and (len(errors) == len(done) or target != "all"):
         raise errors[0]
     if errors:
-        note(f"{len(errors)} of {len(done)} exports were refused, for the reasons above")
+        print_note(f"{len(errors)} of {len(done)} exports were refused, for the reasons above")
 
 
 def _set_tables(metrics: Mapping[str, Any] | None) -> Any:
@@ -276,7 +278,7 @@ def verify(
         features = None
         if rows is not None:
             features = read_features(rows, load_model(folder / "model.n3ic"), None)
-        with working(f"verifying {folder}"):
+        with spinner(f"verifying {folder}"):
             results.append(
                 verify_directory(
                     folder,
@@ -290,9 +292,9 @@ def verify(
                 )
             )
         if not json:
-            say(str(results[-1]))
+            print_result(str(results[-1]))
             for f in results[-1].figures:
-                say(f"  {f.name}: {f.value:,.6g} {f.unit} ({f.kind}: {f.source})")
+                print_result(f"  {f.name}: {f.value:,.6g} {f.unit} ({f.kind}: {f.source})")
     if json:
         print_json([r.to_dict() for r in results])
     bad = [r for r in results if r.failures]
@@ -320,8 +322,8 @@ def bench(
     from n3ic import api
 
     if model is None and target != api.METER:
-        note("model: random weights of shape 256-32-16-2 (speed does not depend on them)")
-    with working(f"measuring {target}"):
+        print_note("model: random weights of shape 256-32-16-2 (speed does not depend on them)")
+    with spinner(f"measuring {target}"):
         result = api.bench(target, model, capture=capture, **(given or {}))
     if json:
         print_json(result.data)
@@ -329,7 +331,7 @@ def bench(
     for title, columns, rows in result.tables:
         table(title, list(columns), [list(row) for row in rows])
     for line in result.notes:
-        say(line)
+        print_result(line)
 
 
 def simulate(
@@ -342,12 +344,12 @@ def simulate(
     import tempfile
 
     from n3ic.targets.base import exporter
-    from n3ic.targets.custody import runnable
+    from n3ic.targets.integrity import trusted_copy
     from n3ic.targets.manifest import read_manifest
 
     manifest = read_manifest(directory)
     if manifest["target"] != target:
         raise UsageError(f"{directory} is an export for {manifest['target']}, not {target}")
     with tempfile.TemporaryDirectory(prefix="n3ic-card-") as name:
-        place = runnable(directory, Path(name), run_changed=run_changed)
-        exporter(target).simulate(place, given or {}, say)
+        place = trusted_copy(directory, Path(name), run_changed=run_changed)
+        exporter(target).simulate(place, given or {}, print_result)

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from n3ic import plugins
-from n3ic.cli.console import fail, note
+from n3ic.cli.console import print_error, print_note
 from n3ic.errors import MissingDependencyError, N3icError, N3icWarning
 from n3ic.util.signals import ending_signals
 
@@ -140,7 +140,7 @@ def _stopped(number: int) -> int:
     """Report in one line that a signal ended the command; return the shell's exit code."""
     how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
     with suppress(OSError):  # after SIGHUP there may be no terminal
-        fail(f"{how}; nothing was left half-written")
+        print_error(f"{how}; nothing was left half-written")
     return 128 + number
 
 
@@ -151,13 +151,13 @@ def _failed(error: BaseException) -> int:
         BaseException: the error, if it is not a user's mistake.
     """
     if isinstance(error, N3icError):
-        fail(str(error))
+        print_error(str(error))
         return error.exit_code
     if isinstance(error, ModuleNotFoundError):
         library = (error.name or "").partition(".")[0]
         if library not in _EXTRAS:
             raise error
-        fail(
+        print_error(
             f"this needs {library}, which is not installed: pip install 'n3ic[{_EXTRAS[library]}]'"
         )
         return MissingDependencyError.exit_code
@@ -166,13 +166,13 @@ def _failed(error: BaseException) -> int:
         _drop_output()
         return 128 + 13
     if isinstance(error, OSError):  # such as a full disk, or missing permissions
-        fail(f"{error.filename or 'output'}: {error.strerror or error}")
+        print_error(f"{error.filename or 'output'}: {error.strerror or error}")
         _drop_output()
         return N3icError.exit_code
     if isinstance(error, typer.TyperException):
         message = error.format_message()
         if message:  # empty if only the help was printed
-            fail(f"{message} (--help lists what there is)")
+            print_error(f"{message} (--help lists what there is)")
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return _stopped(signal.SIGINT)
@@ -188,7 +188,7 @@ def _show_warning(
     message: Warning | str, category: type[Warning], *_: object, **__: object
 ) -> None:
     if issubclass(category, N3icWarning):
-        note(f"warning: {message}")
+        print_note(f"warning: {message}")
 
 
 if __name__ == "__main__":

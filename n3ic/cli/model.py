@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from n3ic.cli.console import counting, note, print_json, say, table, working
+from n3ic.cli.console import counting_bar, print_json, print_note, print_result, spinner, table
 from n3ic.errors import N3icError, UsageError
 from n3ic.util.files import free_path
 from n3ic.util.markdown import percent
@@ -79,7 +79,7 @@ def inspect(
         _summary(loaded, f"{model}{f' ({task})' if task else ''}")
         if bits:
             for i in range(loaded.input.n_bits):
-                say(loaded.input.explain(i))
+                print_result(loaded.input.explain(i))
 
 
 def _passes(model: Classifier) -> Findings:
@@ -93,19 +93,19 @@ def _summary(model: Classifier, where: str) -> None:
 
     parts, lines = family(model.family).summary_of(model)
     table(f"{model.name}: {where}", parts.head, parts.rows, left=parts.left)
-    say(f"classes: {', '.join(model.classes)}")
-    say(f"shunting: {_shunting(model)}")
+    print_result(f"classes: {', '.join(model.classes)}")
+    print_result(f"shunting: {_shunting(model)}")
     for line in lines:
-        say(line)
+        print_result(line)
     for line in _passes(model).lines():
-        say(f"passes: {line}")
+        print_result(f"passes: {line}")
     if model.meter is not None:
-        say(f"meter: {model.meter}")
+        print_result(f"meter: {model.meter}")
     if model.table is not None:
-        say(f"columns of your own table: {', '.join(model.table.columns)}")
+        print_result(f"columns of your own table: {', '.join(model.table.columns)}")
     for key, value in sorted(model.provenance.items()):
-        say(f"{key}: {value}")
-    say(f"sha256: {model.digest}")
+        print_result(f"{key}: {value}")
+    print_result(f"sha256: {model.digest}")
 
 
 def _shunting(model: Classifier) -> str:
@@ -136,7 +136,7 @@ def features(
     network = _network(model, task)
     chunks = stream_features(source, network, dataset, units)
     rows = write_features(out, (_with_bits(network, c) if bits else c for c in chunks))
-    note(f"{rows:,} rows" + ("" if out == "-" else f" written to {out}"))
+    print_note(f"{rows:,} rows" + ("" if out == "-" else f" written to {out}"))
 
 
 def _with_bits(network: Classifier, columns: Columns) -> Columns:
@@ -151,7 +151,7 @@ def _network(model: Path | None, task: str) -> Classifier:
 
     if model is None:
         model = newest_run()
-        note(f"model: {model}")
+        print_note(f"model: {model}")
     return n3ic.load(model, task)
 
 
@@ -190,7 +190,7 @@ def predict(
     sink = None if json and out == "-" else out
     found: StreamedClasses
     beside: list[str] = []
-    with counting("classifying", "rows") as progress:
+    with counting_bar("classifying", "rows") as progress:
         if is_capture(source):
             if dataset or units:
                 raise UsageError(f"{source} is a capture: leave out --dataset and --units")
@@ -202,22 +202,24 @@ def predict(
                 network, source, sink, dataset=dataset, units=units, progress=progress
             )
     for line in beside:
-        note(line)
+        print_note(line)
     if json:
         print_json({"rows": found.rows, "classes": dict(found.classes)})
     if out != "-":
-        note(f"wrote {found.rows:,} rows to {out}")
+        print_note(f"wrote {found.rows:,} rows to {out}")
 
 
 def _tell_of_another_meter(network: Classifier, source: str) -> None:
     """Warn if a table was metered differently from the model's training data."""
-    from n3ic.data.metered import meter_of
+    from n3ic.data.table_meter import meter_of
 
     if network.meter is None or not Path(source).is_file():
         return
     own = meter_of(source)
     if own is not None and not network.meter.agrees(own, network.input.features):
-        note(f"{source} was metered otherwise than the model's flows: {own}; not {network.meter}")
+        print_note(
+            f"{source} was metered otherwise than the model's flows: {own}; not {network.meter}"
+        )
 
 
 def evaluate(
@@ -240,11 +242,13 @@ def evaluate(
 
     if model is None:
         model = newest_run()
-        note(f"model: {model}")
-    with working("evaluating"):
+        print_note(f"model: {model}")
+    with spinner("evaluating"):
         found = n3ic.evaluate(model, source, dataset=dataset)
     if any(load_model(path).shunt for path in models_of(model).values()):
-        note("the model shunts flows: these figures are of its classes on all; see n3ic shunt")
+        print_note(
+            "the model shunts flows: these figures are of its classes on all; see n3ic shunt"
+        )
     run = load_metrics(model) if (model / METRICS).is_file() else {}
     baselines: dict[str, Any] = run.get("baselines", {})
     if json:
@@ -298,12 +302,12 @@ def replay(
     free_path(out, replace)
     if model is None:
         model = newest_run()
-        note(f"run: {model}")
+        print_note(f"run: {model}")
     metrics = load_metrics(model)
     models = {task: BinaryModel.load(path) for task, path in models_of(model).items()}
     for line in use_case(str(metrics["use_case"])).replay(models, metrics, data, out, last):
-        say(line)
-    say(f"wrote {out}")
+        print_result(line)
+    print_result(f"wrote {out}")
 
 
 def import_model(
@@ -338,8 +342,10 @@ def import_model(
             reasons.append(f"as {name}: {error}")
             continue
         model.save(out)
-        say(f"{out}: {model.shape_text}, {model.weight_bytes:,} B of weights (read as {name})")
+        print_result(
+            f"{out}: {model.shape_text}, {model.weight_bytes:,} B of weights (read as {name})"
+        )
         if "scores" in model.provenance:
-            say(f"scores: {model.provenance['scores']}")
+            print_result(f"scores: {model.provenance['scores']}")
         return
     raise N3icError(f"{source} is not a binary network: {'; '.join(reasons)}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from n3ic.cli.console import note, print_json, say, show_table, working
+from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner
 from n3ic.errors import UsageError
 from n3ic.util.files import free_path, write_atomic
 
@@ -65,28 +65,28 @@ def report(
         raise UsageError("--data, --dataset and --shunt go with --html")
     source, models, metrics = open_models(run)
     if run is None:
-        note(f"run: {source}")
-    with working("collecting and writing exports") as progress:
-        found = report_all(models, metrics, exports, progress, note)
+        print_note(f"run: {source}")
+    with spinner("collecting and writing exports") as progress:
+        found = report_all(models, metrics, exports, progress, print_note)
     rows = overview(found)
     if html is not None:
-        from n3ic.usecases.page.page import report_page
+        from n3ic.usecases.html_report.page import html_report
         from n3ic.usecases.shunting import study_shunting
 
-        with working("looking at flows"):
+        with spinner("looking at flows"):
             studies = study_shunting(source, data, dataset=dataset) if shunt else None
-            page = report_page(
+            page = html_report(
                 source, models, metrics, rows, data=data, dataset=dataset, studies=studies
             )
         write_atomic(html, page)
-        note(f"wrote {html}")
+        print_note(f"wrote {html}")
     if json:
         print_json({o.name: o.details() for o in found})
     else:
         shapes = dict.fromkeys(m.shape_text for m in models.values())
-        say(f"{source}: {', '.join(shapes)}")
+        print_result(f"{source}: {', '.join(shapes)}")
         for line in rows_text(rows):
-            say(line)
+            print_result(line)
         if every:
             _say_figures(found)
     failed = failure(found)
@@ -97,15 +97,15 @@ def report(
 def _say_figures(found: Sequence[ExportOutcome]) -> None:
     """Every figure of every target, with its source."""
     for outcome in found:
-        say("")
+        print_result("")
         if outcome.exported is None:
-            say(str(outcome))
+            print_result(str(outcome))
             continue
         show_table(changed(outcome.exported.report.table, title=outcome.name))
         where = f"{outcome.exported.path}: " if outcome.kept else ""
-        say(f"{where}{outcome.equality}")
+        print_result(f"{where}{outcome.equality}")
         for remark in outcome.exported.report.notes:
-            say(f"- {remark}")
+            print_result(f"- {remark}")
 
 
 def rows_text(rows: Sequence[TargetRow], width: int = 0) -> list[str]:

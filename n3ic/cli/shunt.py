@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from n3ic.cli.console import note, print_json, say, show_table, table, working
+from n3ic.cli.console import print_json, print_note, print_result, show_table, spinner, table
 from n3ic.errors import UsageError
 from n3ic.util.files import free_path, write_atomic
 from n3ic.util.markdown import percent
@@ -67,14 +67,14 @@ def shunt(
     The threshold is chosen on validation rows and reported on test rows.
     """
     from n3ic.runs.folder import models_of, newest_run
-    from n3ic.usecases.shunt_study import Aim
+    from n3ic.usecases.shunt_study import ThresholdObjective
     from n3ic.usecases.shunting import study_shunting
     from n3ic.usecases.shunting_report import check_place, points_csv, write_figure
 
-    aim = Aim(accuracy, host_load, margin)
+    aim = ThresholdObjective(accuracy, host_load, margin)
     if model is None:
         model = newest_run()
-        note(f"model: {model}")
+        print_note(f"model: {model}")
     count = 1 if task else len(models_of(model))
     if write is not None:
         if not str(aim):
@@ -85,7 +85,7 @@ def shunt(
     for path in (csv, plot):
         if path is not None:
             free_path(path, replace)
-    with working("splitting rows and training boosted trees"):
+    with spinner("splitting rows and training boosted trees"):
         studies = study_shunting(model, data, dataset=dataset, task=task, aim=aim)
     if json:
         print_json({name: study.to_dict() for name, study in studies.items()})
@@ -93,10 +93,10 @@ def shunt(
         show(studies, str(model))
     if csv is not None:
         write_atomic(csv, points_csv(studies))
-        note(f"wrote {csv}")
+        print_note(f"wrote {csv}")
     if plot is not None:
         write_figure(next(iter(studies.values())), f"{model}", plot)
-        note(f"wrote {plot}")
+        print_note(f"wrote {plot}")
     if write is not None:
         _write(studies, write, replace)
 
@@ -111,7 +111,7 @@ def _write(studies: Mapping[str, ShuntStudy], path: Path, replace: bool) -> None
         + (f"margins below {study.chosen} are shunted" if study.chosen else "nothing is shunted")
         for name, study in studies.items()
     )
-    note(f"{'replaced' if there else 'wrote'} {path}: {chosen}")
+    print_note(f"{'replaced' if there else 'wrote'} {path}: {chosen}")
 
 
 def show(studies: Mapping[str, ShuntStudy], where: str) -> None:
@@ -140,4 +140,6 @@ def _show(study: ShuntStudy, where: str) -> None:
     for found in stages:
         show_table(found)
     if study.chosen is None:
-        say("choose a threshold with --accuracy, --host-load or --margin, and keep it with --write")
+        print_result(
+            "choose a threshold with --accuracy, --host-load or --margin, and keep it with --write"
+        )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
 
-from n3ic.cli.console import note, print_json, say, watching
+from n3ic.cli.console import print_json, print_note, print_result, training_bar
 from n3ic.cli.plugin_options import with_options
 from n3ic.cli.recipe_options import case_options
 from n3ic.cli.train import (
@@ -102,14 +102,14 @@ def sweep(
         dask=dask,
     )
     request = SweepRequest(base, axes, name, _options(told), out, replace)
-    with watching(quiet=json) as progress:
+    with training_bar(quiet=json) as progress:
         found = sweep_use_case(request, progress)
     if json:
         print_json({**found.to_dict(), "path": str(found.path)})
         return
     for line in sweep_text(found):
-        say(line)
-    note(f"{found.path}: report.md, points.csv, front.png")
+        print_result(line)
+    print_note(f"{found.path}: report.md, points.csv, front.png")
 
 
 def swept(typed: Mapping[str, OptionValue]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from n3ic.cli.console import list_options, note, print_json, say, table, watching
+from n3ic.cli.console import list_options, print_json, print_note, print_result, table, training_bar
 from n3ic.cli.plugin_options import Owned, options_of, with_options
 from n3ic.cli.recipe_options import case_options, recipe_options, recipe_overrides
 from n3ic.options import Option, OptionValue
@@ -138,22 +138,22 @@ def train(
         jobs=jobs,
         dask=dask,
     )
-    with watching(quiet=json) as progress:
+    with training_bar(quiet=json) as progress:
         run = train_use_case(request, progress)
     if json:
         print_json({**run.metrics, "path": str(run.path)})
         return
     for said in run.metrics["data"].get("notes", ()):
-        note(said)
+        print_note(said)
     show(run.metrics, named(request.use_case).group)
     for said in warnings_of(run.metrics, named(request.use_case).group):
-        note(said)
-    say(
+        print_note(said)
+    print_result(
         f"run: {run.path} ({', '.join(str(p) for p in list(run.models.values())[:1])}"
         f"{', ...' if len(run.models) > 1 else ''}, metrics.json, report.md, plots/)"
     )
     if run.metrics["data"]["synthetic"] and request.data is None:
-        note("these are synthetic or simulated flows; --data PATH trains on your own")
+        print_note("these are synthetic or simulated flows; --data PATH trains on your own")
 
 
 def list_use_cases() -> None:
@@ -163,9 +163,9 @@ def list_use_cases() -> None:
 
     for name in plugins.names("n3ic.usecases"):
         case = use_case(name)
-        say(f"{name}: {case.summary}")
+        print_result(f"{name}: {case.summary}")
         for recipe_name, one in case.recipes.items():
-            say(f"  --recipe {recipe_name:<12} {one.summary}")
+            print_result(f"  --recipe {recipe_name:<12} {one.summary}")
         list_options(case.options)
 
 
@@ -202,24 +202,28 @@ def show(metrics: Any, group: str) -> None:
             [name.replace("_", " "), *(percent(m[k]) for k in keys)]
             for name, m in metrics["baselines"].items()
         ]
-        table(title, ["test rows", "accuracy", "without twins", "macro F1", "FPR", "ROC AUC"], rows)
+        table(title, ["test rows", "accuracy", "deduplicated", "macro F1", "FPR", "ROC AUC"], rows)
     kind = "median accuracy" if group and group in metrics else "accuracy"
     for name, m in metrics["protocols"].items():
         if name != metrics["protocol"]:
             test = m["test"]
-            say(
+            print_result(
                 f"{name} split: {kind} {percent(test['accuracy'])}, "
                 f"macro F1 {percent(test['macro_f1'])}"
             )
     spread = metrics.get("seeds")
     if spread:
         a = spread["test"]["accuracy"]
-        say(f"over {spread['count']} seeds: accuracy {percent(a['mean'])} +- {percent(a['std'])}")
+        print_result(
+            f"over {spread['count']} seeds: accuracy {percent(a['mean'])} +- {percent(a['std'])}"
+        )
     memory = metrics["memory"]
     if "float_weight_bytes" not in memory:
-        say(f"parameters {memory['weight_bytes']:,} B, input cuts {memory['input_bytes']:,} B")
+        print_result(
+            f"parameters {memory['weight_bytes']:,} B, input cuts {memory['input_bytes']:,} B"
+        )
         return
-    say(
+    print_result(
         f"weights {memory['weight_bytes']:,} B (as float32 {memory['float_weight_bytes']:,} B), "
         f"thresholds {memory['threshold_bytes']:,} B, input cuts {memory['input_bytes']:,} B"
         + (f", masks {memory['mask_bytes']:,} B" if memory["mask_bytes"] else "")

@@ -274,7 +274,7 @@ def _long_line(body: bytes) -> int:
     return -1
 
 
-def glance(path: Path) -> Sheet | None:
+def first_lines(path: Path) -> Sheet | None:
     """The first lines of a file, plain or packed; None if it is not delimited text."""
     start = first_bytes(path)
     try:

@@ -1,7 +1,7 @@
 """``columns.toml``: a user's description of a table's columns, read and written.
 
-The format is a catalogue as in :mod:`n3ic.data.described`, but any entry and any key of an entry
-may be missing; it is then inferred.
+The format is a catalogue as in :mod:`n3ic.data.catalogue_dataset`, but any entry and any key of an
+entry may be missing; it is then inferred.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from n3ic.data.described import TEXT, rule_of
+from n3ic.data.catalogue_dataset import TEXT, rule_of
 from n3ic.errors import DataError, ModelError
 
 COLUMNS_FILE = "columns.toml"

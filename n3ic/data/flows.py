@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic import plugins
+from n3ic.data.catalogue_dataset import CatalogueDataSet
 from n3ic.data.dataset import DataSet, data_set
 from n3ic.data.delimited import (
     LARGEST_WHOLE,
@@ -31,10 +32,9 @@ from n3ic.data.delimited import (
     parse_sheet,
     stream_sheets,
 )
-from n3ic.data.described import DescribedDataSet
 from n3ic.data.files import Content, checked_text, decompress, read_contents
-from n3ic.data.own import OWN, OwnTable
 from n3ic.data.parquet import UNITS_KEY, open_parquet, parquet_sheets, units_of
+from n3ic.data.user_table import OWN, UserTable
 from n3ic.errors import DataError, N3icWarning
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX, Field, to_integer
@@ -163,12 +163,12 @@ def _reader(
     units = _agreed(sheet.name, units, sheet.units)
 
     def read_as(owner: DataSet) -> Callable[[Sheet], Columns]:
-        if isinstance(owner, DescribedDataSet):
+        if isinstance(owner, CatalogueDataSet):
             return lambda part: owner.read_features(part, features, changed)
         return lambda part: owner.read_features(part, features)
 
     if model.table is not None and units != "nic" and dataset in (None, OWN):
-        return read_as(OwnTable(model.table))
+        return read_as(UserTable(model.table))
     if dataset is None and (units == "nic" or _is_plain(sheet, features)):
         if units is None and _scaled(model):
             own = _own_data_set(model)

@@ -1,7 +1,7 @@
 """What the columns of any flow table mean, inferred from their names and their cells.
 
-What comes out is a catalogue as :mod:`n3ic.data.described` reads it; ``columns.toml`` beside the
-data overrides it.
+What comes out is a catalogue as :mod:`n3ic.data.catalogue_dataset` reads it; ``columns.toml``
+beside the data overrides it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from n3ic.data.described import TEXT
+from n3ic.data.catalogue_dataset import TEXT
+from n3ic.data.column_profile import ColumnProfile
 from n3ic.data.naming import (
     CICFLOWMETER_TIMES,
     ENDS,
@@ -23,7 +24,6 @@ from n3ic.data.naming import (
     is_cicflowmeter,
     role_of,
 )
-from n3ic.data.survey import ColumnFacts
 from n3ic.model.columns import MOST_VALUES
 from n3ic.model.inputs import UINT32_MAX
 
@@ -43,7 +43,7 @@ _WHY = {
 _FINER = {"s": ("ms", "us", "ns"), "ms": ("us", "ns"), "us": ("ns",)}
 
 
-def infer(facts: Sequence[ColumnFacts], label: str = "") -> dict[str, Any]:
+def infer(facts: Sequence[ColumnProfile], label: str = "") -> dict[str, Any]:
     """A catalogue of a table's columns.
 
     Args:
@@ -66,7 +66,7 @@ def infer(facts: Sequence[ColumnFacts], label: str = "") -> dict[str, Any]:
     return {"table": table, "columns": columns}
 
 
-def _entry(facts: ColumnFacts, unit: str) -> dict[str, Any]:
+def _entry(facts: ColumnProfile, unit: str) -> dict[str, Any]:
     kind = _kind(facts)
     why = _left_out(facts) or (_no_feature(facts) if kind == TEXT else "")
     entry: dict[str, Any] = {
@@ -83,7 +83,7 @@ def _entry(facts: ColumnFacts, unit: str) -> dict[str, Any]:
     return entry | {"unit": "IPv4 number" if kind == "address" else "", "bits": 32}
 
 
-def _left_out(facts: ColumnFacts) -> str:
+def _left_out(facts: ColumnProfile) -> str:
     """Why a column is left out; nothing where it is used."""
     if facts.type == "empty":
         return _WHY["empty"]
@@ -103,7 +103,7 @@ def _left_out(facts: ColumnFacts) -> str:
     return why if role == "root" else ""
 
 
-def _says_label(facts: ColumnFacts) -> bool:
+def _says_label(facts: ColumnProfile) -> bool:
     """Whether the column determines the label, or is determined by it, and has few values."""
     if facts.tells is None or facts.told is None:
         return False
@@ -112,7 +112,7 @@ def _says_label(facts: ColumnFacts) -> bool:
     return facts.distinct <= most and max(facts.tells, facts.told) >= SAME
 
 
-def _is_time(facts: ColumnFacts) -> bool:
+def _is_time(facts: ColumnProfile) -> bool:
     """Whether a column holds times of day and year, by its cells."""
     if facts.type == "text":
         return _all(facts.texts, lambda text: bool(_WHEN.fullmatch(text)))
@@ -138,7 +138,7 @@ def _all(texts: Iterable[str], what: Callable[[str], bool]) -> bool:
     return bool(said) and all(map(what, said))
 
 
-def _kind(facts: ColumnFacts) -> str:
+def _kind(facts: ColumnProfile) -> str:
     if facts.type in ("integer", "real"):
         return "number"
     if facts.type != "text":
@@ -150,20 +150,20 @@ def _kind(facts: ColumnFacts) -> str:
     return "category" if few and facts.numbers < 0.5 else TEXT
 
 
-def _no_feature(facts: ColumnFacts) -> str:
+def _no_feature(facts: ColumnProfile) -> str:
     if facts.numbers >= 0.5 and facts.odd:
         return f"numbers and text in one column, such as {facts.odd[:40]!r}"
     return f"text of {facts.distinct:,} different values"
 
 
-def _usable(facts: ColumnFacts, kind: str) -> str:
+def _usable(facts: ColumnProfile, kind: str) -> str:
     if kind == "category":
         return "a text of few values, each by its number in the list"
     what = "integers" if facts.type == "integer" else f"numbers of {facts.decimals} decimal places"
     return f"{what} from {facts.lowest:,.10g} to {facts.highest:,.10g}"
 
 
-def _number(facts: ColumnFacts, unit: str) -> dict[str, Any]:
+def _number(facts: ColumnProfile, unit: str) -> dict[str, Any]:
     """Unit, scale and what odd cells become.
 
     A number with decimal places is kept with as many of them as leave 99.9 % of the column within

@@ -146,7 +146,9 @@ def stratified(
     return np.setdiff1d(index, small, assume_unique=True), small
 
 
-def twins(table: FlowTable, train: NDArray[np.int64], test: NDArray[np.int64]) -> NDArray[np.bool_]:
+def seen_in_training(
+    table: FlowTable, train: NDArray[np.int64], test: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Test rows that duplicate a training row in every feature, as a bool array."""
     import pyarrow as pa
 

@@ -13,7 +13,7 @@ from n3ic.errors import DataError
 from n3ic.model.columns import TableRules
 from n3ic.model.inputs import to_integer
 from n3ic.model.metering import MeterSpec
-from n3ic.util.display import Displayed, Table, View
+from n3ic.util.display import Displayed, TextTable, View
 
 __all__ = ["Feature", "FlowTable", "SourceFile", "Tap", "to_integer"]
 
@@ -156,8 +156,8 @@ class FlowTable(Displayed):
         return View(
             f"{self.name}{kind}: {len(self):,} flows, {len(self.catalogue)} features, {said}{more}",
             (
-                Table("classes", ("class", "flows", "share"), shares),
-                Table("features", of_card, tuple(columns), left=4),
+                TextTable("classes", ("class", "flows", "share"), shares),
+                TextTable("features", of_card, tuple(columns), left=4),
                 *_sources(self.sources),
             ),
             self.notes,
@@ -221,6 +221,6 @@ class FlowTable(Displayed):
         return np.stack([self.features[name] for name in names], axis=1)
 
 
-def _sources(found: tuple[SourceFile, ...]) -> tuple[Table, ...]:
+def _sources(found: tuple[SourceFile, ...]) -> tuple[TextTable, ...]:
     rows = tuple((s.path, s.identity, f"{s.rows:,}") for s in found)
-    return (Table("files", ("file", "what it is", "flows"), rows, left=2),) if rows else ()
+    return (TextTable("files", ("file", "what it is", "flows"), rows, left=2),) if rows else ()

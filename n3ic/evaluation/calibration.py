@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.evaluation.interval import LEVEL, share_interval
-from n3ic.util.display import Table
+from n3ic.util.display import TextTable
 from n3ic.util.markdown import percent
 
 
@@ -78,7 +78,7 @@ def calibration(
     return tuple(out)
 
 
-def calibration_table(groups: Sequence[MarginGroup], rows: str) -> Table:
+def calibration_table(groups: Sequence[MarginGroup], rows: str) -> TextTable:
     """How often a network is right by its margin, as a table.
 
     Args:
@@ -90,4 +90,4 @@ def calibration_table(groups: Sequence[MarginGroup], rows: str) -> Table:
         for g in groups
     )
     head = ("margin", "rows", "right of them", f"{LEVEL:.0%} interval")
-    return Table(f"How often it is right by margin, on {rows}", head, cells)
+    return TextTable(f"How often it is right by margin, on {rows}", head, cells)

@@ -17,7 +17,7 @@ from n3ic.evaluation.metrics import Evaluation, evaluate
 
 
 @dataclass(frozen=True, eq=False)
-class Stages:
+class TwoStageRows:
     """Labelled rows and what the two stages say of them.
 
     Attributes:
@@ -76,7 +76,7 @@ def thresholds_of(margins: NDArray[np.int32]) -> list[int]:
     return [0, *np.unique(margins).tolist()[1:], int(margins.max(initial=0)) + 1]
 
 
-def shunt_points(stages: Stages, thresholds: Sequence[int]) -> tuple[ShuntPoint, ...]:
+def shunt_points(stages: TwoStageRows, thresholds: Sequence[int]) -> tuple[ShuntPoint, ...]:
     """What each threshold makes of some rows.
 
     Args:
@@ -86,7 +86,7 @@ def shunt_points(stages: Stages, thresholds: Sequence[int]) -> tuple[ShuntPoint,
     return tuple(_point(stages, threshold) for threshold in thresholds)
 
 
-def _point(stages: Stages, threshold: int) -> ShuntPoint:
+def _point(stages: TwoStageRows, threshold: int) -> ShuntPoint:
     decided = stages.margins >= threshold
     unseen = stages.unseen
     card, host = stages.card == stages.label, stages.host == stages.label
@@ -106,20 +106,20 @@ def _point(stages: Stages, threshold: int) -> ShuntPoint:
     )
 
 
-def for_accuracy(points: Sequence[ShuntPoint], wanted: float) -> ShuntPoint | None:
+def point_for_accuracy(points: Sequence[ShuntPoint], wanted: float) -> ShuntPoint | None:
     """The point that decides most rows on the card with that accuracy at least; None without."""
     able = [p for p in points if p.accuracy is not None and p.accuracy >= wanted]
     # The lowest threshold decides the most rows.
     return min(able, key=lambda p: p.threshold, default=None)
 
 
-def for_host_load(points: Sequence[ShuntPoint], allowed: float) -> ShuntPoint:
+def point_for_host_load(points: Sequence[ShuntPoint], allowed: float) -> ShuntPoint:
     """The point of the highest threshold that shunts at most that share of the rows."""
     return max((p for p in points if p.host_load <= allowed), key=lambda p: p.threshold)
 
 
 def stage_figures(
-    stages: Stages, threshold: int, n_classes: int, positive: int | None = None
+    stages: TwoStageRows, threshold: int, n_classes: int, positive: int | None = None
 ) -> dict[str, Evaluation]:
     """Figures of each stage, alone and together, at one threshold.
 

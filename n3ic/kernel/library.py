@@ -64,13 +64,13 @@ class KernelError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Library:
+class KernelLibrary:
     """A shared library of the kernel, with or without weights of its own."""
 
     handle: ctypes.CDLL
 
     @classmethod
-    def open(cls, path: Path) -> Library:
+    def open(cls, path: Path) -> KernelLibrary:
         """Load a library; a person who can write the file can run code in this process.
 
         Raises:
@@ -126,7 +126,7 @@ class Library:
 class KernelNetwork:
     """A network loaded into the kernel."""
 
-    def __init__(self, library: Library, net: ctypes.c_void_p) -> None:
+    def __init__(self, library: KernelLibrary, net: ctypes.c_void_p) -> None:
         self._c = library.handle
         self._net = net
         weakref.finalize(self, library.handle.bnn_free, net)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import N3icWarning
 from n3ic.kernel import blob, build
-from n3ic.kernel.library import KernelNetwork, Library
+from n3ic.kernel.library import KernelLibrary, KernelNetwork
 from n3ic.model.bits import Words, checked_words
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.classifier import Classifier, Inference
@@ -113,11 +113,11 @@ def _lines_of(
 
 
 @cache
-def _library() -> Library | None:
+def _library() -> KernelLibrary | None:
     """The kernel, or None if it cannot be built; warns once, unless no compiler is installed."""
     try:
         try:
-            library = Library.open(build.cached_library())
+            library = KernelLibrary.open(build.cached_library())
         except OSError:
             library = _private()
         _check(library)
@@ -133,17 +133,17 @@ def _library() -> Library | None:
     return library
 
 
-def _private() -> Library:
+def _private() -> KernelLibrary:
     """Build the kernel in a directory of this process alone, if no safe cache exists."""
     compiler = build.find_compiler()
     with tempfile.TemporaryDirectory(prefix="n3ic-") as directory:
         # A log in that directory would vanish, so the compiler's output becomes the message.
         out = Path(directory) / "bnn.so"
         build.compile_kernel(compiler, out)
-        return Library.open(out)
+        return KernelLibrary.open(out)
 
 
-def _check(library: Library) -> None:
+def _check(library: KernelLibrary) -> None:
     """Check the compiled kernel against the reference, in case of a compiler bug.
 
     Raises:

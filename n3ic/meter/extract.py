@@ -1,8 +1,8 @@
 """Flow tables from captures: metered by a specification, labelled where labels are at hand.
 
 Each capture is metered by itself: its flows end with it. Several are metered side by side, each
-into a part of its own (:mod:`n3ic.meter.parts`); the table is made of the parts in the captures'
-order, so it is the same whatever ran beside what, and whether it was interrupted.
+into a part of its own (:mod:`n3ic.meter.checkpoints`); the table is made of the parts in the
+captures' order, so it is the same whatever ran beside what, and whether it was interrupted.
 """
 
 from __future__ import annotations
@@ -18,14 +18,21 @@ from typing import TYPE_CHECKING
 
 from n3ic.errors import DataError, N3icWarning, UsageError
 from n3ic.meter.capture import Capture, is_capture
+from n3ic.meter.checkpoints import (
+    PART_FILE,
+    CaptureCheckpoint,
+    checkpoint_file,
+    checkpoint_folder,
+    read_checkpoint,
+    write_checkpoint,
+)
 from n3ic.meter.compiled import ASIDE, STAMPS
 from n3ic.meter.labels import Labels
-from n3ic.meter.parts import PART_FILE, Part, find_part, part_file, part_folder, write_part
 from n3ic.meter.records import left_out, meter_stream
 from n3ic.meter.rows import KEY_COLUMNS, flow_table, with_labels, write_rows
 from n3ic.model.metering import MeterSpec
 from n3ic.util.files import work_folder
-from n3ic.util.parallel import each
+from n3ic.util.parallel import parallel_map
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +42,7 @@ _SUFFIXES = (".pcap", ".pcapng", ".cap")
 
 
 @dataclass(frozen=True)
-class Extracted:
+class TableExtraction:
     """Counts of an extraction.
 
     Attributes:
@@ -85,7 +92,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Source:
+class CaptureSource:
     """A capture to read.
 
     Attributes:
@@ -97,7 +104,7 @@ class Source:
     name: str
 
 
-def find_captures(given: Sequence[str | Path]) -> list[Source]:
+def find_captures(given: Sequence[str | Path]) -> list[CaptureSource]:
     """Captures of files and folders.
 
     Args:
@@ -113,20 +120,20 @@ def find_captures(given: Sequence[str | Path]) -> list[Source]:
     if STANDARD_INPUT in map(str, given):
         if len(given) > 1:
             raise UsageError("standard input (-) is read alone")
-        return [Source(STANDARD_INPUT, STANDARD_INPUT)]
+        return [CaptureSource(STANDARD_INPUT, STANDARD_INPUT)]
     return [source for path in given for source in _sources(Path(path))]
 
 
-def _sources(path: Path) -> list[Source]:
+def _sources(path: Path) -> list[CaptureSource]:
     if not path.is_dir():
         if not path.exists():
             raise DataError(f"{path}: No such file or directory")
-        return [Source(str(path), _printable(path.name))]
+        return [CaptureSource(str(path), _printable(path.name))]
     files = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
     found = [p for p in files if {*_SUFFIXES} & {*p.suffixes} or is_capture(p)]
     if not found:
         raise DataError(f"{path}: no capture in this folder")
-    return [Source(str(p), _printable(p.relative_to(path).as_posix())) for p in found]
+    return [CaptureSource(str(p), _printable(p.relative_to(path).as_posix())) for p in found]
 
 
 def _printable(name: str) -> str:
@@ -143,12 +150,12 @@ def extract(
     jobs: int | None = 1,
     dask: str | None = None,
     one_stream: bool = False,
-) -> Extracted:
+) -> TableExtraction:
     """Write a table of the flows of captures, whole or not at all.
 
     The key columns come first, then the specification's features as the integers that a NIC
     keeps, then the label where labels are given. The table carries the specification, see
-    :mod:`n3ic.data.metered`.
+    :mod:`n3ic.data.table_meter`.
 
     An interrupted extraction resumes: the flows of finished captures are kept in the folder
     ``OUT.parts``, which the next call with the same captures and specification reads and removes.
@@ -183,7 +190,7 @@ def extract(
     if clash:
         raise UsageError(f"the feature {min(clash)!r} has the name of a column of the flow's key")
     if len(sources) > 1 and not one_stream:
-        with work_folder(part_folder(out), PART_FILE) as folder:
+        with work_folder(checkpoint_folder(out), PART_FILE) as folder:
             meter = partial(_meter_parts, tell=tell, jobs=jobs, dask=dask)
             return _extract_parts(sources, out, spec, labels, meter, folder)
     if one_stream:
@@ -208,21 +215,21 @@ def extract(
     return _extracted(flows, counters, outcomes, len(sources), damaged)
 
 
-def _first_time(source: Source) -> int:
+def _first_time(source: CaptureSource) -> int:
     """When its first packet was seen, in nanoseconds; of an empty capture, the end of time."""
     with Capture(source.path) as capture:
         return next((time for _, _, time in capture.packets()), 1 << 63)
 
 
 def _extract_parts(
-    sources: Sequence[Source],
+    sources: Sequence[CaptureSource],
     out: str | Path,
     spec: MeterSpec,
     labels: Labels | None,
-    meter: Callable[[Mapping[Path, Source], MeterSpec], _Metered],
+    meter: Callable[[Mapping[Path, CaptureSource], MeterSpec], _Metered],
     folder: Path,
-) -> Extracted:
-    files = [part_file(folder, Path(s.path), s.name, spec) for s in sources]
+) -> TableExtraction:
+    files = [checkpoint_file(folder, Path(s.path), s.name, spec) for s in sources]
     wanted = dict(zip(files, sources, strict=True))  # a capture that is named twice is metered once
     found = meter(wanted, spec)
     if not found.parts:
@@ -246,13 +253,13 @@ def _extract_parts(
 class _Metered:
     """Parts by file, a line about each that is left out, and how many parts were there before."""
 
-    parts: Mapping[Path, Part]
+    parts: Mapping[Path, CaptureCheckpoint]
     left_out: Mapping[Path, str]
     kept: int
 
 
 def _meter_parts(
-    wanted: Mapping[Path, Source],
+    wanted: Mapping[Path, CaptureSource],
     spec: MeterSpec,
     *,
     tell: Callable[[Progress], None] | None,
@@ -261,7 +268,7 @@ def _meter_parts(
 ) -> _Metered:
     """Meter the captures whose parts are missing."""
     sizes = {file: Path(source.path).stat().st_size for file, source in wanted.items()}
-    parts = {file: part for file in wanted if (part := find_part(file))}
+    parts = {file: part for file in wanted if (part := read_checkpoint(file))}
     kept = len(parts)
     left_out: dict[Path, str] = {}
 
@@ -277,9 +284,9 @@ def _meter_parts(
     missing = [file for file in wanted if file not in parts]
     absolute = os.path.abspath if dask else str  # a worker stands in a folder of its own
     calls = [(absolute(wanted[f].path), wanted[f].name, spec, Path(absolute(f))) for f in missing]
-    for number, problem in each(_meter_part, calls, jobs=jobs, dask=dask):
+    for number, problem in parallel_map(_meter_part, calls, jobs=jobs, dask=dask):
         file = missing[number]
-        part = find_part(file)
+        part = read_checkpoint(file)
         if part is None:
             left_out[file] = f"{problem}; it is left out"
         else:
@@ -300,7 +307,7 @@ def _meter_part(path: str, name: str, spec: MeterSpec, file: Path) -> str:
             yield flow_table(records, spec, name)
 
     try:
-        write_part(file, tables(), lambda: (counters, "".join(damaged)))
+        write_checkpoint(file, tables(), lambda: (counters, "".join(damaged)))
     except DataError as error:
         return str(error)
     return ""
@@ -313,12 +320,12 @@ def _extracted(
     captures: int,
     damaged: Sequence[str],
     kept: int = 0,
-) -> Extracted:
+) -> TableExtraction:
     for line in damaged:
         warnings.warn(line, N3icWarning, stacklevel=3)
     for line in left_out({name: counters[name] for name in STAMPS}):
         warnings.warn(line, N3icWarning, stacklevel=3)
-    return Extracted(
+    return TableExtraction(
         flows,
         counters["packets"],
         counters["late"],

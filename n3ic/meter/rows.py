@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from n3ic.data.metered import METER_KEY, meter_file
+from n3ic.data.table_meter import METER_KEY, meter_file
 from n3ic.meter.compiled import ENDS, Records
 from n3ic.meter.labels import Labels
 from n3ic.meter.specification import write_spec

@@ -24,7 +24,7 @@ def meter_source(spec: MeterSpec) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Member:
+class StructMember:
     """A member of C's ``struct flow_state``, an unsigned integer.
 
     Attributes:
@@ -40,7 +40,7 @@ class Member:
     comment: str = ""
 
 
-def state_members(spec: MeterSpec) -> tuple[Member, ...]:
+def state_members(spec: MeterSpec) -> tuple[StructMember, ...]:
     """What is kept of a flow, in the order of memory.
 
     What every packet updates stands first, then what packets of one direction do, the widest
@@ -49,12 +49,12 @@ def state_members(spec: MeterSpec) -> tuple[Member, ...]:
     gaps = _gap_guards(spec)
     firsts = len(_firsts(spec))
     placed = [
-        ("both", Member("seen", _bytes(firsts))),
-        ("both", Member("passed", _bytes(len(gaps)))),
+        ("both", StructMember("seen", _bytes(firsts))),
+        ("both", StructMember("passed", _bytes(len(gaps)))),
     ]
-    placed += [(g.direction, Member(f"before{i}", 8)) for i, g in enumerate(gaps)]
+    placed += [(g.direction, StructMember(f"before{i}", 8)) for i, g in enumerate(gaps)]
     placed += [
-        (r.guard.direction, Member(f"r{i}", _bytes(r.width), r.name))
+        (r.guard.direction, StructMember(f"r{i}", _bytes(r.width), r.name))
         for i, r in enumerate(spec.registers)
     ]
     order = ("both", "forward", "reverse")

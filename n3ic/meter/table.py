@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.data.metered import is_parquet, meter_of
 from n3ic.data.table import Feature, FlowTable, SourceFile
+from n3ic.data.table_meter import is_parquet, meter_of
 from n3ic.errors import DataError
 from n3ic.meter.rows import SYNTHETIC
 from n3ic.model.inputs import UINT32_MAX

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from n3ic.model.classifier import Inference
     from n3ic.model.network import BinaryModel
     from n3ic.model.passes import Simplified
-    from n3ic.util.display import Table
+    from n3ic.util.display import TextTable
 
 _MAX_FOLLOWED = 1 << 21  # weight bits of networks whose neurons are followed to the scores
 
@@ -56,10 +56,10 @@ class BinaryFamily(Family):
         known = coverage(model, inputs, hidden=hidden)
         return Decided("weight bits", known.total, known.decided, tuple(known.lines(model)))
 
-    def summary_of(self, model: BinaryModel) -> tuple[Table, tuple[str, ...]]:
+    def summary_of(self, model: BinaryModel) -> tuple[TextTable, tuple[str, ...]]:
         """Its layers, and the bytes of their parts."""
         from n3ic.model.layers import HiddenLayer
-        from n3ic.util.display import Table
+        from n3ic.util.display import TextTable
 
         rows = [
             [
@@ -97,7 +97,7 @@ class BinaryFamily(Family):
                 f"{model.float_weight_bytes:,}",
             ]
         )
-        return Table(
+        return TextTable(
             model.name,
             (
                 "layer",

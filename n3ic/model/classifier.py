@@ -33,9 +33,9 @@ from n3ic.model.file import (
 from n3ic.model.inputs import InputSpec
 from n3ic.model.metering import MeterSpec
 from n3ic.model.text import check_text
-from n3ic.util.display import Displayed, Table, View, facts, listed
+from n3ic.util.display import Displayed, TextTable, View, facts, listed
 from n3ic.util.files import write_atomic
-from n3ic.util.plain import from_plain, shown
+from n3ic.util.plain_data import from_plain, shown
 
 SHUNT = -1
 """The verdict of a flow that is left to the host; every other verdict is a class index."""
@@ -198,7 +198,7 @@ class Classifier(Displayed):
             ),
         )
 
-    def _parts(self) -> tuple[Table, ...]:
+    def _parts(self) -> tuple[TextTable, ...]:
         """Tables of what the family's models consist of."""
         return ()
 

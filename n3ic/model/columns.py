@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from n3ic.errors import ModelError
 from n3ic.model.inputs import check_scale
 from n3ic.model.text import check_text
-from n3ic.util.plain import shown
+from n3ic.util.plain_data import shown
 
 ColumnKind = Literal["number", "address", "category"]
 Blank = Literal["refuse", "largest", "zero"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from n3ic.model.bits import Words
     from n3ic.model.classifier import Classifier, Inference
     from n3ic.model.passes import Simplified
-    from n3ic.util.display import Table
+    from n3ic.util.display import TextTable
 
 GROUP = "n3ic.families"
 
@@ -76,7 +76,7 @@ class Family(Plugin):
         """
         raise NotImplementedError
 
-    def summary_of(self, model: Any) -> tuple[Table, tuple[str, ...]]:
+    def summary_of(self, model: Any) -> tuple[TextTable, tuple[str, ...]]:
         """What ``n3ic inspect`` shows of a model's parts: a table, and lines below it.
 
         Args:

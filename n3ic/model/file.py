@@ -21,7 +21,7 @@ from safetensors.numpy import load, save
 
 from n3ic.errors import ModelError, N3icWarning
 from n3ic.util.files import read_regular
-from n3ic.util.plain import shown
+from n3ic.util.plain_data import shown
 
 FORMAT = "n3ic-model"
 VERSION = 2

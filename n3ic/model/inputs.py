@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from n3ic.errors import ModelError
 from n3ic.model.bits import Bits, Words, pack, word_count
 from n3ic.model.text import check_text
-from n3ic.util.display import Displayed, Table, View, listed
-from n3ic.util.plain import from_plain
+from n3ic.util.display import Displayed, TextTable, View, listed
+from n3ic.util.plain_data import from_plain
 
 UINT32_MAX = 2**32 - 1
 MAX_INPUT_BITS = 1 << 16
@@ -199,7 +199,7 @@ class InputSpec(Displayed):
         return View(
             f"{self.n_bits:,} bits of {len(self.features)} features "
             f"({listed(self.features, 4)}), {self.memory_bytes:,} bytes of cuts",
-            (Table("input bits", head, tuple(rows), left=3),),
+            (TextTable("input bits", head, tuple(rows), left=3),),
         )
 
     @classmethod

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 from n3ic.errors import ModelError
 from n3ic.model.text import check_text
-from n3ic.util.plain import from_plain, shown
+from n3ic.util.plain_data import from_plain, shown
 
 VERSION = 1
 MAX_REGISTERS = 64

@@ -32,7 +32,7 @@ from n3ic.model.file import Tensors
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.metering import MeterSpec
-from n3ic.util.display import Table
+from n3ic.util.display import TextTable
 
 __all__ = [
     "SHUNT",
@@ -190,11 +190,11 @@ class BinaryModel(Classifier):
         """Bytes of the connection masks, one bit a connection of the layers that have one."""
         return -(-sum(layer.weights.size for layer in self.layers if layer.mask is not None) // 8)
 
-    def _parts(self) -> tuple[Table, ...]:
+    def _parts(self) -> tuple[TextTable, ...]:
         return (self.memory_table,)
 
     @property
-    def memory_table(self) -> Table:
+    def memory_table(self) -> TextTable:
         """What each layer is and takes."""
         head = ("layer", "inputs", "neurons", "connections", "weights, B", "thresholds, B")
         rows = tuple(
@@ -208,7 +208,7 @@ class BinaryModel(Classifier):
             )
             for i, layer in enumerate(self.layers)
         )
-        return Table("layers", head, rows)
+        return TextTable("layers", head, rows)
 
     # --- file ------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from n3ic.errors import ModelError
-from n3ic.util.plain import shown
+from n3ic.util.plain_data import shown
 
 MAX_NAME = 256
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class TrainingResult:
     """A trained network and what it does on the test rows.
 
     Attributes:
@@ -77,7 +77,7 @@ class Result:
         return self.model.classes[counts.argmax()] if self.test.accuracy <= share else ""
 
 
-def train(experiment: Experiment, progress: TrainingProgress | None = None) -> Result:
+def train(experiment: Experiment, progress: TrainingProgress | None = None) -> TrainingResult:
     """Train on a table and evaluate once on its test rows.
 
     Args:
@@ -96,7 +96,7 @@ def train_shapes(
     experiment: Experiment,
     shapes: Sequence[tuple[int, ...]],
     progress: TrainingProgress | None = None,
-) -> Iterator[Result]:
+) -> Iterator[TrainingResult]:
     """Train networks of several shapes on the same rows, one after the other.
 
     Rows, input bits and the baselines that have no shape are shared, so that this takes less
@@ -126,7 +126,7 @@ def train_shapes(
         yield train_prepared(replace(prepared, experiment=this), progress)
 
 
-def train_prepared(prepared: Prepared, progress: TrainingProgress) -> Result:
+def train_prepared(prepared: Prepared, progress: TrainingProgress) -> TrainingResult:
     """Train on rows that are split and encoded already, and evaluate once on the test rows.
 
     Args:
@@ -150,7 +150,7 @@ def _result(
     model: Classifier,
     history: tuple[Epoch, ...],
     twin: Prediction | None,
-) -> Result:
+) -> TrainingResult:
     this, parts, bits, unseen = (
         prepared.experiment,
         prepared.parts,
@@ -181,7 +181,7 @@ def _result(
         baselines[twin.name] = baseline_figures(this, twin, label, unseen)
         if twin.scores is not None:
             kept[twin.name] = twin.scores
-    return Result(
+    return TrainingResult(
         model=model,
         protocol=this.protocol,
         recipe=this.recipe,

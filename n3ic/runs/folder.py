@@ -11,7 +11,7 @@ from typing import Any
 from n3ic.errors import UsageError
 from n3ic.model.classifier import Classifier
 from n3ic.model.families import load_model
-from n3ic.util.display import Displayed, Table, View, facts, listed
+from n3ic.util.display import Displayed, TextTable, View, facts, listed
 from n3ic.util.markdown import percent
 
 METRICS = "metrics.json"
@@ -20,7 +20,7 @@ MODEL = "model.n3ic"
 OPTIONS = "options.json"
 FIGURES = {
     "accuracy": "accuracy",
-    "accuracy_unseen": "without twins",
+    "accuracy_unseen": "deduplicated",
     "macro_f1": "macro F1",
     "fpr": "FPR",
     "roc_auc": "ROC AUC",
@@ -42,14 +42,14 @@ class Run(Displayed):
     models: Mapping[str, Path]
 
     @property
-    def figures(self) -> Table:
+    def figures(self) -> TextTable:
         """Figures of merit on the test rows, of the network and of its baselines."""
         found = {"test": _part(self.metrics, "test"), **_part(self.metrics, "baselines")}
         rows = []
         for name, figures in found.items():
             cells = figure_cells(figures)
             rows.append(("network" if name == "test" else name.replace("_", " "), *cells))
-        return Table("test rows", ("", *FIGURES.values()), tuple(rows))
+        return TextTable("test rows", ("", *FIGURES.values()), tuple(rows))
 
     def view(self) -> View:
         """What it shows of itself."""

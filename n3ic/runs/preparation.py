@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.data.split import split, twins
+from n3ic.data.split import seen_in_training, split
 from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import Evaluation, evaluate
 from n3ic.model.inputs import UINT32_MAX, InputSpec
@@ -44,7 +44,7 @@ def prepare(
         UsageError: the recipe or the kept input does not fit the table, or its training rows have
             a single class.
     """
-    from n3ic.training.baselines import Rows, class_probabilities
+    from n3ic.training.baselines import BaselineRows, class_probabilities
     from n3ic.training.input_bits import boosted_trees, chi2_scores, collapse_text, collapsed
     from n3ic.training.input_choice import candidates
     from n3ic.training.kept_input import kept_input
@@ -78,14 +78,14 @@ def prepare(
     bits = spec.encode(table.features)
     columns = np.clip(table.matrix(names), 0, UINT32_MAX)
 
-    def rows(index: NDArray[np.int64]) -> Rows:
-        return Rows(bits[index], columns[index], table.label[index])
+    def rows(index: NDArray[np.int64]) -> BaselineRows:
+        return BaselineRows(bits[index], columns[index], table.label[index])
 
     train_rows, test = rows(parts.train), rows(parts.test)
     teacher = None
     if trees is not None and family.distills(recipe) and not notes:
         teacher = class_probabilities(trees.predict_proba(train_rows.columns), trees, n_classes)
-    unseen = ~twins(table, parts.train, parts.test)
+    unseen = ~seen_in_training(table, parts.train, parts.test)
     prepared = Prepared(
         experiment=experiment,
         parts=parts,
@@ -127,7 +127,7 @@ def on_bits(prepared: Prepared, spec: InputSpec, stage: StageCallback) -> Prepar
 
 def _with_baselines(prepared: Prepared, stage: StageCallback) -> Prepared:
     """With the figures and scores of the baselines that have no shape."""
-    from n3ic.training.baselines import shapeless_baselines
+    from n3ic.training.baselines import non_neural_baselines
 
     this, train, test = prepared.experiment, prepared.train, prepared.test
     n_classes = len(this.table.classes)
@@ -136,7 +136,7 @@ def _with_baselines(prepared: Prepared, stage: StageCallback) -> Prepared:
     others: list[Iterator[Prediction]] = [learner(this.recipe.family).baselines(prepared)]
     if prepared.trees is not None:
         boosted, cuts = prepared.trees, prepared.spec.n_cuts
-        others.append(shapeless_baselines(train, test, n_classes, this.seed, boosted, cuts))
+        others.append(non_neural_baselines(train, test, n_classes, this.seed, boosted, cuts))
     for other in chain(*others):
         stage(f"baseline: {other.name}")
         figures[other.name] = baseline_figures(this, other, test.label, prepared.unseen)
@@ -157,7 +157,7 @@ def baseline_figures(
         experiment: which class is counted.
         other: the baseline's output.
         label: true class indices of the test rows, shape ``(rows,)``.
-        unseen: test rows without a twin among the training rows.
+        unseen: test rows that equal no training row.
     """
     return evaluate(
         label,

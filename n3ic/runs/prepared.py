@@ -20,7 +20,7 @@ from n3ic.training.recipe import Recipe
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    from n3ic.training.baselines import Rows
+    from n3ic.training.baselines import BaselineRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +90,9 @@ class Prepared:
     spec: InputSpec
     feature_scores: Mapping[str, float]
     bits: Bits = field(repr=False)
-    train: Rows = field(repr=False)
-    validation: Rows = field(repr=False)
-    test: Rows = field(repr=False)
+    train: BaselineRows = field(repr=False)
+    validation: BaselineRows = field(repr=False)
+    test: BaselineRows = field(repr=False)
     unseen: NDArray[np.bool_] = field(repr=False)
     teacher: NDArray[np.float64] | None = field(repr=False)
     baselines: Mapping[str, Evaluation]

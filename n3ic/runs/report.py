@@ -14,12 +14,12 @@ from n3ic.data.table import FlowTable
 from n3ic.evaluation.importance import FeatureImportance
 from n3ic.model.classifier import Classifier, family_text
 from n3ic.model.network import BinaryModel
-from n3ic.runs.experiment import Result
+from n3ic.runs.experiment import TrainingResult
 from n3ic.runs.folder import FIGURES, METRICS_VERSION
 from n3ic.util.markdown import escaped, percent, table
 
 
-def _one(result: Result) -> dict[str, Any]:
+def _one(result: TrainingResult) -> dict[str, Any]:
     return {
         "test": result.test.to_dict(),
         "validation": result.validation.to_dict(),
@@ -60,8 +60,8 @@ def metrics_of(
     group: str,
     table: FlowTable,
     seed: int,
-    every: Mapping[str, Mapping[str, Result]],
-    repeated: Sequence[Mapping[str, Result]],
+    every: Mapping[str, Mapping[str, TrainingResult]],
+    repeated: Sequence[Mapping[str, TrainingResult]],
     importance: Mapping[str, Sequence[FeatureImportance]],
 ) -> dict[str, Any]:
     """What ``metrics.json`` holds, but for what the use case adds.
@@ -166,7 +166,7 @@ def warnings_of(metrics: Mapping[str, Any], group: str = "") -> list[str]:
     ]
 
 
-def _medians(results: Mapping[str, Result]) -> dict[str, float]:
+def _medians(results: Mapping[str, TrainingResult]) -> dict[str, float]:
     return {
         key: float(np.median([getattr(r.test, key) for r in results.values()]))
         for key in ("accuracy", "macro_f1")

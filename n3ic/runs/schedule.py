@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from n3ic.data.split import SplitProtocol
 from n3ic.errors import N3icError
-from n3ic.runs.experiment import Result, train_shapes
-from n3ic.runs.parts import Parts
+from n3ic.runs.checkpoints import TrainingCheckpoints
+from n3ic.runs.experiment import TrainingResult, train_shapes
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """Trainings on the same rows, which are done together.
 
     Attributes:
@@ -43,7 +43,7 @@ def schedule(
     seeds: Sequence[int],
     own: tuple[int, ...],
     others: tuple[tuple[int, ...], ...],
-) -> list[Job]:
+) -> list[TrainingJob]:
     """What a run trains: the longest first, so that no core is left with it at the end.
 
     Args:
@@ -55,25 +55,27 @@ def schedule(
     """
     names = list(tasks)
     main, *further = protocols
-    units = [Job(task, main, seeds[0], (own, *others), True) for task in names]
+    units = [TrainingJob(task, main, seeds[0], (own, *others), True) for task in names]
     # for many networks, the other protocols are reported without their baselines
     units += [
-        Job(task, which, seeds[0], (own,), len(names) == 1) for which in further for task in names
+        TrainingJob(task, which, seeds[0], (own,), len(names) == 1)
+        for which in further
+        for task in names
     ]
-    return units + [Job(task, main, s, (own,), False) for s in seeds[1:] for task in names]
+    return units + [TrainingJob(task, main, s, (own,), False) for s in seeds[1:] for task in names]
 
 
-Found = dict[tuple[str, str, int], dict[tuple[int, ...], Result]]
+Found = dict[tuple[str, str, int], dict[tuple[int, ...], TrainingResult]]
 
 
 def train_jobs(
-    plan: Sequence[Job],
+    plan: Sequence[TrainingJob],
     tasks: Mapping[str, Experiment],
     progress: TrainingProgress,
     *,
     jobs: int | None,
     dask: str | None,
-    parts: Parts | None = None,
+    parts: TrainingCheckpoints | None = None,
 ) -> Found:
     """Train all units.
 
@@ -109,12 +111,12 @@ def train_jobs(
 
 
 def _trained(
-    calls: Sequence[tuple[Experiment, Job]],
+    calls: Sequence[tuple[Experiment, TrainingJob]],
     progress: TrainingProgress,
     here: bool,
     jobs: int | None,
     dask: str | None,
-) -> Iterator[tuple[Experiment, Job, dict[tuple[int, ...], Result]]]:
+) -> Iterator[tuple[Experiment, TrainingJob, dict[tuple[int, ...], TrainingResult]]]:
     """Train what is left, in this process or side by side."""
     if here and dask is None:
         for own, unit in calls:
@@ -122,27 +124,27 @@ def _trained(
         return
     if not calls:
         return
-    from n3ic.util.parallel import each
+    from n3ic.util.parallel import parallel_map
 
     networks = sum(len(unit.shapes) for _, unit in calls)
     protocols = " and ".join(dict.fromkeys(unit.protocol for _, unit in calls))
     progress.begin(f"training {networks} networks ({protocols} split)", networks)
-    for i, results in each(_train_job, calls, jobs=jobs, dask=dask):
+    for i, results in parallel_map(_train_job, calls, jobs=jobs, dask=dask):
         own, unit = calls[i]
         yield own, unit, results
         for _ in results:
             progress.task(unit.task)
 
 
-def _experiment(experiment: Experiment, unit: Job) -> Experiment:
+def _experiment(experiment: Experiment, unit: TrainingJob) -> Experiment:
     return replace(
         experiment, protocol=unit.protocol, seed=unit.seed, with_baselines=unit.with_baselines
     )
 
 
 def _train_job(
-    experiment: Experiment, unit: Job, progress: TrainingProgress | None = None
-) -> dict[tuple[int, ...], Result]:
+    experiment: Experiment, unit: TrainingJob, progress: TrainingProgress | None = None
+) -> dict[tuple[int, ...], TrainingResult]:
     try:
         results = train_shapes(experiment, unit.shapes, progress)
         return dict(zip(unit.shapes, results, strict=True))

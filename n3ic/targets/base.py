@@ -24,7 +24,13 @@ from n3ic.model.classifier import Classifier, Inference
 from n3ic.model.network import BinaryModel
 from n3ic.options import Option, Options, OptionValue, parse_options
 from n3ic.plugins import Plugin
-from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget, summed_memory
+from n3ic.targets.colocation import (
+    CoLocatedNetwork,
+    CoLocation,
+    colocate,
+    over_budget,
+    summed_memory,
+)
 from n3ic.targets.decoding import Decoded
 from n3ic.targets.device import Device, Fit
 from n3ic.targets.figures import Bench, Figure, Report
@@ -46,7 +52,7 @@ class Execution:
 
 
 @dataclass(frozen=True)
-class Metered:
+class MeteredCapture:
     """Results of a target's own meter and network on a capture.
 
     Attributes:
@@ -224,7 +230,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
 
     def meter(
         self, directory: Path, model: ModelT, options: Options, capture: Path
-    ) -> Metered | None:
+    ) -> MeteredCapture | None:
         """Run the artefacts' meter and network on a plain capture; None if they have no meter.
 
         Raises:
@@ -233,7 +239,7 @@ class Exporter(Plugin, ABC, Generic[ModelT]):
         """
         return None
 
-    def colocate(self, members: Sequence[Member]) -> CoLocation:
+    def colocate(self, members: Sequence[CoLocatedNetwork]) -> CoLocation:
         """Describe how several networks share the device; by default they run in turn.
 
         Args:

@@ -14,7 +14,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.options import OptionValue
 from n3ic.targets.base import exporter
 from n3ic.targets.directory import Exported, export
-from n3ic.targets.existing import find_export
+from n3ic.targets.export_index import find_export
 from n3ic.targets.manifest import read_manifest
 from n3ic.targets.report import exported_as
 from n3ic.util import signals

@@ -12,7 +12,7 @@ from n3ic.targets.figures import KINDS, NANOSECONDS, FigureKind, Report
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
+class CoLocatedNetwork:
     """One of several networks that share a device, as exported alone."""
 
     model: BinaryModel
@@ -54,7 +54,7 @@ class CoLocation:
     problems: tuple[str, ...] = ()
 
 
-def summed_memory(members: Sequence[Member]) -> dict[str, int]:
+def summed_memory(members: Sequence[CoLocatedNetwork]) -> dict[str, int]:
     """Bytes that networks take of each memory, added up."""
     memory: dict[str, int] = {}
     for member in members:
@@ -64,7 +64,7 @@ def summed_memory(members: Sequence[Member]) -> dict[str, int]:
 
 
 def colocate(
-    members: Sequence[Member],
+    members: Sequence[CoLocatedNetwork],
     way: str,
     combine: Callable[[list[float]], float],
     *,
@@ -88,7 +88,7 @@ def colocate(
     return CoLocation(way, used, resources or {}, latency, kind, problems)
 
 
-def summed_figures(members: Sequence[Member], names: Sequence[str]) -> dict[str, float]:
+def summed_figures(members: Sequence[CoLocatedNetwork], names: Sequence[str]) -> dict[str, float]:
     """Figures of networks added up by name; one that a network lacks is left out."""
     found = {name: [member.value(name) for member in members] for name in names}
     return {
@@ -108,7 +108,7 @@ def over_budget(needs: Mapping[str, float], room: Mapping[str, float]) -> tuple[
 
 
 def _latency(
-    members: Sequence[Member], combine: Callable[[list[float]], float]
+    members: Sequence[CoLocatedNetwork], combine: Callable[[list[float]], float]
 ) -> tuple[float | None, FigureKind | None]:
     """Combined latency in nanoseconds and its least certain kind; None where one has none."""
     found = [member.latency for member in members]

@@ -10,7 +10,7 @@ from typing import Any
 
 from n3ic.targets.base import exporter
 from n3ic.targets.batch import ExportOutcome
-from n3ic.targets.colocation import Member
+from n3ic.targets.colocation import CoLocatedNetwork
 from n3ic.util.files import write_atomic
 from n3ic.util.json_text import json_text
 from n3ic.util.markdown import escaped, table
@@ -34,7 +34,7 @@ def set_summary(outcomes: Sequence[ExportOutcome]) -> dict[str, Any]:
     for name in dict.fromkeys(o.item.target for o in outcomes):
         of_target = [o for o in outcomes if o.item.target == name]
         members = [
-            Member(
+            CoLocatedNetwork(
                 o.exported.network.model,
                 exporter(name).for_family(o.item.model.family).parse_options(o.item.options),
                 o.exported.fit,
@@ -51,7 +51,7 @@ def set_summary(outcomes: Sequence[ExportOutcome]) -> dict[str, Any]:
     return out
 
 
-def _together(target: str, members: Sequence[Member]) -> dict[str, Any]:
+def _together(target: str, members: Sequence[CoLocatedNetwork]) -> dict[str, Any]:
     """What the target says of the set, and what it said of networks that were forced on it."""
     found = asdict(exporter(target).for_family(members[0].model.family).colocate(members))
     alone = [str(problem) for member in members for problem in member.fit.problems]

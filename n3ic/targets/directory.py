@@ -22,10 +22,10 @@ from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.device import Fit
 from n3ic.targets.figures import Report
 from n3ic.targets.manifest import MANIFEST, VERIFICATION, read_manifest
-from n3ic.targets.record import state_of, write_record
 from n3ic.targets.report import accuracy_of
 from n3ic.targets.verification import Verification, verify_artefacts
-from n3ic.util.display import Displayed, Table, View
+from n3ic.targets.verification_record import state_of, write_record
+from n3ic.util.display import Displayed, TextTable, View
 from n3ic.util.files import new_directory
 
 
@@ -57,7 +57,7 @@ class Exported(Displayed):
         return View(
             f"{self.path}: {self.network.model.shape_text} for {self.target}, {fits}; {checked}",
             (
-                Table("what lies where", ("part", "memory", "bytes"), parts, left=2),
+                TextTable("what lies where", ("part", "memory", "bytes"), parts, left=2),
                 self.report.table,
             ),
             (*map(str, self.fit.problems), *self.network.findings.lines(), *self.report.notes),

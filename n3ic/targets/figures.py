@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from n3ic.util.display import Displayed, Table, View
+from n3ic.util.display import Displayed, TextTable, View
 
 FigureKind = Literal["measured", "simulated", "estimated"]
 KINDS: tuple[FigureKind, ...] = ("measured", "simulated", "estimated")  # the surest first
@@ -49,7 +49,7 @@ class Report(Displayed):
         return View(f"{len(self.figures)} figures: {said}", (self.table,), self.notes)
 
     @property
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """The figures as text."""
         rows = tuple(
             (
@@ -62,7 +62,7 @@ class Report(Displayed):
             )
             for f in self.figures
         )
-        return Table("figures", ("figure", "source", "unit", "kind", "value", "paper"), rows, 4)
+        return TextTable("figures", ("figure", "source", "unit", "kind", "value", "paper"), rows, 4)
 
 
 @dataclass(frozen=True)

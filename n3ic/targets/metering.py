@@ -17,10 +17,10 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.metering import MeterSpec
 from n3ic.model.passes import Simplified
 from n3ic.options import Options
-from n3ic.targets.base import Exporter, Metered
+from n3ic.targets.base import Exporter, MeteredCapture
 
 if TYPE_CHECKING:
-    from n3ic.meter.hostile import Frame
+    from n3ic.meter.fuzz_traffic import Frame
     from n3ic.meter.reference import FlowRecord
 
 _ROOM = 1 << 24  # the largest flow cache
@@ -107,9 +107,9 @@ def _captures(
     if spec is None:
         return
     from n3ic.meter.capture import Capture, plain_capture
-    from n3ic.meter.hostile import hostile_captures
+    from n3ic.meter.fuzz_traffic import fuzz_captures
 
-    for made in hostile_captures(spec, seed, min(packets, _MAX_PACKETS)):
+    for made in fuzz_captures(spec, seed, min(packets, _MAX_PACKETS)):
         path = scratch / made.name
         path.write_bytes(made.data)
         yield f"generated traffic {seed}, {made.name}", path, made.link, made.frames
@@ -120,7 +120,7 @@ def _captures(
 
 
 def flow_columns(model: Classifier) -> list[str]:
-    """Names of what is compared of a flow: see :class:`~n3ic.targets.base.Metered`."""
+    """Names of what is compared of a flow: see :class:`~n3ic.targets.base.MeteredCapture`."""
     spec = model.meter
     registers, features = (
         ([r.name for r in spec.registers], spec.feature_names) if spec else ([], [])
@@ -137,7 +137,7 @@ def flow_columns(model: Classifier) -> list[str]:
 
 def reference_flows(
     network: Simplified[Any], link: int, frames: Iterable[Frame], spec: MeterSpec | None = None
-) -> Metered:
+) -> MeteredCapture:
     """What the reference meter and the trained network make of frames.
 
     Args:
@@ -190,7 +190,7 @@ def reference_flows(
     )
     counters = {**total, "late": meter.late, "evicted": meter.evicted, **meter.aside}
     counters |= {name: getattr(meter, name) for name in STAMPS}
-    return Metered(rows, {name: n for name, n in counters.items() if n or name == "packets"})
+    return MeteredCapture(rows, {name: n for name, n in counters.items() if n or name == "packets"})
 
 
 def _key(flow: FlowRecord) -> tuple[str, ...]:
@@ -206,7 +206,7 @@ def _rank(column: str) -> int:
     return 1 if column == "bits" else 2 * column.startswith(("class", "margin", "score_"))
 
 
-def _difference(network: Simplified[Any], got: Metered, want: Metered) -> str:
+def _difference(network: Simplified[Any], got: MeteredCapture, want: MeteredCapture) -> str:
     """The first flow, column or counter that differs, in words; empty where all are equal."""
     from n3ic.meter.compiled import STAMPS
 

@@ -22,7 +22,7 @@ _NOT_RESOURCES = ("byte", "inference/s", "clock", "%", *NANOSECONDS)
 
 
 @dataclass(frozen=True)
-class Known:
+class SourcedNumber:
     """A number and how it is known."""
 
     value: float
@@ -60,9 +60,9 @@ class TargetRow:
     fitting: int
     together: bool | None
     bytes: int | None
-    latency: Known | None
-    throughput: Known | None
-    resources: tuple[Known, ...]
+    latency: SourcedNumber | None
+    throughput: SourcedNumber | None
+    resources: tuple[SourcedNumber, ...]
     shown: tuple[str, ...]
     remarks: tuple[str, ...]
 
@@ -106,16 +106,16 @@ def _row(outcomes: Sequence[ExportOutcome], sharing: Mapping[str, object] | None
     target = outcomes[0].item.target
     memory: int | None = None
     latency = throughput = None
-    resources: tuple[Known, ...] = ()
+    resources: tuple[SourcedNumber, ...] = ()
     fit_together = None
     if isinstance(together, Mapping):
         fit_together = not together["problems"]
         remarks += [f"does not fit together: {p}" for p in together["problems"]]
         memory = sum(together["memory"].values()) or None
         if together["latency_ns"] is not None:
-            latency = Known(together["latency_ns"], "ns", together["latency_kind"])
+            latency = SourcedNumber(together["latency_ns"], "ns", together["latency_kind"])
         resources = tuple(
-            Known(amount, _unit(done[0], name), "estimated")
+            SourcedNumber(amount, _unit(done[0], name), "estimated")
             for name, amount in together["resources"].items()
         )[:_RESOURCES]
     elif done:
@@ -146,18 +146,18 @@ def _figures(exported: Exported) -> list[Figure]:
     return sorted((*ran, *exported.report.figures), key=lambda f: KINDS.index(f.kind))
 
 
-def _latency(exported: Exported) -> Known | None:
+def _latency(exported: Exported) -> SourcedNumber | None:
     found = (f for f in _figures(exported) if f.name == "latency" and f.unit in NANOSECONDS)
     first = next(found, None)
     if first is None:
         return None
-    return Known(first.value * NANOSECONDS[first.unit], "ns", first.kind)
+    return SourcedNumber(first.value * NANOSECONDS[first.unit], "ns", first.kind)
 
 
-def _throughput(exported: Exported) -> Known | None:
+def _throughput(exported: Exported) -> SourcedNumber | None:
     found = (f for f in _figures(exported) if f.name == "throughput" and f.unit == "inference/s")
     first = next(found, None)
-    return None if first is None else Known(first.value, "/s", first.kind)
+    return None if first is None else SourcedNumber(first.value, "/s", first.kind)
 
 
 def _bytes(exported: Exported) -> int | None:
@@ -168,13 +168,13 @@ def _bytes(exported: Exported) -> int | None:
     return int(max(sizes)) if sizes else None
 
 
-def _resources(exported: Exported) -> tuple[Known, ...]:
+def _resources(exported: Exported) -> tuple[SourcedNumber, ...]:
     """What the device divides among networks, else what the report counts besides bytes."""
     card = exporter(exported.target).device.card
     divided = [r.figure for r in card.resources] if card else []
     able = [f for f in exported.report.figures if f.unit not in _NOT_RESOURCES]
     first = [f for f in able if f.name in divided] or able
-    return tuple(Known(f.value, f.unit, f.kind) for f in first[:_RESOURCES])
+    return tuple(SourcedNumber(f.value, f.unit, f.kind) for f in first[:_RESOURCES])
 
 
 def _unit(exported: Exported, resource: str) -> str:

@@ -23,12 +23,12 @@ from n3ic.model.passes import Simplified
 from n3ic.options import Options, OptionValue
 from n3ic.targets.artefacts import copy_files
 from n3ic.targets.base import Exporter, exporter
-from n3ic.targets.custody import write_again
 from n3ic.targets.decoding import decoding_difference
 from n3ic.targets.figures import Figure, Report
+from n3ic.targets.integrity import regenerate
 from n3ic.targets.manifest import exported_network, read_manifest
 from n3ic.targets.metering import check_metering
-from n3ic.targets.record import state_of, write_record
+from n3ic.targets.verification_record import state_of, write_record
 from n3ic.util.display import Displayed, View, facts
 
 
@@ -212,7 +212,7 @@ def verify_directory(
         fresh.mkdir()
         copy.mkdir()
         try:
-            custody = write_again(path, manifest, tool, network, fresh)
+            custody = regenerate(path, manifest, tool, network, fresh)
         except MissingDependencyError as error:
             return Verification(tool.name, "", 0, missing=str(error))
         if custody.changed:

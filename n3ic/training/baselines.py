@@ -19,7 +19,7 @@ TREE_OF_CUTS = "tree_same_cuts"
 """The baseline that compares as often as the network: a tree of as many distinct cuts."""
 
 
-class Classifier(Protocol):
+class FittedBaseline(Protocol):
     """A fitted scikit-learn classifier."""
 
     classes_: NDArray[np.int64]
@@ -38,7 +38,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class BaselineRows:
     """Rows as baselines see them: bits, integer columns and labels."""
 
     bits: Bits
@@ -46,8 +46,13 @@ class Rows:
     label: NDArray[np.int64]
 
 
-def shapeless_baselines(
-    train: Rows, test: Rows, n_classes: int, seed: int, boosted: Classifier, cuts: int
+def non_neural_baselines(
+    train: BaselineRows,
+    test: BaselineRows,
+    n_classes: int,
+    seed: int,
+    boosted: FittedBaseline,
+    cuts: int,
 ) -> Iterator[Prediction]:
     """Predictions on the test rows of the baselines that have no neurons, one after the other.
 
@@ -113,7 +118,7 @@ def best_first_tree(
 
 
 def class_probabilities(
-    odds: NDArray[np.float64], model: Classifier, n_classes: int
+    odds: NDArray[np.float64], model: FittedBaseline, n_classes: int
 ) -> NDArray[np.float64]:
     """Probabilities of all classes, those that the training rows lack included."""
     out = np.zeros((len(odds), n_classes))
@@ -122,14 +127,19 @@ def class_probabilities(
 
 
 def _prediction(
-    name: str, odds: NDArray[np.float64], model: Classifier, n_classes: int
+    name: str, odds: NDArray[np.float64], model: FittedBaseline, n_classes: int
 ) -> Prediction:
     scores = class_probabilities(odds, model, n_classes)
     return Prediction(name, scores.argmax(axis=1).astype(np.int64), scores)
 
 
 def float_mlp(
-    train: Rows, validation: Rows, test: Rows, n_classes: int, hidden: tuple[int, ...], seed: int
+    train: BaselineRows,
+    validation: BaselineRows,
+    test: BaselineRows,
+    n_classes: int,
+    hidden: tuple[int, ...],
+    seed: int,
 ) -> Prediction:
     """Prediction on the test rows of the float MLP of a shape, on the network's input bits.
 

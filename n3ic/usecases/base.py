@@ -16,7 +16,7 @@ from n3ic.plugins import Plugin
 
 if TYPE_CHECKING:
     from n3ic.model.network import BinaryModel
-    from n3ic.runs.experiment import Result
+    from n3ic.runs.experiment import TrainingResult
     from n3ic.training.recipe import Recipe
 
 
@@ -91,9 +91,9 @@ class UseCase(Plugin):
         self,
         directory: Path,
         table: FlowTable,
-        results: Mapping[str, Result],
+        results: Mapping[str, TrainingResult],
         options: Mapping[str, Any],
-        compared: Mapping[tuple[int, ...], Mapping[str, Result]],
+        compared: Mapping[tuple[int, ...], Mapping[str, TrainingResult]],
     ) -> Mapping[str, Any]:
         """Add what the use case alone knows to a run: pictures, tables, figures.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from n3ic.data.own import OWN
+from n3ic.data.user_table import OWN
 from n3ic.errors import UsageError
 from n3ic.options import Option
 from n3ic.training.recipe import recipe_values

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from n3ic.data.own import with_positive
 from n3ic.data.split import SplitProtocol
 from n3ic.data.table import FlowTable
+from n3ic.data.user_table import with_positive
 from n3ic.errors import DataError, UsageError
 from n3ic.evaluation.metrics import Evaluation
 from n3ic.meter.extract import extract
 from n3ic.meter.labels import Labels
 from n3ic.meter.table import LABEL, load_flows
 from n3ic.model.metering import MeterSpec
-from n3ic.runs.experiment import Result, train
+from n3ic.runs.experiment import TrainingResult, train
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
 from n3ic.training.recipe import Recipe
@@ -284,7 +284,7 @@ def _point(
     progress: TrainingProgress,
 ) -> DecisionPoint:
     """Networks that decide at one packet, one a seed; the first is written."""
-    results: list[Result] = []
+    results: list[TrainingResult] = []
     for seed in range(request.seed, request.seed + request.seeds):
         experiment = Experiment(table, request.recipe, request.protocol, seed, "decision")
         result = train(experiment, progress)

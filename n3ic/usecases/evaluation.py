@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from n3ic import plugins
 from n3ic.data.dataset import data_set
-from n3ic.data.own import OWN, OwnTable
 from n3ic.data.table import FlowTable
+from n3ic.data.user_table import OWN, UserTable
 from n3ic.errors import N3icWarning, UsageError
 from n3ic.evaluation.held_out import labels_of
 from n3ic.evaluation.metrics import Evaluation, evaluate
@@ -96,7 +96,7 @@ def labelled_flows(
     if rules is not None and dataset in (None, OWN):
         if data is None:
             raise UsageError(f"{model}: was trained on a table of yours; name labelled flows")
-        table = OwnTable(rules, first.classes).load(data)
+        table = UserTable(rules, first.classes).load(data)
         return _of_tables(model, data, networks, table)
     name = dataset or first.provenance.get("data", "")
     if name not in plugins.names("n3ic.datasets"):

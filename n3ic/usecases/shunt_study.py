@@ -11,13 +11,13 @@ from n3ic.errors import UsageError
 from n3ic.evaluation.metrics import Evaluation
 from n3ic.evaluation.shunting import ShuntPoint
 from n3ic.model.classifier import Classifier
-from n3ic.util.display import Displayed, Table, View
+from n3ic.util.display import Displayed, TextTable, View
 from n3ic.util.markdown import percent
 
 _SHOWN = 24  # thresholds in a table; the CSV and the JSON have all
 POINT_COLUMNS = (
     *("threshold", "validated: on card", "accuracy", "test: on card", "accuracy"),
-    *("without twins", "host, on the rest", "end to end", "without twins"),
+    *("deduplicated", "host, on the rest", "end to end", "deduplicated"),
 )
 _STAGES = {
     "card": "card alone",
@@ -30,7 +30,7 @@ _STAGES = {
 
 
 @dataclass(frozen=True)
-class Aim:
+class ThresholdObjective:
     """What a threshold is chosen for; one of the three, or none.
 
     Attributes:
@@ -83,7 +83,7 @@ class ShuntStudy(Displayed):
     """
 
     model: Classifier
-    aim: Aim
+    aim: ThresholdObjective
     protocol: SplitProtocol
     seed: int
     trained_rows: bool
@@ -106,7 +106,7 @@ class ShuntStudy(Displayed):
         return View(f"{self.model.name}: {said}", self.tables)
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[TextTable, ...]:
         """The thresholds, and what the chosen one gives where there is one."""
         return _tables(self)
 
@@ -127,7 +127,7 @@ class ShuntStudy(Displayed):
         }
 
 
-def _tables(study: ShuntStudy) -> tuple[Table, ...]:
+def _tables(study: ShuntStudy) -> tuple[TextTable, ...]:
     """The thresholds of a network, and what the chosen one gives where there is one."""
     rows = study.rows
     origin = "the split of its training" if study.trained_rows else "rows it was not trained on"
@@ -140,7 +140,7 @@ def _tables(study: ShuntStudy) -> tuple[Table, ...]:
         point_cells(*pair, chosen=pair[0].threshold == study.chosen)
         for pair in _thinned(pairs, study.chosen)
     )
-    points = Table(title, POINT_COLUMNS, cells)
+    points = TextTable(title, POINT_COLUMNS, cells)
     if study.chosen is None:
         return (points,)
     stages = tuple(
@@ -154,8 +154,8 @@ def _tables(study: ShuntStudy) -> tuple[Table, ...]:
         )
         for name, e in study.figures.items()
     )
-    head = ("", "rows", "share", "accuracy", "without twins", "macro F1")
-    return points, Table(f"threshold {study.chosen}, for {study.aim}; test rows", head, stages)
+    head = ("", "rows", "share", "accuracy", "deduplicated", "macro F1")
+    return points, TextTable(f"threshold {study.chosen}, for {study.aim}; test rows", head, stages)
 
 
 def point_cells(validation: ShuntPoint, test: ShuntPoint, *, chosen: bool) -> tuple[str, ...]:

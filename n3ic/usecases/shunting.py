@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.data.split import Split, split, twins
+from n3ic.data.split import Split, seen_in_training, split
 from n3ic.errors import N3icWarning, UsageError
 from n3ic.evaluation.held_out import known_split
 from n3ic.evaluation.metrics import Evaluation
 from n3ic.evaluation.shunting import (
     ShuntPoint,
-    Stages,
-    for_accuracy,
-    for_host_load,
+    TwoStageRows,
+    point_for_accuracy,
+    point_for_host_load,
     shunt_points,
     stage_figures,
     thresholds_of,
@@ -27,7 +27,7 @@ from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.training.recipe import Recipe
 from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
-from n3ic.usecases.shunt_study import Aim, ShuntStudy
+from n3ic.usecases.shunt_study import ShuntStudy, ThresholdObjective
 from n3ic.util.markdown import percent
 
 
@@ -37,7 +37,7 @@ def study_shunting(
     *,
     dataset: str | None = None,
     task: str = "",
-    aim: Aim | None = None,
+    aim: ThresholdObjective | None = None,
 ) -> dict[str, ShuntStudy]:
     """Margins, the second stage and the threshold of each network of a run, or of a model file.
 
@@ -68,17 +68,17 @@ def study_shunting(
             known = ", ".join(name for name in flows if name) or "a single one"
             raise UsageError(f"{model}: no network {task!r}; it holds {known}")
         flows = {task: flows[task]}
-    return {name: _study(found, aim or Aim(), name) for name, found in flows.items()}
+    return {name: _study(found, aim or ThresholdObjective(), name) for name, found in flows.items()}
 
 
-def _study(flows: LabelledFlows, aim: Aim, task: str) -> ShuntStudy:
+def _study(flows: LabelledFlows, aim: ThresholdObjective, task: str) -> ShuntStudy:
     from n3ic.training.input_bits import boosted_trees, collapse_text, collapsed
     from n3ic.training.input_choice import candidates
 
     table, model = flows.table, flows.model
-    own = aim == Aim() and model.shunt > 0
+    own = aim == ThresholdObjective() and model.shunt > 0
     if own:
-        aim = Aim(margin=model.shunt)
+        aim = ThresholdObjective(margin=model.shunt)
     if aim.margin is not None:
         model.with_shunt(aim.margin)  # refused before the work
     protocol, seed, trained = known_split(model, table)
@@ -92,12 +92,12 @@ def _study(flows: LabelledFlows, aim: Aim, task: str) -> ShuntStudy:
         warnings.warn(collapse_text(trees), N3icWarning, stacklevel=2)
     columns_of = np.clip(table.matrix(names), 0, UINT32_MAX)
 
-    def stages(index: NDArray[np.int64]) -> Stages:
+    def stages(index: NDArray[np.int64]) -> TwoStageRows:
         rows = table.rows(index)
         found = predict(model, model.encode(rows.features))
         host = trees.predict(columns_of[index]).astype(np.int64)
-        unseen = ~twins(table, parts.train, index)
-        return Stages(flows.label[index], found.classes, found.margins, host, unseen)
+        unseen = ~seen_in_training(table, parts.train, index)
+        return TwoStageRows(flows.label[index], found.classes, found.margins, host, unseen)
 
     validation, test = stages(parts.validation), stages(parts.test)
     thresholds = thresholds_of(validation.margins)
@@ -125,7 +125,9 @@ def _study(flows: LabelledFlows, aim: Aim, task: str) -> ShuntStudy:
     )
 
 
-def _with_threshold(model: Classifier, threshold: int, aim: Aim, rows: int) -> Classifier:
+def _with_threshold(
+    model: Classifier, threshold: int, aim: ThresholdObjective, rows: int
+) -> Classifier:
     """The network with a threshold, and what that was chosen for in its provenance."""
     known = {k: v for k, v in model.provenance.items() if k != "shunting"}
     if threshold:
@@ -134,14 +136,14 @@ def _with_threshold(model: Classifier, threshold: int, aim: Aim, rows: int) -> C
     return model.changed(shunt=threshold, provenance=known)
 
 
-def _chosen(points: tuple[ShuntPoint, ...], aim: Aim, task: str) -> int | None:
+def _chosen(points: tuple[ShuntPoint, ...], aim: ThresholdObjective, task: str) -> int | None:
     if aim.margin is not None:
         return aim.margin
     if aim.host_load is not None:
-        return for_host_load(points, aim.host_load).threshold
+        return point_for_host_load(points, aim.host_load).threshold
     if aim.accuracy is None:
         return None
-    found = for_accuracy(points, aim.accuracy)
+    found = point_for_accuracy(points, aim.accuracy)
     if found is None:
         accuracies = [(p.accuracy, p.threshold) for p in points if p.accuracy is not None]
         best, threshold = max(accuracies)

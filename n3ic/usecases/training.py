@@ -8,15 +8,15 @@ from pathlib import Path
 from n3ic import __version__
 from n3ic.errors import UsageError
 from n3ic.evaluation.held_out import held_out
-from n3ic.runs.experiment import Result
+from n3ic.runs.checkpoints import training_checkpoints
+from n3ic.runs.experiment import TrainingResult
 from n3ic.runs.folder import METRICS, MODEL, OPTIONS, Run, load_metrics
-from n3ic.runs.parts import kept_parts
 from n3ic.runs.pictures.writing import write_pictures
 from n3ic.runs.progress import TrainingProgress
 from n3ic.runs.report import metrics_of, summary_markdown
 from n3ic.runs.schedule import schedule, train_jobs
-from n3ic.usecases.material import material
 from n3ic.usecases.request import TrainRequest, command_words
+from n3ic.usecases.training_data import read_training_data
 from n3ic.util.files import being_written, new_directory, write_atomic
 from n3ic.util.json_text import json_text
 from n3ic.util.names import path_component
@@ -39,7 +39,7 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
     """
     target = _target(request.out, request.use_case, request.replace)
     progress = progress or TrainingProgress()
-    given = material(request, progress)
+    given = read_training_data(request, progress)
     case, options, table, tasks = given.case, given.options, given.table, given.tasks
     n_classes = given.n_classes
     recipe = request.chosen_recipe(case, n_classes)
@@ -52,12 +52,12 @@ def train_use_case(request: TrainRequest, progress: TrainingProgress | None = No
     written = _written(target) if target.exists() else []
     with (
         new_directory(target, replace=request.replace, written=written) as directory,
-        kept_parts(target, progress.note) as parts,
+        training_checkpoints(target, progress.note) as parts,
     ):
         found = train_jobs(
             plan, experiments, progress, jobs=request.jobs, dask=request.dask, parts=parts
         )
-        every: dict[str, dict[str, Result]] = {
+        every: dict[str, dict[str, TrainingResult]] = {
             which: {task: found[task, which, seed][own] for task in tasks}
             for which in (main, *further)
         }
@@ -135,7 +135,7 @@ def _written(run: Path) -> list[str]:
     return [p.relative_to(run).as_posix() for p in run.rglob("*") if p.suffix in kinds]
 
 
-def _write_models(directory: Path, results: Mapping[str, Result]) -> dict[str, str]:
+def _write_models(directory: Path, results: Mapping[str, TrainingResult]) -> dict[str, str]:
     if set(results) == {""}:
         results[""].model.save(directory / MODEL)
         return {"": MODEL}

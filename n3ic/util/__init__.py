@@ -1,4 +1,4 @@
-"""Files, names, caches and text that every room uses.
+"""Files, names, caches and text that every package uses.
 
 May import options, plugins and errors; docs/explanation/architecture.md has the order.
 """

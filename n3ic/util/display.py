@@ -15,7 +15,7 @@ _SHOWN = 60  # rows of a table in a notebook
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A table of text.
 
     Attributes:
@@ -42,7 +42,7 @@ class View:
     """
 
     line: str
-    tables: tuple[Table, ...] = ()
+    tables: tuple[TextTable, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -66,10 +66,10 @@ class Displayed(ABC):
         return visible(render_html(HTML, "view.html.j2", values))
 
 
-def facts(title: str, pairs: Iterable[tuple[str, object]]) -> Table:
+def facts(title: str, pairs: Iterable[tuple[str, object]]) -> TextTable:
     """A table of names and values; what is None or empty is left out."""
     rows = ((name, str(value)) for name, value in pairs if value not in (None, ""))
-    return Table(title, ("", ""), tuple(rows), left=2)
+    return TextTable(title, ("", ""), tuple(rows), left=2)
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:

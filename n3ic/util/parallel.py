@@ -17,7 +17,7 @@ Call = tuple[Any, ...]
 _WAIT_S = 10
 
 
-def each(
+def parallel_map(
     function: Callable[..., T],
     calls: Iterable[Call],
     *,

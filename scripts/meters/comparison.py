@@ -26,7 +26,7 @@ _PORTS = (6, 17)
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedFlow:
     """A flow of ours with what was seen of it.
 
     Attributes:
@@ -60,7 +60,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Pair:
+class FlowPair:
     """A flow that both tell of.
 
     Attributes:
@@ -70,7 +70,7 @@ class Pair:
         later: whether there is an earlier flow of the same key.
     """
 
-    seen: Seen
+    seen: ObservedFlow
     other: Mapping[str, str]
     turned: bool
     later: bool = False
@@ -80,12 +80,12 @@ class Pair:
         return {"s": "d", "d": "s"}[theirs] if self.turned else theirs
 
 
-Test = Callable[[Pair, str, float, float], bool]
+Test = Callable[[FlowPair, str, float, float], bool]
 """Of a pair, one of our sides, our value and theirs: whether a reason holds."""
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedFeature:
     """A feature, or two of the source and of the destination, that both have.
 
     Attributes:
@@ -101,14 +101,14 @@ class Compared:
     name: str
     meaning: str
     sides: tuple[str, ...]
-    ours: Callable[[Pair, str], float]
-    theirs: Callable[[Pair, str], float | None]
+    ours: Callable[[FlowPair, str], float]
+    theirs: Callable[[FlowPair, str], float | None]
     step: float = 0.0
     reasons: tuple[tuple[str, Test], ...] = ()
 
 
 @dataclass
-class Tally:
+class FeatureAgreement:
     """How often a feature was equal.
 
     Attributes:
@@ -123,7 +123,7 @@ class Tally:
 
 
 @dataclass
-class Comparison:
+class MeterComparison:
     """What came of comparing captures.
 
     Attributes:
@@ -142,9 +142,9 @@ class Comparison:
     pairs: int = 0
     ours_alone: Counter[str] = field(default_factory=Counter)
     theirs_alone: Counter[str] = field(default_factory=Counter)
-    features: dict[str, Tally] = field(default_factory=dict)
+    features: dict[str, FeatureAgreement] = field(default_factory=dict)
 
-    def add(self, pair: Pair, features: Sequence[Compared]) -> None:
+    def add(self, pair: FlowPair, features: Sequence[ComparedFeature]) -> None:
         """Count a pair."""
         self.pairs += 1
         for feature in features:
@@ -152,7 +152,7 @@ class Comparison:
                 theirs = feature.theirs(pair, side)
                 if theirs is None:
                     continue
-                tally = self.features.setdefault(feature.name, Tally())
+                tally = self.features.setdefault(feature.name, FeatureAgreement())
                 tally.compared += 1
                 own = pair.side(side) if side else ""
                 ours = feature.ours(pair, own)
@@ -161,7 +161,7 @@ class Comparison:
                 else:
                     tally.why[_reason(feature.reasons, pair, own, ours, theirs)] += 1
 
-    def markdown(self, name: str, features: Sequence[Compared]) -> str:
+    def markdown(self, name: str, features: Sequence[ComparedFeature]) -> str:
         """The figures as tables.
 
         Args:
@@ -196,13 +196,13 @@ class Comparison:
         return "\n".join(lines)
 
 
-def damaged(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def damaged(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     """Whether the capture's name says that it was made so."""
     return pair.seen.capture.startswith("fuzz-")
 
 
 def _reason(
-    reasons: Iterable[tuple[str, Test]], pair: Pair, side: str, ours: float, theirs: float
+    reasons: Iterable[tuple[str, Test]], pair: FlowPair, side: str, ours: float, theirs: float
 ) -> str:
     return next((why for why, holds in reasons if holds(pair, side, ours, theirs)), NOT_EXPLAINED)
 
@@ -220,7 +220,9 @@ class _Frame:
     cut: bool
 
 
-def ours_of(path: str | Path, spec: MeterSpec) -> tuple[list[Seen], Counter[str]]:
+def reference_flows_of(
+    path: str | Path, spec: MeterSpec
+) -> tuple[list[ObservedFlow], Counter[str]]:
     """Flows of a capture by the reference meter, with their packets; and what was put aside.
 
     Raises:
@@ -254,8 +256,8 @@ def _key(packet: Packet) -> Key:
     return ends_of(source, (packet.destination, packet.destination_port)), packet.protocol
 
 
-def _seen(capture: str, record: FlowRecord, frames: Mapping[Key, list[_Frame]]) -> Seen:
-    bare = Seen(capture, record)
+def _seen(capture: str, record: FlowRecord, frames: Mapping[Key, list[_Frame]]) -> ObservedFlow:
+    bare = ObservedFlow(capture, record)
     own = [
         frame
         for frame in frames.get(bare.key, ())
@@ -270,17 +272,17 @@ def _seen(capture: str, record: FlowRecord, frames: Mapping[Key, list[_Frame]]) 
     )
 
 
-def matched(
-    ours: Sequence[Seen],
+def match_flows(
+    ours: Sequence[ObservedFlow],
     theirs: Sequence[tuple[Key, Any]],
-) -> Iterator[tuple[list[Seen], list[Any]]]:
+) -> Iterator[tuple[list[ObservedFlow], list[Any]]]:
     """Flows and records of the same key: those of ours and those of theirs, in order.
 
     Args:
         ours: flows.
         theirs: records with their keys; ports of what is neither TCP nor UDP do not matter.
     """
-    flows: dict[Key, tuple[list[Seen], list[Any]]] = {}
+    flows: dict[Key, tuple[list[ObservedFlow], list[Any]]] = {}
     for seen in sorted(ours, key=lambda seen: seen.record.first):
         flows.setdefault(without_ports(seen.key), ([], []))[0].append(seen)
     for key, record in theirs:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import CardError
-from n3ic.systems.card.demand import Demand
+from n3ic.systems.card.demand import CardDemand
 from n3ic.systems.card.drf import Floats
 
 SLACK = 1e-7  # HiGHS's feasibility tolerance, by which a share may be missed
@@ -29,7 +29,7 @@ _NOT_FOUND = "HiGHS found no placement: fewer tasks, graphs or regions are neede
 
 
 @dataclass(frozen=True, eq=False)
-class Placement:
+class ChainPlacement:
     """Instances of tasks in regions.
 
     Attributes:
@@ -44,7 +44,7 @@ class Placement:
 
 
 @dataclass(frozen=True, eq=False)
-class Flows:
+class PacketShares:
     """Shares of each graph's wanted packets, by task and region.
 
     Attributes:
@@ -56,7 +56,7 @@ class Flows:
     at: Floats
 
 
-class Programme:
+class LinearProgram:
     """Rows and columns of the programme for one card.
 
     Args:
@@ -70,7 +70,7 @@ class Programme:
 
     def __init__(
         self,
-        demand: Demand,
+        demand: CardDemand,
         *,
         scheduling_ns: float = 0.0,
         most: Floats | None = None,
@@ -177,9 +177,9 @@ class Programme:
                 most = max(float(due), float(columns[owned].round().sum()))
                 self.at_most({int(c): 1.0 for c in owned}, most)
 
-    def flows(self, columns: Floats) -> Flows:
+    def flows(self, columns: Floats) -> PacketShares:
         """Extract the shares of packets from a solution."""
-        return Flows(columns[self.f], np.where(self.y >= 0, columns[self.y], 0.0))
+        return PacketShares(columns[self.f], np.where(self.y >= 0, columns[self.y], 0.0))
 
     def _add(
         self, shape: tuple[int, ...], upper: float, integer: bool = False
@@ -293,7 +293,7 @@ class Programme:
         return stays, makespans
 
 
-def place(demand: Demand, entitled: Floats, scheduling_ns: float) -> Placement:
+def place(demand: CardDemand, entitled: Floats, scheduling_ns: float) -> ChainPlacement:
     """Choose instances and their regions.
 
     Objectives are optimised in this order: the graph that is served least relative to its
@@ -319,14 +319,16 @@ def place(demand: Demand, entitled: Floats, scheduling_ns: float) -> Placement:
 class _Chosen:
     """A programme after its first objective."""
 
-    programme: Programme
+    programme: LinearProgram
     exclusive: bool
     entitled: Floats
     found: Floats
 
     @classmethod
-    def of(cls, demand: Demand, entitled: Floats, scheduling_ns: float, exclusive: bool) -> _Chosen:
-        programme = Programme(
+    def of(
+        cls, demand: CardDemand, entitled: Floats, scheduling_ns: float, exclusive: bool
+    ) -> _Chosen:
+        programme = LinearProgram(
             demand, scheduling_ns=scheduling_ns, most=np.ones(len(entitled)), exclusive=exclusive
         )
         programme.at_most({int(programme.level): 1.0}, 1.0)
@@ -342,7 +344,7 @@ class _Chosen:
         """The smallest share of any graph, relative to its entitlement."""
         return float(self.found[self.programme.level])
 
-    def finished(self) -> Placement:
+    def finished(self) -> ChainPlacement:
         p = self.programme
         p.at_least({int(p.level): 1.0}, max(0.0, self.level - SLACK))
         found = p.solve({int(c): -1.0 for c in p.f})
@@ -359,10 +361,10 @@ class _Chosen:
         quickest = p.solve(p.latency(), _NODES_FOR_LATENCY, _GAP_IN_LATENCY)
         if quickest is not None:
             found = quickest
-        return Placement(found[p.n] > 0.5, self.exclusive, found[p.f])
+        return ChainPlacement(found[p.n] > 0.5, self.exclusive, found[p.f])
 
 
-def chain_order(demand: Demand, members: Iterable[int], rates: Floats) -> tuple[str, ...]:
+def chain_order(demand: CardDemand, members: Iterable[int], rates: Floats) -> tuple[str, ...]:
     """Order the tasks of a region as in the graphs; the busiest graph wins a conflict.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Literal
 from n3ic.errors import UsageError
 from n3ic.model.network import BinaryModel
 from n3ic.runs.folder import models_of
-from n3ic.systems.card.description import Card, Graph, InputStage, Network, Tenant
+from n3ic.systems.card.description import Card, Graph, InputStage, NetworkTask, Tenant
 from n3ic.systems.card.models import network_of, open_network
 
 Verb = Literal["load", "replace", "remove"]
@@ -52,11 +52,11 @@ def change_of(card: Card, verb: Verb, who: str, model: Path | None = None) -> Ca
     if not found:
         known = (f"{t.name}/{g.name}" for t in card.tenants for g in t.graphs)
         raise UsageError(f"no tenant or graph {who!r} on the card, its graphs: {', '.join(known)}")
-    names: dict[str, Network] = {}
+    names: dict[str, NetworkTask] = {}
     for tenant, graph in found if verb == "load" else ():
         for name in graph.flow.tasks():
             task = card.tasks[name]
-            if isinstance(task, Network) and name.startswith(f"{tenant.name}/"):
+            if isinstance(task, NetworkTask) and name.startswith(f"{tenant.name}/"):
                 names[name] = task
     graphs = tuple(f"{tenant.name}/{graph.name}" for tenant, graph in found)
     return CardChange(verb, graphs, _opened(card, names, model))
@@ -69,9 +69,9 @@ def _named(card: Card, who: str) -> Iterator[tuple[Tenant, Graph]]:
                 yield tenant, graph
 
 
-def _replaced(card: Card, who: str) -> dict[str, Network]:
+def _replaced(card: Card, who: str) -> dict[str, NetworkTask]:
     """The networks of a tenant, or the network with a name."""
-    networks = {name: t for name, t in card.tasks.items() if isinstance(t, Network)}
+    networks = {name: t for name, t in card.tasks.items() if isinstance(t, NetworkTask)}
     owners = {tenant.name for tenant in card.tenants}
     found = {
         name: task
@@ -85,7 +85,9 @@ def _replaced(card: Card, who: str) -> dict[str, Network]:
     return found
 
 
-def _opened(card: Card, tasks: Mapping[str, Network], model: Path | None) -> dict[str, BinaryModel]:
+def _opened(
+    card: Card, tasks: Mapping[str, NetworkTask], model: Path | None
+) -> dict[str, BinaryModel]:
     """Load the new networks, each checked against the network in the plan."""
     planned = {name: network_of(card, name) for name in tasks}
     if model is None:

@@ -15,22 +15,30 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from n3ic.cli.console import note, print_json, reaching, say, show_table, table, working
+from n3ic.cli.console import (
+    print_json,
+    print_note,
+    print_result,
+    progress_bar,
+    show_table,
+    spinner,
+    table,
+)
 from n3ic.errors import CardError, UsageError
 from n3ic.systems.outputs import check_picture, free_files, write_picture, write_plan
 
 if TYPE_CHECKING:
     from n3ic.systems.card.changes import Verb
-    from n3ic.systems.card.exporting import CardCheck
-    from n3ic.systems.card.plan import Plan
-    from n3ic.systems.card.simulation.baselines import Policy
+    from n3ic.systems.card.export import CardCheck
+    from n3ic.systems.card.plan import CardPlan
+    from n3ic.systems.card.simulation.baselines import SharingPolicy
     from n3ic.systems.card.simulation.report import PolicyFigures
 
 CardFile = Annotated[Path, typer.Argument(help="The card's description.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
-class Sizes(StrEnum):
+class FrameSizes(StrEnum):
     """Lengths of the frames that tenants offer."""
 
     FIXED = "fixed"
@@ -38,7 +46,7 @@ class Sizes(StrEnum):
     DATA_CENTRE = "data-centre"
 
 
-class Carrier(StrEnum):
+class UidEncoding(StrEnum):
     """How packets carry the UID of their graph."""
 
     HEADER = "header"
@@ -56,20 +64,20 @@ def init(
         str, typer.Option(help="Wanted rate of each tenant: inferences/s, packets/s or Gb/s.")
     ] = "100000 inferences/s",
     uid: Annotated[
-        Carrier, typer.Option(help="How packets carry the UID of their graph.")
-    ] = Carrier.HEADER,
+        UidEncoding, typer.Option(help="How packets carry the UID of their graph.")
+    ] = UidEncoding.HEADER,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a first card.toml: one tenant per run, its networks as parallel branches."""
-    from n3ic.systems.card.entries import parse_rate
-    from n3ic.systems.card.reading import parse_card
-    from n3ic.systems.card.starting import card_text, owners_of
+    from n3ic.systems.card.parser import parse_card
+    from n3ic.systems.card.scaffold import card_text, tenant_models
+    from n3ic.systems.card.toml_values import parse_rate
     from n3ic.targets.base import exporter
     from n3ic.util.files import free_path, write_atomic
 
     exporter(target)
     path = free_path(out, replace)
-    owners = owners_of(sources)
+    owners = tenant_models(sources)
     text = card_text(
         owners,
         target,
@@ -80,7 +88,7 @@ def init(
     parse_card(text, str(path), path.parent)  # checks that the text can be read back
     write_atomic(path, text)
     count = sum(len(o.models) for o in owners)
-    say(f"{path}: {len(owners)} tenants, {count} networks; next: n3ic card plan {path}")
+    print_result(f"{path}: {len(owners)} tenants, {count} networks; next: n3ic card plan {path}")
 
 
 def plan(
@@ -123,8 +131,8 @@ def simulate(
         ),
     ] = None,
     sizes: Annotated[
-        Sizes, typer.Option(help="Lengths of frames: as in card.toml, or a mix.")
-    ] = Sizes.FIXED,
+        FrameSizes, typer.Option(help="Lengths of frames: as in card.toml, or a mix.")
+    ] = FrameSizes.FIXED,
     event: Annotated[
         list[str] | None,
         typer.Option(
@@ -162,7 +170,7 @@ def simulate(
     chosen = _policies(policy or [])
     from n3ic.systems.card.resources import budget_of
     from n3ic.systems.card.simulation.engine import simulate as run
-    from n3ic.systems.card.simulation.planned import (
+    from n3ic.systems.card.simulation.planned_scenario import (
         packets_offered,
         scenario_of,
         with_events,
@@ -175,11 +183,11 @@ def simulate(
     scenario = with_loads(scenario, load or [], sizes.value)
     scenario = with_events(scenario, event or [])
     for line in planned.problems:
-        note(line)
+        print_note(line)
     count = sum(packets_offered(scenario).values()) * len(chosen)
-    note(f"{count:,.0f} packets, about {count / 5000:,.0f} s")
+    print_note(f"{count:,.0f} packets, about {count / 5000:,.0f} s")
     found = []
-    with reaching("simulating") as reached:
+    with progress_bar("simulating") as reached:
         for i, way in enumerate(chosen):
 
             def told(share: float, i: int = i, name: str = way.name) -> None:
@@ -206,18 +214,18 @@ def _experiment(name: str, seed: int, json: bool, plot: Path | None) -> None:
 
     if name not in EXPERIMENTS:
         raise UsageError(f"--experiment: expected one of {', '.join(EXPERIMENTS)}, got {name!r}")
-    with reaching(f"simulating {name}") as reached:
+    with progress_bar(f"simulating {name}") as reached:
         found = EXPERIMENTS[name](seed, lambda share: reached(share, ""))
     if plot is not None and not found.figures:
         raise UsageError(f"--plot: the experiment {name} has nothing over time to draw")
     if json:
         print_json({"kind": "simulated", "claim": found.claim, "seed": seed} | dict(found.data))
     else:
-        say(f"SuperNIC: {found.claim}")
+        print_result(f"SuperNIC: {found.claim}")
         for title, head, rows in found.tables:
             table(title, head, rows)
         for line in found.notes:
-            note(line)
+            print_note(line)
     _plot(plot, found.figures, found.seconds, json)
 
 
@@ -228,10 +236,10 @@ def _plot(path: Path | None, found: Sequence[PolicyFigures], seconds: float, jso
 
     write_picture(path, partial(comparison, found, seconds))
     if not json:
-        say(f"{path} written")
+        print_result(f"{path} written")
 
 
-def _policies(names: Sequence[str]) -> list[Policy]:
+def _policies(names: Sequence[str]) -> list[SharingPolicy]:
     """Policies by name; all policies for an empty list."""
     from n3ic.systems.card.simulation.baselines import POLICIES
 
@@ -256,14 +264,14 @@ def export(
     replace: Annotated[bool, typer.Option("--replace", help="Replace an export.")] = False,
 ) -> None:
     """Write a card as one image, and run every network through it."""
-    from n3ic.systems.card.exporting import export_card
+    from n3ic.systems.card.export import export_card
 
     planned = _planned(card, target, best_effort)
-    with working("writing and verifying"):
+    with spinner("writing and verifying"):
         done = export_card(planned, out, replace=replace, packets=packets, verify=not no_verify)
     if done.missing:
-        note(f"not verified: {done.missing}")
-    say(f"{out} written" + (f"; {_checked(done.check)}" if done.check else ""))
+        print_note(f"not verified: {done.missing}")
+    print_result(f"{out} written" + (f"; {_checked(done.check)}" if done.check else ""))
 
 
 def verify(
@@ -272,13 +280,13 @@ def verify(
     packets: Annotated[int, typer.Option(min=1, help="Packets of each graph.")] = 24,
 ) -> None:
     """Compare an export with a fresh one for its card, and run every network through it."""
-    from n3ic.systems.card.exporting import check_directory, verify_card
+    from n3ic.systems.card.export import check_directory, verify_card
 
     check_directory(directory)
     planned = _planned(card, None, best_effort=True)
-    with working("verifying"):
+    with spinner("verifying"):
         check = verify_card(planned, directory, packets)
-    say(f"{directory}: {_checked(check)}")
+    print_result(f"{directory}: {_checked(check)}")
 
 
 Running = Annotated[
@@ -330,18 +338,18 @@ def remove(
 
 def _change(verb: Verb, who: str, model: Path | None, to: str, directory: Path, card: Path) -> None:
     from n3ic.systems.card.changes import change_of
-    from n3ic.systems.card.exporting import change_card, check_directory
-    from n3ic.systems.card.reading import read_card
+    from n3ic.systems.card.export import change_card, check_directory
+    from n3ic.systems.card.parser import read_card
 
     check_directory(directory)
     change = change_of(read_card(card), verb, who, model)
     planned = _planned(card, None, best_effort=True)
-    with working("changing"):
+    with spinner("changing"):
         done = change_card(planned, directory, change, to)
-    say(done)
+    print_result(done)
 
 
-def _planned(card: Path, target: str | None, best_effort: bool) -> Plan:
+def _planned(card: Path, target: str | None, best_effort: bool) -> CardPlan:
     """Plan a card before it is written.
 
     Raises:
@@ -354,18 +362,18 @@ def _planned(card: Path, target: str | None, best_effort: bool) -> Plan:
     return planned
 
 
-def _plan(card: Path, target: str | None = None) -> Plan:
+def _plan(card: Path, target: str | None = None) -> CardPlan:
+    from n3ic.systems.card.parser import read_card
     from n3ic.systems.card.planner import plan_card
-    from n3ic.systems.card.reading import read_card
 
     described = read_card(card)
     if target not in (None, described.device.target):
         raise UsageError(f"{card} is for target {described.device.target!r}, not {target!r}")
-    with working("planning") as progress, _solver_to_standard_error():
+    with spinner("planning") as progress, _solver_to_standard_error():
         return plan_card(described, progress)
 
 
-def _check_guaranteed(card: Path, planned: Plan, otherwise: str) -> None:
+def _check_guaranteed(card: Path, planned: CardPlan, otherwise: str) -> None:
     if planned.problems:
         raise CardError(
             f"{card}: {len(planned.problems)} graphs cannot be guaranteed what they want: "
@@ -381,12 +389,12 @@ def _checked(check: CardCheck) -> str:
     )
 
 
-def show(planned: Plan) -> None:
+def show(planned: CardPlan) -> None:
     """Print a plan as tables: tasks, regions, tenants, graphs."""
     for found in planned.tables:
         show_table(found)
     for line in (*planned.notes, *planned.problems):
-        note(line)
+        print_note(line)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from n3ic.systems.card.resources import INGRESS, Budget, Resource, TaskCost
 
 
 @dataclass(frozen=True, eq=False)
-class Demand:
+class CardDemand:
     """Demand of a card's graphs and tasks, in numbers.
 
     Attributes:
@@ -86,7 +86,7 @@ class Demand:
         """The divided resources: space, time and common."""
         return (*self.space, *self.time, *self.common)
 
-    def scaled(self, by: Floats, graphs: NDArray[np.int64] | None = None) -> Demand:
+    def scaled(self, by: Floats, graphs: NDArray[np.int64] | None = None) -> CardDemand:
         """The same demand with scaled wanted rates.
 
         Args:
@@ -113,7 +113,7 @@ class Demand:
         return total
 
 
-def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Demand:
+def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardDemand:
     """Compute the demand of a card.
 
     Args:
@@ -140,7 +140,7 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Dema
         visits = wanted[i] * (1.0 if of_every_packet(card.tasks[tasks[j]]) else ratio)
         work[i, j] = [visits * _value(cost, r) for r in time]
     endless = uses & (occupancy == 0) & ~(work > 0).any(axis=2)
-    return Demand(
+    return CardDemand(
         tenants=card.tenants,
         graphs=graphs,
         owner=np.array([i for i, t in enumerate(card.tenants) for _ in t.graphs]),
@@ -163,7 +163,7 @@ def demand_of(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Dema
     )
 
 
-def entitlements(demand: Demand) -> Floats:
+def entitlements(demand: CardDemand) -> Floats:
     """Share of its wanted rate that each graph would get if regions were divisible.
 
     The graphs of a tenant are one user of :func:`dominant_resource_fairness`. Its unit of work is

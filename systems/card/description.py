@@ -101,7 +101,7 @@ class InputStage(Task):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network(Task):
+class NetworkTask(Task):
     """A binary network.
 
     Attributes:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import CardError
-from n3ic.systems.card.demand import Demand
+from n3ic.systems.card.demand import CardDemand
 from n3ic.systems.card.drf import Floats
 from n3ic.systems.card.resources import Resource
 
@@ -34,7 +34,7 @@ class FairRates:
 
 
 def fair_rates(
-    demand: Demand,
+    demand: CardDemand,
     instances: NDArray[np.bool_],
     weights: Floats,
     loads: Floats,
@@ -94,7 +94,7 @@ def fair_rates(
     return FairRates(served * demand.wanted, tuple(scarce))
 
 
-def dominant_shares(demand: Demand, instances: NDArray[np.bool_]) -> Floats:
+def dominant_shares(demand: CardDemand, instances: NDArray[np.bool_]) -> Floats:
     """Largest share that all wanted packets of a graph take of any resource, shape ``(graphs,)``.
 
     All instances of a task are one resource, and so is the time of all regions that hold tasks of
@@ -112,7 +112,7 @@ def dominant_shares(demand: Demand, instances: NDArray[np.bool_]) -> Floats:
     return np.asarray(np.maximum.reduce([*parts, common.max(axis=1, initial=0)]))
 
 
-def _missing(demand: Demand, instances: NDArray[np.bool_], g: int) -> tuple[Scarce, ...]:
+def _missing(demand: CardDemand, instances: NDArray[np.bool_], g: int) -> tuple[Scarce, ...]:
     """Resources without capacity that a graph needs."""
     tasks = np.flatnonzero(demand.uses[g] & ~instances.any(axis=1))
     work = (demand.work[g] > 0).any(axis=0) & (demand.time_capacity == 0)
@@ -142,7 +142,7 @@ class _Capacities:
     graph: NDArray[np.int64]
 
     @classmethod
-    def of(cls, demand: Demand, instances: NDArray[np.bool_]) -> _Capacities:
+    def of(cls, demand: CardDemand, instances: NDArray[np.bool_]) -> _Capacities:
         graphs = len(demand.wanted)
         timed = np.asarray((demand.work > 0).any(axis=(0, 2)))
         # The region matters only for tasks that take a region's time.

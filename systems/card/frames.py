@@ -11,8 +11,8 @@ import numpy as np
 from n3ic.model.bits import Words, pack, unpack
 from n3ic.model.boundary import boundary_features, margin_vectors, verification_vectors
 from n3ic.model.network import BinaryModel
+from n3ic.systems.card.compile import Branch, SoftwareCard, SoftwareGraph
 from n3ic.systems.card.description import UidCarrier
-from n3ic.systems.card.lowering import Branch, SoftwareCard, SoftwareGraph
 
 ETHERTYPE = 0x2323  # of frames with a UID in their header or behind a VLAN tag
 HOST = 0xFFFF  # class field of a result that the host decides
@@ -20,7 +20,7 @@ _MACS = bytes.fromhex("020000000002020000000001")
 
 
 @dataclass(frozen=True)
-class Result:
+class FrameResult:
     """A result as it is encoded in a frame.
 
     Attributes:
@@ -41,7 +41,7 @@ class Result:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class RequestFrame:
     """A request frame and the results of its networks.
 
     Attributes:
@@ -54,7 +54,7 @@ class Asked:
     graph: int
     frame: bytes
     scores: tuple[tuple[int, ...], ...]
-    results: tuple[Result, ...]
+    results: tuple[FrameResult, ...]
 
 
 def frame_of(
@@ -94,7 +94,7 @@ def uid_of(frame: bytes, carrier: UidCarrier) -> int | None:
     return int.from_bytes(frame[18:20], "big") if asks else None
 
 
-def traffic(card: SoftwareCard, count: int, seed: int = 11) -> list[Asked]:
+def traffic(card: SoftwareCard, count: int, seed: int = 11) -> list[RequestFrame]:
     """Request frames of all graphs in random order, with inputs at the edges of their networks.
 
     Args:
@@ -111,11 +111,11 @@ def traffic(card: SoftwareCard, count: int, seed: int = 11) -> list[Asked]:
         graph, row = card.graphs[g], left[g]
         left[g] += 1
         frame = frame_of(card, graph, fields[g][row], rng)
-        out.append(Asked(g, frame + rng.bytes(int(rng.integers(40))), *answers[g][row]))
+        out.append(RequestFrame(g, frame + rng.bytes(int(rng.integers(40))), *answers[g][row]))
     return out
 
 
-def hostile(card: SoftwareCard, asked: Asked, rng: np.random.Generator) -> bytes:
+def hostile(card: SoftwareCard, asked: RequestFrame, rng: np.random.Generator) -> bytes:
     """A near miss of a request frame: cut short, with an unknown UID, or of another type."""
     frame = bytearray(asked.frame)
     kind = int(rng.integers(3))
@@ -140,7 +140,7 @@ def mark(frame: bytearray, dscp: int) -> None:
     frame[24:26] = (total ^ 0xFFFF).to_bytes(2, "big")
 
 
-def joined(join: str, results: Sequence[Result]) -> tuple[Result, ...]:
+def joined(join: str, results: Sequence[FrameResult]) -> tuple[FrameResult, ...]:
     """Join the results of the branches.
 
     For a vote, the model is that of the first branch that voted for the winner.
@@ -152,7 +152,7 @@ def joined(join: str, results: Sequence[Result]) -> tuple[Result, ...]:
     votes = Counter(r.verdict for r in results)
     (winner, most), *others = sorted(votes.items(), key=lambda v: (-v[1], v[0]))
     first = next(r for r in results if r.verdict == winner)
-    return (Result(first.model, winner, most - (others[0][1] if others else 0)),)
+    return (FrameResult(first.model, winner, most - (others[0][1] if others else 0)),)
 
 
 def words_of(model: BinaryModel, fields: Sequence[bytes], *, features: bool) -> Words:
@@ -174,20 +174,20 @@ def words_of(model: BinaryModel, fields: Sequence[bytes], *, features: bool) -> 
     return pack(bits.astype(np.bool_))
 
 
-def results_of(model: BinaryModel, words: Words) -> list[tuple[tuple[int, ...], Result]]:
+def results_of(model: BinaryModel, words: Words) -> list[tuple[tuple[int, ...], FrameResult]]:
     """Compute scores and results of packed inputs."""
     found = model.infer(words)
     number = int(model.digest[:8], 16)
     verdicts = model.verdicts(found.scores)
     return [
-        (tuple(map(int, scores)), Result(number, int(verdict) & HOST, int(margin)))
+        (tuple(map(int, scores)), FrameResult(number, int(verdict) & HOST, int(margin)))
         for scores, verdict, margin in zip(found.scores, verdicts, found.margins, strict=True)
     ]
 
 
 def _answers(
     graph: SoftwareGraph, fields: Sequence[bytes]
-) -> list[tuple[tuple[tuple[int, ...], ...], tuple[Result, ...]]]:
+) -> list[tuple[tuple[tuple[int, ...], ...], tuple[FrameResult, ...]]]:
     each = [
         results_of(b.model, words_of(b.model, fields, features=b.features)) for b in graph.branches
     ]

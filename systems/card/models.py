@@ -15,7 +15,7 @@ from n3ic.systems.card.description import (
     Graph,
     InputStage,
     Meter,
-    Network,
+    NetworkTask,
     Parallel,
     Policy,
     Series,
@@ -49,7 +49,7 @@ def network_of(card: Card, name: str) -> BinaryModel:
     Raises:
         CardError: the model cannot be read; the error names the line.
     """
-    task = cast(Network | InputStage, card.tasks[name])
+    task = cast(NetworkTask | InputStage, card.tasks[name])
     try:
         return open_network(task.model, task.network)
     except N3icError as error:
@@ -90,7 +90,7 @@ def _check_classes(card: Card, flow: list[Task]) -> None:
         meant = {name for rule in policy.rules for name in rule.classes}
         known: set[str] = set()
         for task in flow[:i] if meant else ():
-            if isinstance(task, Network):
+            if isinstance(task, NetworkTask):
                 known |= set(network_of(card, task.name).classes)
         if meant - known:
             raise _error(
@@ -110,7 +110,7 @@ def _check_joins(card: Card, graph: Graph) -> None:
             continue
         lists = {}
         for branch in step.branches:
-            networks = [n for n in branch.tasks() if isinstance(card.tasks[n], Network)]
+            networks = [n for n in branch.tasks() if isinstance(card.tasks[n], NetworkTask)]
             lists[networks[-1]] = network_of(card, networks[-1]).classes
         first, *others = lists
         for other in others:

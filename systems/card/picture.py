@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from n3ic.systems.card.plan import Plan
+from n3ic.systems.card.plan import CardPlan
 from n3ic.util.pictures import INK, PALE, Look, legend, look, new_page, plain, styled
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ _MOST_NAMES = 12  # of a chain, that are written out
 
 
 @styled
-def plan_figure(planned: Plan) -> Figure:
+def plan_figure(planned: CardPlan) -> Figure:
     """Regions on the left, each tenant's share of each resource and its rates on the right."""
     longest = max(min(len(r.chain), _MOST_NAMES) for r in planned.regions)
     height = max(4.5, 0.32 * len(planned.regions) * (longest + 2))
@@ -28,7 +28,7 @@ def plan_figure(planned: Plan) -> Figure:
     return figure
 
 
-def _draw_regions(axes: Axes, planned: Plan) -> None:
+def _draw_regions(axes: Axes, planned: CardPlan) -> None:
     """A box a region; its chain from left to right, in the look of its tenant."""
     from matplotlib.patches import Rectangle
 
@@ -70,7 +70,7 @@ def _draw_regions(axes: Axes, planned: Plan) -> None:
     axes.set_title("regions and chains")
 
 
-def _draw_shares(axes: Axes, planned: Plan) -> None:
+def _draw_shares(axes: Axes, planned: CardPlan) -> None:
     """Bars: share of each resource by tenant, and what was wanted beyond it."""
     looks = _looks(planned)
     names = [r.name for r in planned.resources if r.capacity is not None]
@@ -87,6 +87,6 @@ def _draw_shares(axes: Axes, planned: Plan) -> None:
     axes.set_title("shares")
 
 
-def _looks(planned: Plan) -> dict[str, Look]:
+def _looks(planned: CardPlan) -> dict[str, Look]:
     """A look a tenant; tasks that are shared stay grey."""
     return {s.tenant: look(i) for i, s in enumerate(planned.shares)}

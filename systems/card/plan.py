@@ -8,13 +8,13 @@ from typing import Any
 
 from n3ic.systems.card.description import Card
 from n3ic.systems.card.resources import Resource, TaskCost
-from n3ic.util.display import Displayed, Table, View
+from n3ic.util.display import Displayed, TextTable, View
 
 PLAN_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Region:
+class PlannedRegion:
     """A region of the card with its chain of tasks.
 
     Attributes:
@@ -111,7 +111,7 @@ class TenantShare:
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Displayed):
+class CardPlan(Displayed):
     """The plan of a card: what each tenant gets.
 
     Attributes:
@@ -128,7 +128,7 @@ class Plan(Displayed):
     card: Card
     resources: tuple[Resource, ...]
     costs: Mapping[str, TaskCost]
-    regions: tuple[Region, ...]
+    regions: tuple[PlannedRegion, ...]
     shares: tuple[TenantShare, ...]
     graphs: tuple[GraphPlan, ...]
     problems: tuple[str, ...] = ()
@@ -153,11 +153,11 @@ class Plan(Displayed):
         )
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[TextTable, ...]:
         """What tasks take, and what regions, tenants and graphs are given."""
         return (self._tasks(), self._regions(), self._tenants(), self._graphs())
 
-    def _tasks(self) -> Table:
+    def _tasks(self) -> TextTable:
         names = tuple(r.name for r in self.resources)
         rows = tuple(
             (
@@ -171,9 +171,9 @@ class Plan(Displayed):
             for name, cost in self.costs.items()
         )
         head = ("task", "kind", *names, "sustains", "known by", "regions")
-        return Table("what an instance of each task takes", head, rows, left=2)
+        return TextTable("what an instance of each task takes", head, rows, left=2)
 
-    def _regions(self) -> Table:
+    def _regions(self) -> TextTable:
         bounded = [
             r for r in self.resources if r.within == "region" and r.per == "instance" and r.capacity
         ]
@@ -186,9 +186,9 @@ class Plan(Displayed):
             for r in self.regions
         )
         head = ("region", "chain", *(f"{b.name} of {b.capacity:,.6g}" for b in bounded))
-        return Table("regions", head, rows, left=2)
+        return TextTable("regions", head, rows, left=2)
 
-    def _tenants(self) -> Table:
+    def _tenants(self) -> TextTable:
         rows = tuple(
             (
                 s.tenant,
@@ -200,9 +200,9 @@ class Plan(Displayed):
             for s in self.shares
         )
         head = ("tenant", "dominant", "weight", "wanted", "granted")
-        return Table("space: dominant-resource fairness", head, rows, left=2)
+        return TextTable("space: dominant-resource fairness", head, rows, left=2)
 
-    def _graphs(self) -> Table:
+    def _graphs(self) -> TextTable:
         rows = tuple(
             (
                 f"{g.tenant}/{g.graph}",
@@ -217,7 +217,7 @@ class Plan(Displayed):
             for g in self.graphs
         )
         head = ("graph", "uid", "wanted/s", "guaranteed/s", "Gb/s", "ways", "passes", "latency")
-        return Table("time: what the ingress lets pass", head, rows)
+        return TextTable("time: what the ingress lets pass", head, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from n3ic.systems.card.chains import Placement, chain_order, place
-from n3ic.systems.card.demand import Demand, demand_of, entitlements
+from n3ic.systems.card.chains import ChainPlacement, chain_order, place
+from n3ic.systems.card.demand import CardDemand, demand_of, entitlements
 from n3ic.systems.card.description import Card
 from n3ic.systems.card.drf import Floats
-from n3ic.systems.card.exporting import joint_costs
+from n3ic.systems.card.export import joint_costs
 from n3ic.systems.card.fairness import Scarce, fair_rates
 from n3ic.systems.card.models import check_models
-from n3ic.systems.card.plan import GraphPlan, Plan, Region, TenantShare
+from n3ic.systems.card.plan import CardPlan, GraphPlan, PlannedRegion, TenantShare
 from n3ic.systems.card.resources import Budget, TaskCost, budget_of, costs_of, uncounted
 from n3ic.systems.card.routing import flows_of, latency_of, paths_of
 
@@ -23,7 +23,7 @@ BURST_FRAMES = 16  # frames that a token bucket lets pass at once
 _SHORT = 1e-4  # share of a wanted rate that may be missing before it is a problem
 
 
-def plan_card(card: Card, say: Callable[[str], None] = lambda _: None) -> Plan:
+def plan_card(card: Card, say: Callable[[str], None] = lambda _: None) -> CardPlan:
     """Plan a card with the device and the reports of its target.
 
     Args:
@@ -40,7 +40,7 @@ def plan_card(card: Card, say: Callable[[str], None] = lambda _: None) -> Plan:
     return plan(card, budget, costs)
 
 
-def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Plan:
+def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> CardPlan:
     """Plan a card from its budget and costs.
 
     Space first: :func:`~n3ic.systems.card.demand.entitlements` divides it by dominant-resource
@@ -90,7 +90,7 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Plan:
                 burst_bytes=math.ceil(BURST_FRAMES * graph.packet_bytes),
             )
         )
-    return Plan(
+    return CardPlan(
         card=card,
         resources=demand.resources,
         costs=costs,
@@ -102,7 +102,7 @@ def plan(card: Card, budget: Budget, costs: Mapping[str, TaskCost]) -> Plan:
     )
 
 
-def time_weights(demand: Demand, entitled: Floats) -> Floats:
+def time_weights(demand: CardDemand, entitled: Floats) -> Floats:
     """Weights of the graphs for sharing time: the dominant shares from sharing space.
 
     A graph that takes no counted resource has its tenant's weight.
@@ -116,7 +116,7 @@ def time_weights(demand: Demand, entitled: Floats) -> Floats:
     return np.asarray(np.where(given > 0, given, (weight / weight.sum())[demand.owner]))
 
 
-def time_shares(planned: Plan, budget: Budget, loads: Mapping[int, float]) -> dict[int, float]:
+def time_shares(planned: CardPlan, budget: Budget, loads: Mapping[int, float]) -> dict[int, float]:
     """Packets per second that each graph gets at monitored loads: the rates of the ingress.
 
     No tenant falls below the smaller of its load and its guarantee; dominant resource fair queueing
@@ -136,26 +136,26 @@ def time_shares(planned: Plan, budget: Budget, loads: Mapping[int, float]) -> di
     return {g.uid: float(rate) for g, rate in zip(planned.graphs, fair.rates, strict=True)}
 
 
-def instances_of(planned: Plan) -> NDArray[np.bool_]:
+def instances_of(planned: CardPlan) -> NDArray[np.bool_]:
     """Where tasks stand in a plan, shape ``(tasks, regions that are not spare)``."""
     regions = planned.regions[: len(planned.regions) - planned.card.device.spare]
     return np.array([[t in r.chain for r in regions] for t in planned.card.tasks])
 
 
 def _regions(
-    demand: Demand, instances: NDArray[np.bool_], rates: Floats, spare: int
-) -> tuple[Region, ...]:
+    demand: CardDemand, instances: NDArray[np.bool_], rates: Floats, spare: int
+) -> tuple[PlannedRegion, ...]:
     out = []
     empty = {s.name: 0.0 for s in demand.space}
     for r in range(demand.regions):
         members = np.flatnonzero(instances[:, r])
         used = demand.area[members].sum(axis=0)
         amounts = {s.name: float(a) for s, a in zip(demand.space, used, strict=True)}
-        out.append(Region(r, chain_order(demand, members.tolist(), rates), amounts))
-    return (*out, *(Region(demand.regions + r, (), empty) for r in range(spare)))
+        out.append(PlannedRegion(r, chain_order(demand, members.tolist(), rates), amounts))
+    return (*out, *(PlannedRegion(demand.regions + r, (), empty) for r in range(spare)))
 
 
-def _shares(demand: Demand, entitled: Floats) -> tuple[TenantShare, ...]:
+def _shares(demand: CardDemand, entitled: Floats) -> tuple[TenantShare, ...]:
     wanted = demand.of_tenants(demand.shares)
     granted = demand.of_tenants(demand.shares * entitled[:, None])
     names = [r.name for r in demand.resources]
@@ -172,8 +172,8 @@ def _shares(demand: Demand, entitled: Floats) -> tuple[TenantShare, ...]:
 
 
 def _problems(
-    demand: Demand,
-    placement: Placement,
+    demand: CardDemand,
+    placement: ChainPlacement,
     graphs: Sequence[GraphPlan],
     scarce: Sequence[Sequence[Scarce]],
 ) -> Iterator[str]:
@@ -192,7 +192,7 @@ def _problems(
         )
 
 
-def _too_small(demand: Demand, instances: NDArray[np.bool_], scarce: Scarce) -> str:
+def _too_small(demand: CardDemand, instances: NDArray[np.bool_], scarce: Scarce) -> str:
     """How much is wanted of a task or of a resource that packets take, and how much there is."""
     if isinstance(scarce, int):
         asked, count = demand.occupancy[:, scarce].sum(), instances[scarce].sum()
@@ -207,7 +207,7 @@ def _too_small(demand: Demand, instances: NDArray[np.bool_], scarce: Scarce) -> 
 
 
 def _notes(
-    card: Card, budget: Budget, costs: Mapping[str, TaskCost], placement: Placement
+    card: Card, budget: Budget, costs: Mapping[str, TaskCost], placement: ChainPlacement
 ) -> Iterator[str]:
     yield f"Device: {budget.source}."
     none = uncounted(card, costs)

@@ -11,7 +11,7 @@ from typing import Literal
 from n3ic.errors import CardError, N3icError
 from n3ic.model import passes
 from n3ic.model.network import BinaryModel
-from n3ic.systems.card.description import Card, Network, Rate, Task
+from n3ic.systems.card.description import Card, NetworkTask, Rate, Task
 from n3ic.systems.card.models import open_network
 from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.device import CardLayout
@@ -154,7 +154,7 @@ def costs_of(
     for name, task in card.tasks.items():
         say(f"what {name} takes")
         reported = None
-        if isinstance(task, Network) and (task.needs is None or task.rate is None):
+        if isinstance(task, NetworkTask) and (task.needs is None or task.rate is None):
             reported = _reported(card, task, tool, budget)
         out[name] = _stated(card, task, reported)
     return out
@@ -216,7 +216,7 @@ def _stated(card: Card, task: Task, reported: TaskCost | None) -> TaskCost:
     return TaskCost(needs, reported.rate, reported.rate_kind, reported.rate_source, latency)
 
 
-def _reported(card: Card, task: Network, tool: Exporter | None, budget: Budget) -> TaskCost:
+def _reported(card: Card, task: NetworkTask, tool: Exporter | None, budget: Budget) -> TaskCost:
     """What the target's report says of a network."""
     place = f"{card.source}:{task.line}"
     if tool is None:
@@ -232,7 +232,7 @@ def _reported(card: Card, task: Network, tool: Exporter | None, budget: Budget) 
     return _cost(tool, report, budget)
 
 
-def _report(tool: Exporter, model: BinaryModel, task: Network) -> Report:
+def _report(tool: Exporter, model: BinaryModel, task: NetworkTask) -> Report:
     options = tool.parse_options(task.options)
     network = passes.simplify(model).model
     fit = tool.check(network, options)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import CardError
-from n3ic.systems.card.chains import SLACK, Flows, Programme
-from n3ic.systems.card.demand import Demand
+from n3ic.systems.card.chains import SLACK, LinearProgram, PacketShares
+from n3ic.systems.card.demand import CardDemand
 from n3ic.systems.card.drf import Floats
 from n3ic.systems.card.plan import Path, Visit
 
@@ -17,8 +17,8 @@ _LEAST = 1e-5  # share of a graph's packets that is worth a path
 
 
 def flows_of(
-    demand: Demand, instances: NDArray[np.bool_], rates: Floats, scheduling_ns: float
-) -> Flows:
+    demand: CardDemand, instances: NDArray[np.bool_], rates: Floats, scheduling_ns: float
+) -> PacketShares:
     """The quickest way for given rates.
 
     Args:
@@ -30,7 +30,7 @@ def flows_of(
     # a share is one of the given rate, so that the solver's tolerance is, too
     asked = demand.scaled(rates / demand.wanted)
     most = np.where(rates > 0, 1.0, 0.0)
-    programme = Programme(asked, scheduling_ns=scheduling_ns, most=most, instances=instances)
+    programme = LinearProgram(asked, scheduling_ns=scheduling_ns, most=most, instances=instances)
     for column, share in zip(programme.f, most, strict=True):
         programme.at_least({int(column): 1.0}, float(share) * (1 - 10 * SLACK))
     found = programme.solve(programme.latency())
@@ -40,7 +40,7 @@ def flows_of(
 
 
 def paths_of(
-    demand: Demand, g: int, flows: Flows, chains: Sequence[Sequence[str]], rate: float
+    demand: CardDemand, g: int, flows: PacketShares, chains: Sequence[Sequence[str]], rate: float
 ) -> tuple[Path, ...]:
     """A graph's ways through the card, the one of most packets first.
 

@@ -14,13 +14,13 @@ from n3ic.model.bits import WORD_BITS, Words, pack, pad_mask
 from n3ic.model.inputs import InputSpec
 from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
 from n3ic.model.network import BinaryModel
-from n3ic.systems.cluster.node import ROW_SLOTS, Held, status_packet
-from n3ic.systems.cluster.placement import Placement, Share, Split
+from n3ic.systems.cluster.node import ROW_SLOTS, HeldArray, status_packet
+from n3ic.systems.cluster.placement import LayerSplit, ModelPlacement, Share
 from n3ic.systems.cluster.protocol import (
     BY_RANGE,
-    Packet,
     ProtocolError,
-    Task,
+    TaskId,
+    TaskPacket,
     bits_packets,
     score_packets,
     sums_packets,
@@ -28,22 +28,24 @@ from n3ic.systems.cluster.protocol import (
 
 
 @dataclass(frozen=True)
-class Next:
+class NextLayer:
     """The layer that reads a layer's bits.
 
     Attributes:
         array: number of the layer.
-        task: ``Task.BITS``, or ``Task.INPUTS`` for a layer split by inputs.
+        task: ``TaskId.BITS``, or ``TaskId.INPUTS`` for a layer split by inputs.
         outputs: number of its neurons.
         replicas: nodes that take turns, in order; empty for a split layer.
     """
 
     array: int
-    task: Task
+    task: TaskId
     outputs: int
     replicas: tuple[int, ...] = ()
 
-    def packets(self, words: Words, row: int, offset: int, *, lap: bool = False) -> list[Packet]:
+    def packets(
+        self, words: Words, row: int, offset: int, *, lap: bool = False
+    ) -> list[TaskPacket]:
         """Make the tasks that carry words of its input."""
         turn = self.replicas[row % len(self.replicas)] if self.replicas else BY_RANGE
         return list(
@@ -60,20 +62,20 @@ class Next:
         )
 
 
-def layer_input(placement: Placement, array: int) -> Next:
+def layer_input(placement: ModelPlacement, array: int) -> NextLayer:
     """Describe how a layer reads its input."""
     layer = placement.layers[array]
-    replicated = layer.split is Split.REPLICATED
-    return Next(
+    replicated = layer.split is LayerSplit.REPLICATED
+    return NextLayer(
         array,
-        Task.INPUTS if layer.split is Split.INPUT else Task.BITS,
+        TaskId.INPUTS if layer.split is LayerSplit.INPUT else TaskId.BITS,
         placement.shape[array + 1],
         tuple(share.node for share in layer.shares) if replicated else (),
     )
 
 
 @dataclass(frozen=True, eq=False)
-class Firing:
+class Activation:
     """What happens to the popcounts of some neurons.
 
     Attributes:
@@ -86,9 +88,9 @@ class Firing:
     array: int
     start: int
     limits: NDArray[np.int32]
-    following: Next | None
+    following: NextLayer | None
 
-    def packets(self, popcounts: NDArray[np.int32], row: int) -> Iterable[Packet]:
+    def packets(self, popcounts: NDArray[np.int32], row: int) -> Iterable[TaskPacket]:
         """Bits for the next layer, or scores for the home.
 
         Args:
@@ -158,12 +160,12 @@ class _Gathering:
         return held
 
 
-class NeuronShare(Held):
+class NeuronShare(HeldArray):
     """Some neurons of a layer with all their inputs, or all neurons of a replicated layer."""
 
-    tasks: ClassVar = frozenset({Task.BITS})
+    tasks: ClassVar = frozenset({TaskId.BITS})
 
-    def __init__(self, connections: Connections, firing: Firing) -> None:
+    def __init__(self, connections: Connections, firing: Activation) -> None:
         super().__init__(firing.array, firing.start, firing.start + connections.n_outputs)
         self._count = popcounter(connections)
         self._firing = firing
@@ -175,7 +177,7 @@ class NeuronShare(Held):
         """Forget every row."""
         self._rows.clear()
 
-    def take(self, packet: Packet) -> Iterable[Packet]:
+    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Store input bits; compute when a row is complete."""
         words = self._rows.put(packet.row, packet.offset, packet.words)
         if words is None:
@@ -185,15 +187,15 @@ class NeuronShare(Held):
         return self._firing.packets(self._count(words), packet.row)
 
     @property
-    def status(self) -> Packet:
+    def status(self) -> TaskPacket:
         """What is held."""
         return status_packet(self, kind=1, slots=ROW_SLOTS, offset=0, words=self._words)
 
 
-class InputShare(Held):
+class InputShare(HeldArray):
     """Some inputs of all neurons of a layer; its range is input bits in whole words."""
 
-    tasks: ClassVar = frozenset({Task.INPUTS})
+    tasks: ClassVar = frozenset({TaskId.INPUTS})
 
     def __init__(self, array: int, start: int, connections: Connections) -> None:
         words = connections.n_words
@@ -207,7 +209,7 @@ class InputShare(Held):
         """Forget every row."""
         self._rows.clear()
 
-    def take(self, packet: Packet) -> Iterable[Packet]:
+    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Store input bits; count when a row is complete."""
         if packet.start % WORD_BITS or packet.end % WORD_BITS:
             raise ProtocolError(f"inputs [{packet.start}, {packet.end}) are not whole words")
@@ -229,13 +231,13 @@ class InputShare(Held):
         )
 
     @property
-    def status(self) -> Packet:
+    def status(self) -> TaskPacket:
         """What is held."""
         first = self.start // WORD_BITS
         return status_packet(self, kind=2, slots=ROW_SLOTS, offset=first, words=self._words)
 
 
-class Reducer(Held):
+class Reducer(HeldArray):
     """Adds the partial popcounts of some neurons of a layer split by inputs.
 
     Args:
@@ -244,9 +246,9 @@ class Reducer(Held):
         firing: what happens to the sums.
     """
 
-    tasks: ClassVar = frozenset({Task.SUMS})
+    tasks: ClassVar = frozenset({TaskId.SUMS})
 
-    def __init__(self, parts: Iterable[int], neurons: int, firing: Firing) -> None:
+    def __init__(self, parts: Iterable[int], neurons: int, firing: Activation) -> None:
         super().__init__(firing.array, firing.start, firing.start + neurons)
         self._parts = {offset: i for i, offset in enumerate(parts)}
         self._firing = firing
@@ -256,7 +258,7 @@ class Reducer(Held):
         """Forget every row."""
         self._rows.clear()
 
-    def take(self, packet: Packet) -> Iterable[Packet]:
+    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Add partial popcounts; fire when all parts of a row have arrived."""
         part = self._parts.get(packet.offset)
         if part is None:
@@ -282,12 +284,12 @@ class Reducer(Held):
         return self._firing.packets(total, packet.row)
 
     @property
-    def status(self) -> Packet:
+    def status(self) -> TaskPacket:
         """What is held."""
         return status_packet(self, kind=3, slots=ROW_SLOTS, offset=0, words=0)
 
 
-def held_by(model: BinaryModel, placement: Placement, node: int) -> list[Held]:
+def held_by(model: BinaryModel, placement: ModelPlacement, node: int) -> list[HeldArray]:
     """Make the shares of a model that a node holds.
 
     Args:
@@ -296,12 +298,12 @@ def held_by(model: BinaryModel, placement: Placement, node: int) -> list[Held]:
         node: number of the node.
     """
     placement.check_model(model)
-    shares: list[Held] = []
+    shares: list[HeldArray] = []
     for array, (layer, placed) in enumerate(zip(model.layers, placement.layers, strict=True)):
         for share in placed.shares:
             if share.node != node:
                 continue
-            if placed.split is Split.INPUT:
+            if placed.split is LayerSplit.INPUT:
                 part = _columns(layer, share.start, share.end)
                 shares.append(InputShare(array, share.start, part))
             else:
@@ -326,9 +328,9 @@ def _columns(layer: Connections, start: int, end: int) -> Connections:
     return Connections(layer.weights[:, start:end], mask=mask)
 
 
-def _firing(model: BinaryModel, placement: Placement, array: int, share: Share) -> Firing:
+def _firing(model: BinaryModel, placement: ModelPlacement, array: int, share: Share) -> Activation:
     layer = model.layers[array]
     limits = layer.thresholds if isinstance(layer, HiddenLayer) else model.output.bias
     last = array == len(placement.layers) - 1
     following = None if last else layer_input(placement, array + 1)
-    return Firing(array, share.start, limits[share.start : share.end], following)
+    return Activation(array, share.start, limits[share.start : share.end], following)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from n3ic.cli.console import print_json, say, show_table, table, working
+from n3ic.cli.console import print_json, print_result, show_table, spinner, table
 from n3ic.errors import UsageError
 from n3ic.systems.outputs import check_picture, free_files, write_plan
 
 if TYPE_CHECKING:
     from n3ic.model.network import BinaryModel
-    from n3ic.systems.cluster.nodes import Cluster
-    from n3ic.systems.cluster.placement import Placement, Split
-    from n3ic.systems.cluster.plan import Plan
-    from n3ic.systems.cluster.wire import Address
+    from n3ic.systems.cluster.nodes import ClusterDescription
+    from n3ic.systems.cluster.placement import LayerSplit, ModelPlacement
+    from n3ic.systems.cluster.plan import ClusterPlan
+    from n3ic.systems.cluster.udp import Address
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace existing files.")]
@@ -31,7 +31,7 @@ Described = Annotated[
 ]
 
 
-class Goal(StrEnum):
+class PlanObjective(StrEnum):
     """What a plan is chosen by."""
 
     THROUGHPUT = "throughput"
@@ -54,8 +54,9 @@ def plan(
         typer.Option(help="output, input or replicated, one for all layers or one each: a,b,c."),
     ] = None,
     goal: Annotated[
-        Goal, typer.Option("--for", help="Goal: many rows in flight, or one row alone.")
-    ] = Goal.THROUGHPUT,
+        PlanObjective,
+        typer.Option("--for", help="PlanObjective: many rows in flight, or one row alone."),
+    ] = PlanObjective.THROUGHPUT,
     json: JsonFlag = False,
     out: Annotated[Path | None, typer.Option(help="Write the plan as JSON.")] = None,
     picture: Annotated[
@@ -70,7 +71,7 @@ def plan(
     free_files(out, picture, replace=replace)
     check_picture(picture, "--picture")
     sizes, digest = _shape(model, shape)
-    with working("planning"):
+    with spinner("planning"):
         found = plan_cluster(
             sizes,
             _cluster(cluster, nodes, target, link),
@@ -94,7 +95,8 @@ def run(
         int | None, typer.Option(help="Nodes of the ring [4, or the plan's].", min=1, max=254)
     ] = None,
     plan: Annotated[
-        Path | None, typer.Option(help="Plan from n3ic cluster plan; even parts without one.")
+        Path | None,
+        typer.Option(help="ClusterPlan from n3ic cluster plan; even parts without one."),
     ] = None,
     split: Annotated[
         str, typer.Option(help="Without a plan: output, input, or one of them for each layer.")
@@ -134,11 +136,11 @@ def run(
 ) -> None:
     """Run a model on a ring of nodes, and compare every row with the single model."""
     from n3ic.data.flows import read_features
-    from n3ic.systems.cluster.link import Timing
-    from n3ic.systems.cluster.measuring import compare, rows_to_compare
-    from n3ic.systems.cluster.simulated import simulated_cards
-    from n3ic.systems.cluster.starting import RingOptions, ring
-    from n3ic.systems.cluster.wire import Faults
+    from n3ic.systems.cluster.launch import RingOptions, ring
+    from n3ic.systems.cluster.link import LinkTiming
+    from n3ic.systems.cluster.measurement import compare, rows_to_compare
+    from n3ic.systems.cluster.simulated_cards import simulated_cards
+    from n3ic.systems.cluster.udp import FaultInjection
 
     loaded = _model(model)
     targets = _targets(simulate or [])
@@ -149,15 +151,15 @@ def run(
     else:
         words = loaded.encode(read_features(flows, loaded))[:rows]
     with (
-        working("starting the nodes") as progress,
+        spinner("starting the nodes") as progress,
         simulated_cards(loaded, placement, targets, loss=loss, seed=seed) as found,
     ):
         options = RingOptions(
             dask=dask,
             cards=cards | found.addresses,
             addresses=addresses | found.neighbours,
-            timing=Timing(limit=limit),
-            faults=Faults(loss, seed),
+            timing=LinkTiming(limit=limit),
+            faults=FaultInjection(loss, seed),
         )
         with ring(loaded, placement, options) as running:
             progress("computing")
@@ -180,8 +182,10 @@ def run(
         ],
         left=3,
     )
-    say(f"{measured.rows:,} of {measured.rows:,} rows: the single model's scores, bit for bit")
-    say(
+    print_result(
+        f"{measured.rows:,} of {measured.rows:,} rows: the single model's scores, bit for bit"
+    )
+    print_result(
         f"measured: {measured.rows_per_s:,.0f} rows/s; a row alone {measured.p50_ms:.1f} ms, "
         f"p99 {measured.p99_ms:.1f} ms"
     )
@@ -189,8 +193,8 @@ def run(
     compared = (
         f"{one / ring_rate:,.1f} times as fast" if one > ring_rate else "slower than the ring"
     )
-    say(f"one process without a ring, same rows, measured: {one:,.0f} rows/s, {compared}")
-    say(f"nodes threw {lost:,} datagrams away on purpose; {again:,} were sent again")
+    print_result(f"one process without a ring, same rows, measured: {one:,.0f} rows/s, {compared}")
+    print_result(f"nodes threw {lost:,} datagrams away on purpose; {again:,} were sent again")
 
 
 def simulate(
@@ -265,15 +269,15 @@ def simulate(
 def _model(path: Path) -> BinaryModel:
     from n3ic.model.network import BinaryModel
     from n3ic.runs.folder import models_of
-    from n3ic.systems.cluster.wide import side_by_side
+    from n3ic.systems.cluster.merged_model import merge_models
 
     found = {task: BinaryModel.load(file) for task, file in models_of(path).items()}
-    return next(iter(found.values())) if len(found) == 1 else side_by_side(found)
+    return next(iter(found.values())) if len(found) == 1 else merge_models(found)
 
 
 def _placement(
     model: BinaryModel, plan: Path | None, nodes: int | None, split: str, cards: set[int]
-) -> Placement:
+) -> ModelPlacement:
     from n3ic.systems.cluster.placement import even_placement
     from n3ic.systems.cluster.plan import read_placement
 
@@ -323,28 +327,28 @@ def _shape(model: Path | None, shape: str | None) -> tuple[tuple[int, ...], str]
     return tuple(int(s) for s in sizes), ""
 
 
-def _cluster(path: Path | None, nodes: int, target: str, link: str) -> Cluster:
+def _cluster(path: Path | None, nodes: int, target: str, link: str) -> ClusterDescription:
     from n3ic.systems.cluster.nodes import equal_nodes, read_nodes
 
     return equal_nodes(nodes, target, link) if path is None else read_nodes(path)
 
 
-def _splits(text: str | None, layers: int) -> list[Split] | None:
+def _splits(text: str | None, layers: int) -> list[LayerSplit] | None:
     from n3ic.systems.cluster import placement
 
     if text is None:
         return None
     names = text.split(",")
-    known = [s.value for s in placement.Split]
+    known = [s.value for s in placement.LayerSplit]
     for name in names:
         if name not in known:
             raise UsageError(f"--split: expected {', '.join(known)}, got {name!r}")
     if len(names) not in (1, layers):
         raise UsageError(f"--split: expected one or {layers} of them, got {len(names)}")
-    return [placement.Split(n) for n in (names * layers if len(names) == 1 else names)]
+    return [placement.LayerSplit(n) for n in (names * layers if len(names) == 1 else names)]
 
 
-def show(found: Plan) -> None:
+def show(found: ClusterPlan) -> None:
     """Print a plan as tables: layers, nodes, what other placements would give."""
     for each in found.tables:
         show_table(each)

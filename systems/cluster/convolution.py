@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ClusterError
+from n3ic.systems.cluster.distributed_rows import DistributedRows, Payload, RowReader
 from n3ic.systems.cluster.placement import Share
-from n3ic.systems.cluster.protocol import BY_RANGE, Packet, PacketType, ProtocolError, Task
-from n3ic.systems.cluster.rows import DistributedRows, Payload, Reading
+from n3ic.systems.cluster.protocol import BY_RANGE, PacketType, ProtocolError, TaskId, TaskPacket
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,17 +130,17 @@ class Filters:
         return payload.reshape(self.shape[1:])
 
 
-def convolve_packet(array: int, rows: int) -> Packet:
+def convolve_packet(array: int, rows: int) -> TaskPacket:
     """The task that computes a convolution.
 
     Args:
         array: the result's array.
         rows: how many it has.
     """
-    return Packet(PacketType.TASK, Task.CONVOLVE, BY_RANGE, array, 0, rows, lap=True)
+    return TaskPacket(PacketType.TASK, TaskId.CONVOLVE, BY_RANGE, array, 0, rows, lap=True)
 
 
-class Convolved(Reading):
+class ConvolvedRows(RowReader):
     """Rows of a convolution's result.
 
     Args:
@@ -153,7 +153,7 @@ class Convolved(Reading):
         ClusterError: a sum may overflow 64 bits.
     """
 
-    tasks: ClassVar = frozenset({Task.CONVOLVE})
+    tasks: ClassVar = frozenset({TaskId.CONVOLVE})
 
     def __init__(self, array: int, source: DistributedRows, share: Share, filters: Filters) -> None:
         bound = filters.weight * (1 if filters.binary else source.bound)
@@ -170,21 +170,21 @@ class Convolved(Reading):
         """Whether a row of the result is there."""
         return number in self._rows
 
-    def take(self, packet: Packet) -> Iterable[Packet]:
+    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Compute each row as soon as its halo is here."""
         if packet.end > self._filters.out_rows:
             raise ProtocolError(f"the result has {self._filters.out_rows} rows")
         for number in range(packet.start, packet.end):
-            task = Packet(
+            task = TaskPacket(
                 packet.type, packet.identifier, packet.destination, self.array, number, number + 1
             )
             yield from super().take(task)
 
-    def needs(self, packet: Packet) -> Iterable[int]:
+    def needs(self, packet: TaskPacket) -> Iterable[int]:
         """Rows of the image."""
         return self._filters.image_rows(packet.start)
 
-    def compute(self, packet: Packet) -> None:
+    def compute(self, packet: TaskPacket) -> None:
         """Compute a row."""
         found = []
         for number in self.needs(packet):

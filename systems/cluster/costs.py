@@ -8,15 +8,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from n3ic.systems.cluster.nodes import Cluster, ClusterNode
-from n3ic.systems.cluster.placement import LayerPlacement, Placement, Split
+from n3ic.systems.cluster.nodes import ClusterDescription, ClusterNode
+from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlacement
 from n3ic.systems.cluster.protocol import HEADER_BYTES, MAX_PACKETS, PACKET_BYTES
 from n3ic.systems.cluster.traffic import (
     SLICE_BITS,
     Counts,
     LayerTraffic,
+    NodeWork,
     Traffic,
-    Work,
     mean_traffic,
     period,
     row_traffic,
@@ -32,7 +32,7 @@ _ROW_BITS = (SLICE_BITS, 512)
 
 
 @dataclass(frozen=True)
-class Expected:
+class CostEstimate:
     """The plan's estimate of a row.
 
     Attributes:
@@ -83,7 +83,7 @@ def weight_bytes(layer: LayerPlacement, inputs: int, neurons: int) -> Mapping[in
     found: dict[int, int] = {}
     for share in layer.shares:
         size = share.end - share.start
-        by_input = layer.split is Split.INPUT
+        by_input = layer.split is LayerSplit.INPUT
         found[share.node] = neurons * row_bytes(size) if by_input else size * row_bytes(inputs)
     for holder in layer.reducers or layer.shares:
         more = _THRESHOLD_BYTES * (holder.end - holder.start)
@@ -91,7 +91,7 @@ def weight_bytes(layer: LayerPlacement, inputs: int, neurons: int) -> Mapping[in
     return found
 
 
-def memory_used(placement: Placement) -> dict[int, int]:
+def memory_used(placement: ModelPlacement) -> dict[int, int]:
     """Bytes of weights by node number."""
     used: dict[int, int] = {}
     for layer, (inputs, neurons) in zip(placement.layers, pairwise(placement.shape), strict=True):
@@ -100,7 +100,7 @@ def memory_used(placement: Placement) -> dict[int, int]:
     return used
 
 
-def expected(placement: Placement, cluster: Cluster) -> Expected:
+def estimate_cost(placement: ModelPlacement, cluster: ClusterDescription) -> CostEstimate:
     """Time and traffic of a row, from counts and from the nodes' clocks.
 
     One row alone waits, layer after layer, for the busiest link or handler of the layer, for the
@@ -116,7 +116,7 @@ def expected(placement: Placement, cluster: Cluster) -> Expected:
     busy = _busy(total, computed, clocks, nodes)
     slowest = max(busy, key=lambda name: busy[name])
     wire = sum(_sent_bytes(total, i, nodes) for i in range(len(nodes)))
-    return Expected(
+    return CostEstimate(
         latency_s=sum(layers) + _home_seconds(cluster.home),
         rows_per_s=1 / busy[slowest],
         bottleneck=slowest,
@@ -143,7 +143,7 @@ def _layer_seconds(layer: LayerTraffic, nodes: tuple[ClusterNode, ...]) -> float
     return seconds + max(kernels, default=0.0)
 
 
-def _computing(work: Work, node: ClusterNode) -> float:
+def _computing(work: NodeWork, node: ClusterNode) -> float:
     """Seconds from the last words of a row to the packet of the last result."""
     f = node.figures
     return node.seconds(work.neurons * f.neuron_clocks(work.inputs) + f.compute + f.result)

@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ClusterError
-from n3ic.systems.cluster.home import TaggedRows
-from n3ic.systems.cluster.node import ROW_SLOTS, Held
+from n3ic.systems.cluster.coordinator import TaggedRows
+from n3ic.systems.cluster.node import ROW_SLOTS, HeldArray
 from n3ic.systems.cluster.protocol import (
     BY_RANGE,
     HOME,
     MAX_OFFSET,
     VALUES_PER_PACKET,
     WIDE_PER_PACKET,
-    Data,
-    Packet,
+    DataId,
     PacketType,
     ProtocolError,
-    Task,
+    TaskId,
+    TaskPacket,
     body_of,
 )
 
@@ -29,7 +29,7 @@ MAX_INNER = MAX_OFFSET * VALUES_PER_PACKET
 _VALUE_BOUND = 1 << 31
 
 
-class MatrixColumns(Held):
+class MatrixColumns(HeldArray):
     """Some columns of a matrix that dense rows are multiplied with.
 
     Args:
@@ -41,7 +41,7 @@ class MatrixColumns(Held):
         ClusterError: the matrix does not hold integers, or a sum may overflow 64 bits.
     """
 
-    tasks: ClassVar = frozenset({Task.VALUES})
+    tasks: ClassVar = frozenset({TaskId.VALUES})
 
     def __init__(self, array: int, start: int, matrix: NDArray[Any]) -> None:
         if matrix.ndim != 2 or matrix.dtype.kind not in "iub" or len(matrix) > MAX_INNER:
@@ -60,7 +60,7 @@ class MatrixColumns(Held):
         """Forget every row."""
         self._rows.clear()
 
-    def take(self, packet: Packet) -> Iterable[Packet]:
+    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Store a slice of a row; multiply when the row is complete."""
         inner = len(self._matrix)
         if packet.row not in self._rows:
@@ -81,9 +81,9 @@ class MatrixColumns(Held):
         for i in range(0, len(result), WIDE_PER_PACKET):
             part = result[i : i + WIDE_PER_PACKET]
             first = self.start + i
-            yield Packet(
+            yield TaskPacket(
                 PacketType.DATA,
-                Data.TOTALS,
+                DataId.TOTALS,
                 HOME,
                 self.array,
                 first,
@@ -105,16 +105,16 @@ class GemmFlow(TaggedRows[np.int64]):
     def __init__(
         self, array: int, columns: int, done: Callable[[int, NDArray[np.int64]], None]
     ) -> None:
-        super().__init__(array, Data.TOTALS, columns, np.int64, done)
+        super().__init__(array, DataId.TOTALS, columns, np.int64, done)
 
-    def _tasks(self, row: int, operand: NDArray[Any]) -> list[Packet]:
+    def _tasks(self, row: int, operand: NDArray[Any]) -> list[TaskPacket]:
         packets = []
         for i in range(0, len(operand), VALUES_PER_PACKET):
             part = operand[i : i + VALUES_PER_PACKET]
             packets.append(
-                Packet(
+                TaskPacket(
                     PacketType.TASK,
-                    Task.VALUES,
+                    TaskId.VALUES,
                     BY_RANGE,
                     self._array,
                     0,
@@ -128,5 +128,5 @@ class GemmFlow(TaggedRows[np.int64]):
             )
         return packets
 
-    def _values(self, packet: Packet) -> NDArray[np.int64]:
+    def _values(self, packet: TaskPacket) -> NDArray[np.int64]:
         return packet.totals

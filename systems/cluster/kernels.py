@@ -17,24 +17,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from n3ic.errors import ClusterError
-from n3ic.systems.cluster.convolution import Convolved, Filters, convolve_packet
+from n3ic.systems.cluster.convolution import ConvolvedRows, Filters, convolve_packet
+from n3ic.systems.cluster.coordinator import RingFlow
 from n3ic.systems.cluster.dense import MatrixColumns
-from n3ic.systems.cluster.home import Flow
-from n3ic.systems.cluster.node import Held
-from n3ic.systems.cluster.protocol import HOME, Packet, ProtocolError
-from n3ic.systems.cluster.rows import (
+from n3ic.systems.cluster.distributed_rows import (
     INT64_BOUND,
     MAX_PAYLOAD,
-    Arriving,
     DistributedRows,
     Payload,
+    PendingRows,
     answer,
     request,
     row_shares,
 )
+from n3ic.systems.cluster.node import HeldArray
+from n3ic.systems.cluster.protocol import HOME, ProtocolError, TaskPacket
 from n3ic.systems.cluster.sparse import (
     Combine,
-    Combined,
+    CombinedRows,
     Elements,
     nonzero_packets,
     sparse_payload,
@@ -46,7 +46,7 @@ _INT32_BOUND = 1 << 31
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class KernelJob:
     """What a ring is to do, and what comes of it.
 
     Attributes:
@@ -55,7 +55,7 @@ class Job:
         finish: the result, of its rows' payloads.
     """
 
-    packets: Sequence[Packet]
+    packets: Sequence[TaskPacket]
     rows: int
     finish: Callable[[list[Payload]], Any]
 
@@ -64,11 +64,11 @@ class Kernel(ABC):
     """A kernel whose operand and result are distributed by rows."""
 
     @abstractmethod
-    def held(self, node: int, nodes: int) -> list[Held]:
+    def held(self, node: int, nodes: int) -> list[HeldArray]:
         """What a node holds: its rows of the operand and of the result."""
 
     @abstractmethod
-    def job(self, nodes: int, *operands: Any) -> Job:
+    def job(self, nodes: int, *operands: Any) -> KernelJob:
         """A job of the kernel on a ring.
 
         Raises:
@@ -81,7 +81,7 @@ class Kernel(ABC):
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
-def written(rows: Sequence[Payload], nodes: int) -> Iterator[Packet]:
+def written(rows: Sequence[Payload], nodes: int) -> Iterator[TaskPacket]:
     """The data packets that write an operand's rows to the nodes that hold them."""
     for share in row_shares(len(rows), nodes):
         for number in range(share.start, share.end):
@@ -126,11 +126,11 @@ class SparseKernel(Kernel):
         if self.sparse and self.combine is not Combine.SUM:
             raise ClusterError("rows of a sparse operand are added up: combine is sum")
 
-    def held(self, node: int, nodes: int) -> list[Held]:
+    def held(self, node: int, nodes: int) -> list[HeldArray]:
         """What a node holds."""
         operand, result = (row_shares(rows, nodes)[node - 1] for rows in self.shape[::-1])
         source = DistributedRows(OPERAND, operand, _INT32_BOUND)
-        combined = Combined(
+        combined = CombinedRows(
             RESULT,
             source,
             result,
@@ -141,7 +141,7 @@ class SparseKernel(Kernel):
         )
         return [source, combined]
 
-    def job(self, nodes: int, *operands: Any) -> Job:
+    def job(self, nodes: int, *operands: Any) -> KernelJob:
         """A product or an aggregation.
 
         Args:
@@ -161,7 +161,7 @@ class SparseKernel(Kernel):
                 f"a sum may reach {largest:,}, beyond 64 bits: a row's elements add up to 2^32"
             )
         packets = [*written(rows, nodes), *nonzero_packets(elements, RESULT)]
-        return Job(packets, self.shape[0], self._dense if self.sparse else _stacked)
+        return KernelJob(packets, self.shape[0], self._dense if self.sparse else _stacked)
 
     def _dense(self, payloads: list[Payload]) -> NDArray[np.int64]:
         out = np.zeros((len(payloads), self.width), dtype=np.int64)
@@ -197,15 +197,15 @@ class ConvolutionKernel(Kernel):
 
     filters: Filters
 
-    def held(self, node: int, nodes: int) -> list[Held]:
+    def held(self, node: int, nodes: int) -> list[HeldArray]:
         """What a node holds."""
         source = DistributedRows(
             OPERAND, row_shares(self.filters.shape[0], nodes)[node - 1], _INT32_BOUND
         )
         share = row_shares(self.filters.out_rows, nodes)[node - 1]
-        return [source, Convolved(RESULT, source, share, self.filters)]
+        return [source, ConvolvedRows(RESULT, source, share, self.filters)]
 
-    def job(self, nodes: int, *operands: Any) -> Job:
+    def job(self, nodes: int, *operands: Any) -> KernelJob:
         """A convolution.
 
         Args:
@@ -220,7 +220,7 @@ class ConvolutionKernel(Kernel):
         out = self.filters.out_rows
         packets = [*written(rows, nodes), convolve_packet(RESULT, out)]
         shape = (out, self.filters.out_columns, len(self.filters.weights))
-        return Job(packets, out, lambda payloads: np.stack(payloads).reshape(shape))
+        return KernelJob(packets, out, lambda payloads: np.stack(payloads).reshape(shape))
 
     @property
     def digest(self) -> str:
@@ -241,7 +241,7 @@ class GemmKernel:
     matrix: NDArray[Any]
     array: ClassVar[int] = OPERAND
 
-    def held(self, node: int, nodes: int) -> list[Held]:
+    def held(self, node: int, nodes: int) -> list[HeldArray]:
         """What a node holds."""
         share = row_shares(self.matrix.shape[1], nodes)[node - 1]
         if share.start == share.end:
@@ -255,17 +255,17 @@ class GemmKernel:
         return hashlib.sha256(text + self.matrix.tobytes()).hexdigest()
 
 
-class JobFlow(Flow):
+class JobFlow(RingFlow):
     """Jobs on their way, one after another: their operands lie in the same places."""
 
     def __init__(self) -> None:
-        self._queue: deque[tuple[Job, Callable[[Any], None]]] = deque()
-        self._job: Job | None = None
+        self._queue: deque[tuple[KernelJob, Callable[[Any], None]]] = deque()
+        self._job: KernelJob | None = None
         self._done: Callable[[Any], None] = lambda _: None
-        self._arriving = Arriving()
+        self._arriving = PendingRows()
         self._rows: dict[int, Payload] = {}
 
-    def submit(self, job: Job, done: Callable[[Any], None]) -> None:
+    def submit(self, job: KernelJob, done: Callable[[Any], None]) -> None:
         """Queue a job; ``done`` takes its result."""
         self._queue.append((job, done))
 
@@ -274,7 +274,7 @@ class JobFlow(Flow):
         """No job is queued or on its way."""
         return not self._queue and self._job is None
 
-    def admit(self) -> list[Packet]:
+    def admit(self) -> list[TaskPacket]:
         """The packets of the next job: operands, tasks, and the request for the result."""
         if self._job is not None or not self._queue:
             return []
@@ -282,7 +282,7 @@ class JobFlow(Flow):
         self._rows.clear()
         return [*self._job.packets, request(RESULT, 0, self._job.rows, HOME)]
 
-    def take(self, packet: Packet) -> list[Packet]:
+    def take(self, packet: TaskPacket) -> list[TaskPacket]:
         """Take a slice of the result; the packets of the next job after the last one."""
         job = self._job
         if job is None or packet.array != RESULT or packet.start in self._rows:

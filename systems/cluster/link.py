@@ -9,11 +9,11 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from n3ic.systems.cluster.protocol import MAX_PACKETS, WINDOW, Datagram, Packet
+from n3ic.systems.cluster.protocol import MAX_PACKETS, WINDOW, Datagram, TaskPacket
 
 
 @dataclass(frozen=True)
-class Timing:
+class LinkTiming:
     """When a datagram is retransmitted, and when a neighbour counts as dead.
 
     Attributes:
@@ -66,21 +66,21 @@ class Sender:
         *,
         per_datagram: int = MAX_PACKETS,
         window: int = WINDOW,
-        timing: Timing | None = None,
+        timing: LinkTiming | None = None,
     ) -> None:
         self.resent = 0
         self._head = Datagram(session, number, neighbour)
         self._per_datagram = per_datagram
         self._window = window
-        self._timing = timing or Timing()
-        self._queue: deque[Packet] = deque()
+        self._timing = timing or LinkTiming()
+        self._queue: deque[TaskPacket] = deque()
         self._flights: OrderedDict[int, _Flight] = OrderedDict()
         self._next = 0
         self._progress = 0.0
         self._trip: float | None = None
         self._spread = 0.0
 
-    def push(self, packets: Iterable[Packet]) -> None:
+    def push(self, packets: Iterable[TaskPacket]) -> None:
         """Queue packets in order."""
         self._queue.extend(packets)
 
@@ -176,15 +176,15 @@ class Receiver:
 
     def __init__(self) -> None:
         self._expected = 0
-        self._early: dict[int, tuple[Packet, ...]] = {}
+        self._early: dict[int, tuple[TaskPacket, ...]] = {}
 
-    def accept(self, datagram: Datagram) -> list[Packet]:
+    def accept(self, datagram: Datagram) -> list[TaskPacket]:
         """Return the packets that are complete up to here, each once."""
         ahead = datagram.sequence - self._expected
         # Older datagrams are duplicates, and a correct sender never exceeds its window.
         if 0 <= ahead <= WINDOW:
             self._early[datagram.sequence] = datagram.packets
-        packets: list[Packet] = []
+        packets: list[TaskPacket] = []
         while self._expected in self._early:
             packets += self._early.pop(self._expected)
             self._expected += 1

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from n3ic.errors import ModelError
 from n3ic.model.bits import Words, pack
 from n3ic.model.network import BinaryModel
-from n3ic.systems.cluster.overlay import Cluster, Started, check_computable, initialise
-from n3ic.systems.cluster.placement import Placement
-from n3ic.systems.cluster.starting import RingOptions
+from n3ic.systems.cluster.launch import RingOptions
+from n3ic.systems.cluster.overlay import RingCluster, RunningKernel, check_computable, initialise
+from n3ic.systems.cluster.placement import ModelPlacement
 
 TASK_ID = "model"
 BATCHES = 4
@@ -33,7 +33,7 @@ class ClusterModule(nn.Module):
         inputs: input bits of the model.
     """
 
-    def __init__(self, cluster: Cluster, task_id: str, inputs: int) -> None:
+    def __init__(self, cluster: RingCluster, task_id: str, inputs: int) -> None:
         super().__init__()
         self._cluster = cluster
         self._task_id = task_id
@@ -54,17 +54,17 @@ class ClusterModule(nn.Module):
         """
         return self.result(self.start(bits))
 
-    def start(self, bits: Tensor) -> Started:
+    def start(self, bits: Tensor) -> RunningKernel:
         """Send a batch; others may be sent before its scores are asked for."""
         return self._cluster.start(self._task_id, self._words(bits))
 
-    def result(self, started: Started) -> Tensor:
+    def result(self, started: RunningKernel) -> Tensor:
         """Scores of a batch that was sent."""
         return torch.from_numpy(self._cluster.synchronise(started))
 
     def stream(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
         """Scores of batches, in order; the next ones are under way while one is used."""
-        waiting: deque[Started] = deque()
+        waiting: deque[RunningKernel] = deque()
         for batch in batches:
             waiting.append(self.start(batch))
             if len(waiting) == BATCHES:
@@ -88,7 +88,7 @@ class ClusterModule(nn.Module):
 def on_cluster(
     model: BinaryModel,
     nodes: int = 4,
-    placement: Placement | None = None,
+    placement: ModelPlacement | None = None,
     options: RingOptions | None = None,
 ) -> Iterator[ClusterModule]:
     """A model on a cluster of its own, which ends with the block.

@@ -13,17 +13,17 @@ from n3ic.systems.cluster.protocol import (
     BODY_BYTES,
     BY_RANGE,
     HOME,
-    Control,
-    Packet,
+    ControlId,
     PacketType,
     ProtocolError,
+    TaskPacket,
 )
 
 ROW_SLOTS = 64
 """Rows that a node of this module has room for at once."""
 
 
-class Held(ABC):
+class HeldArray(ABC):
     """A node's part of one distributed array, and the tasks that it performs on it.
 
     Attributes:
@@ -43,7 +43,7 @@ class Held(ABC):
         self.end = end
 
     @abstractmethod
-    def take(self, packet: Packet) -> Iterable[Packet]:
+    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Perform a task whose range is held, or keep it frozen until that is possible.
 
         Returns:
@@ -57,7 +57,7 @@ class Held(ABC):
     def clear(self) -> None:
         """Forget every row: a session begins."""
 
-    def read(self, packet: Packet) -> Iterable[Packet]:
+    def read(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Answer an RDMA task whose range is held, now or after the tasks before it.
 
         Raises:
@@ -65,7 +65,7 @@ class Held(ABC):
         """
         raise ProtocolError(f"array {self.array} is not read")
 
-    def arrived(self, packet: Packet) -> Iterable[Packet]:
+    def arrived(self, packet: TaskPacket) -> Iterable[TaskPacket]:
         """Accept data that an RDMA task of this array requested.
 
         Raises:
@@ -74,12 +74,12 @@ class Held(ABC):
         raise ProtocolError(f"array {self.array} asked for no data")
 
     @property
-    def status(self) -> Packet | None:
+    def status(self) -> TaskPacket | None:
         """The ``STATUS`` that tells what is held, without the node's own fields."""
         return None
 
 
-def split(packet: Packet, start: int, end: int) -> tuple[Packet | None, list[Packet]]:
+def split(packet: TaskPacket, start: int, end: int) -> tuple[TaskPacket | None, list[TaskPacket]]:
     """Split a packet's range at the range that a node holds.
 
     Args:
@@ -109,7 +109,7 @@ class Node:
         ended: whether the node was told to end.
     """
 
-    def __init__(self, number: int, held: Sequence[Held], digest: str) -> None:
+    def __init__(self, number: int, held: Sequence[HeldArray], digest: str) -> None:
         self.number = number
         self.held = tuple(held)
         self.ended = False
@@ -122,7 +122,7 @@ class Node:
         for array in self.held:
             array.clear()
 
-    def handle(self, packet: Packet) -> list[Packet]:
+    def handle(self, packet: TaskPacket) -> list[TaskPacket]:
         """Process a packet.
 
         Returns:
@@ -131,7 +131,7 @@ class Node:
         Raises:
             ProtocolError: the packet is impossible, such as one for a word that a layer lacks.
         """
-        passed: list[Packet] = []
+        passed: list[TaskPacket] = []
         # A task may cause packets for this same node, so a work list replaces recursion.
         waiting = deque([packet])
         while waiting:
@@ -140,7 +140,7 @@ class Node:
             passed.extend(on)
         return passed
 
-    def _classify(self, packet: Packet) -> tuple[Iterable[Packet], list[Packet]]:
+    def _classify(self, packet: TaskPacket) -> tuple[Iterable[TaskPacket], list[TaskPacket]]:
         """New packets for this node's own classifier, and packets for the successor."""
         if packet.type is PacketType.CONTROL:
             return (), self._control(packet)
@@ -168,27 +168,29 @@ class Node:
         handler = array.take if packet.type is PacketType.TASK else array.read
         return handler(local), rests
 
-    def _unclaimed(self, packet: Packet) -> list[Packet]:
+    def _unclaimed(self, packet: TaskPacket) -> list[TaskPacket]:
         if packet.destination == self.number:
             raise ProtocolError(f"node {self.number} holds nothing of array {packet.array}")
         return [packet]
 
-    def _control(self, packet: Packet) -> list[Packet]:
-        if packet.identifier is Control.TERMINATE:
+    def _control(self, packet: TaskPacket) -> list[TaskPacket]:
+        if packet.identifier is ControlId.TERMINATE:
             self.ended = True
-        if packet.identifier is not Control.START:
+        if packet.identifier is not ControlId.START:
             return [packet]
         told = [array.status for array in self.held]
         known = [status for status in told if status is not None]
-        empty = Packet(PacketType.CONTROL, Control.STATUS, HOME, 0, 0, 0, body=bytes(BODY_BYTES))
+        empty = TaskPacket(
+            PacketType.CONTROL, ControlId.STATUS, HOME, 0, 0, 0, body=bytes(BODY_BYTES)
+        )
         return [packet, *(self._own(status, len(known) or 1) for status in known or [empty])]
 
-    def _own(self, status: Packet, count: int) -> Packet:
+    def _own(self, status: TaskPacket, count: int) -> TaskPacket:
         body = self._digest + status.body[32:44] + count.to_bytes(4, "big")
         return replace(status, row=self.number, body=body)
 
 
-def status_packet(held: Held, *, kind: int, slots: int, offset: int, words: int) -> Packet:
+def status_packet(held: HeldArray, *, kind: int, slots: int, offset: int, words: int) -> TaskPacket:
     """The ``STATUS`` of a share, without the node's own fields.
 
     Args:
@@ -199,9 +201,9 @@ def status_packet(held: Held, *, kind: int, slots: int, offset: int, words: int)
         words: number of input words.
     """
     numbers = b"".join(n.to_bytes(4, "big") for n in (kind, slots, words, 0))
-    return Packet(
+    return TaskPacket(
         PacketType.CONTROL,
-        Control.STATUS,
+        ControlId.STATUS,
         HOME,
         held.array,
         held.start,

@@ -51,14 +51,16 @@ class ClusterNode:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterDescription:
     """The nodes in the order of the ring, and the home that asks them."""
 
     nodes: tuple[ClusterNode, ...]
     home: ClusterNode
 
 
-def like_home(count: int, target: str, link: str, figures: NodeFigures | None = None) -> Cluster:
+def like_coordinator(
+    count: int, target: str, link: str, figures: NodeFigures | None = None
+) -> ClusterDescription:
     """A ring of equal nodes, the home among them.
 
     Args:
@@ -71,10 +73,12 @@ def like_home(count: int, target: str, link: str, figures: NodeFigures | None = 
     if figures is None:
         return cluster
     home, *nodes = (replace(n, figures=figures) for n in (cluster.home, *cluster.nodes))
-    return Cluster(tuple(nodes), home)
+    return ClusterDescription(tuple(nodes), home)
 
 
-def equal_nodes(count: int, target: str, link: str = "10G", home: str = "host") -> Cluster:
+def equal_nodes(
+    count: int, target: str, link: str = "10G", home: str = "host"
+) -> ClusterDescription:
     """A ring of equal nodes.
 
     Args:
@@ -89,10 +93,10 @@ def equal_nodes(count: int, target: str, link: str = "10G", home: str = "host") 
     """
     where = "--nodes"
     nodes = _group({"name": "node", "target": target, "count": count, "link": link}, where)
-    return Cluster(nodes, _home({"target": home, "link": link}, "the home"))
+    return ClusterDescription(nodes, _home({"target": home, "link": link}, "the home"))
 
 
-def read_nodes(path: str | Path) -> Cluster:
+def read_nodes(path: str | Path) -> ClusterDescription:
     """Read a ``nodes.toml``.
 
     Raises:
@@ -129,7 +133,7 @@ def read_nodes(path: str | Path) -> Cluster:
     home = found.get("home", {})
     if not isinstance(home, dict):
         raise ClusterError(f"{path}: expected [home], a table")
-    return Cluster(tuple(nodes), _home(home, f"{path}: [home]"))
+    return ClusterDescription(tuple(nodes), _home(home, f"{path}: [home]"))
 
 
 def link_speed(text: object, where: str) -> float:

@@ -4,12 +4,12 @@
 FCsN                          here
 ============================  ====================================================
 ``System_init``               :func:`initialise`
-``Board_init``                :meth:`Cluster.load`: a ring for each task id
-``Board_MEM_init``            :meth:`Cluster.load`: weights; :meth:`Cluster.start`: operands
-``Check_Kernel``              :meth:`Cluster.check_kernel`
-``Kernel_Start``              :meth:`Cluster.start`
-``Sync_to_Host``              :meth:`Cluster.synchronise`
-``System_Finalize``           :meth:`Cluster.finalise`
+``Board_init``                :meth:`RingCluster.load`: a ring for each task id
+``Board_MEM_init``            :meth:`RingCluster.load`: weights; :meth:`RingCluster.start`: operands
+``Check_Kernel``              :meth:`RingCluster.check_kernel`
+``Kernel_Start``              :meth:`RingCluster.start`
+``Sync_to_Host``              :meth:`RingCluster.synchronise`
+``System_Finalize``           :meth:`RingCluster.finalise`
 ============================  ====================================================
 """
 
@@ -26,21 +26,21 @@ from n3ic.errors import ClusterError
 from n3ic.model.classifier import Classifier, family_text
 from n3ic.model.network import BinaryModel
 from n3ic.systems.cluster.kernels import GemmKernel, Kernel
-from n3ic.systems.cluster.placement import Placement, even_placement
-from n3ic.systems.cluster.session import GemmSession, HomeSession, JobSession, Session
-from n3ic.systems.cluster.starting import (
+from n3ic.systems.cluster.launch import (
     KernelWork,
     ModelWork,
     Ring,
     RingOptions,
-    Work,
+    RingWork,
     ring_on,
     workers,
 )
+from n3ic.systems.cluster.placement import ModelPlacement, even_placement
+from n3ic.systems.cluster.session import CoordinatorSession, GemmSession, JobSession, Session
 
 
 @dataclass(frozen=True, eq=False)
-class Started:
+class RunningKernel:
     """Work that goes round a ring.
 
     Attributes:
@@ -52,21 +52,21 @@ class Started:
     future: Future[NDArray[Any]]
 
 
-class Cluster:
+class RingCluster:
     """Nodes that run, and the kernels that are loaded on them; see :func:`initialise`."""
 
     def __init__(self, nodes: int, options: RingOptions) -> None:
         self._nodes = nodes
         self._options = options
         self._stack = ExitStack()
-        self._rings: dict[str, Ring[HomeSession]] = {}
+        self._rings: dict[str, Ring[CoordinatorSession]] = {}
         self._client = self._stack.enter_context(workers(nodes, options.dask))
 
     def load(
         self,
         task_id: str,
         kernel: BinaryModel | Kernel | GemmKernel,
-        placement: Placement | None = None,
+        placement: ModelPlacement | None = None,
     ) -> None:
         """Load a kernel and its weights on the nodes.
 
@@ -82,7 +82,7 @@ class Cluster:
         check_computable(kernel)
         if task_id in self._rings:
             raise ClusterError(f"task id {task_id!r} is loaded already")
-        work: Work
+        work: RingWork
         if isinstance(kernel, BinaryModel):
             work = ModelWork(kernel, placement or even_placement(kernel, self._nodes))
         else:
@@ -100,7 +100,7 @@ class Cluster:
         if error is not None:
             raise error
 
-    def start(self, task_id: str, *operands: Any) -> Started:
+    def start(self, task_id: str, *operands: Any) -> RunningKernel:
         """Start a kernel; others may be started before this one has ended.
 
         Args:
@@ -113,9 +113,9 @@ class Cluster:
         """
         session = self._ring(task_id).session
         assert isinstance(session, Session | GemmSession | JobSession)  # noqa: S101
-        return Started(task_id, session.submit(*operands))
+        return RunningKernel(task_id, session.submit(*operands))
 
-    def synchronise(self, started: Started) -> NDArray[Any]:
+    def synchronise(self, started: RunningKernel) -> NDArray[Any]:
         """Wait for a result.
 
         Raises:
@@ -138,7 +138,7 @@ class Cluster:
         """The process of each node of a kernel's ring."""
         return self._ring(task_id).process_ids()
 
-    def _ring(self, task_id: str) -> Ring[HomeSession]:
+    def _ring(self, task_id: str) -> Ring[CoordinatorSession]:
         try:
             return self._rings[task_id]
         except KeyError:
@@ -176,7 +176,7 @@ def _layer_text(kernel: object) -> str:
     return f", whose layer {name!r} is {layer}" if name else f", the layer {layer}"
 
 
-def initialise(nodes: int, options: RingOptions | None = None) -> Cluster:
+def initialise(nodes: int, options: RingOptions | None = None) -> RingCluster:
     """Start the processes of a cluster; use it as a context manager, or finalise it.
 
     Args:
@@ -194,4 +194,4 @@ def initialise(nodes: int, options: RingOptions | None = None) -> Cluster:
         ...     started = cluster.start("classify", words)
         ...     scores = cluster.synchronise(started)
     """
-    return Cluster(nodes, options or RingOptions())
+    return RingCluster(nodes, options or RingOptions())

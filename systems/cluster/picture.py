@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from n3ic.model.network import shape_text
 from n3ic.systems.cluster.costs import weight_bytes
-from n3ic.systems.cluster.plan import Plan
+from n3ic.systems.cluster.plan import ClusterPlan
 from n3ic.util.pictures import INK, PALE, legend, look, new_page, plain, styled
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _MOST_LABELS = 24  # nodes whose names are written out
 
 
 @styled
-def plan_figure(plan: Plan) -> Figure:
+def plan_figure(plan: ClusterPlan) -> Figure:
     """Memory of the nodes, a colour a layer, and rates and latencies of plain placements."""
     height = max(4.4, 0.34 * min(len(plan.cluster.nodes), 60) + 1.5)
     figure = new_page(12, height)
@@ -32,7 +32,7 @@ def plan_figure(plan: Plan) -> Figure:
     return figure
 
 
-def _draw_memory(axes: Axes, plan: Plan) -> None:
+def _draw_memory(axes: Axes, plan: ClusterPlan) -> None:
     nodes = plan.cluster.nodes
     begun = [0.0] * len(nodes)
     layers = zip(plan.placement.layers, pairwise(plan.placement.shape), strict=True)
@@ -55,7 +55,7 @@ def _draw_memory(axes: Axes, plan: Plan) -> None:
     axes.set_xlabel("MB of weights (line: what the memory holds)")
 
 
-def _draw_alternatives(axes: Axes, plan: Plan) -> None:
+def _draw_alternatives(axes: Axes, plan: ClusterPlan) -> None:
     found = [("this plan", plan.expected)]
     found += [(a.name, a.expected) for a in plan.alternatives if a.expected is not None]
     missing = [a.name for a in plan.alternatives if a.expected is None]

@@ -17,7 +17,7 @@ PLACEMENT_VERSION = 1
 MAX_SUM = (1 << 16) - 1
 
 
-class Split(StrEnum):
+class LayerSplit(StrEnum):
     """How a layer lies on its nodes."""
 
     OUTPUT = "output"
@@ -55,7 +55,7 @@ class LayerPlacement:
             range of neurons, as for a layer split by outputs; empty otherwise.
     """
 
-    split: Split
+    split: LayerSplit
     shares: tuple[Share, ...]
     reducers: tuple[Share, ...] = ()
 
@@ -67,7 +67,7 @@ class LayerPlacement:
 
 
 @dataclass(frozen=True)
-class Placement:
+class ModelPlacement:
     """The placement of a model.
 
     Attributes:
@@ -104,17 +104,17 @@ class Placement:
             raise ClusterError(f"{where}: a node holds one share of a layer at most")
         if not held:
             raise ClusterError(f"{where}: no node holds it")
-        if layer.split is Split.REPLICATED:
+        if layer.split is LayerSplit.REPLICATED:
             if any((share.start, share.end) != (0, outputs) for share in layer.shares):
                 raise ClusterError(f"{where}: a replica is the whole layer, [0, {outputs})")
-        elif layer.split is Split.OUTPUT:
+        elif layer.split is LayerSplit.OUTPUT:
             _check_cover(where, layer.shares, outputs)
         else:
             _check_cover(where, layer.shares, inputs)
             _check_cover(f"{where}, reducers", layer.reducers, outputs)
             if inputs > MAX_SUM:
                 raise ClusterError(f"{where}: a partial popcount is below 65,536")
-        if layer.split is not Split.INPUT and layer.reducers:
+        if layer.split is not LayerSplit.INPUT and layer.reducers:
             raise ClusterError(f"{where}: only a layer split by inputs has reducers")
 
     def check_model(self, model: BinaryModel) -> None:
@@ -147,7 +147,7 @@ class Placement:
         }
 
     @classmethod
-    def from_dict(cls, data: Any) -> Placement:
+    def from_dict(cls, data: Any) -> ModelPlacement:
         """Read what :meth:`to_dict` gave.
 
         Raises:
@@ -198,7 +198,7 @@ def _integers(data: Any) -> tuple[int, ...]:
 def _layer(data: Any) -> LayerPlacement:
     fields = _fields(data, {"split", "shares", "reducers"})
     try:
-        split = Split(fields["split"])
+        split = LayerSplit(fields["split"])
     except ValueError as error:
         raise ClusterError(f"a layer's split: {error}") from None
     return LayerPlacement(split, _shares(fields["shares"]), _shares(fields["reducers"]))
@@ -231,9 +231,9 @@ def even_shares(size: int, nodes: Sequence[int]) -> tuple[Share, ...]:
 def even_placement(
     model: BinaryModel,
     nodes: int,
-    splits: Sequence[Split] | None = None,
+    splits: Sequence[LayerSplit] | None = None,
     single: Collection[int] = (),
-) -> Placement:
+) -> ModelPlacement:
     """A placement that divides every layer evenly over all nodes.
 
     Args:
@@ -246,11 +246,11 @@ def even_placement(
     Raises:
         ClusterError: single-share nodes alone would have to hold several layers, or sums.
     """
-    chosen = splits if splits is not None else [Split.OUTPUT] * len(model.layers)
+    chosen = splits if splits is not None else [LayerSplit.OUTPUT] * len(model.layers)
     sizes = [inputs * outputs for inputs, outputs in pairwise(model.shape)]
     largest = sizes.index(max(sizes))
     others = [node for node in range(1, nodes + 1) if node not in single]
-    if not others and (len(sizes) > 1 or Split.INPUT in chosen):
+    if not others and (len(sizes) > 1 or LayerSplit.INPUT in chosen):
         raise ClusterError(
             "cards hold a share of one layer each and add nothing up: a ring with this model needs "
             "a process, too"
@@ -260,12 +260,12 @@ def even_placement(
         zip(pairwise(model.shape), chosen, strict=True)
     ):
         ring = range(1, nodes + 1) if number == largest else others
-        if split is Split.REPLICATED:
+        if split is LayerSplit.REPLICATED:
             layers.append(LayerPlacement(split, tuple(Share(node, 0, outputs) for node in ring)))
-        elif split is Split.OUTPUT:
+        elif split is LayerSplit.OUTPUT:
             layers.append(LayerPlacement(split, even_shares(outputs, ring)))
         else:
             layers.append(
                 LayerPlacement(split, even_shares(inputs, ring), even_shares(outputs, others))
             )
-    return Placement(model.digest, model.shape, nodes, tuple(layers))
+    return ModelPlacement(model.digest, model.shape, nodes, tuple(layers))

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import ClusterError
-from n3ic.systems.cluster.costs import Expected, weight_bytes
-from n3ic.systems.cluster.nodes import Cluster, ClusterNode
-from n3ic.systems.cluster.placement import Placement
-from n3ic.util.display import Displayed, Table, View
-from n3ic.util.plain import from_plain, shown
+from n3ic.systems.cluster.costs import CostEstimate, weight_bytes
+from n3ic.systems.cluster.nodes import ClusterDescription, ClusterNode
+from n3ic.systems.cluster.placement import ModelPlacement
+from n3ic.util.display import Displayed, TextTable, View
+from n3ic.util.plain_data import from_plain, shown
 
 PLAN_VERSION = 2
 _MAX_BYTES = 1 << 22
@@ -39,11 +39,11 @@ class Alternative:
     """
 
     name: str
-    expected: Expected | None
+    expected: CostEstimate | None
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Displayed):
+class ClusterPlan(Displayed):
     """Where a model lies, and why.
 
     Attributes:
@@ -55,9 +55,9 @@ class Plan(Displayed):
         alternatives: plain placements, to compare with.
     """
 
-    cluster: Cluster
-    placement: Placement
-    expected: Expected
+    cluster: ClusterDescription
+    placement: ModelPlacement
+    expected: CostEstimate
     used: Mapping[int, int]
     goal: str
     alternatives: tuple[Alternative, ...]
@@ -72,11 +72,11 @@ class Plan(Displayed):
         )
 
     @property
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> tuple[TextTable, ...]:
         """Where the layers lie, what the nodes hold, what other placements would give."""
         return (self._layers(), self._nodes(), self._expected())
 
-    def _layers(self) -> Table:
+    def _layers(self) -> TextTable:
         found = zip(self.placement.layers, pairwise(self.placement.shape), strict=True)
         rows = tuple(
             (
@@ -89,9 +89,9 @@ class Plan(Displayed):
             for i, (layer, (inputs, neurons)) in enumerate(found)
         )
         head = ("layer", "split", "shares", "bytes", "latency")
-        return Table("where the layers lie", head, rows, left=3)
+        return TextTable("where the layers lie", head, rows, left=3)
 
-    def _nodes(self) -> Table:
+    def _nodes(self) -> TextTable:
         rows = tuple(
             (
                 f"{i} {n.name}",
@@ -105,9 +105,9 @@ class Plan(Displayed):
             for i, n in enumerate(self.cluster.nodes, 1)
         )
         head = ("node", "target", "memory", "used", "of", "link", "clocks known by")
-        return Table("what the nodes hold", head, rows, left=3)
+        return TextTable("what the nodes hold", head, rows, left=3)
 
-    def _expected(self) -> Table:
+    def _expected(self) -> TextTable:
         every = (Alternative("this plan", self.expected), *self.alternatives)
         rows = tuple(
             (a.name, "does not fit", "", "", "", "")
@@ -124,7 +124,7 @@ class Plan(Displayed):
         )
         head = ("placement", "rows/s", "a row alone", "packets a row", "bytes on the wire")
         title = f"expected, estimated (chosen for {self.goal})"
-        return Table(title, (*head, "busiest"), rows)
+        return TextTable(title, (*head, "busiest"), rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -156,7 +156,7 @@ def _node(node: ClusterNode) -> dict[str, Any]:
     return asdict(node) | {"kind": node.figures.kind}
 
 
-def read_placement(path: str | Path) -> Placement:
+def read_placement(path: str | Path) -> ModelPlacement:
     """The placement of a plan that ``n3ic cluster plan --out`` wrote.
 
     Raises:
@@ -165,7 +165,7 @@ def read_placement(path: str | Path) -> Placement:
     return _placement(_plan_data(path), path)
 
 
-def read_plan(path: str | Path) -> tuple[Placement, Cluster]:
+def read_plan(path: str | Path) -> tuple[ModelPlacement, ClusterDescription]:
     """The placement of a plan, and the nodes that it was made for.
 
     Raises:
@@ -177,7 +177,7 @@ def read_plan(path: str | Path) -> tuple[Placement, Cluster]:
     if not isinstance(nodes, list) or len(nodes) != placement.nodes:
         raise ClusterError(f"{path}: expected {placement.nodes} nodes, as the placement has")
     home = _read_node(data.get("home"), f"{path}: home")
-    return placement, Cluster(
+    return placement, ClusterDescription(
         tuple(_read_node(n, f"{path}: nodes[{i}]") for i, n in enumerate(nodes)), home
     )
 
@@ -214,8 +214,8 @@ def _plan_data(path: str | Path) -> dict[str, Any]:
     return data
 
 
-def _placement(data: dict[str, Any], path: str | Path) -> Placement:
+def _placement(data: dict[str, Any], path: str | Path) -> ModelPlacement:
     try:
-        return Placement.from_dict(data.get("placement"))
+        return ModelPlacement.from_dict(data.get("placement"))
     except ClusterError as error:
         raise ClusterError(f"{path}: {error}") from error

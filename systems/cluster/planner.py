@@ -10,10 +10,16 @@ from typing import Literal
 
 from n3ic.errors import ClusterError
 from n3ic.model.bits import WORD_BITS
-from n3ic.systems.cluster.costs import Expected, expected, memory_used, row_bytes, weight_bytes
-from n3ic.systems.cluster.nodes import Cluster
-from n3ic.systems.cluster.placement import LayerPlacement, Placement, Share, Split
-from n3ic.systems.cluster.plan import Alternative, Plan
+from n3ic.systems.cluster.costs import (
+    CostEstimate,
+    estimate_cost,
+    memory_used,
+    row_bytes,
+    weight_bytes,
+)
+from n3ic.systems.cluster.nodes import ClusterDescription
+from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlacement, Share
+from n3ic.systems.cluster.plan import Alternative, ClusterPlan
 from n3ic.systems.cluster.protocol import MAX_NODES, MAX_OFFSET, MAX_ROW
 from n3ic.systems.cluster.traffic import SLICE_BITS, slices_of
 
@@ -24,10 +30,10 @@ _SAME = 1.01  # rates and latencies this close are equal, and the other figure d
 
 
 @dataclass(frozen=True)
-class Way:
+class LayerOption:
     """A way to place a layer: how it is divided, and over how many nodes."""
 
-    split: Split
+    split: LayerSplit
     nodes: int
 
 
@@ -41,11 +47,11 @@ class _Room:
 
 def plan_cluster(
     shape: Sequence[int],
-    cluster: Cluster,
+    cluster: ClusterDescription,
     model: str = "",
     goal: Goal = "throughput",
-    splits: Sequence[Split] | None = None,
-) -> Plan:
+    splits: Sequence[LayerSplit] | None = None,
+) -> ClusterPlan:
     """Place a model on a cluster.
 
     Args:
@@ -73,15 +79,15 @@ def plan_cluster(
     better = _order(goal)
 
     @cache
-    def tried(chosen: tuple[Way, ...]) -> tuple[Placement, Expected] | None:
+    def tried(chosen: tuple[LayerOption, ...]) -> tuple[ModelPlacement, CostEstimate] | None:
         placement = place(shape, cluster, chosen, model)
-        return None if placement is None else (placement, expected(placement, cluster))
+        return None if placement is None else (placement, estimate_cost(placement, cluster))
 
     best = _search(ways, tried, better)
     if best is None:
         raise ClusterError(_refusal(shape, cluster, splits))
     placement, estimate = best
-    return Plan(
+    return ClusterPlan(
         cluster=cluster,
         placement=placement,
         expected=estimate,
@@ -92,8 +98,8 @@ def plan_cluster(
 
 
 def place(
-    shape: Sequence[int], cluster: Cluster, ways: Sequence[Way], model: str = ""
-) -> Placement | None:
+    shape: Sequence[int], cluster: ClusterDescription, ways: Sequence[LayerOption], model: str = ""
+) -> ModelPlacement | None:
     """Place each layer in its way; return None if one does not fit.
 
     Shares are proportional to the nodes' speed, as far as their memory allows.
@@ -111,7 +117,7 @@ def place(
         if any(r.bytes < 0 for r in room.values()):
             return None
         layers.append(layer)
-    return Placement(model, tuple(shape), len(cluster.nodes), tuple(layers))
+    return ModelPlacement(model, tuple(shape), len(cluster.nodes), tuple(layers))
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:
@@ -125,21 +131,21 @@ def _check_shape(shape: tuple[int, ...]) -> None:
             raise ClusterError(f"a layer has at most {MAX_ROW:,} inputs and neurons, got {size:,}")
 
 
-def _ways(nodes: int) -> Iterator[Way]:
+def _ways(nodes: int) -> Iterator[LayerOption]:
     """The ways to place a layer, on few counts of nodes where there are many."""
     counts = range(1, nodes + 1)
     for count in counts:
         if nodes <= 8 or count in _FEW or count in (nodes // 2, nodes - 2, nodes - 1, nodes):
-            yield Way(Split.OUTPUT, count)
+            yield LayerOption(LayerSplit.OUTPUT, count)
             if count > 1:
-                yield Way(Split.INPUT, count)
-                yield Way(Split.REPLICATED, count)
+                yield LayerOption(LayerSplit.INPUT, count)
+                yield LayerOption(LayerSplit.REPLICATED, count)
 
 
-def _order(goal: Goal) -> Callable[[Expected, Expected], bool]:
+def _order(goal: Goal) -> Callable[[CostEstimate, CostEstimate], bool]:
     """Whether the first is better than the second."""
 
-    def better(a: Expected, b: Expected) -> bool:
+    def better(a: CostEstimate, b: CostEstimate) -> bool:
         rate, delay = a.rows_per_s / b.rows_per_s, b.latency_s / a.latency_s
         first, second = (rate, delay) if goal == "throughput" else (delay, rate)
         if first > _SAME or first * _SAME < 1:
@@ -151,33 +157,35 @@ def _order(goal: Goal) -> Callable[[Expected, Expected], bool]:
     return better
 
 
-_Tried = Callable[[tuple[Way, ...]], tuple[Placement, Expected] | None]
+_Tried = Callable[[tuple[LayerOption, ...]], tuple[ModelPlacement, CostEstimate] | None]
 
 
 def _search(
-    ways: Sequence[Sequence[Way]], tried: _Tried, better: Callable[[Expected, Expected], bool]
-) -> tuple[Placement, Expected] | None:
+    ways: Sequence[Sequence[LayerOption]],
+    tried: _Tried,
+    better: Callable[[CostEstimate, CostEstimate], bool],
+) -> tuple[ModelPlacement, CostEstimate] | None:
     count = 1
     for each in ways:
         count *= len(each)
     if count <= _MOST_TRIED:
         return _best((tried(chosen) for chosen in product(*ways)), better)
-    widest = [max(each, key=lambda w: (w.nodes, w.split is Split.OUTPUT)) for each in ways]
+    widest = [max(each, key=lambda w: (w.nodes, w.split is LayerSplit.OUTPUT)) for each in ways]
     narrow = [each[0] for each in ways]
     # A local search only finds a local optimum, so it is begun from several extremes.
     begun = [widest, narrow, [*widest[:-1], narrow[-1]], [widest[0], *narrow[1:]]]
-    spread = [Way(Split.OUTPUT, max(1, widest[0].nodes - len(ways) + 1)), *narrow[1:]]
+    spread = [LayerOption(LayerSplit.OUTPUT, max(1, widest[0].nodes - len(ways) + 1)), *narrow[1:]]
     if spread[0] in ways[0]:
         begun.append(spread)
     return _best((_improved(start, ways, tried, better) for start in begun), better)
 
 
 def _improved(
-    chosen: Sequence[Way],
-    ways: Sequence[Sequence[Way]],
+    chosen: Sequence[LayerOption],
+    ways: Sequence[Sequence[LayerOption]],
     tried: _Tried,
-    better: Callable[[Expected, Expected], bool],
-) -> tuple[Placement, Expected] | None:
+    better: Callable[[CostEstimate, CostEstimate], bool],
+) -> tuple[ModelPlacement, CostEstimate] | None:
     """Local search: change one layer's way at a time while that improves the placement."""
     now, found, changed = list(chosen), tried(tuple(chosen)), True
     while changed:
@@ -191,9 +199,9 @@ def _improved(
 
 
 def _best(
-    found: Iterator[tuple[Placement, Expected] | None],
-    better: Callable[[Expected, Expected], bool],
-) -> tuple[Placement, Expected] | None:
+    found: Iterator[tuple[ModelPlacement, CostEstimate] | None],
+    better: Callable[[CostEstimate, CostEstimate], bool],
+) -> tuple[ModelPlacement, CostEstimate] | None:
     best = None
     for one in found:
         if one is not None and (best is None or better(one[1], best[1])):
@@ -202,10 +210,10 @@ def _best(
 
 
 def _place_layer(
-    cluster: Cluster, room: dict[int, _Room], way: Way, inputs: int, neurons: int
+    cluster: ClusterDescription, room: dict[int, _Room], way: LayerOption, inputs: int, neurons: int
 ) -> LayerPlacement | None:
     open_ = [i for i, r in room.items() if r.shares != 0]
-    if way.split is Split.REPLICATED:
+    if way.split is LayerSplit.REPLICATED:
         whole = LayerPlacement(way.split, (Share(1, 0, neurons),))
         size = weight_bytes(whole, inputs, neurons)[1]
         chosen = _choose([i for i in open_ if room[i].bytes >= size], room, way.nodes)
@@ -213,9 +221,9 @@ def _place_layer(
     chosen = _choose(open_, room, way.nodes)
     if chosen is None:
         return None
-    size = inputs if way.split is Split.INPUT else neurons
+    size = inputs if way.split is LayerSplit.INPUT else neurons
     word = WORD_BITS * (row_bytes(inputs) + 4)  # bytes of 32 neurons: weights and a threshold each
-    if way.split is Split.INPUT:
+    if way.split is LayerSplit.INPUT:
         shares = _input_shares(cluster, room, chosen, inputs, neurons)
         holders = [i for i in chosen if room[i].shares is None]
         if shares is None or not holders:
@@ -233,7 +241,11 @@ def _place_layer(
 
 
 def _input_shares(
-    cluster: Cluster, room: dict[int, _Room], chosen: Sequence[int], inputs: int, neurons: int
+    cluster: ClusterDescription,
+    room: dict[int, _Room],
+    chosen: Sequence[int],
+    inputs: int,
+    neurons: int,
 ) -> tuple[Share, ...] | None:
     """Shares of inputs in whole slices, so that each packet of the home has one owner."""
     slice_bytes = neurons * row_bytes(SLICE_BITS)
@@ -242,7 +254,7 @@ def _input_shares(
     return _shares(inputs, chosen, speeds, caps, SLICE_BITS)
 
 
-def _whole(way: Way, chosen: Sequence[int] | None, neurons: int) -> LayerPlacement | None:
+def _whole(way: LayerOption, chosen: Sequence[int] | None, neurons: int) -> LayerPlacement | None:
     if chosen is None:
         return None
     return LayerPlacement(way.split, tuple(Share(i, 0, neurons) for i in chosen))
@@ -255,7 +267,7 @@ def _choose(open_: Sequence[int], room: dict[int, _Room], count: int) -> list[in
     return sorted(sorted(open_, key=lambda i: (-room[i].bytes, i))[:count])
 
 
-def _speed(cluster: Cluster, node: int, inputs: int) -> float:
+def _speed(cluster: ClusterDescription, node: int, inputs: int) -> float:
     """Neurons with ``inputs`` inputs that a node computes per second."""
     at = cluster.nodes[node - 1]
     return 1 / at.seconds(at.figures.neuron_clocks(inputs))
@@ -297,37 +309,41 @@ def _shares(
     return tuple(Share(n, a, b) for n, (a, b) in zip(nodes, pairwise([0, *ends]), strict=True))
 
 
-def _alternatives(shape: Sequence[int], cluster: Cluster, model: str) -> tuple[Alternative, ...]:
+def _alternatives(
+    shape: Sequence[int], cluster: ClusterDescription, model: str
+) -> tuple[Alternative, ...]:
     """What plain placements would give: one node, and all layers alike on all nodes."""
     count = len(cluster.nodes)
     plain = {
-        "one node": Way(Split.OUTPUT, 1),
-        "replicated": Way(Split.REPLICATED, count),
-        "split by output": Way(Split.OUTPUT, count),
-        "split by input": Way(Split.INPUT, count),
+        "one node": LayerOption(LayerSplit.OUTPUT, 1),
+        "replicated": LayerOption(LayerSplit.REPLICATED, count),
+        "split by output": LayerOption(LayerSplit.OUTPUT, count),
+        "split by input": LayerOption(LayerSplit.INPUT, count),
     }
     found = []
     for name, way in plain.items():
         if count == 1 and name != "one node":
             continue
         ways = [
-            Way(way.split, min(way.nodes, _parts(way.split, inputs, neurons)))
+            LayerOption(way.split, min(way.nodes, _parts(way.split, inputs, neurons)))
             for inputs, neurons in pairwise(shape)
         ]
         placement = place(shape, cluster, ways, model)
-        estimate = None if placement is None else expected(placement, cluster)
+        estimate = None if placement is None else estimate_cost(placement, cluster)
         found.append(Alternative(name, estimate))
     return tuple(found)
 
 
-def _parts(split: Split, inputs: int, neurons: int) -> int:
+def _parts(split: LayerSplit, inputs: int, neurons: int) -> int:
     """Nodes that a layer can be divided among."""
-    if split is Split.OUTPUT:
+    if split is LayerSplit.OUTPUT:
         return -(-neurons // WORD_BITS)
-    return slices_of(inputs) if split is Split.INPUT else MAX_NODES
+    return slices_of(inputs) if split is LayerSplit.INPUT else MAX_NODES
 
 
-def _refusal(shape: Sequence[int], cluster: Cluster, splits: Sequence[Split] | None) -> str:
+def _refusal(
+    shape: Sequence[int], cluster: ClusterDescription, splits: Sequence[LayerSplit] | None
+) -> str:
     """Why a model has no place: which layer, which memory, by how much."""
     room = {i: _Room(n.bytes, n.figures.shares) for i, n in enumerate(cluster.nodes, 1)}
     order = sorted(
@@ -338,7 +354,7 @@ def _refusal(shape: Sequence[int], cluster: Cluster, splits: Sequence[Split] | N
         needed = _bytes(inputs, neurons)
         open_ = {i: r for i, r in room.items() if r.shares != 0}
         there = sum(r.bytes for r in open_.values())
-        if split is Split.REPLICATED:
+        if split is LayerSplit.REPLICATED:
             there = max((r.bytes for r in open_.values()), default=0)
         memory = cluster.nodes[0].memory
         what = f"layer {number} ({inputs}-{neurons}) takes {needed:,} bytes"

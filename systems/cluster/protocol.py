@@ -63,7 +63,7 @@ class PacketType(IntEnum):
     CONTROL = 4
 
 
-class Task(IntEnum):
+class TaskId(IntEnum):
     """Identifiers of tasks."""
 
     BITS = 1
@@ -80,7 +80,7 @@ class Task(IntEnum):
     """Rows of a convolution to compute; the task carries nothing."""
 
 
-class Data(IntEnum):
+class DataId(IntEnum):
     """Identifiers of data packets, and of the RDMA tasks that ask for them."""
 
     SCORES = 3
@@ -91,7 +91,7 @@ class Data(IntEnum):
     """Integers of 64 bits: the elements of a row that are in the range."""
 
 
-class Control(IntEnum):
+class ControlId(IntEnum):
     """Identifiers of control packets."""
 
     START = 1
@@ -101,10 +101,10 @@ class Control(IntEnum):
 
 
 IDENTIFIERS: dict[PacketType, type[IntEnum]] = {
-    PacketType.TASK: Task,
-    PacketType.RDMA: Data,
-    PacketType.DATA: Data,
-    PacketType.CONTROL: Control,
+    PacketType.TASK: TaskId,
+    PacketType.RDMA: DataId,
+    PacketType.DATA: DataId,
+    PacketType.CONTROL: ControlId,
 }
 
 
@@ -112,7 +112,7 @@ _NAMED = {(kind, i.value): (kind, i) for kind, names in IDENTIFIERS.items() for 
 
 
 @dataclass(frozen=True, slots=True)
-class Packet:
+class TaskPacket:
     """A packet of 512 bits.
 
     Attributes:
@@ -155,7 +155,7 @@ class Packet:
         )
 
     @classmethod
-    def decode(cls, data: bytes) -> Packet:
+    def decode(cls, data: bytes) -> TaskPacket:
         """Read 64 bytes.
 
         Raises:
@@ -191,9 +191,9 @@ class Packet:
             lap=bool(kind & _LAP),
         )
 
-    def ranged(self, start: int, end: int) -> Packet:
+    def ranged(self, start: int, end: int) -> TaskPacket:
         """The same packet with another range."""
-        return Packet(
+        return TaskPacket(
             self.type,
             self.identifier,
             self.destination,
@@ -251,19 +251,19 @@ def body_of(numbers: NDArray[Any], kind: str) -> bytes:
 def bits_packets(
     words: Words,
     *,
-    task: Task,
+    task: TaskId,
     array: int,
     row: int,
     outputs: int,
     offset: int = 0,
     destination: int = BY_RANGE,
     lap: bool = False,
-) -> Iterator[Packet]:
+) -> Iterator[TaskPacket]:
     """The task packets that take packed input bits to a layer.
 
     Args:
         words: uint32 array of shape ``(n,)``, bits as the layer packs them.
-        task: ``Task.BITS``, whose range is all neurons, or ``Task.INPUTS``, whose range is the
+        task: ``TaskId.BITS``, whose range is all neurons, or ``TaskId.INPUTS``, whose range is the
             bits that each packet carries.
         array: the layer's number.
         row: tag of the row.
@@ -275,8 +275,8 @@ def bits_packets(
     for at in range(0, len(words), BODY_WORDS):
         part = words[at : at + BODY_WORDS]
         first = offset + at
-        inputs = task is Task.INPUTS
-        yield Packet(
+        inputs = task is TaskId.INPUTS
+        yield TaskPacket(
             PacketType.TASK,
             task,
             destination,
@@ -299,7 +299,7 @@ def sums_packets(
     offset: int,
     start: int = 0,
     destination: int = BY_RANGE,
-) -> Iterator[Packet]:
+) -> Iterator[TaskPacket]:
     """The task packets that take partial popcounts to those who add them up.
 
     Args:
@@ -315,9 +315,9 @@ def sums_packets(
         first, last = max(group, start), min(group + SUMS_PER_PACKET, end)
         filled = np.zeros(SUMS_PER_PACKET, dtype=np.int32)
         filled[first - group : last - group] = sums[first - start : last - start]
-        yield Packet(
+        yield TaskPacket(
             PacketType.TASK,
-            Task.SUMS,
+            TaskId.SUMS,
             destination,
             array,
             first,
@@ -330,7 +330,7 @@ def sums_packets(
 
 def score_packets(
     scores: NDArray[np.int32], *, array: int, row: int, start: int = 0
-) -> Iterator[Packet]:
+) -> Iterator[TaskPacket]:
     """The data packets that take scores home.
 
     Args:
@@ -342,9 +342,9 @@ def score_packets(
     for at in range(0, len(scores), SCORES_PER_PACKET):
         part = scores[at : at + SCORES_PER_PACKET]
         first = start + at
-        yield Packet(
+        yield TaskPacket(
             PacketType.DATA,
-            Data.SCORES,
+            DataId.SCORES,
             HOME,
             array,
             first,
@@ -377,7 +377,7 @@ class Datagram:
     acknowledge: int | None = None
     selective: int = 0
     begin: bool = False
-    packets: tuple[Packet, ...] = field(default=())
+    packets: tuple[TaskPacket, ...] = field(default=())
 
     def encode(self) -> bytes:
         """Serialise the datagram: header, packets, CRC-32."""
@@ -437,5 +437,5 @@ class Datagram:
             acknowledge=acknowledge if acknowledges else None,
             selective=selective,
             begin=begins,
-            packets=tuple(Packet.decode(data[at : at + PACKET_BYTES]) for at in ends),
+            packets=tuple(TaskPacket.decode(data[at : at + PACKET_BYTES]) for at in ends),
         )

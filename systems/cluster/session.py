@@ -18,14 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 from n3ic.errors import ClusterError
 from n3ic.model.bits import checked_words
 from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.coordinator import Coordinator, RingFlow, RowFlow, TaggedRows
 from n3ic.systems.cluster.dense import GemmFlow
-from n3ic.systems.cluster.home import Flow, Home, RowFlow, TaggedRows
+from n3ic.systems.cluster.endpoint import CARD, Endpoint, Neighbour
 from n3ic.systems.cluster.kernels import OPERAND, GemmKernel, JobFlow, Kernel, integers
-from n3ic.systems.cluster.link import Timing
-from n3ic.systems.cluster.placement import Placement
-from n3ic.systems.cluster.protocol import BY_RANGE, HOME, Control, Packet, PacketType
-from n3ic.systems.cluster.station import CARD, Neighbour, Station
-from n3ic.systems.cluster.wire import Address, Faults, Wire, neighbours, run_station
+from n3ic.systems.cluster.link import LinkTiming
+from n3ic.systems.cluster.placement import ModelPlacement
+from n3ic.systems.cluster.protocol import BY_RANGE, HOME, ControlId, PacketType, TaskPacket
+from n3ic.systems.cluster.udp import Address, FaultInjection, UdpEndpoint, neighbours, run_endpoint
 
 _EPOCH = 1_577_836_800  # 2020-01-01, UTC
 Scores = NDArray[np.int32]
@@ -38,7 +38,7 @@ def session_number() -> int:
 
 
 @dataclass(frozen=True)
-class Link:
+class RingLink:
     """What a session needs to know of its ring.
 
     Attributes:
@@ -50,8 +50,8 @@ class Link:
 
     addresses: Mapping[int, Address]
     cards: Collection[int] = ()
-    timing: Timing = Timing()  # noqa: RUF009 - frozen
-    faults: Faults = Faults()  # noqa: RUF009 - frozen
+    timing: LinkTiming = LinkTiming()  # noqa: RUF009 - frozen
+    faults: FaultInjection = FaultInjection()  # noqa: RUF009 - frozen
 
 
 def talk(number: int, nodes: int, cards: Collection[int]) -> Neighbour:
@@ -59,7 +59,7 @@ def talk(number: int, nodes: int, cards: Collection[int]) -> Neighbour:
     return CARD if (number + 1) % (nodes + 1) in cards else Neighbour()
 
 
-class HomeLoop:
+class CoordinatorLoop:
     """The home's station on a thread of its own.
 
     Args:
@@ -74,11 +74,11 @@ class HomeLoop:
 
     def __init__(
         self,
-        home: Home,
-        wire: Wire,
-        station: Station,
-        timing: Timing,
-        begin: Callable[[], Iterable[Packet]],
+        home: Coordinator,
+        wire: UdpEndpoint,
+        station: Endpoint,
+        timing: LinkTiming,
+        begin: Callable[[], Iterable[TaskPacket]],
         waiting: Callable[[], bool],
         failed: Callable[[ClusterError], None],
     ) -> None:
@@ -115,7 +115,7 @@ class HomeLoop:
 
     def _run(self) -> None:
         try:
-            run_station(
+            run_endpoint(
                 self._station,
                 self._wire,
                 timing=self._timing,
@@ -138,7 +138,7 @@ class HomeLoop:
             self._station.send(self._begin())
             if self._ending:
                 self._ending = False
-                terminate = Packet(PacketType.CONTROL, Control.TERMINATE, BY_RANGE, 0, 0, 0)
+                terminate = TaskPacket(PacketType.CONTROL, ControlId.TERMINATE, BY_RANGE, 0, 0, 0)
                 self._station.send([terminate])
 
 
@@ -158,7 +158,7 @@ class _Batch(Generic[Row]):
             self.future.set_result(self.results)
 
 
-class HomeSession(ABC):
+class CoordinatorSession(ABC):
     """A session of a ring whose nodes run.
 
     Use it as a context manager: at its end the nodes are told to end.
@@ -168,7 +168,7 @@ class HomeSession(ABC):
         digest: SHA-256 of what they hold.
         flow: what goes round.
         ring: where the nodes are.
-        sock: the home's socket, from :func:`~n3ic.systems.cluster.wire.open_socket`; closed at
+        sock: the home's socket, from :func:`~n3ic.systems.cluster.udp.open_socket`; closed at
             the end.
 
     Attributes:
@@ -179,20 +179,20 @@ class HomeSession(ABC):
     """
 
     def __init__(
-        self, nodes: int, digest: str, flow: Flow, ring: Link, sock: socket.socket
+        self, nodes: int, digest: str, flow: RingFlow, ring: RingLink, sock: socket.socket
     ) -> None:
         self._started: Future[None] = Future()
         self._sent_with = flow
-        self.home = Home(nodes, digest, self._came)
-        self.station = Station(
+        self.home = Coordinator(nodes, digest, self._came)
+        self.station = Endpoint(
             self.home,
             nodes,
             successor=talk(HOME, nodes, ring.cards),
             timing=ring.timing,
             session=session_number(),
         )
-        wire = Wire(sock, neighbours(HOME, nodes, ring.addresses), ring.faults)
-        self._loop = HomeLoop(
+        wire = UdpEndpoint(sock, neighbours(HOME, nodes, ring.addresses), ring.faults)
+        self._loop = CoordinatorLoop(
             self.home, wire, self.station, ring.timing, self._begin, self._waits, self._failed
         )
         self.station.send([self.home.start()])
@@ -238,7 +238,7 @@ class HomeSession(ABC):
     def _waits(self) -> bool:
         return not self._started.done() or not self._sent_with.idle
 
-    def _begin(self) -> list[Packet]:
+    def _begin(self) -> list[TaskPacket]:
         """Check the ring once it is closed; then what has room."""
         if not self._started.done():
             if not self.home.started:
@@ -252,7 +252,7 @@ class HomeSession(ABC):
             self._started.set_result(None)
         return self._sent_with.admit()
 
-    def _came(self, packet: Packet) -> list[Packet]:
+    def _came(self, packet: TaskPacket) -> list[TaskPacket]:
         self._loop.heard()
         with self._loop.lock:
             return self._sent_with.take(packet)
@@ -263,7 +263,7 @@ class HomeSession(ABC):
         self.drop(error)
 
 
-class RowSession(HomeSession, Generic[Row]):
+class RowSession(CoordinatorSession, Generic[Row]):
     """A session whose rows go round many at once, in batches that overlap."""
 
     _flow: TaggedRows[Row]
@@ -313,7 +313,7 @@ class Session(RowSession[np.int32]):
     """
 
     def __init__(
-        self, model: BinaryModel, placement: Placement, ring: Link, sock: socket.socket
+        self, model: BinaryModel, placement: ModelPlacement, ring: RingLink, sock: socket.socket
     ) -> None:
         placement.check_model(model)
         self._batches = {}
@@ -358,7 +358,7 @@ class GemmSession(RowSession[np.int64]):
         sock: the home's socket; closed at the end.
     """
 
-    def __init__(self, kernel: GemmKernel, nodes: int, ring: Link, sock: socket.socket) -> None:
+    def __init__(self, kernel: GemmKernel, nodes: int, ring: RingLink, sock: socket.socket) -> None:
         self._batches = {}
         self._inner, self._width = kernel.matrix.shape
         self._kind = np.int64
@@ -379,7 +379,7 @@ class GemmSession(RowSession[np.int64]):
         return self.submit_rows(integers(rows, "the first matrix", shape))
 
 
-class JobSession(HomeSession):
+class JobSession(CoordinatorSession):
     """Jobs of a kernel on a ring, one after another.
 
     Args:
@@ -389,7 +389,7 @@ class JobSession(HomeSession):
         sock: the home's socket; closed at the end.
     """
 
-    def __init__(self, kernel: Kernel, nodes: int, ring: Link, sock: socket.socket) -> None:
+    def __init__(self, kernel: Kernel, nodes: int, ring: RingLink, sock: socket.socket) -> None:
         self._kernel = kernel
         self._nodes = nodes
         self._flow = JobFlow()

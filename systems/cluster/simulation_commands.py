@@ -7,19 +7,19 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from n3ic.cli.console import note, print_json, reaching, say, table, working
+from n3ic.cli.console import print_json, print_note, print_result, progress_bar, spinner, table
 from n3ic.errors import MissingDependencyError, UsageError
-from n3ic.systems.cluster.mpi.baseline import Measured, Messages, measure, on_cores
+from n3ic.systems.cluster.mpi.baseline import Messages, MpiMeasurement, measure, on_cores
 from n3ic.systems.cluster.simulation.experiments import (
     CLAIMS,
-    Card,
+    NodeModel,
     Point,
     fcsn_card,
     shrunk,
     slower,
     sweep,
 )
-from n3ic.systems.cluster.simulation.workloads import GRAPHS, KERNELS, Problem, workload
+from n3ic.systems.cluster.simulation.workloads import GRAPHS, KERNELS, KernelProblem, workload
 from n3ic.systems.outputs import write_picture
 
 _CLAIM_NODES = (4, 16)
@@ -28,7 +28,7 @@ _CLAIM_RANKS = 16
 
 def problems(
     names: Sequence[str], size: int, graph: str, skew: float, seed: int
-) -> tuple[Problem, ...]:
+) -> tuple[KernelProblem, ...]:
     """The problems that were asked for.
 
     Raises:
@@ -40,7 +40,7 @@ def problems(
     if graph not in GRAPHS:
         raise UsageError(f"--graph: expected one of {', '.join(GRAPHS)}, got {graph!r}")
     return tuple(
-        Problem(name, size=size, graph=GRAPHS[graph], skew=skew, seed=seed)
+        KernelProblem(name, size=size, graph=GRAPHS[graph], skew=skew, seed=seed)
         for name in names or KERNELS
     )
 
@@ -57,13 +57,13 @@ def counts(text: str) -> tuple[int, ...]:
     return tuple(int(w) for w in words)
 
 
-def card(target: str, link: str, figures: str | None) -> Card:
+def card(target: str, link: str, figures: str | None) -> NodeModel:
     """What the nodes are."""
     from n3ic.systems.cluster.figures import figures_of
 
     if figures == "fcsn":
         return replace(fcsn_card(), link=link)
-    return Card(target, link, None if figures is None else figures_of(Path(figures)))
+    return NodeModel(target, link, None if figures is None else figures_of(Path(figures)))
 
 
 def calibrate(path: Path) -> None:
@@ -73,10 +73,10 @@ def calibrate(path: Path) -> None:
     from n3ic.systems.cluster.simulation.calibration import measure_node
     from n3ic.util.files import write_atomic
 
-    with working("measuring a process node"):
+    with spinner("measuring a process node"):
         found = measure_node()
     write_atomic(path, found.toml(f"{platform.machine()} with Linux {platform.release()}"))
-    say(
+    print_result(
         f"{path} written; from process to process a datagram takes {found.hop / 1e3:.0f} us "
         "(latency_us of nodes.toml)"
     )
@@ -84,20 +84,20 @@ def calibrate(path: Path) -> None:
 
 def planned(path: Path, rows: int, cores: int, json: bool) -> None:
     """A planned model: one row alone, and many on their way."""
-    from n3ic.systems.cluster.costs import expected
+    from n3ic.systems.cluster.costs import estimate_cost
     from n3ic.systems.cluster.node import ROW_SLOTS
     from n3ic.systems.cluster.plan import read_plan
+    from n3ic.systems.cluster.simulation.components import sim_nodes
     from n3ic.systems.cluster.simulation.engine import simulate_rows
-    from n3ic.systems.cluster.simulation.parts import sim_nodes
-    from n3ic.systems.cluster.simulation.placed import row_workload
+    from n3ic.systems.cluster.simulation.placed_model import row_workload
 
     placement, cluster = read_plan(path)
     nodes = tuple(replace(n, core=0) if cores and n.serial else n for n in sim_nodes(cluster))
-    with working("simulating"):
+    with spinner("simulating"):
         alone = simulate_rows([row_workload(placement, 0, nodes)], nodes, slots=1, cores=cores)
         work = [row_workload(placement, row, nodes) for row in range(rows)]
         many = simulate_rows(work, nodes, slots=ROW_SLOTS, cores=cores)
-    estimate = expected(placement, cluster)
+    estimate = estimate_cost(placement, cluster)
     found = {
         "kind": "simulated",
         "rows": rows,
@@ -134,9 +134,9 @@ def planned(path: Path, rows: int, cores: int, json: bool) -> None:
 
 
 def kernels(
-    wanted: Sequence[Problem],
+    wanted: Sequence[KernelProblem],
     nodes: Sequence[int],
-    built: Card,
+    built: NodeModel,
     weak: bool,
     straggler: float,
     mpi: int,
@@ -144,7 +144,7 @@ def kernels(
     plot: Path | None,
 ) -> None:
     """Kernels on several numbers of nodes, and MPI on this machine's cores."""
-    with reaching("simulating") as reached:
+    with progress_bar("simulating") as reached:
         points = sweep(wanted, nodes, built, weak=weak, straggler=straggler, progress=reached)
     ranks = _measured(wanted, mpi) if mpi else {}
     if json:
@@ -173,14 +173,14 @@ def kernels(
 
         write_picture(plot, partial(scaling_figure, points, weak))
         if not json:
-            say(f"{plot} written")
+            print_result(f"{plot} written")
 
 
-def _measured(wanted: Sequence[Problem], most: int) -> dict[int, tuple[Measured, ...]]:
+def _measured(wanted: Sequence[KernelProblem], most: int) -> dict[int, tuple[MpiMeasurement, ...]]:
     found = {}
     for ranks in sorted({1, 2, most}):
         if ranks <= most:
-            with working(f"measuring MPI, {ranks} ranks"):
+            with spinner(f"measuring MPI, {ranks} ranks"):
                 found[ranks] = measure(wanted, ranks).kernels
     return found
 
@@ -217,10 +217,10 @@ def _show_slower(points: Sequence[Point], weak: bool) -> None:
     if found:
         what = "efficiency" if weak else "speed-up"
         said = "; ".join(f"{kernel} on {', '.join(nodes)}" for kernel, nodes in found.items())
-        say(f"slower on a ring than on one big node, {what} in brackets: {said}")
+        print_result(f"slower on a ring than on one big node, {what} in brackets: {said}")
 
 
-def _show_ranks(ranks: Mapping[int, Sequence[Measured]]) -> None:
+def _show_ranks(ranks: Mapping[int, Sequence[MpiMeasurement]]) -> None:
     if ranks:
         table(
             "measured: MPI on this machine, the fastest of the repetitions",
@@ -239,12 +239,12 @@ def speedups(json: bool) -> None:
     One core, and messages between two, are measured here; 16 cores are estimated from them.
     """
     measured = [shrunk(c.problem) for c in CLAIMS]
-    with working("measuring MPI on one core and on two"):
+    with spinner("measuring MPI on one core and on two"):
         alone = measure(measured, 1).kernels
         both = measure(measured[:1], 2)
     if both.messages is None:
         raise MissingDependencyError("two ranks of MPI did not start")
-    with reaching("simulating") as reached:
+    with progress_bar("simulating") as reached:
         simulated = sweep([c.problem for c in CLAIMS], _CLAIM_NODES, fcsn_card(), progress=reached)
     rows, found = [], []
     for i, claim in enumerate(CLAIMS):
@@ -278,11 +278,11 @@ def speedups(json: bool) -> None:
          *(f"ours, {n} nodes: {w}" for n in _CLAIM_NODES for w in ("tasks", "barriers"))],
         rows,
     )  # fmt: skip
-    note(f"messages between two ranks: {both.messages.latency * 1e6:.2f} us, "
+    print_note(f"messages between two ranks: {both.messages.latency * 1e6:.2f} us, "
          f"{both.messages.bytes_per_s / 1e9:.1f} GB/s ({both.library})")  # fmt: skip
 
 
-def _sixteen(problem: Problem, alone: float, messages: Messages) -> float:
+def _sixteen(problem: KernelProblem, alone: float, messages: Messages) -> float:
     return on_cores(workload(problem, _CLAIM_RANKS), alone, _CLAIM_RANKS, messages)
 
 

@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ClusterError
+from n3ic.systems.cluster.distributed_rows import DistributedRows, Payload, RowReader
 from n3ic.systems.cluster.placement import Share
 from n3ic.systems.cluster.protocol import (
     BY_RANGE,
     NONZEROS_PER_PACKET,
-    Packet,
     PacketType,
     ProtocolError,
-    Task,
+    TaskId,
+    TaskPacket,
     body_of,
 )
-from n3ic.systems.cluster.rows import DistributedRows, Payload, Reading
 
 TILE = 20
 """Columns of a tile: rows of the other operand that a memory of as many banks reads at once."""
@@ -117,7 +117,7 @@ def spawn_order(elements: Elements) -> Iterator[NDArray[np.int64]]:
             yield np.array([lane.popleft() for lane in lanes if lane], dtype=np.int64)
 
 
-def nonzero_packets(elements: Elements, array: int) -> Iterator[Packet]:
+def nonzero_packets(elements: Elements, array: int) -> Iterator[TaskPacket]:
     """The tasks that take a matrix's elements to the rows that they add to.
 
     Args:
@@ -127,9 +127,9 @@ def nonzero_packets(elements: Elements, array: int) -> Iterator[Packet]:
     table = np.stack([elements.rows, elements.columns, elements.values], axis=1)
     for chosen in spawn_order(elements) if len(table) else ():
         part = table[chosen]
-        yield Packet(
+        yield TaskPacket(
             PacketType.TASK,
-            Task.NONZEROS,
+            TaskId.NONZEROS,
             BY_RANGE,
             array,
             int(part[:, 0].min()),
@@ -157,7 +157,7 @@ def sparse_row(payload: Payload) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return payload[1 : 1 + count], payload[1 + count :]
 
 
-class Combined(Reading):
+class CombinedRows(RowReader):
     """Rows of a sparse kernel's result.
 
     Args:
@@ -173,7 +173,7 @@ class Combined(Reading):
         ClusterError: a sum may overflow 64 bits.
     """
 
-    tasks: ClassVar = frozenset({Task.NONZEROS})
+    tasks: ClassVar = frozenset({TaskId.NONZEROS})
 
     def __init__(
         self,
@@ -203,18 +203,18 @@ class Combined(Reading):
         """No task waits; those that will come, come behind whoever asks."""
         return not self.frozen
 
-    def _elements(self, packet: Packet) -> NDArray[np.int64]:
+    def _elements(self, packet: TaskPacket) -> NDArray[np.int64]:
         if packet.count % 3 or not packet.count:
             raise ProtocolError(f"a task of {packet.count} words has no whole elements")
         table = np.frombuffer(packet.body, dtype=">u4", count=packet.count).reshape(-1, 3)
         rows = table[:, 0].astype(np.int64)
         return table[(rows >= packet.start) & (rows < packet.end)].astype(np.int64)
 
-    def needs(self, packet: Packet) -> Iterable[int]:
+    def needs(self, packet: TaskPacket) -> Iterable[int]:
         """Rows of the other operand: the columns of the elements."""
         return [int(column) for column in self._elements(packet)[:, 1]]
 
-    def compute(self, packet: Packet) -> None:
+    def compute(self, packet: TaskPacket) -> None:
         """Combine; no two elements of a packet are of one row, so nothing is written twice."""
         table = self._elements(packet)
         rows = table[:, 0] - self.start

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.model.bits import WORD_BITS
-from n3ic.systems.cluster.placement import LayerPlacement, Placement, Share, Split
+from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlacement, Share
 from n3ic.systems.cluster.protocol import BODY_WORDS, HOME, SCORES_PER_PACKET, SUMS_PER_PACKET
 
 SLICE_BITS = BODY_WORDS * WORD_BITS
@@ -108,7 +108,7 @@ def _without(start: int, end: int, first: int, last: int) -> list[tuple[int, int
 
 
 @dataclass(frozen=True)
-class Work:
+class NodeWork:
     """What a node counts of one row in one layer.
 
     Attributes:
@@ -136,7 +136,7 @@ class LayerTraffic:
     inputs: Traffic
     sums: Traffic
     hops: tuple[int, int]
-    work: tuple[Work, ...] = ()
+    work: tuple[NodeWork, ...] = ()
 
     @property
     def total(self) -> Traffic:
@@ -144,9 +144,9 @@ class LayerTraffic:
         return self.inputs + self.sums
 
 
-def period(placement: Placement) -> int:
+def period(placement: ModelPlacement) -> int:
     """Rows after which replicas have the same turns again."""
-    return lcm(*(len(p.shares) for p in placement.layers if p.split is Split.REPLICATED))
+    return lcm(*(len(p.shares) for p in placement.layers if p.split is LayerSplit.REPLICATED))
 
 
 def sum_traffic(layers: Sequence[LayerTraffic]) -> Traffic:
@@ -171,7 +171,7 @@ def mean_traffic(rows: Sequence[Traffic]) -> Traffic:
 
 def holders(layer: LayerPlacement, row: int) -> tuple[Share, ...]:
     """Who computes a row: all shares, or the replica whose turn it is."""
-    if layer.split is Split.REPLICATED:
+    if layer.split is LayerSplit.REPLICATED:
         return (layer.shares[row % len(layer.shares)],)
     return layer.shares
 
@@ -181,12 +181,12 @@ def results_of(layer: LayerPlacement, row: int) -> tuple[Share, ...]:
     return layer.reducers or holders(layer, row)
 
 
-def work_of(layer: LayerPlacement, owner: Share, inputs: int, neurons: int) -> Work:
+def work_of(layer: LayerPlacement, owner: Share, inputs: int, neurons: int) -> NodeWork:
     """What an owner counts for a row of its own."""
     size = owner.end - owner.start
-    if layer.split is Split.INPUT:
-        return Work(owner.node, neurons, size)
-    return Work(owner.node, size, inputs)
+    if layer.split is LayerSplit.INPUT:
+        return NodeWork(owner.node, neurons, size)
+    return NodeWork(owner.node, size, inputs)
 
 
 def slices_of(bits: int) -> int:
@@ -194,7 +194,7 @@ def slices_of(bits: int) -> int:
     return -(-bits // SLICE_BITS)
 
 
-def row_traffic(placement: Placement, row: int = 0) -> tuple[LayerTraffic, ...]:
+def row_traffic(placement: ModelPlacement, row: int = 0) -> tuple[LayerTraffic, ...]:
     """What a row takes in each layer and at the end, for its scores on their way home.
 
     Args:
@@ -232,11 +232,13 @@ def _layer(
     hops = hops_back = 0
     for source in sources:
         packets = slices_of(source.end - source.start)
-        if layer.split is Split.REPLICATED:
+        if layer.split is LayerSplit.REPLICATED:
             hops = max(hops, ring.send_to(source.node, owners[0].node, packets))
-        elif layer.split is Split.OUTPUT:
+        elif layer.split is LayerSplit.OUTPUT:
             hops = max(hops, ring.send(source.node, 0, neurons, owners, packets))
-        for at in range(source.start, source.end if layer.split is Split.INPUT else 0, SLICE_BITS):
+        for at in range(
+            source.start, source.end if layer.split is LayerSplit.INPUT else 0, SLICE_BITS
+        ):
             end = min(at + SLICE_BITS, source.end)
             hops = max(hops, ring.send(source.node, at, end, owners))
     for owner in owners:

@@ -6,9 +6,9 @@ as the programs write them.
 
 import pytest
 
+from n3ic.data.column_profile import ColumnProfile, column_names
 from n3ic.data.inference import infer
 from n3ic.data.naming import ROLES, UNITS, is_label_name, role_of
-from n3ic.data.survey import ColumnFacts, column_names
 
 UNSW_NB15 = """
 feature: service state rate trans ct_srv_src ct_dst_ltm ct_src_dport_ltm ct_dst_sport_ltm
@@ -165,7 +165,7 @@ def test_every_column_of_a_known_program_comes_out_right(program):
     headers = list(wanted)
     # numbers of no other column and of no class, so that the name alone decides
     facts = [
-        ColumnFacts(name, header, "integer", 1000, 500, highest=1e4)
+        ColumnProfile(name, header, "integer", 1000, 500, highest=1e4)
         for name, header in zip(column_names(headers), headers, strict=True)
     ]
     columns = infer(facts)["columns"]

@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from n3ic.data.split import PROTOCOLS, duplicate_share, protocols_of, split, stratified, twins
+from n3ic.data.split import (
+    PROTOCOLS,
+    duplicate_share,
+    protocols_of,
+    seen_in_training,
+    split,
+    stratified,
+)
 from n3ic.data.table import Feature, FlowTable
 from n3ic.errors import DataError
 from n3ic.evaluation.metrics import evaluate
@@ -96,7 +103,7 @@ def test_twins_are_test_rows_seen_in_training():
     parts = split(flows, "random", 0)
     seen = set(flows.features["a"][parts.train].tolist())
     want = [v in seen for v in flows.features["a"][parts.test].tolist()]
-    assert twins(flows, parts.train, parts.test).tolist() == want
+    assert seen_in_training(flows, parts.train, parts.test).tolist() == want
     assert 0 < np.mean(want) < 1
 
 

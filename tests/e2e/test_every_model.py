@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from n3ic import plugins
 from n3ic.cli.main import command_line
-from n3ic.data.own import describe
+from n3ic.data.user_table import describe
 from n3ic.meter.standard import standard_spec
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model

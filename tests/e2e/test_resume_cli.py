@@ -8,7 +8,7 @@ import pytest
 from command_line import interrupted, typed
 
 from n3ic.datasets import ns3_tomography
-from n3ic.datasets.ns3_tomography.trace import Trace, read
+from n3ic.datasets.ns3_tomography.trace import ProbeTrace, read
 
 pytestmark = pytest.mark.slow  # trains networks and calls the command line
 
@@ -49,7 +49,7 @@ def test_the_queues_of_tomography_go_on(tmp_path):
     with as_file(files(ns3_tomography).joinpath(ns3_tomography.BUNDLED)) as path:
         whole = read(path).trace
     run = whole.header["runs"][0] | {"rows": 1500}
-    part = Trace(whole.header | {"runs": [run]}, whole.delays[:1500], whole.occupancy[:1500])
+    part = ProbeTrace(whole.header | {"runs": [run]}, whole.delays[:1500], whole.occupancy[:1500])
     part.save(tmp_path / "short.tomo.xz")
     words = (
         "train tomography --data short.tomo.xz --queue 0,5 --encoding quantile --distill 0 "

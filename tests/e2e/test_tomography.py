@@ -7,7 +7,7 @@ import pytest
 from command_line import n3ic
 
 from n3ic.datasets import ns3_tomography
-from n3ic.datasets.ns3_tomography.trace import Trace, read
+from n3ic.datasets.ns3_tomography.trace import ProbeTrace, read
 
 ROWS = 3000
 
@@ -19,7 +19,7 @@ def place(tmp_path_factory):
     with as_file(files(ns3_tomography).joinpath(ns3_tomography.BUNDLED)) as path:
         whole = read(path).trace
     run = whole.header["runs"][0] | {"rows": ROWS}
-    part = Trace(whole.header | {"runs": [run]}, whole.delays[:ROWS], whole.occupancy[:ROWS])
+    part = ProbeTrace(whole.header | {"runs": [run]}, whole.delays[:ROWS], whole.occupancy[:ROWS])
     part.save(folder / "half.tomo.xz")
     words = (
         "train tomography --data half.tomo.xz --queue 0,tor1_agg0 --epochs 10 --hidden 16-8 "

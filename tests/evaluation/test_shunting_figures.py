@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from n3ic.evaluation.shunting import (
-    Stages,
-    for_accuracy,
-    for_host_load,
+    TwoStageRows,
+    point_for_accuracy,
+    point_for_host_load,
     shunt_points,
     stage_figures,
     thresholds_of,
@@ -18,7 +18,7 @@ CARD = np.array([0, 1, 0, 0, 0])
 MARGINS = np.array([9, 4, 4, 2, 0], dtype=np.int32)
 HOST = np.array([1, 1, 1, 1, 1])
 UNSEEN = np.array([True, False, True, True, False])
-STAGES = Stages(LABEL, CARD, MARGINS, HOST, UNSEEN)
+STAGES = TwoStageRows(LABEL, CARD, MARGINS, HOST, UNSEEN)
 
 
 def test_points_by_hand():
@@ -46,26 +46,26 @@ def test_points_by_hand():
 
 def test_a_threshold_for_an_accuracy_decides_as_many_rows_as_it_can():
     points = shunt_points(STAGES, thresholds_of(MARGINS))
-    assert for_accuracy(points, 0.6).threshold == 0
-    assert for_accuracy(points, 0.7).threshold == 2
-    assert for_accuracy(points, 0.76).threshold == 9
-    assert for_accuracy(points, 1.0).threshold == 9
-    wrong = Stages(1 - CARD, CARD, MARGINS, HOST, UNSEEN)
-    assert for_accuracy(shunt_points(wrong, [0, 4, 10]), 0.5) is None
+    assert point_for_accuracy(points, 0.6).threshold == 0
+    assert point_for_accuracy(points, 0.7).threshold == 2
+    assert point_for_accuracy(points, 0.76).threshold == 9
+    assert point_for_accuracy(points, 1.0).threshold == 9
+    wrong = TwoStageRows(1 - CARD, CARD, MARGINS, HOST, UNSEEN)
+    assert point_for_accuracy(shunt_points(wrong, [0, 4, 10]), 0.5) is None
 
 
 def test_a_threshold_for_a_host_load_shunts_no_more():
     points = shunt_points(STAGES, thresholds_of(MARGINS))
-    assert for_host_load(points, 0.0).threshold == 0
-    assert for_host_load(points, 0.2).threshold == 2
-    assert for_host_load(points, 0.39).threshold == 2
-    assert for_host_load(points, 1.0).threshold == 10
+    assert point_for_host_load(points, 0.0).threshold == 0
+    assert point_for_host_load(points, 0.2).threshold == 2
+    assert point_for_host_load(points, 0.39).threshold == 2
+    assert point_for_host_load(points, 1.0).threshold == 10
 
 
 def test_points_and_figures_agree_on_drawn_rows():
     rng = np.random.default_rng(0)
     rows = 500
-    stages = Stages(
+    stages = TwoStageRows(
         rng.integers(0, 3, rows),
         rng.integers(0, 3, rows),
         rng.integers(0, 12, rows).astype(np.int32),

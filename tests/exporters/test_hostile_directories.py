@@ -14,10 +14,10 @@ from command_line import n3ic
 from n3ic import plugins
 from n3ic.errors import ExportError, N3icError, N3icWarning, VerifyError
 from n3ic.model.random_models import random_model
-from n3ic.systems.card.exporting import export_card, verify_card
+from n3ic.systems.card.export import export_card, verify_card
 from n3ic.targets.artefacts import files_of
 from n3ic.targets.directory import export
-from n3ic.targets.existing import read_export
+from n3ic.targets.export_index import read_export
 from n3ic.targets.verification import verify_directory
 
 TARGETS = plugins.names("n3ic.exporters")

@@ -8,7 +8,7 @@ from kernel_models import HEADER_WORDS, limits_at, put_word, reseal, small_model
 
 from n3ic.errors import ExportError
 from n3ic.kernel import blob
-from n3ic.kernel.library import KernelError, Library
+from n3ic.kernel.library import KernelError, KernelLibrary
 from n3ic.model.random_models import random_model
 
 MODEL = small_model()
@@ -32,7 +32,7 @@ def test_layout_is_as_documented() -> None:
     assert got == layer.thresholds.tolist()
 
 
-def test_a_threshold_makes_a_blob_of_another_version(library: Library) -> None:
+def test_a_threshold_makes_a_blob_of_another_version(library: KernelLibrary) -> None:
     """Which a reader from before there were thresholds refuses."""
     data = blob.dump(MODEL.with_shunt(3))
     assert [word(data, i) for i in (1, 9)] == [2, 3]
@@ -57,7 +57,7 @@ def test_too_many_layers_are_refused() -> None:
         blob.dump(model)
 
 
-def test_every_truncation_is_refused(library: Library) -> None:
+def test_every_truncation_is_refused(library: KernelLibrary) -> None:
     for length in range(0, len(BLOB), 3):
         with pytest.raises(KernelError):
             library.load(BLOB[:length])
@@ -71,7 +71,7 @@ def test_every_truncation_is_refused(library: Library) -> None:
                     library.load(put_word(cut, 2, len(cut)))
 
 
-def test_every_flipped_bit_is_seen(library: Library) -> None:
+def test_every_flipped_bit_is_seen(library: KernelLibrary) -> None:
     for at in range(len(BLOB)):
         damaged = bytearray(BLOB)
         damaged[at] ^= 1 << at % 8
@@ -123,7 +123,7 @@ def test_every_flipped_bit_is_seen(library: Library) -> None:
     ],
 )
 def test_hostile_words_are_refused_with_a_reason(
-    library: Library, index: int, value: int, words: str
+    library: KernelLibrary, index: int, value: int, words: str
 ) -> None:
     with pytest.raises(KernelError, match=words):
         library.load(put_word(BLOB, index, value))
@@ -140,7 +140,9 @@ def test_hostile_words_are_refused_with_a_reason(
         max_size=4,
     )
 )
-def test_any_words_load_or_are_refused(library: Library, changes: list[tuple[int, int]]) -> None:
+def test_any_words_load_or_are_refused(
+    library: KernelLibrary, changes: list[tuple[int, int]]
+) -> None:
     data = BLOB
     for index, value in changes:
         data = put_word(data, index, value)

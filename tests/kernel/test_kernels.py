@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernel_models import small_model
 
 from n3ic.kernel import blob
-from n3ic.kernel.library import KernelError, Library
+from n3ic.kernel.library import KernelError, KernelLibrary
 from n3ic.model.boundary import boundary_features, verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.inputs import Field, InputSpec, to_integer
@@ -23,7 +23,7 @@ widths = st.one_of(
 )
 
 
-def check_all_kernels(library: Library, model: BinaryModel, count: int) -> None:
+def check_all_kernels(library: KernelLibrary, model: BinaryModel, count: int) -> None:
     words = verification_vectors(model, count)
     net = library.load(blob.dump(model))
     for kernel in library.kernels:
@@ -42,7 +42,7 @@ def check_all_kernels(library: Library, model: BinaryModel, count: int) -> None:
     seed=st.integers(0, 2**32 - 1),
 )
 def test_every_kernel_gives_the_reference(
-    library: Library,
+    library: KernelLibrary,
     inputs: int,
     hidden: list[int],
     classes: int,
@@ -56,21 +56,27 @@ def test_every_kernel_gives_the_reference(
 
 @pytest.mark.parametrize("inputs", [32 * w - d for w in range(1, 10) for d in (0, 1)])
 @pytest.mark.parametrize("outputs", [1, 16, 17, 32, 33])
-def test_small_networks_of_every_first_layer(library: Library, inputs: int, outputs: int) -> None:
+def test_small_networks_of_every_first_layer(
+    library: KernelLibrary, inputs: int, outputs: int
+) -> None:
     model = random_model((inputs, outputs, 20, 2), np.random.default_rng(inputs))
     check_all_kernels(library, model, 40)
 
 
 @pytest.mark.parametrize("shape", [(4096, 130, 3), (20_001, 2, 2), (33, 2049, 2), (40, 5, 700)])
 @pytest.mark.parametrize("density", [None, 0.5])
-def test_large_layers(library: Library, shape: tuple[int, ...], density: float | None) -> None:
+def test_large_layers(
+    library: KernelLibrary, shape: tuple[int, ...], density: float | None
+) -> None:
     # Beyond 31 words the byte counters of AVX2 and NEON are emptied on the way.
     check_all_kernels(library, random_model(shape, np.random.default_rng(1), density=density), 30)
 
 
 @pytest.mark.parametrize("inputs", [250, 256, 508, 509, 510, 700])
 @pytest.mark.parametrize("density", [None, 0.9])
-def test_thresholds_where_bytes_end(library: Library, inputs: int, density: float | None) -> None:
+def test_thresholds_where_bytes_end(
+    library: KernelLibrary, inputs: int, density: float | None
+) -> None:
     """Sums of bytes saturate: every threshold, up to never firing, is met and just missed."""
     model = random_model((inputs, 40, 20, 2), np.random.default_rng(inputs), density=density)
     hidden = model.hidden[0]
@@ -82,7 +88,7 @@ def test_thresholds_where_bytes_end(library: Library, inputs: int, density: floa
         check_all_kernels(library, replace(model, hidden=(layer, model.hidden[1])), 200)
 
 
-def test_the_lowest_class_wins_a_tie_and_the_margin_is_zero(library: Library) -> None:
+def test_the_lowest_class_wins_a_tie_and_the_margin_is_zero(library: KernelLibrary) -> None:
     weights = np.zeros((5, 40), dtype=np.bool_)
     bias = np.array([-1, 3, 3, 0, 3], dtype=np.int32)
     names = tuple("abcde")
@@ -96,7 +102,7 @@ def test_the_lowest_class_wins_a_tie_and_the_margin_is_zero(library: Library) ->
         assert set(got.margins) == {0}, kernel
 
 
-def test_encoding_is_that_of_the_model(library: Library) -> None:
+def test_encoding_is_that_of_the_model(library: KernelLibrary) -> None:
     model = small_model()
     rng = np.random.default_rng(0)
     edges = [0, 1, 4, 5, 9, 10, 44, 45, 46, 99, 100, 199, 200, 201, 65535, 65536]
@@ -110,7 +116,7 @@ def test_encoding_is_that_of_the_model(library: Library) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_encoding_of_drawn_specs(library: Library, data: st.DataObject) -> None:
+def test_encoding_of_drawn_specs(library: KernelLibrary, data: st.DataObject) -> None:
     fields = []
     for i in range(data.draw(st.integers(1, 6))):
         name = f"f{data.draw(st.integers(0, 2))}"
@@ -148,7 +154,9 @@ def test_encoding_of_drawn_specs(library: Library, data: st.DataObject) -> None:
         min_size=1,
     ),
 )
-def test_integers_of_source_units(library: Library, scale: float, values: list[float]) -> None:
+def test_integers_of_source_units(
+    library: KernelLibrary, scale: float, values: list[float]
+) -> None:
     spec = InputSpec((Field.binary("x", 32, scale=scale),))
     base = random_model((32, 2), np.random.default_rng(0))
     net = library.load(blob.dump(BinaryModel(spec, (), base.output, base.classes)))
@@ -162,14 +170,14 @@ def test_integers_of_source_units(library: Library, scale: float, values: list[f
     assert [function(net.pointer, 0, value) for value in tried] == want
 
 
-def test_names_come_back(library: Library) -> None:
+def test_names_come_back(library: KernelLibrary) -> None:
     model = small_model()
     net = library.load(blob.dump(model))
     assert net.classes == model.classes
     assert net.features == model.input.features
 
 
-def test_an_unknown_kernel_is_refused(library: Library) -> None:
+def test_an_unknown_kernel_is_refused(library: KernelLibrary) -> None:
     net = library.load(blob.dump(small_model()))
     with pytest.raises(KernelError, match="no kernel"):
         net.use_kernel("sse9")
@@ -178,7 +186,7 @@ def test_an_unknown_kernel_is_refused(library: Library) -> None:
 @pytest.mark.parametrize("shape", [(70, 33, 9, 2), (256, 32, 16, 2), (300, 40, 5)])
 @pytest.mark.parametrize("shunt", [0, 3])
 def test_single_calls_and_calls_from_features(
-    library: Library, shape: tuple[int, ...], shunt: int
+    library: KernelLibrary, shape: tuple[int, ...], shunt: int
 ) -> None:
     model = random_model(shape, np.random.default_rng(6)).with_shunt(shunt)
     rows = np.random.default_rng(7).integers(0, 2**32, (700, len(model.input.features)))
@@ -220,7 +228,12 @@ def test_single_calls_and_calls_from_features(
     seed=st.integers(0, 2**32 - 1),
 )
 def test_from_features_is_from_bits(
-    library: Library, n_fields: int, hidden: list[int], density: float | None, rows: int, seed: int
+    library: KernelLibrary,
+    n_fields: int,
+    hidden: list[int],
+    density: float | None,
+    rows: int,
+    seed: int,
 ) -> None:
     """Intervals, raw bits and clamps of features that several fields read, on and beside cuts."""
     rng = np.random.default_rng(seed)
@@ -248,7 +261,7 @@ def test_from_features_is_from_bits(
 @pytest.mark.parametrize(
     "shape", [(5000, 8, 2), (256, 600, 2), (300, 5), (64, 5), (700, 257, 2), (4096, 32, 2)]
 )
-def test_from_features_of_large_networks(library: Library, shape: tuple[int, ...]) -> None:
+def test_from_features_of_large_networks(library: KernelLibrary, shape: tuple[int, ...]) -> None:
     model = random_model(shape, np.random.default_rng(shape[0]))
     names = model.input.features
     rows = np.random.default_rng(7).integers(0, 2**32, (600, len(names)))

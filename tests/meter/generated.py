@@ -1,6 +1,6 @@
 """Random specifications and random traffic for them, the hostile kind included."""
 
-from n3ic.meter.hostile import hostile_frames
+from n3ic.meter.fuzz_traffic import fuzz_frames
 from n3ic.model.metering import Decision, Guard, MeteredFeature, MeterSpec, Register, Step, Window
 
 FIELDS = (
@@ -106,7 +106,7 @@ def large_spec(r, key, *, registers, features, windows, flows):
 
 def random_frames(r, count):
     """Frames with their lengths and times, which go back now and then."""
-    return list(hostile_frames(r, count, [0, 0, 1, 1, 2, 7, 60, -3]))
+    return list(fuzz_frames(r, count, [0, 0, 1, 1, 2, 7, 60, -3]))
 
 
 def edge_frames():

@@ -279,4 +279,4 @@ def test_each_counter_is_told_by_its_name():
     assert (found.labels, found.damaged) == ({"matched": 4}, ("a.pcap ends early",))
     assert str(warned[0].message) == "a.pcap ends early"
     assert len(warned) > 1  # and a line about the time stamps
-    assert module.Extracted(1, 2, 3, 4).captures == 1
+    assert module.TableExtraction(1, 2, 3, 4).captures == 1

@@ -8,7 +8,7 @@ from generated import random_frames, random_spec
 from traffic import labelled_capture
 
 from n3ic.errors import DataError, N3icError
-from n3ic.meter import resumable
+from n3ic.meter import extract_stream
 from n3ic.meter.compiled import CompiledMeter
 from n3ic.meter.extract import extract
 from n3ic.meter.packet import LINK_ETHERNET
@@ -47,9 +47,9 @@ def test_an_extraction_goes_on_and_never_from_what_is_damaged(tmp_path, monkeypa
     capture.write_bytes(labelled_capture(60)[0])
     spec = standard_spec(packets=5)
     extract([capture], tmp_path / "want.parquet", spec)
-    monkeypatch.setattr(resumable, "BATCH_PACKETS", 20)
-    monkeypatch.setattr(resumable, "STEP_PACKETS", 100)
-    real, calls = resumable.flow_table, []
+    monkeypatch.setattr(extract_stream, "BATCH_PACKETS", 20)
+    monkeypatch.setattr(extract_stream, "STEP_PACKETS", 100)
+    real, calls = extract_stream.flow_table, []
 
     def stopped(*given):
         calls.append(1)
@@ -57,19 +57,19 @@ def test_an_extraction_goes_on_and_never_from_what_is_damaged(tmp_path, monkeypa
             raise KeyboardInterrupt
         return real(*given)
 
-    monkeypatch.setattr(resumable, "flow_table", stopped)
+    monkeypatch.setattr(extract_stream, "flow_table", stopped)
     with pytest.raises(KeyboardInterrupt):
-        resumable.extract_stream([capture], tmp_path / "f.parquet", spec, work)
-    monkeypatch.setattr(resumable, "flow_table", real)
+        extract_stream.extract_stream([capture], tmp_path / "f.parquet", spec, work)
+    monkeypatch.setattr(extract_stream, "flow_table", real)
     assert not (tmp_path / "f.parquet").exists()
     hurt = [p for p in work.iterdir() if damage and damage in p.name]
     for path in hurt:
         path.write_bytes(path.read_bytes()[:-3] + b"{{{")
     if damage == "flows":
         with pytest.raises(DataError, match="remove it, start again"):
-            resumable.extract_stream([capture], tmp_path / "f.parquet", spec, work)
+            extract_stream.extract_stream([capture], tmp_path / "f.parquet", spec, work)
         return
-    found = resumable.extract_stream([capture], tmp_path / "f.parquet", spec, work)
+    found = extract_stream.extract_stream([capture], tmp_path / "f.parquet", spec, work)
     assert found.passed == (0 if damage else 300)
     assert packets(tmp_path / "f.parquet") == packets(tmp_path / "want.parquet")
     assert not work.exists()
@@ -78,14 +78,14 @@ def test_an_extraction_goes_on_and_never_from_what_is_damaged(tmp_path, monkeypa
 def test_another_capture_begins_anew(tmp_path, monkeypatch):
     capture, work = tmp_path / "c.pcap", tmp_path / "work"
     capture.write_bytes(labelled_capture(60)[0])
-    monkeypatch.setattr(resumable, "BATCH_PACKETS", 20)
-    monkeypatch.setattr(resumable, "STEP_PACKETS", 100)
-    monkeypatch.setattr(resumable, "write_rows", lambda tables, *rest: [*tables] and 1 / 0)
+    monkeypatch.setattr(extract_stream, "BATCH_PACKETS", 20)
+    monkeypatch.setattr(extract_stream, "STEP_PACKETS", 100)
+    monkeypatch.setattr(extract_stream, "write_rows", lambda tables, *rest: [*tables] and 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        resumable.extract_stream([capture], tmp_path / "f.parquet", standard_spec(), work)
+        extract_stream.extract_stream([capture], tmp_path / "f.parquet", standard_spec(), work)
     monkeypatch.undo()
     capture.write_bytes(labelled_capture(60, seed=1)[0])
-    found = resumable.extract_stream([capture], tmp_path / "f.parquet", standard_spec(), work)
+    found = extract_stream.extract_stream([capture], tmp_path / "f.parquet", standard_spec(), work)
     extract([capture], tmp_path / "want.parquet", standard_spec())
     assert found.passed == 0
     assert packets(tmp_path / "f.parquet") == packets(tmp_path / "want.parquet")

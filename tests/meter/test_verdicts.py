@@ -20,8 +20,8 @@ from traffic import labelled_capture, pcap
 import n3ic
 from n3ic.data.dataset import data_set_of
 from n3ic.data.flows import read_features
-from n3ic.data.metered import meter_file, meter_of
 from n3ic.data.streaming import predict_stream
+from n3ic.data.table_meter import meter_file, meter_of
 from n3ic.datasets.unsw_nb15.meter import one_tap
 from n3ic.errors import DataError, MissingDependencyError, N3icWarning, UsageError
 from n3ic.meter.capture import Capture, is_capture, libpcap

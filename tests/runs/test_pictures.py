@@ -11,7 +11,7 @@ from n3ic.evaluation.calibration import calibration
 from n3ic.evaluation.held_out import HeldOut
 from n3ic.evaluation.importance import FeatureImportance
 from n3ic.evaluation.roc import roc_curve
-from n3ic.evaluation.shunting import Stages, shunt_points, thresholds_of
+from n3ic.evaluation.shunting import TwoStageRows, shunt_points, thresholds_of
 from n3ic.model.random_models import random_model
 from n3ic.runs.pictures import (
     SizePoint,
@@ -70,7 +70,7 @@ def points(rows=500):
     margins = rng.geometric(0.1, rows).astype(np.int32)
     label = rng.integers(0, 2, rows)
     card = np.where(rng.random(rows) < 0.5 + margins / 60, label, 1 - label)
-    stages = Stages(label, card, margins, label, rng.random(rows) < 0.5)
+    stages = TwoStageRows(label, card, margins, label, rng.random(rows) < 0.5)
     return shunt_points(stages, thresholds_of(margins))
 
 

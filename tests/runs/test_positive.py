@@ -13,7 +13,7 @@ from n3ic.errors import DataError
 from n3ic.evaluation.metrics import against_rest
 from n3ic.runs.pictures import writing
 from n3ic.training.recipe import Recipe, Training
-from n3ic.usecases import material, training
+from n3ic.usecases import training, training_data
 from n3ic.usecases.base import UseCase
 from n3ic.usecases.request import TrainRequest
 
@@ -33,7 +33,7 @@ def run(table, detected, monkeypatch, out):
         positive = detected
 
     results = []
-    monkeypatch.setattr(material, "use_case", lambda name: Detector())
+    monkeypatch.setattr(training_data, "use_case", lambda name: Detector())
     monkeypatch.setattr(training, "write_pictures", lambda path, result, *_: results.append(result))
     made = training.train_use_case(TrainRequest("detector", table=table, out=out))
     return made, results[0]

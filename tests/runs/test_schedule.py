@@ -10,10 +10,10 @@ from n3ic.datasets.ns3_tomography.table import queue_tables
 from n3ic.errors import DataError, UsageError
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
-from n3ic.runs.schedule import Job, schedule, train_jobs
+from n3ic.runs.schedule import TrainingJob, schedule, train_jobs
 from n3ic.training.recipe import Recipe, Training
-from n3ic.usecases import material
 from n3ic.usecases import training as usecase_training
+from n3ic.usecases import training_data
 from n3ic.usecases.base import UseCase
 from n3ic.usecases.request import TrainRequest
 
@@ -23,12 +23,12 @@ QUICK = Recipe("q", "quick", "quantile", 32, training=Training(hidden=(8,), epoc
 def test_every_network_of_a_run_is_planned_once_the_longest_first():
     plan = schedule(["a", "b"], ("time", "random"), [3, 4], (8,), ((16,), (4,)))
     assert plan == [
-        Job("a", "time", 3, ((8,), (16,), (4,)), True),
-        Job("b", "time", 3, ((8,), (16,), (4,)), True),
-        Job("a", "random", 3, ((8,),), False),
-        Job("b", "random", 3, ((8,),), False),
-        Job("a", "time", 4, ((8,),), False),
-        Job("b", "time", 4, ((8,),), False),
+        TrainingJob("a", "time", 3, ((8,), (16,), (4,)), True),
+        TrainingJob("b", "time", 3, ((8,), (16,), (4,)), True),
+        TrainingJob("a", "random", 3, ((8,),), False),
+        TrainingJob("b", "random", 3, ((8,),), False),
+        TrainingJob("a", "time", 4, ((8,),), False),
+        TrainingJob("b", "time", 4, ((8,),), False),
     ]
 
 
@@ -57,7 +57,7 @@ def test_what_is_told_counts_every_network():
 
 
 def test_an_error_names_the_network():
-    plan = [Job("tor0_server0", "partition", 0, ((8,),), False)]
+    plan = [TrainingJob("tor0_server0", "partition", 0, ((8,),), False)]
     with pytest.raises(DataError, match=r"^tor0_server0: .*partition"):
         train_jobs(plan, experiments(), TrainingProgress(), jobs=1, dask=None)
 
@@ -72,7 +72,7 @@ def test_several_networks_want_a_word_for_one(monkeypatch, tmp_path):
             return {"a": table, "b": table}
 
     case = Wordless()
-    monkeypatch.setattr(material, "use_case", lambda name: case)
+    monkeypatch.setattr(training_data, "use_case", lambda name: case)
     with pytest.raises(UsageError, match="no word for one"):
         usecase_training.train_use_case(
             TrainRequest("w", table=DATASET.load(), out=tmp_path / "run")

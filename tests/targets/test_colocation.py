@@ -9,7 +9,7 @@ from n3ic.exporters.nfp.placement import spread
 from n3ic.model.random_models import random_model
 from n3ic.targets.base import exporter
 from n3ic.targets.batch import ExportItem, export_item
-from n3ic.targets.colocation import Member
+from n3ic.targets.colocation import CoLocatedNetwork
 from n3ic.targets.colocation_report import set_markdown, set_summary
 from n3ic.targets.device import Device, Fit, Memory, Placement
 from n3ic.targets.figures import Figure, Report
@@ -30,7 +30,7 @@ def members(target, count, shape=SHAPE, **options):
         Figure("resources.lut", 100_000, "LUT", "estimated", "made up"),
         Figure("resources.bram", 300, "BRAM", "estimated", "made up"),
     )
-    return [Member(model, parsed, of.check(model, parsed), Report(figures))] * count
+    return [CoLocatedNetwork(model, parsed, of.check(model, parsed), Report(figures))] * count
 
 
 def blob_bytes(shape=SHAPE):
@@ -139,7 +139,9 @@ def test_cores_of_a_netfpga_share_its_luts():
 
 
 def test_what_no_report_tells_is_not_said_to_be_nothing():
-    silent = [Member(m.model, m.options, m.fit, Report(())) for m in members("netfpga", 2)]
+    silent = [
+        CoLocatedNetwork(m.model, m.options, m.fit, Report(())) for m in members("netfpga", 2)
+    ]
     assert exporter("netfpga").colocate(silent).resources == {}
 
 
@@ -176,7 +178,7 @@ def test_a_host_runs_one_after_the_other_from_the_cache_that_holds_all():
 def test_a_host_has_so_much_memory():
     fit = Fit((Placement("weights", "dram", 2**29),))
     member = members("host", 1)[0]
-    large = Member(member.model, member.options, fit, member.report)
+    large = CoLocatedNetwork(member.model, member.options, fit, member.report)
     assert exporter("host").colocate([large] * 2).problems == ()
     (problem,) = exporter("host").colocate([large] * 3).problems
     assert problem == "1,610,612,736 bytes of main memory, there is room for 1,073,741,824"
@@ -185,7 +187,7 @@ def test_a_host_has_so_much_memory():
 @pytest.mark.parametrize("target", plugins.names("n3ic.exporters"))
 def test_a_network_without_a_latency_leaves_the_set_without(target):
     of = exporter(target)
-    silent = [Member(m.model, m.options, m.fit, Report(())) for m in members(target, 2)]
+    silent = [CoLocatedNetwork(m.model, m.options, m.fit, Report(())) for m in members(target, 2)]
     assert of.colocate(silent).latency_ns is None
     assert of.colocate(silent).latency_kind is None
 
@@ -196,7 +198,7 @@ def test_memories_are_added_up_and_compared_with_their_sizes():
     try:
         fit = Fit((Placement("weights", "flash", 600), Placement("cuts", "flash", 100)))
         model = random_model((8, 4, 2), np.random.default_rng(0))
-        member = Member(model, of.parse_options({}), fit, Report(()))
+        member = CoLocatedNetwork(model, of.parse_options({}), fit, Report(()))
         assert of.colocate([member] * 2).memory == {"flash": 1400}
         assert of.colocate([member] * 2).problems == ()
         (problem,) = of.colocate([member] * 3).problems

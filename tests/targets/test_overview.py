@@ -15,9 +15,9 @@ from n3ic.targets import batch
 from n3ic.targets.batch import report_all
 from n3ic.targets.device import Fit, Placement
 from n3ic.targets.directory import export
-from n3ic.targets.existing import find_export, read_export
+from n3ic.targets.export_index import find_export, read_export
 from n3ic.targets.figures import Figure, Report
-from n3ic.targets.overview import Known, TargetRow, duration, number, overview
+from n3ic.targets.overview import SourcedNumber, TargetRow, duration, number, overview
 from n3ic.targets.verification import verify_directory
 from n3ic.util.files import sha256_file
 
@@ -164,9 +164,9 @@ def test_the_surest_figure_is_shown(only_toy, model):
         ),
     )
     (row,) = overview(report_all({"": model}, None))
-    assert row.latency == Known(2000.0, "ns", "simulated")
-    assert row.throughput == Known(6_250_000, "/s", "estimated")
-    assert row.resources == (Known(1589, "LUT", "estimated"),)
+    assert row.latency == SourcedNumber(2000.0, "ns", "simulated")
+    assert row.throughput == SourcedNumber(6_250_000, "/s", "estimated")
+    assert row.resources == (SourcedNumber(1589, "LUT", "estimated"),)
     assert row.bytes == simplify(model).model.weight_bytes  # what is placed
     text = "\n".join(rows_text([row]))
     assert "2 us s" in text and "6.25M e" in text and "1,589 LUT e" in text
@@ -190,7 +190,7 @@ def test_a_set_is_one_row(only_toy):
     (row,) = overview(outcomes)
     assert (row.networks, row.fitting, row.together) == (17, 17, True)
     assert row.bytes == sum(simplify(m).model.weight_bytes for m in models.values())
-    assert row.latency == Known(34_000.0, "ns", "simulated")  # one after the other
+    assert row.latency == SourcedNumber(34_000.0, "ns", "simulated")  # one after the other
     assert rows_text([row])[1].split()[1] == "17/17"
     only_toy.check = lambda model, options: Fit((Placement("weights", "RAM", 9_000),))
     (row,) = overview(report_all(models, None))
@@ -199,10 +199,13 @@ def test_a_set_is_one_row(only_toy):
 
 
 def test_it_reads_well_in_80_columns():
-    resources = (Known(144_500, "LUT6", "estimated"), Known(12, "BRAM36", "estimated"))
+    resources = (
+        SourcedNumber(144_500, "LUT6", "estimated"),
+        SourcedNumber(12, "BRAM36", "estimated"),
+    )
     row = TargetRow(
-        "p4-netfpga", 1, 1, None, 13_107_200, Known(21.9, "ns", "estimated"),
-        Known(1.19e8, "/s", "measured"), resources * 2, ("checked", "tested"), ("x " * 60,),
+        "p4-netfpga", 1, 1, None, 13_107_200, SourcedNumber(21.9, "ns", "estimated"),
+        SourcedNumber(1.19e8, "/s", "measured"), resources * 2, ("checked", "tested"), ("x " * 60,),
     )  # fmt: skip
     lines = rows_text([row, replace(row, target="host", latency=None, remarks=())])
     assert max(map(len, lines)) <= 80

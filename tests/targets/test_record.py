@@ -6,9 +6,9 @@ import os
 import pytest
 
 from n3ic.errors import ExportError
-from n3ic.targets import record
+from n3ic.targets import verification_record
 from n3ic.targets.manifest import VERIFICATION
-from n3ic.targets.record import state_of, write_record
+from n3ic.targets.verification_record import state_of, write_record
 
 
 class Tool:
@@ -65,8 +65,8 @@ def test_a_pipe_is_a_file_like_no_other_and_never_read(folder):
 
 def test_all_files_together_have_a_limit(folder, monkeypatch):
     size = sum(len(f"text of {name}") for name in ("a.c", "sub/b.c"))
-    monkeypatch.setattr(record, "MAX_BYTES", size)
+    monkeypatch.setattr(verification_record, "MAX_BYTES", size)
     state(folder)
-    monkeypatch.setattr(record, "MAX_BYTES", size - 1)
+    monkeypatch.setattr(verification_record, "MAX_BYTES", size - 1)
     with pytest.raises(ExportError, match="cannot be read"):
         state(folder)

@@ -13,7 +13,7 @@ import n3ic
 from n3ic.data.table import Feature, FlowTable
 from n3ic.datasets.ns3_tomography import DATASET
 from n3ic.errors import UsageError
-from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.sequential import read_update
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import layout, value_bytes
@@ -24,7 +24,7 @@ from n3ic.model.random_models import random_model
 from n3ic.runs.experiment import train
 from n3ic.runs.preparation import Experiment
 from n3ic.systems.card.changes import change_of
-from n3ic.systems.card.reading import parse_card
+from n3ic.systems.card.parser import parse_card
 from n3ic.training.kept_input import kept_input, kept_recipe
 from n3ic.training.recipe import Recipe, Training
 from n3ic.usecases.request import TrainRequest
@@ -100,7 +100,7 @@ def test_its_export_is_of_the_same_executor(models, tmp_path):
         n3ic.export(model, "netfpga", top, simplify=False, verify=False)
         memories.append({p.name: p.stat().st_size for p in (top / "mem").iterdir()})
     assert memories[0] == memories[1]
-    core = Core.load(tmp_path / "0")  # refuses what was written for another executor
+    core = CorePorts.load(tmp_path / "0")  # refuses what was written for another executor
     assert read_update(tmp_path / "1" / "mem" / "update.hex", core).writes
 
 

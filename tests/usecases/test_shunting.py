@@ -12,7 +12,7 @@ from n3ic.data.split import split
 from n3ic.errors import DataError, UsageError
 from n3ic.model.network import BinaryModel
 from n3ic.usecases import shunting
-from n3ic.usecases.shunt_study import Aim
+from n3ic.usecases.shunt_study import ThresholdObjective
 from n3ic.usecases.shunting import study_shunting
 from n3ic.usecases.shunting_report import points_csv, write_figure, write_models
 
@@ -68,7 +68,7 @@ def test_labels_of_test_rows_do_not_move_the_threshold(run, flows, monkeypatch):
         label[test] = 1 - label[test]
         return {name: replace(flow, label=label)}
 
-    for aim in (Aim(accuracy=0.97), Aim(host_load=0.2)):
+    for aim in (ThresholdObjective(accuracy=0.97), ThresholdObjective(host_load=0.2)):
         (before,) = study_shunting(run, flows, aim=aim).values()
         with monkeypatch.context() as patch:
             patch.setattr(shunting, "labelled_flows", scrambled)

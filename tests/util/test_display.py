@@ -17,16 +17,16 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.passes import unchanged
 from n3ic.model.random_models import random_model
 from n3ic.runs.folder import Run
+from n3ic.systems.card.parser import parse_card
 from n3ic.systems.card.planner import plan_card
-from n3ic.systems.card.reading import parse_card
 from n3ic.systems.cluster.nodes import equal_nodes
 from n3ic.systems.cluster.planner import plan_cluster
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.directory import Exported
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.verification import Verification
-from n3ic.usecases.shunt_study import Aim, ShuntStudy
-from n3ic.util.display import Displayed, Table, View, facts, listed
+from n3ic.usecases.shunt_study import ShuntStudy, ThresholdObjective
+from n3ic.util.display import Displayed, TextTable, View, facts, listed
 
 NAME = "<script>alert(1)</script>\"'&"  # what a model may be called
 EVIL = f"{NAME}\x1b[2J\u202e"
@@ -82,9 +82,18 @@ def study(chosen=2):
     figures = {"card": Evaluation(9, 0.9, None, 0.9, None, None, ((1,),))}
     rows = {"validation": 9, "test": 9}
     return ShuntStudy(
-        hostile_model(), Aim(margin=2), "random", 0, True, (EVIL,), rows, points, points, chosen,
+        hostile_model(),
+        ThresholdObjective(margin=2),
+        "random",
+        0,
+        True,
+        (EVIL,),
+        rows,
+        points,
+        points,
+        chosen,
         figures,
-    )  # fmt: skip
+    )
 
 
 def card_plan():
@@ -141,7 +150,7 @@ def test_long_tables_are_cut_and_say_so():
     class Long(Displayed):
         def view(self):
             rows = tuple((str(i), "x") for i in range(1000))
-            return View("y" * 500, (Table("t", ("a", "b"), rows),))
+            return View("y" * 500, (TextTable("t", ("a", "b"), rows),))
 
     html = Long()._repr_html_()
     assert len(Page(html).all("tr")) == 62 and "and 940 more" in html

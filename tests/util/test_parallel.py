@@ -7,12 +7,12 @@ import pytest
 
 from n3ic.errors import N3icError
 from n3ic.util import parallel
-from n3ic.util.parallel import each
+from n3ic.util.parallel import parallel_map
 
 
 def test_a_worker_that_is_killed_is_one_error():
     with pytest.raises(N3icError, match="a worker process was killed"):
-        list(each(signal.raise_signal, [(signal.SIGKILL,)] * 2, jobs=2))
+        list(parallel_map(signal.raise_signal, [(signal.SIGKILL,)] * 2, jobs=2))
 
 
 def thread_name():
@@ -30,14 +30,14 @@ def dask_cluster():
 
 def test_a_dask_cluster_of_one_core_computes_all_calls_itself(dask_cluster):
     dask_cluster.scale(1)
-    found = dict(each(thread_name, [()] * 5, dask=dask_cluster.scheduler_address))
+    found = dict(parallel_map(thread_name, [()] * 5, dask=dask_cluster.scheduler_address))
     assert sorted(found) == [0, 1, 2, 3, 4]
     assert threading.current_thread().name not in found.values()
 
 
 def test_a_dask_scheduler_that_is_lost_is_one_error(dask_cluster, capfd):
     dask_cluster.scale(1)
-    results = each(thread_name, [()] * 5, dask=dask_cluster.scheduler_address)
+    results = parallel_map(thread_name, [()] * 5, dask=dask_cluster.scheduler_address)
     next(results)
     dask_cluster.close()
     with pytest.raises(N3icError, match=r"the Dask scheduler at tcp.* was lost; start one again"):
@@ -48,4 +48,4 @@ def test_a_dask_scheduler_that_is_lost_is_one_error(dask_cluster, capfd):
 def test_a_dask_scheduler_without_workers_is_one_error(dask_cluster, monkeypatch):
     monkeypatch.setattr(parallel, "_WAIT_S", 1)
     with pytest.raises(N3icError, match="has no worker; start one: dask worker tcp"):
-        list(each(thread_name, [()], dask=dask_cluster.scheduler_address))
+        list(parallel_map(thread_name, [()], dask=dask_cluster.scheduler_address))

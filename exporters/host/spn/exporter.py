@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic.errors import ExportError, VerifyError
-from n3ic.exporters.host import running
+from n3ic.exporters.host import runner
 from n3ic.exporters.host.estimate import flow_cache_bytes
 from n3ic.exporters.host.flows import run_flow_exec
 from n3ic.exporters.host.sources import copy_sources, readme
-from n3ic.exporters.host.spn.program import LEAST_ROWS, Program, program
+from n3ic.exporters.host.spn.program import LEAST_ROWS, SpnProgram, program
 from n3ic.families.spn.arithmetic import LogArithmetic
 from n3ic.families.spn.network import SpnModel
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Inference
 from n3ic.options import Option, Options
-from n3ic.targets.base import Execution, Exporter, Metered
+from n3ic.targets.base import Execution, Exporter, MeteredCapture
 from n3ic.targets.device import Device, Fit, Placement, Problem
 from n3ic.targets.figures import Figure, Report
 from n3ic.targets.identifiers import c_string
@@ -52,7 +52,7 @@ class HostSpnExporter(Exporter[SpnModel]):
     @cached_property
     def device(self) -> Device:
         """The device of binary networks: the same host."""
-        return Device.from_toml(Path(running.__file__).with_name("device.toml"))
+        return Device.from_toml(Path(runner.__file__).with_name("device.toml"))
 
     def check(self, model: SpnModel, options: Options) -> Fit:
         """Check that a block's values fit the stack, and where the tables lie."""
@@ -92,8 +92,8 @@ class HostSpnExporter(Exporter[SpnModel]):
             MissingDependencyError: no C compiler is installed.
             VerifyError: the C does not compile, or two kernels differ.
         """
-        library, compiler = running.compiled(directory)
-        net = running.load(library, None, directory)
+        library, compiler = runner.compiled(directory)
+        net = runner.load(library, None, directory)
         if (net.n_words, net.n_classes) != (model.input.n_words, len(model.classes)):
             raise VerifyError(f"bnn.c: another shape than {model.shape_text}")
 
@@ -102,11 +102,11 @@ class HostSpnExporter(Exporter[SpnModel]):
             for row in range(min(len(words), LEAST_ROWS)):
                 part = slice(row, row + 1)
                 alone = net.classify(words[part])
-                running.same(_part(found, part), alone, f"a block of kernel {kernel}", "row alone")
+                runner.same(_part(found, part), alone, f"a block of kernel {kernel}", "row alone")
             return found
 
         wanted = str(options.get("kernel", "all"))
-        done = running.run_kernels(library, compiler, net, wanted, words, compute)
+        done = runner.run_kernels(library, compiler, net, wanted, words, compute)
         fastest = min(done.figures, key=lambda figure: figure.value)
         rate = 1e9 / fastest.value
         speed = Figure("throughput", rate, "inference/s", "measured", fastest.source)
@@ -116,11 +116,11 @@ class HostSpnExporter(Exporter[SpnModel]):
         self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]
     ) -> Words:
         """Pack inputs by ``bnn_encode``; see :func:`.running.encode`."""
-        return running.encode(directory, model, features)
+        return runner.encode(directory, model, features)
 
     def meter(
         self, directory: Path, model: SpnModel, options: Options, capture: Path
-    ) -> Metered | None:
+    ) -> MeteredCapture | None:
         """Run ``flow-exec`` on a capture; return None if the model has no meter."""
         return None if model.meter is None else run_flow_exec(directory, model, capture)
 
@@ -152,7 +152,7 @@ def _part(found: Inference, rows: slice) -> Inference:
     )
 
 
-def _memory(model: SpnModel, made: Program) -> dict[str, int]:
+def _memory(model: SpnModel, made: SpnProgram) -> dict[str, int]:
     """Bytes of the C's constants, by what they hold."""
     log_add = model.arithmetic.table if isinstance(model.arithmetic, LogArithmetic) else ()
     return {

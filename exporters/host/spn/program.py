@@ -36,7 +36,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class Step:
+class Instruction:
     """One step: ``to`` is set to operation ``kind`` of ``a``, ``b`` and ``by``; see the C."""
 
     kind: str
@@ -47,7 +47,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Program:
+class SpnProgram:
     """The program that the C interprets.
 
     Attributes:
@@ -59,7 +59,7 @@ class Program:
         fields: number of features.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[Instruction, ...]
     tables: tuple[int, ...]
     scores: tuple[int, ...]
     slots: int
@@ -79,13 +79,13 @@ class Program:
         return rows * (4 * self.fields + self.value_bytes * self.slots)
 
 
-def program(model: SpnModel) -> Program:
+def program(model: SpnModel) -> SpnProgram:
     """Compile a network to its program; deterministic."""
     made = operations(model)
     writer = _Writer(made)
     for i, step in enumerate(made.steps):
         writer.write(i, step)
-    return Program(
+    return SpnProgram(
         tuple(writer.steps),
         tuple(writer.tables) or (0,),
         tuple(writer.slot[i] for i in made.scores),
@@ -100,7 +100,7 @@ class _Writer:
 
     def __init__(self, made: Operations) -> None:
         self.made = made
-        self.steps: list[Step] = []
+        self.steps: list[Instruction] = []
         self.tables: list[int] = []
         self.slot: dict[int, int] = {}
         self.slots = 0
@@ -151,7 +151,7 @@ class _Writer:
         self._step(kind, to, a, lookup.field, self._place(table))
 
     def _step(self, kind: str, to: int, a: int = 0, b: int = 0, by: int = 0) -> None:
-        self.steps.append(Step(kind, to, a, b, by))
+        self.steps.append(Instruction(kind, to, a, b, by))
 
     def _take(self) -> int:
         if self._free:

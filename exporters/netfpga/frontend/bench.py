@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.frontend.form import COUNTERS, FOLDER, TOP
+from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.frontend.parameters import COUNTERS, FOLDER, TOP
 from n3ic.exporters.netfpga.tools import simulate
-from n3ic.exporters.netfpga.tools.running import Program, RunningCard
+from n3ic.exporters.netfpga.tools.simulator_process import SimulatedCardProcess, SimulatorProgram
 
 MAC = bytes.fromhex("024e33000001")
 PORT = 0x2323
@@ -22,7 +22,7 @@ _MOST = 50_000_000
 
 
 @dataclass(frozen=True)
-class Offered:
+class OfferedFrame:
     """A frame to send into the card.
 
     Attributes:
@@ -37,7 +37,7 @@ class Offered:
 
 
 @dataclass(frozen=True)
-class Taken:
+class AcceptedFrame:
     """When a frame was accepted: clocks of its first and last beat, and clocks it had to wait."""
 
     first: int
@@ -46,7 +46,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Left:
+class SentFrame:
     """A frame that left the card: clocks of its first and last beat, and its bytes."""
 
     first: int
@@ -55,7 +55,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Seen:
+class BenchRun:
     """Observations of one run.
 
     Attributes:
@@ -65,8 +65,8 @@ class Seen:
         clock: clock in which the run ended.
     """
 
-    taken: tuple[Taken, ...]
-    left: tuple[Left, ...]
+    taken: tuple[AcceptedFrame, ...]
+    left: tuple[SentFrame, ...]
     counters: dict[str, int]
     clock: int
 
@@ -79,7 +79,7 @@ def front_program(
     resend: int = RESEND,
     bad_cable: int = 0,
     device: int | None = None,
-) -> Program:
+) -> SimulatorProgram:
     """Compile the front end of an export directory to a program in ``work``.
 
     Args:
@@ -94,19 +94,21 @@ def front_program(
         MissingDependencyError: Verilator is not installed.
         VerifyError: the Verilog does not build.
     """
-    simulate.choose("verilator")
+    simulate.choose_simulator("verilator")
     top = (directory / "rtl" / f"{TOP}.v").read_text(encoding="utf-8")
-    macros = ["N3IC_WRITE_PORT"] if Core.load(directory).write_port else []
+    macros = ["N3IC_WRITE_PORT"] if CorePorts.load(directory).write_port else []
     macros += ["N3IC_TCP"] if "cfg_resend," in top else []
     sources = [*sorted((directory / "rtl").glob("*.v")), FOLDER / "front.cpp"]
     binary = simulate.verilate(TOP, sources, work, macros=macros)
     where = "-" if device is None else str(device)
     command = [str(binary), where, MAC.hex(), ip.hex(), f"{PORT:x}", f"{resend:x}"]
     folder = simulate.memory_folder(directory, work)
-    return Program([*command, f"{bad_cable:x}"], folder, () if device is None else (device,))
+    return SimulatorProgram(
+        [*command, f"{bad_cable:x}"], folder, () if device is None else (device,)
+    )
 
 
-class FrontBench(RunningCard):
+class FrontBench(SimulatedCardProcess):
     """The front end of an export directory in simulation, running inside a ``with`` block.
 
     Attributes:
@@ -133,7 +135,7 @@ class FrontBench(RunningCard):
         self.directory = directory.resolve()
         self.ip, self.resend, self.quiet = ip, resend, quiet
 
-    def _plug_in(self, stack: ExitStack) -> Program:
+    def _plug_in(self, stack: ExitStack) -> SimulatorProgram:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-front-")))
         return front_program(self.directory, work, self.ip, resend=self.resend)
 
@@ -142,8 +144,8 @@ class FrontBench(RunningCard):
         self._say(f"h {clocks}")
 
     def run(
-        self, frames: Sequence[Offered | bytes] = (), clocks: int = _MOST, quiet: int = 0
-    ) -> Seen:
+        self, frames: Sequence[OfferedFrame | bytes] = (), clocks: int = _MOST, quiet: int = 0
+    ) -> BenchRun:
         """Send frames back to back, and run until nothing happens any more.
 
         Args:
@@ -155,7 +157,7 @@ class FrontBench(RunningCard):
             VerifyError: the simulation ended, or frames still wait although nothing happens.
         """
         for frame in frames:
-            one = frame if isinstance(frame, Offered) else Offered(frame)
+            one = frame if isinstance(frame, OfferedFrame) else OfferedFrame(frame)
             self._say(f"f {one.clock} {int(one.damaged)} {one.data.hex()}")
         self._say(f"r {clocks} {quiet or self.quiet}")
         asked, answered = self._pipes()
@@ -165,13 +167,13 @@ class FrontBench(RunningCard):
             what, _, rest = line.strip().partition(" ")
             fields = rest.split()
             if what == "i":
-                taken.append(Taken(*(int(f) for f in fields)))
+                taken.append(AcceptedFrame(*(int(f) for f in fields)))
             elif what == "o":
-                left.append(Left(int(fields[0]), int(fields[1]), bytes.fromhex(fields[2])))
+                left.append(SentFrame(int(fields[0]), int(fields[1]), bytes.fromhex(fields[2])))
             elif what == "n":
                 counters = dict(zip(COUNTERS, (int(f) for f in fields), strict=False))
             elif what == "=":
-                return Seen(tuple(taken), tuple(left), counters, int(fields[0]))
+                return BenchRun(tuple(taken), tuple(left), counters, int(fields[0]))
         raise VerifyError(f"the simulated front end ended (exit code {self._exit_code()})")
 
     def _say(self, text: str) -> None:

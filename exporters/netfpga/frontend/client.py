@@ -38,12 +38,12 @@ _WRONG_MODEL, _WRONG_ROW, _WRONG_ROWS = 4, 5, 6
 InputStage = Literal["bits", "features"]
 
 
-class AskError(N3icError):
+class ClientError(N3icError):
     """The card does not answer, or answers with an error."""
 
 
 @dataclass(frozen=True)
-class Manner:
+class ClientOptions:
     """Settings of a client.
 
     Attributes:
@@ -62,7 +62,7 @@ class Manner:
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class ClientRun:
     """Results of a batch of requests.
 
     Attributes:
@@ -130,7 +130,7 @@ class _Stream:
             except TimeoutError:
                 return None
             if not more:
-                raise AskError("the card closed the connection")
+                raise ClientError("the card closed the connection")
             self._bytes += more
         size = message_bytes(self._bytes)
         found, self._bytes = self._bytes[:size], self._bytes[size:]
@@ -151,13 +151,13 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def ask(
+def query_card(
     address: tuple[str, int],
     models: Sequence[Classifier],
     features: Mapping[str, Any],
-    manner: Manner = Manner(),
+    manner: ClientOptions = ClientOptions(),
     input_stage: InputStage = "bits",
-) -> Answered:
+) -> ClientRun:
     """Send rows to a card and compare each result with the model's.
 
     Args:
@@ -192,7 +192,7 @@ def ask(
         _compare(model, answer, inputs, index * batch)
         full = answer.size != VERDICT_BYTES
         verdicts.append(read_results(answer, len(model.classes)).verdicts)
-    return Answered(
+    return ClientRun(
         model, np.concatenate(verdicts), full, len(messages), resent, seconds, latencies
     )
 
@@ -201,7 +201,7 @@ def _agree(
     line: _Line,
     models: Sequence[Classifier],
     features: Mapping[str, Any],
-    manner: Manner,
+    manner: ClientOptions,
     input_stage: InputStage,
 ) -> tuple[Classifier, NDArray[np.uint8], NDArray[np.uint32], int]:
     """Agree with the card on the network, the form of the rows, and the rows of a request."""
@@ -228,11 +228,11 @@ def _agree(
         if manner.tcp:
             break  # over TCP a card closes the connection after its first error
     known = " or ".join(m.digest[:8] for m in models)
-    raise AskError(f"{fault}; asked for {known}")
+    raise ClientError(f"{fault}; asked for {known}")
 
 
 def _exchange(
-    line: _Line, messages: Sequence[bytes], manner: Manner, *, faults: bool = False
+    line: _Line, messages: Sequence[bytes], manner: ClientOptions, *, faults: bool = False
 ) -> tuple[list[Message], NDArray[np.float64], int]:
     """Send requests within a window and collect their answers in any order.
 
@@ -265,7 +265,7 @@ def _exchange(
                 del due[index]
         for index in [i for i, at in due.items() if at <= now]:
             if manner.tcp or tries[index] >= manner.tries:
-                raise AskError(
+                raise ClientError(
                     f"no answer within {manner.timeout:g} s"
                     + ("" if manner.tcp else f" to each of {tries[index]} datagrams")
                 )
@@ -303,14 +303,14 @@ def _compare(model: Classifier, answer: Message, inputs: NDArray[np.uint32], fir
     )
 
 
-def _fault(answer: Message) -> AskError:
+def _fault(answer: Message) -> ClientError:
     code, most = answer.fault
     text = f"the card refused the request: it is {FAULTS.get(code, f'wrong (code {code})')}"
-    return AskError(text + (f", it takes {most}: --batch {most}" if code == _WRONG_ROWS else ""))
+    return ClientError(text + (f", it takes {most}: --batch {most}" if code == _WRONG_ROWS else ""))
 
 
 @contextmanager
-def _line(address: tuple[str, int], manner: Manner) -> Iterator[_Line]:
+def _line(address: tuple[str, int], manner: ClientOptions) -> Iterator[_Line]:
     """Open a connection to the card for a ``with`` block.
 
     Raises:
@@ -327,6 +327,6 @@ def _line(address: tuple[str, int], manner: Manner) -> Iterator[_Line]:
             port.connect(address)
             yield _Datagrams(port)
     except TimeoutError as error:
-        raise AskError(f"{where}: no connection within {manner.timeout:g} s") from error
+        raise ClientError(f"{where}: no connection within {manner.timeout:g} s") from error
     except OSError as error:
-        raise AskError(f"{where}: {error.strerror or error}") from error
+        raise ClientError(f"{where}: {error.strerror or error}") from error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from n3ic.cli.console import print_json, say, working
+from n3ic.cli.console import print_json, print_result, spinner
 from n3ic.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,15 +38,15 @@ def ask(
     import numpy as np
 
     from n3ic.data.flows import read_features
-    from n3ic.exporters.netfpga.frontend.client import Manner, parse_address
-    from n3ic.exporters.netfpga.frontend.client import ask as ask_card
+    from n3ic.exporters.netfpga.frontend.client import ClientOptions, parse_address
+    from n3ic.exporters.netfpga.frontend.client import query_card as ask_card
 
     where = parse_address(address)
     models = _candidates(model)
     widest = max(models, key=lambda m: len(m.input.features))
     features = read_features(flows, widest, None)
-    manner = Manner(tcp=tcp, batch=batch, window=window, timeout=timeout, tries=tries)
-    with working(f"asking {where[0]}"):
+    manner = ClientOptions(tcp=tcp, batch=batch, window=window, timeout=timeout, tries=tries)
+    with spinner(f"asking {where[0]}"):
         found = ask_card(where, models, features, manner, input_stage)
     names, counts = np.unique(found.verdicts, return_counts=True)
     verdicts = {
@@ -72,9 +72,9 @@ def ask(
         )
         return
     what = "verdict, class, margin and scores" if found.full else "verdict"
-    say(f"{rows:,} rows answered, each with the model's {what}")
-    say("verdicts: " + ", ".join(f"{name} {count:,}" for name, count in verdicts.items()))
-    say(
+    print_result(f"{rows:,} rows answered, each with the model's {what}")
+    print_result("verdicts: " + ", ".join(f"{name} {count:,}" for name, count in verdicts.items()))
+    print_result(
         f"{found.requests:,} requests over {'TCP' if tcp else 'UDP'}, {found.resent} sent again; "
         f"{rows / found.seconds:,.0f} rows/s; latency {1e3 * median:.3g} ms, "
         f"99 % within {1e3 * worst:.3g} ms"

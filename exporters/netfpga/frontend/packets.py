@@ -11,7 +11,7 @@ LEAST_FRAME = 60
 
 
 @dataclass(frozen=True)
-class End:
+class SocketAddress:
     """One endpoint of a connection: addresses and a port."""
 
     mac: bytes
@@ -34,7 +34,13 @@ def pseudo(source: bytes, target: bytes, protocol: int, length: int) -> bytes:
 
 
 def ipv4(
-    source: End, target: End, protocol: int, payload: bytes, *, flags: int = 0x4000, ttl: int = 64
+    source: SocketAddress,
+    target: SocketAddress,
+    protocol: int,
+    payload: bytes,
+    *,
+    flags: int = 0x4000,
+    ttl: int = 64,
 ) -> bytes:
     """An Ethernet frame with an IPv4 packet, padded to the minimum length."""
     head = struct.pack(
@@ -46,7 +52,9 @@ def ipv4(
     return frame.ljust(LEAST_FRAME, b"\0")
 
 
-def udp(source: End, target: End, payload: bytes, *, summed: bool = True) -> bytes:
+def udp(
+    source: SocketAddress, target: SocketAddress, payload: bytes, *, summed: bool = True
+) -> bytes:
     """A UDP datagram; ``summed=False`` leaves its checksum out."""
     length = 8 + len(payload)
     head = struct.pack(">HHHH", source.port, target.port, length, 0)
@@ -60,8 +68,8 @@ FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 
 
 def tcp(
-    source: End,
-    target: End,
+    source: SocketAddress,
+    target: SocketAddress,
     flags: int,
     seq: int,
     ack: int = 0,
@@ -86,14 +94,14 @@ def mss(size: int) -> bytes:
     return struct.pack(">BBH", 2, 4, size)
 
 
-def echo(source: End, target: End, payload: bytes, *, number: int = 1) -> bytes:
+def echo(source: SocketAddress, target: SocketAddress, payload: bytes, *, number: int = 1) -> bytes:
     """An ICMP echo request."""
     body = struct.pack(">BBHHH", 8, 0, 0, 0x4E33, number) + payload
     return ipv4(source, target, ICMP, body[:2] + struct.pack(">H", checksum(body)) + body[4:])
 
 
 @dataclass(frozen=True)
-class Packet:
+class Ipv4Packet:
     """Content of an IPv4 frame with valid checksums.
 
     Attributes:
@@ -105,14 +113,14 @@ class Packet:
         payload: bytes after the header, without padding.
     """
 
-    source: End
-    target: End
+    source: SocketAddress
+    target: SocketAddress
     protocol: int
     header: bytes
     payload: bytes
 
 
-def read_ipv4(frame: bytes) -> Packet:
+def read_ipv4(frame: bytes) -> Ipv4Packet:
     """Parse the packet of a frame.
 
     Raises:
@@ -134,9 +142,9 @@ def read_ipv4(frame: bytes) -> Packet:
     size = 4 * (body[12] >> 4) if protocol == TCP else 8
     if protocol == UDP and int.from_bytes(body[4:6], "big") != len(body):
         raise ValueError("the datagram's length is wrong")
-    return Packet(
-        End(frame[6:12], source_ip, ports[0]),
-        End(frame[:6], target_ip, ports[1]),
+    return Ipv4Packet(
+        SocketAddress(frame[6:12], source_ip, ports[0]),
+        SocketAddress(frame[:6], target_ip, ports[1]),
         protocol,
         body[:size],
         body[size:],

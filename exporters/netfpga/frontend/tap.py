@@ -11,10 +11,10 @@ from pathlib import Path
 
 from n3ic.errors import N3icError, UsageError
 from n3ic.exporters.netfpga.frontend.bench import PORT, front_program
-from n3ic.exporters.netfpga.frontend.form import COUNTERS
-from n3ic.exporters.netfpga.tools import running
+from n3ic.exporters.netfpga.frontend.parameters import COUNTERS
+from n3ic.exporters.netfpga.tools import simulator_process
 from n3ic.exporters.netfpga.tools import tap as wire
-from n3ic.exporters.netfpga.tools.running import Program, RunningCard
+from n3ic.exporters.netfpga.tools.simulator_process import SimulatedCardProcess, SimulatorProgram
 from n3ic.targets.manifest import read_manifest
 
 ADDRESS = "10.23.23.2"
@@ -39,7 +39,7 @@ class FrontCounters:
     card: dict[str, int]
 
 
-class VirtualFront(RunningCard):
+class VirtualFront(SimulatedCardProcess):
     """The front end of an export directory behind a TAP device, while a ``with`` block runs.
 
     Attributes:
@@ -84,7 +84,7 @@ class VirtualFront(RunningCard):
         self.tap, self.netns, self.bad_cable = tap, netns, bad_cable
         self.counters: FrontCounters | None = None
 
-    def _plug_in(self, stack: ExitStack) -> Program:
+    def _plug_in(self, stack: ExitStack) -> SimulatorProgram:
         wire.require()
         if self.netns:
             stack.enter_context(wire.namespace(self.netns))
@@ -119,7 +119,7 @@ def serve(
     card = VirtualFront(directory, tap=tap, netns=netns, address=address)
     where = f" in the namespace {netns}" if netns else ""
     text = f"the card is {card.address}, port {PORT}, at {tap} ({card.host}){where}; Ctrl-C ends it"
-    running.serve(card, lambda: say(text))
+    simulator_process.serve(card, lambda: say(text))
     seen = card.counters
     if seen is None:
         raise N3icError("the simulated card ended unexpectedly")

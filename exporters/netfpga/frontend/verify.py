@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.frontend import packets
 from n3ic.exporters.netfpga.frontend.bench import MAC, PORT, FrontBench
-from n3ic.exporters.netfpga.frontend.form import front_form
 from n3ic.exporters.netfpga.frontend.messages import (
     MessageError,
     bit_rows,
@@ -19,14 +18,15 @@ from n3ic.exporters.netfpga.frontend.messages import (
     request,
     results_body,
 )
+from n3ic.exporters.netfpga.frontend.parameters import frontend_parameters
 from n3ic.exporters.netfpga.tools.simulate import version
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 from n3ic.model.inputs import UINT32_MAX
 from n3ic.options import Options
 
-HOST = packets.End(bytes.fromhex("024e33000002"), bytes((10, 23, 23, 1)), 40_000)
-CARD = packets.End(MAC, bytes((10, 23, 23, 2)), PORT)
+HOST = packets.SocketAddress(bytes.fromhex("024e33000002"), bytes((10, 23, 23, 1)), 40_000)
+CARD = packets.SocketAddress(MAC, bytes((10, 23, 23, 2)), PORT)
 
 
 def check_front(directory: Path, model: Classifier, options: Options, words: Words) -> str:
@@ -46,7 +46,7 @@ def check_front(directory: Path, model: Classifier, options: Options, words: Wor
         MissingDependencyError: Verilator is not installed.
         VerifyError: an answer is missing or differs from the model's.
     """
-    form = front_form(model, options)
+    form = frontend_parameters(model, options)
     rng = np.random.default_rng(len(words))
     if options["input-stage"] == "features":
         columns = _feature_values(model, len(words), rng)

@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 
 from n3ic.errors import UsageError, VerifyError
-from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.packet import traffic
-from n3ic.exporters.netfpga.packet.traffic import BEAT, Answer, Frame
+from n3ic.exporters.netfpga.packet.traffic import BEAT, ExpectedResult, Frame
 from n3ic.exporters.netfpga.packet.wrapper import (
     SHUNTED,
     PacketFormat,
@@ -40,7 +40,7 @@ _BIAS_LIMIT = (1 << 24) - 8
 
 
 @dataclass(frozen=True)
-class Seen:
+class CardTrafficCounts:
     """Statistics of a card that passed.
 
     Attributes:
@@ -67,7 +67,7 @@ def check_card(
     layout: SequentialLayout | None,
     simulator: simulate.Simulator = "auto",
     asks: int = MOST_ASKS,
-) -> Seen:
+) -> CardTrafficCounts:
     """Run the card of an export directory and compare every byte that leaves it.
 
     Requests and other packets come with pauses, and the receiver stalls until the card is full. On
@@ -88,7 +88,7 @@ def check_card(
         VerifyError: the card does not build, loses a packet, or changes a byte that it should not;
             the error names the packet.
     """
-    core = Core.load(directory, model)
+    core = CorePorts.load(directory, model)
     form = packet_format(model, options)
     rng = np.random.default_rng(7)
     weights = _work(model)
@@ -96,7 +96,7 @@ def check_card(
     count = int(np.clip(WORK // (weights * copies), LEAST_ASKS, max(LEAST_ASKS, asks)))
     inputs, words = _inputs(model, options, count, rng)
     frames = traffic.traffic(form, inputs, rng)
-    asking = [i for i, frame in enumerate(frames) if traffic.asks(frame, form)]
+    asking = [i for i, frame in enumerate(frames) if traffic.is_request(frame, form)]
     swaps = [asking[count * k // 6] for k in (1, 2, 3)]
     networks: list[Classifier] = [model]
     program: list[tuple[int, int, int]] = []
@@ -114,13 +114,13 @@ def check_card(
         stall=[len(f.data) > traffic.LONG for f in frames].index(True) - 2,
     )
     # More modules make Verilator's build longer, and hardly change Icarus' run time.
-    chosen = simulate.choose(simulator, short=count * weights <= 2 * WORK)
+    chosen = simulate.choose_simulator(simulator, short=count * weights <= 2 * WORK)
     out = _simulate(directory, core, stimulus, chosen)
     class_only = options.get("outputs") == "class" and options["style"] == "unrolled"
     answers = [_answers(network, words, class_only=class_only) for network in networks]
     _compare(out, frames, form, answers)
     swapped = len(swaps) if layout is not None else 0
-    return Seen(len(frames), count, swapped, simulate.version(chosen))
+    return CardTrafficCounts(len(frames), count, swapped, simulate.version(chosen))
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,11 @@ def _another(model: BinaryModel, layout: SequentialLayout, rng: np.random.Genera
 
 
 def _program(
-    directory: Path, core: Core, other: BinaryModel, layout: SequentialLayout, when: Sequence[int]
+    directory: Path,
+    core: CorePorts,
+    other: BinaryModel,
+    layout: SequentialLayout,
+    when: Sequence[int],
 ) -> list[tuple[int, int, int]]:
     """Operations of the write port; see ``n3ic_top_tb.v``."""
     try:
@@ -233,7 +237,7 @@ def _beats(frames: Sequence[Frame], when: Sequence[int], rng: np.random.Generato
 
 
 def _simulate(
-    directory: Path, core: Core, stimulus: _Stimulus, simulator: Literal["verilator", "icarus"]
+    directory: Path, core: CorePorts, stimulus: _Stimulus, simulator: Literal["verilator", "icarus"]
 ) -> list[str]:
     """Run the bench; return the beats that left the card, one per line."""
     defines = ["N3IC_WRITE_PORT"] if core.write_port else []
@@ -254,11 +258,11 @@ def _simulate(
         return (work / "out.txt").read_text().splitlines()
 
 
-def _answers(model: Classifier, words: Words, *, class_only: bool) -> list[Answer]:
+def _answers(model: Classifier, words: Words, *, class_only: bool) -> list[ExpectedResult]:
     found = model.infer(words)
     margins = np.zeros_like(found.margins) if class_only else found.margins
     return [
-        Answer(int(model.digest[:8], 16), int(verdict) & SHUNTED, int(margin))
+        ExpectedResult(int(model.digest[:8], 16), int(verdict) & SHUNTED, int(margin))
         for verdict, margin in zip(model.verdicts(found.scores), margins, strict=True)
     ]
 
@@ -267,7 +271,7 @@ def _compare(
     lines: Sequence[str],
     frames: Sequence[Frame],
     form: PacketFormat,
-    answers: Sequence[Sequence[Answer]],
+    answers: Sequence[Sequence[ExpectedResult]],
 ) -> None:
     """Compare the output of the card beat by beat; the networks answer in turn.
 
@@ -280,8 +284,8 @@ def _compare(
     for i, frame in enumerate(frames):
         got = beats[at : at + frame.beats]
         at += frame.beats
-        if not traffic.asks(frame, form):
-            candidates: list[Answer | None] = [None]
+        if not traffic.is_request(frame, form):
+            candidates: list[ExpectedResult | None] = [None]
         else:
             candidates = [a[asked] for a in answers[network : network + 2]]
             asked += 1
@@ -299,10 +303,10 @@ def _compare(
 
 
 def _expected(
-    index: int, frame: Frame, form: PacketFormat, answer: Answer | None
+    index: int, frame: Frame, form: PacketFormat, answer: ExpectedResult | None
 ) -> list[list[str]]:
-    data = traffic.leaving(frame, form, answer)
-    user = traffic.user(index, form, answer)
+    data = traffic.expected_frame(frame, form, answer)
+    user = traffic.expected_tuser(index, form, answer)
     return [
         [
             str(int(beat == frame.beats - 1)),
@@ -319,7 +323,7 @@ def _mismatch(
     frame: Frame,
     form: PacketFormat,
     got: Sequence[Sequence[str]],
-    candidates: Sequence[Answer | None],
+    candidates: Sequence[ExpectedResult | None],
 ) -> str:
     """Describe what is wrong with a packet, in one sentence."""
     where = f"the card: packet {index}, {len(frame.data)} bytes"

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from n3ic.errors import N3icError, UsageError
-from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.sequential import read_update
-from n3ic.exporters.netfpga.tools import running, simulate
+from n3ic.exporters.netfpga.tools import simulate, simulator_process
 from n3ic.exporters.netfpga.tools import tap as wire
-from n3ic.exporters.netfpga.tools.running import Program, RunningCard
+from n3ic.exporters.netfpga.tools.simulator_process import SimulatedCardProcess, SimulatorProgram
 from n3ic.targets.manifest import exported_network, read_manifest
 
 ADDRESSES = ("10.23.23.1/24", "10.23.23.2/24")
 
 
 @dataclass(frozen=True)
-class Counters:
+class NicCounters:
     """Counters of a card's traffic.
 
     Attributes:
@@ -43,7 +43,7 @@ class Counters:
     clocks: int
 
 
-class VirtualNic(RunningCard):
+class VirtualNic(SimulatedCardProcess):
     """The card of an export directory between two TAP devices, running inside a ``with`` block.
 
     A frame received from one device leaves at the other, in both directions through the Verilog.
@@ -81,9 +81,9 @@ class VirtualNic(RunningCard):
         self.directory = directory.resolve()
         self.devices = (tap, peer)
         self.namespaces = (tap_netns, peer_netns)
-        self.counters: Counters | None = None
+        self.counters: NicCounters | None = None
 
-    def _plug_in(self, stack: ExitStack) -> Program:
+    def _plug_in(self, stack: ExitStack) -> SimulatorProgram:
         wire.require()
         for name in filter(None, self.namespaces):
             stack.enter_context(wire.namespace(name))
@@ -95,12 +95,12 @@ class VirtualNic(RunningCard):
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-nic-")))
         binary = build(self.directory, work)
         command = [str(binary), *(str(d) for d in descriptors)]
-        return Program(command, simulate.memory_folder(self.directory, work), descriptors)
+        return SimulatorProgram(command, simulate.memory_folder(self.directory, work), descriptors)
 
     def _count(self, text: str) -> None:
         fields = text.split()
         if len(fields) == 6:
-            self.counters = Counters(*(int(field) for field in fields))
+            self.counters = NicCounters(*(int(field) for field in fields))
 
     def load(self, update: str | Path) -> None:
         """Load another model into the card while frames flow, as a driver would.
@@ -112,7 +112,7 @@ class VirtualNic(RunningCard):
             UsageError: the file is damaged or made for another executor; nothing is written.
             N3icError: the card is not running.
         """
-        found = read_update(update, Core.load(self.directory))
+        found = read_update(update, CorePorts.load(self.directory))
         asked, answered = self._pipes()
         lines = (f"{address:x} {word:x}\n" for address, word in found.writes)
         try:
@@ -131,7 +131,7 @@ def serve(
     peer: str = "n3ic1",
     netns: str = "",
     ready: Callable[[str], None] = lambda text: None,
-) -> Counters | None:
+) -> NicCounters | None:
     """Run a virtual card until Ctrl-C or SIGTERM.
 
     Args:
@@ -151,7 +151,7 @@ def serve(
     nic = VirtualNic(Path(directory), tap=tap, peer=peer, peer_netns=netns)
     where = f" in the namespace {netns} (10.23.23.2; {tap} is 10.23.23.1)" if netns else ""
     text = f"the card is plugged in between {tap} and {peer}{where}; Ctrl-C ends it"
-    running.serve(nic, lambda: ready(text))
+    simulator_process.serve(nic, lambda: ready(text))
     return nic.counters
 
 
@@ -167,7 +167,7 @@ def build(directory: Path, work: Path) -> Path:
         raise UsageError(f"{directory} is an export for {manifest['target']}, not for netfpga")
     if manifest["options"].get("input") == "side":
         raise UsageError(f"{directory} takes inputs from a side channel, which a TAP device lacks")
-    core = Core.load(directory, exported_network(directory, manifest).model)
+    core = CorePorts.load(directory, exported_network(directory, manifest).model)
     sources = [*sorted((directory / "rtl").glob("*.v")), Path(__file__).with_name("tap.cpp")]
     macros = ["N3IC_WRITE_PORT"] if core.write_port else []
     return simulate.verilate("n3ic_top", sources, work, macros=macros)

@@ -46,7 +46,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ExpectedResult:
     """The result that an inference writes into its frame.
 
     Attributes:
@@ -60,7 +60,7 @@ class Answer:
     margin: int
 
 
-def asks(frame: Frame, form: PacketFormat) -> bool:
+def is_request(frame: Frame, form: PacketFormat) -> bool:
     """Whether a card of this format classifies a frame."""
     data = frame.data
     if len(data) < form.need or frame.hole == form.need - 1:
@@ -76,7 +76,7 @@ def asks(frame: Frame, form: PacketFormat) -> bool:
     )
 
 
-def leaving(frame: Frame, form: PacketFormat, answer: Answer | None) -> bytes:
+def expected_frame(frame: Frame, form: PacketFormat, answer: ExpectedResult | None) -> bytes:
     """Expected bytes of a frame behind the card; ``answer`` is None if it was no request."""
     out = bytearray(frame.data)
     if answer is not None and form.in_packet:
@@ -87,7 +87,7 @@ def leaving(frame: Frame, form: PacketFormat, answer: Answer | None) -> bytes:
     return bytes(out)
 
 
-def user(word: int, form: PacketFormat, answer: Answer | None) -> int:
+def expected_tuser(word: int, form: PacketFormat, answer: ExpectedResult | None) -> int:
     """Expected ``tuser`` behind the card for a frame that arrived with ``word`` in it.
 
     The bits above ``word`` hold the result of another core, which shunts every other frame.
@@ -167,7 +167,7 @@ def _others(form: PacketFormat, rng: np.random.Generator) -> list[Frame]:
             changed(12, (form.value ^ 1).to_bytes(2, "big")),
             changed(12, (form.value ^ 0x100).to_bytes(2, "big")),
         ]
-    return [frame for frame in frames if not asks(frame, form)]
+    return [frame for frame in frames if not is_request(frame, form)]
 
 
 def edge_features(spec: InputSpec, count: int, rng: np.random.Generator) -> np.ndarray:

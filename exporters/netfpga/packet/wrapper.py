@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import UsageError
-from n3ic.exporters.netfpga.core import SHARED_RTL, Core, copy_blocks
+from n3ic.exporters.netfpga.core import SHARED_RTL, CorePorts, copy_blocks
 from n3ic.model.classifier import Classifier
 from n3ic.options import Option, Options
 from n3ic.targets.identifiers import comment
@@ -166,7 +166,7 @@ def input_width(model: Classifier, options: Options) -> int:
     return model.input.n_bits
 
 
-def write(model: Classifier, options: Options, core: Core, out: Path) -> None:
+def write(model: Classifier, options: Options, core: CorePorts, out: Path) -> None:
     """Write the packet path and the input stage below ``out``."""
     form = packet_format(model, options)
     features = options["input-stage"] == "features"

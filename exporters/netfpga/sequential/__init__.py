@@ -12,7 +12,7 @@ from typing import Any
 
 from n3ic.exporters.netfpga.core import SHARED_RTL, copy_blocks
 from n3ic.exporters.netfpga.sequential.decode import decode
-from n3ic.exporters.netfpga.sequential.images import Image, images, writes
+from n3ic.exporters.netfpga.sequential.images import MemoryImage, memory_images, writes
 from n3ic.exporters.netfpga.sequential.layout import (
     SCORE_BITS,
     Masks,
@@ -69,7 +69,7 @@ def write(
     }
     for name in ("n3ic_executor", "n3ic_core"):
         (out / "rtl" / f"{name}.v").write_text(render(FOLDER, f"{name}.v.j2", values))
-    for same in zip(*(images(m, layout) for m in filled), strict=True):
+    for same in zip(*(memory_images(m, layout) for m in filled), strict=True):
         image = same[0]
         rows = 2 * [row for each in same for row in _bank(each)]
         (out / "mem" / f"{image.name}.mem").write_text("\n".join(rows) + "\n")
@@ -89,7 +89,7 @@ def write(
     }
 
 
-def _bank(image: Image) -> list[str]:
+def _bank(image: MemoryImage) -> list[str]:
     """Rows of a bank in hexadecimal, each with its highest word first."""
     bank = ["".join(f"{int(w):08x}" for w in row[::-1]) for row in image.words]
     blank = "0" * len(bank[0])
@@ -104,7 +104,7 @@ __all__ = [
     "Shunting",
     "Update",
     "decode",
-    "images",
+    "memory_images",
     "plan",
     "plan_with",
     "read_update",

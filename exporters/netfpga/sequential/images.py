@@ -22,7 +22,7 @@ _ID, _SHUNTING = 0, 1  # indices of those words
 
 
 @dataclass(frozen=True, eq=False)
-class Image:
+class MemoryImage:
     """One bank of one memory.
 
     Attributes:
@@ -40,7 +40,7 @@ class Image:
     row_w: int
 
 
-def images(model: BinaryModel, layout: SequentialLayout) -> list[Image]:
+def memory_images(model: BinaryModel, layout: SequentialLayout) -> list[MemoryImage]:
     """Compute the contents of all memories.
 
     Raises:
@@ -76,7 +76,7 @@ def images(model: BinaryModel, layout: SequentialLayout) -> list[Image]:
         words = (side & 0xFFFFFFFF).astype(np.uint32).reshape(p.groups, p.lanes)
         out.append(_image(p, 2, name, words))
     if layout.shunts:
-        out.append(Image(0, MODEL, "shunting", np.array([[model.shunt]], dtype=np.uint32), 0))
+        out.append(MemoryImage(0, MODEL, "shunting", np.array([[model.shunt]], dtype=np.uint32), 0))
     return out
 
 
@@ -86,9 +86,9 @@ def _side(layer: Connections) -> tuple[NDArray[np.int32], str]:
     return layer.bias, "biases"  # type: ignore[attr-defined]
 
 
-def _image(p: LayerLayout, kind: int, name: str, words: Words) -> Image:
+def _image(p: LayerLayout, kind: int, name: str, words: Words) -> MemoryImage:
     row_w = p.group_w if kind == 2 else p.row_w
-    return Image(p.index, kind, f"layer{p.index}_{name}", words, row_w)
+    return MemoryImage(p.index, kind, f"layer{p.index}_{name}", words, row_w)
 
 
 def _rows(p: LayerLayout, words: Words, fill: int) -> Words:
@@ -104,12 +104,12 @@ def writes(model: BinaryModel, layout: SequentialLayout) -> list[tuple[int, int]
     The model's id, the first four bytes of its digest, comes last.
 
     Raises:
-        ExportError: as for :func:`images`.
+        ExportError: as for :func:`memory_images`.
     """
     address = layout.address_map.address
     found = [
         (address(image.layer, image.kind, row, column), int(word))
-        for image in images(model, layout)
+        for image in memory_images(model, layout)
         for row, words in enumerate(image.words)
         for column, word in enumerate(words, _SHUNTING if image.kind == MODEL else 0)
     ]

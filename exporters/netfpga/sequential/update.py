@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from n3ic.errors import UsageError
-from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.listing import Listing
+from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.operation_file import OperationFile
 from n3ic.exporters.netfpga.sequential.images import writes
 from n3ic.exporters.netfpga.sequential.layout import SequentialLayout
 from n3ic.model.network import BinaryModel
 
-_UPDATE = Listing(
+_UPDATE = OperationFile(
     name="an update",
     expected="an update of format 1, as mem/update.hex is",
     format="1",
@@ -57,7 +57,7 @@ def update_text(model: BinaryModel, layout: SequentialLayout) -> str:
     return _UPDATE.text((layout.text, model.digest, str(len(lines))), lines)
 
 
-def read_update(path: str | Path, core: Core) -> Update:
+def read_update(path: str | Path, core: CorePorts) -> Update:
     """Read the writes of an update file, and check that it is intact and made for a core.
 
     Args:

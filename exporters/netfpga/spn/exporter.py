@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from n3ic.errors import MissingDependencyError, VerifyError
-from n3ic.exporters.netfpga import around
-from n3ic.exporters.netfpga.core import Core
-from n3ic.exporters.netfpga.frontend import form as front
+from n3ic.exporters.netfpga import shell
+from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.frontend import parameters as front
 from n3ic.exporters.netfpga.packet import wrapper
 from n3ic.exporters.netfpga.packet.decode import decode_cuts
 from n3ic.exporters.netfpga.resources import Resources, estimated_latency
 from n3ic.exporters.netfpga.spn import size
-from n3ic.exporters.netfpga.spn.pipeline import Pipeline, pipeline
+from n3ic.exporters.netfpga.spn.pipeline import SpnPipeline, pipeline
 from n3ic.exporters.netfpga.spn.verilog import class_width, core_text, latency, table_text
 from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.families.spn.arithmetic import LogArithmetic
@@ -50,9 +50,9 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
             replace(o, only_with=tuple(pair for pair in o.only_with if pair[0] != "style"))
             for o in front.OPTIONS
         ),
-        around.SYNTH,
+        shell.SYNTH,
     )
-    verify_options: ClassVar[tuple[Option, ...]] = around.VERIFY_OPTIONS
+    verify_options: ClassVar[tuple[Option, ...]] = shell.VERIFY_OPTIONS
     shunts: ClassVar[bool] = True
     vectors: ClassVar[int] = 5_000
     quick_vectors: ClassVar[int] = 500
@@ -60,7 +60,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
     @cached_property
     def device(self) -> Device:
         """The device of binary networks: the same card."""
-        return Device.from_toml(around.FOLDER / "device.toml")
+        return Device.from_toml(shell.FOLDER / "device.toml")
 
     def check(self, model: SpnModel, options: Options) -> Fit:
         """Check that logic, registers and multipliers fit the device beside the reference NIC."""
@@ -90,7 +90,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
         (out / "rtl").mkdir(exist_ok=True)
         for name, text in texts.items():
             (out / "rtl" / name).write_text(text, encoding="ascii")
-        made = Core(
+        made = CorePorts(
             style="spatial",
             n_in=model.input.n_bits,
             n_classes=len(model.classes),
@@ -103,7 +103,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
             sources=tuple(sorted(f"rtl/{name}" for name in texts)),
             shunts=model.shunt > 0,
         )
-        around.write_around(model, options, made, out)
+        shell.write_shell(model, options, made, out)
 
     def run(self, directory: Path, model: SpnModel, options: Options, words: Words) -> Execution:
         """Simulate the core on packed inputs, then the parts around it under traffic.
@@ -113,14 +113,14 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
             VerifyError: the Verilog does not build or run, or its latency or rate differs from the
                 plan.
         """
-        seen = simulate.run_core(directory, model, words, around.simulator_of(options))
+        seen = simulate.run_core(directory, model, words, shell.simulator_of(options))
         if seen.latency != latency(_plan(model)) or seen.interval not in (None, 1.0):
             raise VerifyError(
                 f"n3ic_core: {seen.latency} clocks, an input every {seen.interval} clocks; "
                 f"expected {latency(_plan(model))} clocks, an input every clock"
             )
         done = simulate.as_run(seen, self.device.clock_mhz, {})
-        return around.run_around(directory, model, options, words, seen, done)
+        return shell.run_shell(directory, model, options, words, seen, done)
 
     def encode(
         self, directory: Path, model: SpnModel, options: Options, features: Mapping[str, Any]
@@ -128,7 +128,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
         """Simulate the input stage on integer features; return None if packets hold input bits."""
         if options["input-stage"] == "features":
             decode_cuts(directory, model)
-        return around.run_input_stage(directory, model, options, features)
+        return shell.run_input_stage(directory, model, options, features)
 
     def report(self, model: SpnModel, options: Options, directory: Path) -> Report:
         """Report simulated clocks, counted or synthesised logic, and the rate of inputs."""
@@ -153,8 +153,8 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
         figures += self._resources(size.estimate(plan))
         if options["synth"]:
             figures += self._resources(synth.synthesise(directory), prefix="yosys.")
-            figures.append(around.fmax_ecp5(directory))
-            notes.append(around.ECP5)
+            figures.append(shell.fmax_ecp5(directory))
+            notes.append(shell.ECP5)
         return Report(tuple(figures), tuple(notes))
 
     def estimate(self, model: SpnModel, options: Options) -> tuple[Figure, ...]:
@@ -181,7 +181,7 @@ class NetfpgaSpnExporter(Exporter[SpnModel]):
 
 
 @lru_cache(maxsize=4)
-def _plan(model: SpnModel) -> Pipeline:
+def _plan(model: SpnModel) -> SpnPipeline:
     return pipeline(model)
 
 

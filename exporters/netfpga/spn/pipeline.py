@@ -46,7 +46,7 @@ LATENCY = {
 
 
 @dataclass(frozen=True)
-class Cell:
+class PipelineCell:
     """One cell of the pipeline, which computes one value.
 
     Attributes:
@@ -86,7 +86,7 @@ def width_of(low: int, high: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Pipeline:
+class SpnPipeline:
     """The cells of a network and their schedule.
 
     Attributes:
@@ -99,7 +99,7 @@ class Pipeline:
     """
 
     model: SpnModel
-    cells: tuple[Cell, ...]
+    cells: tuple[PipelineCell, ...]
     start: tuple[int, ...]
     scores: tuple[int, ...]
     depth: int
@@ -135,7 +135,7 @@ class Pipeline:
         return max((-low - 1).bit_length() if low < 0 else 0, high.bit_length()) + 1
 
 
-def pipeline(model: SpnModel) -> Pipeline:
+def pipeline(model: SpnModel) -> SpnPipeline:
     """Build the pipeline of a network; deterministic."""
     made = operations(model)
     builder = _Builder(model)
@@ -152,7 +152,7 @@ def pipeline(model: SpnModel) -> Pipeline:
     cells = tuple(builder.cells)
     start, depth = _schedule(cells, scores, builder.early)
     bins = tuple(builder.bins.get(i) for i in range(len(model.input.fields)))
-    return Pipeline(model, cells, start, scores, depth, bins)
+    return SpnPipeline(model, cells, start, scores, depth, bins)
 
 
 class _Builder:
@@ -160,7 +160,7 @@ class _Builder:
 
     def __init__(self, model: SpnModel) -> None:
         self.model = model
-        self.cells: list[Cell] = []
+        self.cells: list[PipelineCell] = []
         self.place: list[int] = []
         self.bins: dict[int, int] = {}
         self.early: set[int] = set()  # cells that are scheduled as soon as possible
@@ -205,7 +205,7 @@ class _Builder:
     def _lookup(self, fields: tuple[int, ...], table: tuple[int, ...], low: int, high: int) -> int:
         bins = tuple(self._bin(field) for field in fields)
         width = width_of(low, high)
-        self.cells.append(Cell("lookup", low, high, width, bins, table, fields=fields))
+        self.cells.append(PipelineCell("lookup", low, high, width, bins, table, fields=fields))
         return len(self.cells) - 1
 
     def _add(
@@ -219,7 +219,7 @@ class _Builder:
         width = width_of(low, high)
         if kind in ("add", "larger"):
             width = max(width, *(self.cells[i].width for i in reads))
-        self.cells.append(Cell(kind, low, high, width, reads, table))
+        self.cells.append(PipelineCell(kind, low, high, width, reads, table))
         return len(self.cells) - 1
 
     def _log_add(self, a: int, b: int, low: int, high: int) -> int:
@@ -230,7 +230,7 @@ class _Builder:
         least = min(c.low for c in operands)
         # The unit compares its operands, so its width must also hold the lower one.
         width = max(width_of(least, bounds[1]), *(c.width for c in operands))
-        self.cells.append(Cell("larger", least, bounds[1], width, (a, b)))
+        self.cells.append(PipelineCell("larger", least, bounds[1], width, (a, b)))
         larger = len(self.cells) - 1
         more = self._add("more", 0, max(1, int(arithmetic.table[0])), (larger,))
         return self._add("add", low, high, (larger, more))
@@ -243,7 +243,7 @@ class _Builder:
             parts = []
             for at in range(first, first + width, COUNTED):
                 count = min(COUNTED, first + width - at)
-                self.cells.append(Cell("bits", 0, (1 << count) - 1, count, first=at))
+                self.cells.append(PipelineCell("bits", 0, (1 << count) - 1, count, first=at))
                 if count > 1:
                     self._add("count", 0, count, (len(self.cells) - 1,))
                 parts.append(len(self.cells) - 1)
@@ -275,7 +275,7 @@ def _pairs(made: Operations) -> dict[int, tuple[int, int]]:
 
 
 def _schedule(
-    cells: Sequence[Cell], scores: Sequence[int], early: set[int]
+    cells: Sequence[PipelineCell], scores: Sequence[int], early: set[int]
 ) -> tuple[tuple[int, ...], int]:
     """Clock in which each cell has its inputs, and the clock in which all scores are ready."""
     soonest: list[int] = []

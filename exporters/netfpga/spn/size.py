@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from n3ic.exporters.netfpga.resources import Resources
-from n3ic.exporters.netfpga.spn.pipeline import COUNTED, Cell, Pipeline
+from n3ic.exporters.netfpga.spn.pipeline import COUNTED, PipelineCell, SpnPipeline
 from n3ic.exporters.netfpga.spn.verilog import class_width, latency
 from n3ic.families.spn.arithmetic import LogArithmetic
 
@@ -14,7 +14,7 @@ TABLE_SITES = 40  # look-up tables of log-add's table with 6 fractional bits
 SOURCE = "count of the generator's cells"
 
 
-def estimate(plan: Pipeline) -> Resources:
+def estimate(plan: SpnPipeline) -> Resources:
     """Estimate the resources of a pipeline on a 7-series FPGA."""
     arithmetic = plan.model.arithmetic
     fraction = arithmetic.fraction if isinstance(arithmetic, LogArithmetic) else 0
@@ -42,13 +42,13 @@ def estimate(plan: Pipeline) -> Resources:
     return Resources(total, total, ffs, 0.0, None, srls, SOURCE, "estimated", dsps)
 
 
-def _blocks(plan: Pipeline, cell: Cell) -> int:
+def _blocks(plan: SpnPipeline, cell: PipelineCell) -> int:
     """Number of DSP blocks of a product."""
     widths = sorted(_factors(plan, cell))
     return -(-widths[0] // DSP_B) * -(-widths[1] // DSP_A)
 
 
-def _held_by_blocks(plan: Pipeline) -> set[int]:
+def _held_by_blocks(plan: SpnPipeline) -> set[int]:
     """Cells whose register is inside a DSP block: the product itself and its inputs."""
     alone = {
         i
@@ -60,12 +60,12 @@ def _held_by_blocks(plan: Pipeline) -> set[int]:
     return alone | lookups
 
 
-def _factors(plan: Pipeline, cell: Cell) -> list[int]:
+def _factors(plan: SpnPipeline, cell: PipelineCell) -> list[int]:
     read = [plan.cells[i].width for i in cell.reads]
     return read if cell.kind == "times" else [*read, cell.table[0].bit_length()]
 
 
-def _luts(plan: Pipeline, cell: Cell, table: int) -> float:
+def _luts(plan: SpnPipeline, cell: PipelineCell, table: int) -> float:
     if cell.kind == "lookup":
         inputs = sum(plan.cells[i].width for i in cell.reads)
         # Two functions of up to five inputs share a site.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from n3ic.exporters.netfpga.spn.pipeline import Cell, Pipeline
+from n3ic.exporters.netfpga.spn.pipeline import PipelineCell, SpnPipeline
 from n3ic.families.spn.arithmetic import LogArithmetic
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
@@ -32,18 +32,18 @@ def class_width(n_classes: int) -> int:
     return max(1, (n_classes - 1).bit_length())
 
 
-def latency(plan: Pipeline) -> int:
+def latency(plan: SpnPipeline) -> int:
     """Clocks from an input to its result."""
     return plan.depth + _late(plan)
 
 
-def _late(plan: Pipeline) -> int:
+def _late(plan: SpnPipeline) -> int:
     """Clocks from the scores to the result: two per round, one for the margin, one for shunting."""
     rounds = (len(plan.scores) - 1).bit_length()
     return 2 * rounds + 1 + (plan.model.shunt > 0)
 
 
-def table_text(plan: Pipeline) -> str:
+def table_text(plan: SpnPipeline) -> str:
     """The file ``n3ic_log_table.v``."""
     arithmetic = plan.model.arithmetic
     assert isinstance(arithmetic, LogArithmetic)  # noqa: S101 - only there
@@ -71,7 +71,7 @@ def table_text(plan: Pipeline) -> str:
     return render(FOLDER, "n3ic_log_table.v.j2", values)
 
 
-def _table_widths(plan: Pipeline) -> dict[str, int]:
+def _table_widths(plan: SpnPipeline) -> dict[str, int]:
     arithmetic = plan.model.arithmetic
     if not isinstance(arithmetic, LogArithmetic):
         return {"at_w": 0, "more_w": 0}
@@ -81,7 +81,7 @@ def _table_widths(plan: Pipeline) -> dict[str, int]:
     }
 
 
-def core_text(plan: Pipeline) -> str:
+def core_text(plan: SpnPipeline) -> str:
     """The file ``n3ic_core.v``."""
     model = plan.model
     score_w, class_w = plan.score_width, class_width(len(model.classes))
@@ -116,7 +116,7 @@ def core_text(plan: Pipeline) -> str:
     return render(FOLDER, "n3ic_core.v.j2", values)
 
 
-def _matches(plan: Pipeline, score_w: int, class_w: int) -> tuple[list[dict[str, Any]], str]:
+def _matches(plan: SpnPipeline, score_w: int, class_w: int) -> tuple[list[dict[str, Any]], str]:
     """Tournament of the scores, neighbours first: the matches, and the name of the last one."""
     nothing = f"{score_w}'d0"
     groups = [
@@ -139,12 +139,12 @@ def _matches(plan: Pipeline, score_w: int, class_w: int) -> tuple[list[dict[str,
     return matches, matches[-1]["name"]
 
 
-def _name(plan: Pipeline, index: int) -> str:
+def _name(plan: SpnPipeline, index: int) -> str:
     cell = plan.cells[index]
     return f"{_NAMES[cell.kind]}{cell.reads[0] if cell.kind == 'more' else index}"
 
 
-def _at(plan: Pipeline, index: int, clock: int) -> str:
+def _at(plan: SpnPipeline, index: int, clock: int) -> str:
     """Name of a value delayed to a clock."""
     name, width = _name(plan, index), plan.cells[index].width
     late = clock - plan.ready(index)
@@ -155,7 +155,7 @@ def _literal(value: int, width: int) -> str:
     return f"{width}'d{value % (1 << width)}"
 
 
-def _operand(plan: Pipeline, index: int, clock: int, width: int) -> str:
+def _operand(plan: SpnPipeline, index: int, clock: int, width: int) -> str:
     """A value in a clock, extended to the reader's width."""
     cell = plan.cells[index]
     if cell.kind == "constant":
@@ -172,7 +172,7 @@ def _operand(plan: Pipeline, index: int, clock: int, width: int) -> str:
     return f"{{{{{more} {{{sign}}}}}, {name}}}"
 
 
-def _values(plan: Pipeline, index: int) -> dict[str, Any]:
+def _values(plan: SpnPipeline, index: int) -> dict[str, Any]:
     """Template values of a cell."""
     cell, clock = plan.cells[index], plan.start[index]
     read = [plan.cells[i] for i in cell.reads]
@@ -206,7 +206,7 @@ def _values(plan: Pipeline, index: int) -> dict[str, Any]:
     return found
 
 
-def _lookup(cell: Cell, bin_width: int) -> dict[str, Any]:
+def _lookup(cell: PipelineCell, bin_width: int) -> dict[str, Any]:
     """Cases of a table; bins beyond the last entry read the last entry."""
     entries = [_literal(value, cell.width) for value in cell.table]
     return {

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import MissingDependencyError, VerifyError
-from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.model.bits import Bits, Words
 from n3ic.model.classifier import SHUNT, Classifier, Inference
 from n3ic.model.inputs import UINT32_MAX
@@ -38,7 +38,9 @@ BUILD_SECONDS = 1800
 RUN_SECONDS = 3600
 
 
-def choose(wanted: Simulator = "auto", *, short: bool = False) -> Literal["verilator", "icarus"]:
+def choose_simulator(
+    wanted: Simulator = "auto", *, short: bool = False
+) -> Literal["verilator", "icarus"]:
     """Choose a simulator.
 
     Args:
@@ -91,7 +93,7 @@ def call(
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class SimulationRun:
     """Observations of a simulation.
 
     Attributes:
@@ -109,7 +111,7 @@ class Observed:
 
 def run_core(
     directory: Path, model: Classifier, words: Words, simulator: Simulator = "auto"
-) -> Observed:
+) -> SimulationRun:
     """Run the core of an export directory on packed inputs.
 
     Args:
@@ -122,8 +124,8 @@ def run_core(
         MissingDependencyError: no simulator is installed.
         VerifyError: the design does not build, stops, or returns results out of order.
     """
-    core = Core.load(directory, model)
-    chosen = choose(simulator, short=_short(core, model, len(words)))
+    core = CorePorts.load(directory, model)
+    chosen = choose_simulator(simulator, short=_short(core, model, len(words)))
     directory = directory.resolve()
     with tempfile.TemporaryDirectory(prefix="n3ic-sim-") as name:
         work = Path(name)
@@ -186,7 +188,7 @@ def hex_lines(words: Words) -> str:
     return "".join(" ".join(f"{int(w):08x}" for w in row[::-1]) + "\n" for row in words)
 
 
-def _short(core: Core, model: Classifier, count: int) -> bool:
+def _short(core: CorePorts, model: Classifier, count: int) -> bool:
     """Whether Icarus finishes the vectors before Verilator's C++ is compiled."""
     if core.style != "sequential" or not isinstance(model, BinaryModel):
         return count <= SHORT_UNROLLED
@@ -219,7 +221,7 @@ def run_features(
         for name in model.input.features
     ]
     lines = [" ".join(f"{value:08x}" for value in row) for row in zip(*columns, strict=True)]
-    chosen = choose(simulator, short=len(lines) <= _SHORT_ROWS)
+    chosen = choose_simulator(simulator, short=len(lines) <= _SHORT_ROWS)
     parameters = {"IN_W": 32 * len(columns), "OUT_W": model.input.n_bits}
     with tempfile.TemporaryDirectory(prefix="n3ic-sim-") as name:
         work = Path(name)
@@ -236,7 +238,7 @@ def run_features(
 
 
 def _build(
-    directory: Path, core: Core, simulator: Literal["verilator", "icarus"], work: Path
+    directory: Path, core: CorePorts, simulator: Literal["verilator", "icarus"], work: Path
 ) -> list[str]:
     sources = [str(directory / s) for s in core.sources]
     parameters = {
@@ -285,8 +287,8 @@ def compile_bench(
 
 
 def _parse(
-    lines: Sequence[str], core: Core, model: Classifier, count: int, simulator: str
-) -> Observed:
+    lines: Sequence[str], core: CorePorts, model: Classifier, count: int, simulator: str
+) -> SimulationRun:
     taken = [line.split()[1:] for line in lines if line.startswith("i ")]
     results = [line.split()[1:] for line in lines if line.startswith("o ")]
     if len(taken) != count or len(results) != count:
@@ -315,12 +317,12 @@ def _parse(
     out = np.array([int(r[0]) for r in results])
     offered = np.array([int(t[0]) for t in taken])
     alone = min(ALONE, count)
-    return Observed(
+    return SimulationRun(
         trace, int((out - offered)[:alone].max()), _interval(out[alone:], core.modules), simulator
     )
 
 
-def _scores(packed: Sequence[int], core: Core) -> NDArray[np.int32]:
+def _scores(packed: Sequence[int], core: CorePorts) -> NDArray[np.int32]:
     mask, half = (1 << core.score_w) - 1, 1 << (core.score_w - 1)
     rows = [
         [((value >> (core.score_w * c) & mask) ^ half) - half for c in range(core.n_classes)]
@@ -351,7 +353,7 @@ def _interval(clocks: NDArray[np.int64], modules: int) -> float | None:
     return float((steady[results] - steady[0]) / results)
 
 
-def as_run(seen: Observed, clock_mhz: float, paper: Mapping[str, float]) -> Execution:
+def as_run(seen: SimulationRun, clock_mhz: float, paper: Mapping[str, float]) -> Execution:
     """Convert an observation to an execution, with its figures at the given clock."""
     source = f"{seen.simulator}, {len(seen.inference.classes)} vectors"
     at = f"{source}, at {clock_mhz:g} MHz"

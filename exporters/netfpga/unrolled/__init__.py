@@ -9,7 +9,7 @@ from typing import Any
 
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga.unrolled.decode import decode
-from n3ic.exporters.netfpga.unrolled.network import Network, build, class_width, score_width
+from n3ic.exporters.netfpga.unrolled.network import LutNetwork, build, class_width, score_width
 from n3ic.exporters.netfpga.unrolled.schedule import Schedule, schedule
 from n3ic.exporters.netfpga.unrolled.verilog import cells_text, core_text
 from n3ic.model.network import BinaryModel
@@ -29,7 +29,7 @@ class Design:
         plan: its pipeline schedule.
     """
 
-    network: Network
+    network: LutNetwork
     plan: Schedule
 
 

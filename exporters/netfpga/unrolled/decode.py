@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.unrolled.syntax import (
-    Core,
-    Instance,
     Literal,
     Module,
+    ParsedCore,
+    ParsedInstance,
     read_core,
     read_modules,
 )
@@ -54,7 +54,7 @@ class Undecidable(Exception):  # noqa: N818 - no error: a fact about the network
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearForm:
     """``constant + sum(coefficient * bit)`` plus a rest between ``low`` and ``high``."""
 
     terms: dict[int, Fraction]
@@ -69,7 +69,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Test:
+class ThresholdTest:
     """``sum(coefficient * bit) >= bound``."""
 
     terms: dict[int, int]
@@ -99,10 +99,10 @@ class _Equation:
     formula: str = ""
 
 
-class System:
+class EquationSystem:
     """Equations of a core's cells; equal sums of equal bits become one variable."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: ParsedCore) -> None:
         self.equations: list[_Equation] = []
         self.defined: list[int | None] = [None]  # index of the equation that defines a variable
         self.adders: dict[tuple[Bit, ...], tuple[Bit, Bit]] = {}
@@ -192,7 +192,7 @@ class System:
         self.equations.append(_Equation(made, kind, tuple(inputs), total, bound, formula))
         return made, 0
 
-    def _add(self, instance: Instance) -> None:
+    def _add(self, instance: ParsedInstance) -> None:
         name = instance.module.name
         inputs = tuple(self.bit(literal) for literal in instance.inputs)
         values: dict[str, Bit] = {}
@@ -256,7 +256,7 @@ class System:
 
     def solve(
         self, bits: Iterable[tuple[Bit, Fraction]], known: set[int], modulus: int = 0
-    ) -> Linear:
+    ) -> LinearForm:
         """Express a weighted sum of bits in the known bits.
 
         Args:
@@ -322,9 +322,9 @@ class System:
                 leave((carry - 2 * factor) * int(self.solve(inputs, known).most // 2))
             for bit, weight in inputs:
                 add(bit, factor * weight)
-        return Linear({v: c for v, c in terms.items() if c}, constant, low, high)
+        return LinearForm({v: c for v, c in terms.items() if c}, constant, low, high)
 
-    def test(self, bit: Bit, known: set[int]) -> Test:
+    def test(self, bit: Bit, known: set[int]) -> ThresholdTest:
         """Express a bit as a comparison of the known bits.
 
         Raises:
@@ -354,8 +354,8 @@ class System:
         terms = {v: int(c * scale) for v, c in found_sum.terms.items()}
         limit = ceil(edge * scale)
         if inverted:
-            return Test({v: -c for v, c in terms.items()}, 1 - limit)
-        return Test(terms, limit)
+            return ThresholdTest({v: -c for v, c in terms.items()}, 1 - limit)
+        return ThresholdTest(terms, limit)
 
     def _comparison(self, variable: int, known: set[int]) -> _Equation | None:
         index = self.defined[variable]
@@ -565,7 +565,7 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
     core = read_core(core_text, modules)
     plain = read_core(core_text, modules, debug=False)
     _same_class(core, plain)
-    system = System(core)
+    system = EquationSystem(core)
     inputs: list[Bit] = [system.bit((f"in_bits[{i}]", 0)) for i in range(core.n_inputs)]
     trace = [system.bit(literal) for literal in core.outputs.get("out_trace", ())]
     if len(trace) != sum(model.shape[1:-1]):
@@ -596,7 +596,7 @@ def decode_core(core_text: str, cells_text: str, model: BinaryModel) -> Decoded 
     return Decoded(CORE, tuple(layers), shunt=shunt)
 
 
-def _same_class(debug: Core, plain: Core) -> None:
+def _same_class(debug: ParsedCore, plain: ParsedCore) -> None:
     """Check that the core without its debug outputs computes the same class.
 
     Raises:
@@ -637,7 +637,7 @@ def _cubes_of(layer: DecodedLayer, inputs: Sequence[Bit]) -> dict[_Cube, int]:
 
 
 def _hidden(
-    system: System,
+    system: EquationSystem,
     inputs: Sequence[Bit],
     outputs: Sequence[Bit],
     layer: int,
@@ -688,7 +688,7 @@ def _named(cube: _Cube, ands: Mapping[_Cube, int]) -> int:
 
 
 def _output(
-    system: System, inputs: Sequence[Bit], literals: Sequence[Literal], classes: int
+    system: EquationSystem, inputs: Sequence[Bit], literals: Sequence[Literal], classes: int
 ) -> DecodedLayer:
     """Decode the layer of scores."""
     known = _known(inputs)
@@ -725,7 +725,7 @@ def _signs(terms: Mapping[int, int], inputs: Sequence[Bit]) -> tuple[NDArray[np.
     return np.where(turned, -row, row), int(row[turned].sum())
 
 
-def _only(core: Core, name: str) -> Literal:
+def _only(core: ParsedCore, name: str) -> Literal:
     """The literal of a one-bit output.
 
     Raises:
@@ -763,7 +763,9 @@ def _lead(scores: DecodedLayer) -> _Lead | None:
     return _Lead(signs[1] - signs[0], int(bias[1] - bias[0]))
 
 
-def _check_class(system: System, inputs: Sequence[Bit], core: Core, lead: _Lead | None) -> None:
+def _check_class(
+    system: EquationSystem, inputs: Sequence[Bit], core: ParsedCore, lead: _Lead | None
+) -> None:
     """Check that the class of two is the one with the higher score.
 
     Raises:
@@ -776,7 +778,7 @@ def _check_class(system: System, inputs: Sequence[Bit], core: Core, lead: _Lead 
         raise VerifyError("the class is not that of the higher score")
 
 
-def _comparison(system: System, bit: Bit, inputs: Sequence[Bit]) -> _Comparison | None:
+def _comparison(system: EquationSystem, bit: Bit, inputs: Sequence[Bit]) -> _Comparison | None:
     """Coefficients of the inputs, and the bound that a bit compares their sum with.
 
     A constant bit has no coefficients and the bound 0 or 1. The result is None for other bits.
@@ -802,7 +804,7 @@ def _agree(wanted: _Comparison, found: _Comparison | None) -> bool:
 
 
 def _shunt_of_lead(
-    system: System, bit: Bit, inputs: Sequence[Bit], lead: _Lead, wanted: int
+    system: EquationSystem, bit: Bit, inputs: Sequence[Bit], lead: _Lead, wanted: int
 ) -> int:
     """The smallest lead of either class that is decided on the card.
 
@@ -837,7 +839,7 @@ def _shunt_of_lead(
     raise VerifyError("out_shunt is not whether the margin is below a threshold")
 
 
-def _shunt_of_margin(system: System, bit: Bit, margin: Sequence[Bit], wanted: int) -> int:
+def _shunt_of_margin(system: EquationSystem, bit: Bit, margin: Sequence[Bit], wanted: int) -> int:
     """The smallest margin that is decided on the card.
 
     Args:

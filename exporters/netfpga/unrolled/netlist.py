@@ -18,7 +18,7 @@ TRUE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class NetlistCell:
     """A cell with its inputs.
 
     Attributes:
@@ -31,7 +31,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class LookupTable:
     """A node: one output of a cell as a look-up table.
 
     Attributes:
@@ -43,7 +43,7 @@ class Table:
     """
 
     inputs: tuple[int, ...]
-    cell: Cell
+    cell: NetlistCell
     port: int
     inverted: bool
     name: str
@@ -59,8 +59,8 @@ class Netlist:
 
     def __init__(self, n_inputs: int) -> None:
         self.n_inputs = n_inputs
-        self.tables: list[Table] = []
-        self._outputs: dict[Cell, tuple[int, ...]] = {}
+        self.tables: list[LookupTable] = []
+        self._outputs: dict[NetlistCell, tuple[int, ...]] = {}
         self._functions: dict[tuple[tuple[int, ...], int], int] = {}  # (nodes, table) to a literal
         self._levels: list[int] = [0] * (n_inputs + 1)
 
@@ -90,7 +90,7 @@ class Netlist:
         """Whether a node is a look-up table."""
         return node > self.n_inputs
 
-    def table(self, node: int) -> Table:
+    def table(self, node: int) -> LookupTable:
         """The look-up table that is this node."""
         return self.tables[node - self.n_inputs - 1]
 
@@ -109,7 +109,7 @@ class Netlist:
             )
         return tuple(literal ^ inverted for literal in self._outputs[cell])
 
-    def _output(self, cell: Cell, port: int, name: str) -> int:
+    def _output(self, cell: NetlistCell, port: int, name: str) -> int:
         nodes = tuple(sorted({literal >> 1 for literal in cell.inputs if literal > TRUE}))
         place = {node: k for k, node in enumerate(nodes)}
         wiring = tuple(
@@ -126,7 +126,7 @@ class Netlist:
         function = (nodes, table ^ ((1 << (1 << len(nodes))) - 1 if inverted else 0))
         if cell.kind.merges and function in self._functions:
             return self._functions[function] ^ inverted
-        self.tables.append(Table(nodes, cell, port, bool(inverted), name))
+        self.tables.append(LookupTable(nodes, cell, port, bool(inverted), name))
         self._levels.append(1 + max(self._levels[node] for node in nodes))
         literal = 2 * (self.n_nodes - 1)
         if cell.kind.merges:
@@ -186,7 +186,7 @@ class Netlist:
         return seen
 
 
-def _canonical(kind: Kind, literals: Sequence[int]) -> tuple[Cell, int]:
+def _canonical(kind: Kind, literals: Sequence[int]) -> tuple[NetlistCell, int]:
     """The cell with its inputs in canonical order, and whether its outputs are inverted."""
     ordered: list[int] = []
     start = 0
@@ -201,7 +201,7 @@ def _canonical(kind: Kind, literals: Sequence[int]) -> tuple[Cell, int]:
         if first & 1:
             cell, _ = _canonical(kind, [literal ^ 1 for literal in ordered])
             return cell, 1
-    return Cell(kind, tuple(ordered)), 0
+    return NetlistCell(kind, tuple(ordered)), 0
 
 
 @cache

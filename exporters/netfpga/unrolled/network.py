@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.exporters.netfpga.unrolled import rules
-from n3ic.exporters.netfpga.unrolled.heap import Adder, Heap
+from n3ic.exporters.netfpga.unrolled.bit_heap import BitHeap, BitHeapCompressor
+from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.unrolled.netlist import FALSE, TRUE, Netlist
-from n3ic.exporters.netfpga.unrolled.sites import pairs
-from n3ic.exporters.netfpga.unrolled.sums import Goal, Row, decide
+from n3ic.exporters.netfpga.unrolled.shared_sums import BoundedSum, Row, compare_sums
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
 from n3ic.model.passes.dead import read_neurons
@@ -27,7 +27,7 @@ PAIRWISE_CLASSES = 3
 
 
 @dataclass(frozen=True)
-class Network:
+class LutNetwork:
     """A model as look-up tables.
 
     Attributes:
@@ -77,7 +77,7 @@ def class_width(model: BinaryModel) -> int:
     return max(1, (len(model.classes) - 1).bit_length())
 
 
-def build(model: BinaryModel, *, scores: bool) -> Network:
+def build(model: BinaryModel, *, scores: bool) -> LutNetwork:
     """Turn a model into look-up tables.
 
     Args:
@@ -129,7 +129,7 @@ def build(model: BinaryModel, *, scores: bool) -> Network:
             _Sum.of(model.output, c, literals).plus(int(b)) for c, b in enumerate(model.output.bias)
         ]
         ranking = builder.ranked(totals, width)
-    return Network(
+    return LutNetwork(
         builder.net,
         classes,
         ranking.scores,
@@ -181,9 +181,9 @@ class _Sum:
         row = tuple(sorted((x, c) for x, c in total.items() if c))
         return _Sum(row, self.offset - other.offset)
 
-    def heap(self) -> Heap:
+    def heap(self) -> BitHeap:
         """The sum as a heap of bits."""
-        heap = Heap(offset=self.offset)
+        heap = BitHeap(offset=self.offset)
         for literal, coefficient in self.row:
             heap.add_bit(literal, coefficient)
         return heap
@@ -194,7 +194,7 @@ class _Builder:
 
     def __init__(self, n_inputs: int) -> None:
         self.net = Netlist(n_inputs)
-        self.adder = Adder(self.net)
+        self.adder = BitHeapCompressor(self.net)
 
     def fire(
         self,
@@ -239,7 +239,7 @@ class _Builder:
             else:
                 bounds[row].setdefault(bound, []).append((index, flip))
         goals = [
-            Goal(row, tuple(asked), tuple(tests[users[0][0]][2] for users in asked.values()))
+            BoundedSum(row, tuple(asked), tuple(tests[users[0][0]][2] for users in asked.values()))
             for row, asked in bounds.items()
         ]
         sizes = (1,) if alone else GROUP_SIZES
@@ -250,17 +250,19 @@ class _Builder:
                     answers[index] = literal ^ flip
         return answers
 
-    def _cheapest(self, goals: Sequence[Goal], sizes: Sequence[int], cells: str) -> list[list[int]]:
+    def _cheapest(
+        self, goals: Sequence[BoundedSum], sizes: Sequence[int], cells: str
+    ) -> list[list[int]]:
         """Decide the goals in groups of the size that needs the fewest LUT sites."""
-        best: tuple[int, Adder, list[list[int]]] | None = None
+        best: tuple[int, BitHeapCompressor, list[list[int]]] | None = None
         for size in sizes:
             # Sharing is hard to predict, so every group size is built on a copy, and the cheapest
             # kept.
             adder = self.adder.fork()
-            literals = decide(adder, goals, grouped(goals, size), cells)
+            literals = compare_sums(adder, goals, grouped(goals, size), cells)
             live = adder.net.live(x for got in literals for x in got)
             supports = [adder.net.table(node).inputs for node in live if node >= self.net.n_nodes]
-            cost = len(supports) - pairs(supports)
+            cost = len(supports) - lut_pairs(supports)
             if best is None or cost < best[0]:
                 best = (cost, adder, literals)
         if best is None:
@@ -315,7 +317,7 @@ class _Builder:
 
     def below(self, margin: Sequence[int], threshold: int) -> int:
         """A literal that tells whether a margin is below a threshold."""
-        heap = Heap()
+        heap = BitHeap()
         for power, literal in enumerate(margin):
             heap.add_bit(literal, 1 << power)
         return self.adder.reaches(heap, threshold, "decided") ^ 1
@@ -370,9 +372,9 @@ class _Builder:
     def _greater(self, a: Sequence[int], b: Sequence[int], name: str) -> int:
         return self.adder.reaches(self._difference(a, b), 1, name)
 
-    def _difference(self, a: Sequence[int], b: Sequence[int]) -> Heap:
+    def _difference(self, a: Sequence[int], b: Sequence[int]) -> BitHeap:
         """``a - b`` of two's complement numbers, whose highest bit has a negative weight."""
-        heap = Heap()
+        heap = BitHeap()
         for sign, bits in ((1, a), (-1, b)):
             for power, literal in enumerate(bits):
                 weight = -(1 << power) if power == len(bits) - 1 else 1 << power
@@ -416,7 +418,7 @@ def _canonical(row: Row, bound: int) -> tuple[Row, int, int]:
     return tuple((x, -c // divisor) for x, c in row), 1 - bound, 1
 
 
-def grouped(goals: Sequence[Goal], size: int) -> list[list[int]]:
+def grouped(goals: Sequence[BoundedSum], size: int) -> list[list[int]]:
     """Group goals with common inputs, at most ``size`` (a power of two) per group."""
     groups = [[index] for index in range(len(goals))]
     if size == 1 or len(goals) < 2:

@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.resources import Resources
+from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.unrolled.netlist import TRUE
-from n3ic.exporters.netfpga.unrolled.sites import pairs
 from n3ic.model.network import BinaryModel
 
 SRL_MINIMUM = 3  # length of a chain of registers without a tap that becomes a shift register
@@ -40,7 +40,7 @@ def estimate(model: BinaryModel, *, pipeline: str | int = 1, outputs: str = "cla
     luts = len(supports) + len(inverted) + srls + gate
     return Resources(
         luts=luts,
-        lut_sites=luts - pairs([*supports, *[(x >> 1,) for x in sorted(inverted)]]),
+        lut_sites=luts - lut_pairs([*supports, *[(x >> 1,) for x in sorted(inverted)]]),
         ffs=ffs,
         bram36=0.0,
         carry=0,

@@ -27,7 +27,7 @@ class Module:
 
 
 @dataclass(frozen=True)
-class Instance:
+class ParsedInstance:
     """A cell: its module, its inputs from bit 0 on, and the signal of each output."""
 
     module: Module
@@ -36,7 +36,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Core:
+class ParsedCore:
     """What a core's text says.
 
     Attributes:
@@ -46,7 +46,7 @@ class Core:
     """
 
     n_inputs: int
-    instances: tuple[Instance, ...]
+    instances: tuple[ParsedInstance, ...]
     outputs: dict[str, tuple[Literal, ...]]
 
 
@@ -118,7 +118,7 @@ def _evaluate(text: str, values: dict[str, int], full: int, where: str) -> int:
     return value
 
 
-def read_core(text: str, modules: dict[str, Module], *, debug: bool = True) -> Core:
+def read_core(text: str, modules: dict[str, Module], *, debug: bool = True) -> ParsedCore:
     """The cells and outputs of a core.
 
     Args:
@@ -173,7 +173,7 @@ class _Reader:
         self.drivers: dict[str, _Made | str] = {}  # a wire's cell, a register's source
         self.clocks = {f"in_bits[{i}]": 1 for i in range(n_inputs)}
         self.aliases: dict[str, Literal] = {name: (name, 0) for name in self.clocks}
-        self.instances: list[Instance] = []
+        self.instances: list[ParsedInstance] = []
         self.assigned: dict[str, str] = {}
         self.depth = 0
         name = r"\s*(\w+)\s*"
@@ -269,16 +269,16 @@ class _Reader:
         inputs, clock = self._literals(driver.inputs, driver.name)
         for wire in driver.outputs.values():
             self.clocks[wire], self.aliases[wire] = clock, (wire, 0)
-        self.instances.append(Instance(driver.module, inputs, driver.outputs))
+        self.instances.append(ParsedInstance(driver.module, inputs, driver.outputs))
 
-    def core(self) -> Core:
+    def core(self) -> ParsedCore:
         """What was read, if all outputs come when they are announced."""
         outputs = {}
         for name, text in self.assigned.items():
             outputs[name], clock = self._literals(text, name)
             if clock not in (0, self.depth + 1):
                 raise VerifyError(f"{name} comes after {clock - 1} clocks, not {self.depth}")
-        return Core(self.n_inputs, tuple(self.instances), outputs)
+        return ParsedCore(self.n_inputs, tuple(self.instances), outputs)
 
 
 def _bare(text: str, *, debug: bool = True) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.exporters.netfpga.unrolled.cells import Kind
-from n3ic.exporters.netfpga.unrolled.netlist import TRUE, Cell, Netlist
-from n3ic.exporters.netfpga.unrolled.network import Network
+from n3ic.exporters.netfpga.unrolled.netlist import TRUE, Netlist, NetlistCell
+from n3ic.exporters.netfpga.unrolled.network import LutNetwork
 from n3ic.exporters.netfpga.unrolled.schedule import Schedule
 from n3ic.model.network import BinaryModel
 from n3ic.targets.identifiers import comment
@@ -32,7 +32,7 @@ class Delay:
 
 
 @dataclass(frozen=True)
-class Instance:
+class CellInstance:
     """An instance of a cell.
 
     Attributes:
@@ -61,7 +61,7 @@ class Section:
 
     comments: tuple[str, ...]
     wires: tuple[str, ...]
-    instances: tuple[Instance, ...]
+    instances: tuple[CellInstance, ...]
     delays: tuple[Delay, ...]
 
     @property
@@ -71,12 +71,12 @@ class Section:
         return [(n, [d.name for d in self.delays if d.count == n]) for n in counts]
 
 
-def core_text(network: Network, plan: Schedule, model: BinaryModel) -> str:
+def core_text(network: LutNetwork, plan: Schedule, model: BinaryModel) -> str:
     """The file ``n3ic_core.v``."""
     return render(FOLDER, "n3ic_core.v.j2", _values(network, plan, model), {"wrapped": _wrapped})
 
 
-def cells_text(network: Network, plan: Schedule) -> str:
+def cells_text(network: LutNetwork, plan: Schedule) -> str:
     """The file ``n3ic_cells.v``: the modules that the core instantiates."""
     kinds = {network.net.table(node).cell.kind for node in plan.stage}
     return render(
@@ -101,7 +101,7 @@ def _wrapped(text: str, before: str, indent: str) -> str:
     )[len(before) :]
 
 
-def _values(network: Network, plan: Schedule, model: BinaryModel) -> dict[str, Any]:
+def _values(network: LutNetwork, plan: Schedule, model: BinaryModel) -> dict[str, Any]:
     net = network.net
     names = _Names(net, plan)
     words = _comments(model)
@@ -249,16 +249,16 @@ class _Names:
         name = f"{self.stems[node]}_{'t' if late else 'd'}"
         return Delay(name, count - kept, self._late(node, kept))
 
-    def _instances(self, nodes: list[int]) -> tuple[Instance, ...]:
+    def _instances(self, nodes: list[int]) -> tuple[CellInstance, ...]:
         """One instance per cell and stage, with those of its outputs that are among the nodes."""
-        found: dict[tuple[Cell, int], dict[int, int]] = defaultdict(dict)
+        found: dict[tuple[NetlistCell, int], dict[int, int]] = defaultdict(dict)
         for node in nodes:
             table = self.net.table(node)
             found[table.cell, self.plan.stage[node]][table.port] = node
         out = []
         for (cell, stage), driven in found.items():
             out.append(
-                Instance(
+                CellInstance(
                     cell.kind.name,
                     f"u_{self.wires[next(iter(driven.values()))]}",
                     tuple(self.at(literal, stage) for literal in reversed(cell.inputs)),

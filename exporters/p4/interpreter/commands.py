@@ -48,7 +48,7 @@ class SetDefault:
 
 
 @dataclass(frozen=True)
-class Add:
+class TableAdd:
     """``table_add``: adds an entry; ``priority`` is None unless a key matches a range."""
 
     table: str
@@ -59,7 +59,7 @@ class Add:
 
 
 @dataclass(frozen=True)
-class Modify:
+class TableModify:
     """``table_modify``: sets another action or other data for an entry."""
 
     table: str
@@ -77,7 +77,7 @@ class SetRates:
     rates: tuple[Rate, Rate]
 
 
-Command = SetDefault | Add | Modify | SetRates
+Command = SetDefault | TableAdd | TableModify | SetRates
 
 
 class CommandReader:
@@ -129,7 +129,7 @@ class CommandReader:
                     )
                 given = data[1:] if data[0] == "=>" else data
                 place = _decimal(handle, "a handle", 1 << 63)
-                return Modify(held.name, found.name, place, _data(found, given))
+                return TableModify(held.name, found.name, place, _data(found, given))
             case ["meter_set_rates", meter, index, *rates]:
                 name = _named(self._meter_names, meter, "meter")
                 place = _decimal(index, "an index", _INT32)
@@ -146,7 +146,7 @@ class CommandReader:
             raise P4Error(f"table {held.name} has no action {action}")
         return held, held.actions[name]
 
-    def _add(self, table: RuntimeTable, action: CompiledAction, words: Sequence[str]) -> Add:
+    def _add(self, table: RuntimeTable, action: CompiledAction, words: Sequence[str]) -> TableAdd:
         priority, rest = None, list(words)
         if any(table.ranged):
             if not rest or not rest[-1].isdecimal():
@@ -164,7 +164,7 @@ class CommandReader:
             _key(table.name, word, key.sized, ranged)
             for word, key, ranged in zip(rest, table.keys, table.ranged, strict=False)
         )
-        return Add(table.name, action.name, keys, _data(action, rest[middle + 1 :]), priority)
+        return TableAdd(table.name, action.name, keys, _data(action, rest[middle + 1 :]), priority)
 
 
 def _by_ending(names: Iterable[str]) -> dict[str, list[str]]:

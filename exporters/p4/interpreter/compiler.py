@@ -13,16 +13,16 @@ from typing import Any
 from n3ic.exporters.p4.interpreter import syntax as s
 from n3ic.exporters.p4.interpreter.architecture import ARCHITECTURES, BlockShape, Role
 from n3ic.exporters.p4.interpreter.errors import P4Error
+from n3ic.exporters.p4.interpreter.expression_growth import check_growth
 from n3ic.exporters.p4.interpreter.expressions import (
+    CompiledExpression,
     Scope,
-    Typed,
     compile_expression,
     fit,
     header,
     leaf,
     resolve,
 )
-from n3ic.exporters.p4.interpreter.growth import check_growth
 from n3ic.exporters.p4.interpreter.meters import RuntimeMeter
 from n3ic.exporters.p4.interpreter.steps import (
     KEPT,
@@ -40,10 +40,10 @@ from n3ic.exporters.p4.interpreter.types import (
     Extern,
     Frame,
     FrameLayout,
-    Leaf,
     RecordType,
     Storage,
     Type,
+    ValueSlot,
     bits_of,
 )
 
@@ -128,8 +128,10 @@ class ProgramCompiler:
         known: Type = _named(self._types, name.name, "type", name.line)
         return known
 
-    def _declare_constants(self, items: Iterable[s.ConstantDeclaration]) -> dict[str, Typed]:
-        constants: dict[str, Typed] = {}
+    def _declare_constants(
+        self, items: Iterable[s.ConstantDeclaration]
+    ) -> dict[str, CompiledExpression]:
+        constants: dict[str, CompiledExpression] = {}
         for item in items:
             kind = self._type(item.type)
             value = compile_expression(item.value, Scope({}, constants))
@@ -262,12 +264,12 @@ class ProgramCompiler:
     ) -> CompiledAction:
         plane = members.plane
         check_growth(f"action {action.name}", action.body, action.line)
-        parameters: dict[str, Leaf] = {}
+        parameters: dict[str, ValueSlot] = {}
         for parameter in action.parameters:
             slot = self.layout.allocate(
                 self._type(parameter.type), f"{plane}.{action.name}.{parameter.name}", 0
             )
-            if not isinstance(slot, Leaf):
+            if not isinstance(slot, ValueSlot):
                 raise P4Error(f"{parameter.name}: action data is bit<N>", parameter.line)
             parameters[parameter.name] = slot
         scope = Scope({**outer.variables, **parameters}, outer.constants)
@@ -449,7 +451,7 @@ def _plane_name(annotations: s.Annotations, full: str) -> str:
     return full
 
 
-def _constant(value: Typed, line: int) -> int:
+def _constant(value: CompiledExpression, line: int) -> int:
     if value.constant is None:
         raise P4Error("a case must be known at compile time", line)
     return value.constant

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from n3ic.exporters.p4.interpreter import syntax as s
 from n3ic.exporters.p4.interpreter.errors import P4Error
-from n3ic.exporters.p4.interpreter.types import Frame, Leaf, Node, Storage
+from n3ic.exporters.p4.interpreter.types import Frame, RecordSlots, Storage, ValueSlot
 
 Closure = Callable[[Frame], int]
 
@@ -24,7 +24,7 @@ _BITWISE: Mapping[str, Callable[[int, int], int]] = {
 
 
 @dataclass(frozen=True)
-class Typed:
+class CompiledExpression:
     """A compiled expression.
 
     Attributes:
@@ -49,12 +49,12 @@ class Scope:
     """Meaning of names: storage, or constants with their widths."""
 
     variables: Mapping[str, Storage]
-    constants: Mapping[str, Typed]
+    constants: Mapping[str, CompiledExpression]
 
 
-def constant(width: int | None, value: int) -> Typed:
+def constant(width: int | None, value: int) -> CompiledExpression:
     """A value that is known at compile time."""
-    return Typed(width, lambda _: value, value)
+    return CompiledExpression(width, lambda _: value, value)
 
 
 def resolve(path: s.PathName, scope: Scope) -> Storage:
@@ -67,29 +67,29 @@ def resolve(path: s.PathName, scope: Scope) -> Storage:
         raise P4Error(f"{path.parts[0]} is not declared", path.line)
     here = scope.variables[path.parts[0]]
     for part in path.parts[1:]:
-        if not isinstance(here, Node) or part not in here.children:
+        if not isinstance(here, RecordSlots) or part not in here.children:
             raise P4Error(f"{path}: no field {part}", path.line)
         here = here.children[part]
     return here
 
 
-def leaf(path: s.PathName, scope: Scope) -> Leaf:
+def leaf(path: s.PathName, scope: Scope) -> ValueSlot:
     """Resolve a path to a single value."""
     storage = resolve(path, scope)
-    if not isinstance(storage, Leaf):
+    if not isinstance(storage, ValueSlot):
         raise P4Error(f"{path} is not a single value", path.line)
     return storage
 
 
-def header(path: s.PathName, scope: Scope) -> Node:
+def header(path: s.PathName, scope: Scope) -> RecordSlots:
     """Resolve a path to a header."""
     storage = resolve(path, scope)
-    if not isinstance(storage, Node) or storage.valid is None:
+    if not isinstance(storage, RecordSlots) or storage.valid is None:
         raise P4Error(f"{path} is not a header", path.line)
     return storage
 
 
-def compile_expression(expression: s.Expression, scope: Scope) -> Typed:
+def compile_expression(expression: s.Expression, scope: Scope) -> CompiledExpression:
     """Compile an expression.
 
     Raises:
@@ -102,13 +102,13 @@ def compile_expression(expression: s.Expression, scope: Scope) -> Typed:
             return scope.constants[name]
         case s.PathName():
             found = leaf(expression, scope)
-            return Typed(found.type.width, reader(found, expression.line))
+            return CompiledExpression(found.type.width, reader(found, expression.line))
         case s.Complement(operand=operand):
             inner = compile_expression(operand, scope)
             if inner.width is None:
                 raise P4Error("~ needs a value with a width", expression.line)
             run, mask = inner.run, (1 << inner.width) - 1
-            return Typed(inner.width, lambda frame: run(frame) ^ mask)
+            return CompiledExpression(inner.width, lambda frame: run(frame) ^ mask)
         case s.Cast(width=width, operand=operand):
             return _cast(s.width_of(width), compile_expression(operand, scope), expression.line)
         case s.BinaryExpression(left=left, operator=op, right=right):
@@ -116,7 +116,7 @@ def compile_expression(expression: s.Expression, scope: Scope) -> Typed:
             return _binary(op, a, b, expression.line)
 
 
-def fit(value: Typed, width: int, line: int) -> Typed:
+def fit(value: CompiledExpression, width: int, line: int) -> CompiledExpression:
     """Fit a value to ``bit<width>``, as an assignment does: only literals are converted.
 
     Raises:
@@ -131,7 +131,7 @@ def fit(value: Typed, width: int, line: int) -> Typed:
     return value
 
 
-def reader(found: Leaf, line: int) -> Closure:
+def reader(found: ValueSlot, line: int) -> Closure:
     """A closure that reads a slot, with the checks that the slot needs."""
     slot, valid, name = found.slot, found.valid, found.name
     if valid is None and found.plain:
@@ -148,40 +148,48 @@ def reader(found: Leaf, line: int) -> Closure:
     return read
 
 
-def _cast(width: int, value: Typed, line: int) -> Typed:
+def _cast(width: int, value: CompiledExpression, line: int) -> CompiledExpression:
     if value.width is None:
         return fit(value, width, line)
     run, mask = value.run, (1 << width) - 1
-    return Typed(width, run if width >= value.width else lambda frame: run(frame) & mask)
+    return CompiledExpression(
+        width, run if width >= value.width else lambda frame: run(frame) & mask
+    )
 
 
-def _binary(op: str, left: Typed, right: Typed, line: int) -> Typed:
+def _binary(
+    op: str, left: CompiledExpression, right: CompiledExpression, line: int
+) -> CompiledExpression:
     if op in ("<<", ">>"):
         return _shift(op, left, right, line)
     if op == "++":
         if left.width is None or right.width is None:
             raise P4Error("++ needs two values with a width", line)
         high, low, shift = left.run, right.run, right.width
-        return Typed(left.width + shift, lambda frame: (high(frame) << shift) | low(frame))
+        return CompiledExpression(
+            left.width + shift, lambda frame: (high(frame) << shift) | low(frame)
+        )
     width = left.width if left.width is not None else right.width
     if width is None:
         raise P4Error(f"{op} needs a value with a width", line)
     left, right = fit(left, width, line), fit(right, width, line)
     a, b, mask = left.run, right.run, (1 << width) - 1
     if op == "+":
-        return Typed(width, lambda frame: (a(frame) + b(frame)) & mask)
+        return CompiledExpression(width, lambda frame: (a(frame) + b(frame)) & mask)
     if op == "-":
-        return Typed(width, lambda frame: (a(frame) - b(frame)) & mask)
+        return CompiledExpression(width, lambda frame: (a(frame) - b(frame)) & mask)
     apply, fixed = _BITWISE[op], right.constant
     if fixed is not None:
-        return Typed(width, lambda frame: apply(a(frame), fixed))
-    return Typed(width, lambda frame: apply(a(frame), b(frame)))
+        return CompiledExpression(width, lambda frame: apply(a(frame), fixed))
+    return CompiledExpression(width, lambda frame: apply(a(frame), b(frame)))
 
 
-def _shift(op: str, left: Typed, right: Typed, line: int) -> Typed:
+def _shift(
+    op: str, left: CompiledExpression, right: CompiledExpression, line: int
+) -> CompiledExpression:
     if left.width is None or right.constant is None:
         raise P4Error(f"{op} shifts a value with a width by a constant", line)
     run, mask, amount = left.run, (1 << left.width) - 1, min(right.constant, left.width)
     if op == "<<":
-        return Typed(left.width, lambda frame: (run(frame) << amount) & mask)
-    return Typed(left.width, lambda frame: run(frame) >> amount)
+        return CompiledExpression(left.width, lambda frame: (run(frame) << amount) & mask)
+    return CompiledExpression(left.width, lambda frame: run(frame) >> amount)

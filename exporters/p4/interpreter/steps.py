@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from n3ic.exporters.p4.interpreter.errors import P4Error
 from n3ic.exporters.p4.interpreter.expressions import Closure
-from n3ic.exporters.p4.interpreter.types import Frame, Leaf, Node, bits_of
+from n3ic.exporters.p4.interpreter.types import Frame, RecordSlots, ValueSlot, bits_of
 
 Step = Callable[[Frame], None]
 
@@ -34,14 +34,14 @@ class Writer:
     parts: list[bytes] = field(default_factory=list)
 
 
-def validity(node: Node) -> int:
+def validity(node: RecordSlots) -> int:
     """The slot of a header's validity bit."""
     if node.valid is None:
         raise P4Error(f"{node.name} is not a header")
     return node.valid
 
 
-def store(leaf: Leaf, run: Closure, line: int) -> Step:
+def store(leaf: ValueSlot, run: Closure, line: int) -> Step:
     """Assign to a variable; a header's field can be assigned only while the header is valid."""
     slot, valid, name = leaf.slot, leaf.valid, leaf.name
     if valid is None:
@@ -59,10 +59,10 @@ def store(leaf: Leaf, run: Closure, line: int) -> Step:
     return store_field
 
 
-def set_valid(node: Node) -> Step:
+def set_valid(node: RecordSlots) -> Step:
     """``setValid``."""
     own = validity(node)
-    slots = [c.slot for c in node.children.values() if isinstance(c, Leaf)]
+    slots = [c.slot for c in node.children.values() if isinstance(c, ValueSlot)]
 
     def change(frame: Frame) -> None:
         if not frame[own]:
@@ -73,19 +73,19 @@ def set_valid(node: Node) -> Step:
     return change
 
 
-def field_places(node: Node) -> tuple[list[tuple[int, int, int, str]], int]:
+def field_places(node: RecordSlots) -> tuple[list[tuple[int, int, int, str]], int]:
     """Slot, position, mask and name of each field of a header, and the header's width."""
     width = bits_of(node.type)
     places, position = [], width
     for child in node.children.values():
-        assert isinstance(child, Leaf)  # noqa: S101 - fields of headers are bit<N>
+        assert isinstance(child, ValueSlot)  # noqa: S101 - fields of headers are bit<N>
         size = bits_of(child.type)
         position -= size
         places.append((child.slot, position, (1 << size) - 1, child.name))
     return places, width
 
 
-def extract(node: Node) -> Step:
+def extract(node: RecordSlots) -> Step:
     """Extract a header from the packet, or leave the parser if the packet is too short."""
     places, width = field_places(node)
     own = validity(node)
@@ -103,7 +103,7 @@ def extract(node: Node) -> Step:
     return extract
 
 
-def emit(node: Node) -> Step:
+def emit(node: RecordSlots) -> Step:
     """Append a header to the packet if it is valid."""
     places, width = field_places(node)
     own = validity(node)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from n3ic.exporters.p4.interpreter import syntax as s
 from n3ic.exporters.p4.interpreter.architecture import Architecture
 from n3ic.exporters.p4.interpreter.commands import (
-    Add,
     Command,
     CommandReader,
-    Modify,
     SetDefault,
     SetRates,
+    TableAdd,
+    TableModify,
 )
 from n3ic.exporters.p4.interpreter.compiler import ProgramCompiler
 from n3ic.exporters.p4.interpreter.errors import P4Error
@@ -31,7 +31,7 @@ FIELD_BITS = 2048  # maximum field width of a default build of p4c
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class SwitchOutcome:
     """Result of a packet.
 
     Attributes:
@@ -121,14 +121,14 @@ class Switch:
         match command:
             case SetDefault(table, action, data):
                 self.tables[table].set_default(action, data)
-            case Add(table, action, keys, data, priority):
+            case TableAdd(table, action, keys, data, priority):
                 self.tables[table].add(action, keys, data, priority)
-            case Modify(table, action, handle, data):
+            case TableModify(table, action, handle, data):
                 self.tables[table].modify(action, handle, data)
             case SetRates(meter, index, rates):
                 self.meters[meter].set_rates(index, *rates)
 
-    def process(self, packet: bytes, ingress: int, now: int = 0) -> Outcome:
+    def process(self, packet: bytes, ingress: int, now: int = 0) -> SwitchOutcome:
         """Send a packet through the switch.
 
         Args:
@@ -151,7 +151,7 @@ class Switch:
             passes.append(frame)
             port, left = self._pass(frame, packet, ingress)
             if frame[KEPT] is None:
-                return Outcome(port, left, tuple(passes), self._leaves)
+                return SwitchOutcome(port, left, tuple(passes), self._leaves)
             kept = {slot: frame[slot] for slot in frame[KEPT]}
         raise P4Error(f"a packet is resubmitted more than {_MAX_PASSES} times")
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from n3ic.exporters.p4.interpreter.errors import P4Error
-from n3ic.exporters.p4.interpreter.expressions import Typed
+from n3ic.exporters.p4.interpreter.expressions import CompiledExpression
 from n3ic.exporters.p4.interpreter.steps import Step
-from n3ic.exporters.p4.interpreter.types import Frame, Leaf
+from n3ic.exporters.p4.interpreter.types import Frame, ValueSlot
 
 
 @dataclass(frozen=True, eq=False)
-class Bound:
+class BoundAction:
     """An action with bound data.
 
     Attributes:
@@ -40,10 +40,10 @@ class CompiledAction:
     """An action of one control instance."""
 
     name: str
-    parameters: tuple[Leaf, ...]
+    parameters: tuple[ValueSlot, ...]
     body: tuple[Step, ...]
 
-    def bind(self, values: Sequence[int]) -> Bound:
+    def bind(self, values: Sequence[int]) -> BoundAction:
         """Bind the action to data.
 
         Raises:
@@ -54,7 +54,7 @@ class CompiledAction:
                 f"action {self.name} needs {len(self.parameters)} parameters, got {len(values)}"
             )
         slots = tuple((p.slot, v) for p, v in zip(self.parameters, values, strict=True))
-        return Bound(self.name, tuple(values), slots, self.body)
+        return BoundAction(self.name, tuple(values), slots, self.body)
 
 
 Key = int | tuple[int, int]  # a value, or the smallest and largest value of a range
@@ -62,7 +62,7 @@ Keys = tuple[Key, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class TableEntry:
     """An entry of a table.
 
     Attributes:
@@ -73,7 +73,7 @@ class Entry:
 
     keys: Keys
     priority: int | None
-    does: Bound
+    does: BoundAction
 
 
 @dataclass(eq=False)
@@ -91,12 +91,12 @@ class RuntimeTable:
     """
 
     name: str
-    keys: tuple[Typed, ...]
+    keys: tuple[CompiledExpression, ...]
     ranged: tuple[bool, ...]
     actions: Mapping[str, CompiledAction]
     size: int
-    default: Bound
-    entries: list[Entry] = field(default_factory=list)
+    default: BoundAction
+    entries: list[TableEntry] = field(default_factory=list)
     _places: dict[tuple[Keys, int | None], int] = field(default_factory=dict)
 
     def set_default(self, action: str, data: Sequence[int]) -> None:
@@ -114,7 +114,7 @@ class RuntimeTable:
         if len(self.entries) >= self.size:
             raise P4Error(f"table {self.name} is full: it has room for {self.size} entries")
         self._places[keys, priority] = len(self.entries)
-        self.entries.append(Entry(keys, priority, self.actions[action].bind(data)))
+        self.entries.append(TableEntry(keys, priority, self.actions[action].bind(data)))
 
     def modify(self, action: str, handle: int, data: Sequence[int]) -> None:
         """Change what an entry does.
@@ -123,9 +123,9 @@ class RuntimeTable:
             P4Error: the table has no such entry.
         """
         old = self.entry(handle)
-        self.entries[handle] = Entry(old.keys, old.priority, self.actions[action].bind(data))
+        self.entries[handle] = TableEntry(old.keys, old.priority, self.actions[action].bind(data))
 
-    def entry(self, handle: int) -> Entry:
+    def entry(self, handle: int) -> TableEntry:
         """Return the entry with a handle.
 
         Raises:
@@ -144,7 +144,7 @@ class RuntimeTable:
         found = self._lookup(tuple(k.run(frame) for k in self.keys)) if self.entries else None
         (self.default if found is None else found.does).run(frame)
 
-    def _lookup(self, seen: tuple[int, ...]) -> Entry | None:
+    def _lookup(self, seen: tuple[int, ...]) -> TableEntry | None:
         """The matching entry; among several, the one with the smallest priority."""
         if not any(self.ranged):
             place = self._places.get((seen, None))

@@ -55,7 +55,7 @@ def bits_of(kind: Type) -> int:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class ValueSlot:
     """The slot of one value.
 
     Attributes:
@@ -74,7 +74,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Node:
+class RecordSlots:
     """The slots of a header or a struct; ``valid`` is the slot of a header's validity bit."""
 
     type: RecordType
@@ -91,7 +91,7 @@ class PacketPort:
     name: str
 
 
-Storage = Leaf | Node | PacketPort
+Storage = ValueSlot | RecordSlots | PacketPort
 
 
 @dataclass
@@ -112,13 +112,13 @@ class FrameLayout:
         if isinstance(kind, Extern):
             return PacketPort(kind, name)
         if isinstance(kind, Bit):
-            return Leaf(self._slot(name, start), kind, name, valid, start is not None)
+            return ValueSlot(self._slot(name, start), kind, name, valid, start is not None)
         own = self._slot(f"{name}.$valid", False) if kind.kind == "header" else None
         children = {
             f: self.allocate(t, f"{name}.{f}", start if own is None else 0, own)
             for f, t in kind.fields
         }
-        return Node(kind, name, own, children)
+        return RecordSlots(kind, name, own, children)
 
     def _slot(self, name: str, value: Any) -> int:
         self.initial.append(value)

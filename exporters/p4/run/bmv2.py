@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
-from n3ic.exporters.p4.run import wire
-from n3ic.exporters.p4.run.cli import CLI, UnreachedError, ask, confirm, end_of, run
+from n3ic.exporters.p4.run import packet_io
+from n3ic.exporters.p4.run.cli import CLI, UnreachedError, confirm, end_of, run, run_commands
 from n3ic.exporters.p4.run.execute import LoadedProgram, read_result
 from n3ic.model.bits import Words
 from n3ic.model.network import SHUNT, Inference
@@ -191,7 +191,7 @@ def load_entries(
         if process.poll() is not None:
             raise VerifyError(f"simple_switch ended with {process.returncode}: {_tail(log)}")
         try:
-            ask(cli, program.commands.splitlines())
+            run_commands(cli, program.commands.splitlines())
         except UnreachedError as error:
             if time.monotonic() > deadline:
                 raise VerifyError(f"simple_switch does not answer: {_tail(log)}") from error
@@ -207,19 +207,19 @@ def send(namespace: Namespace, requests: Sequence[bytes]) -> list[tuple[int, byt
         For each packet, the port that it left through and its bytes; empty if it was lost.
     """
     command = namespace.command(
-        *(sys.executable, "-I", str(Path(wire.__file__).resolve()), str(PACKET_SECONDS)),
+        *(sys.executable, "-I", str(Path(packet_io.__file__).resolve()), str(PACKET_SECONDS)),
         *(f"host{INGRESS}", *(f"host{port}" for port in namespace.ports)),
     )
     seconds = PACKET_SECONDS + COMMAND_SECONDS + len(requests)
     try:
         done = subprocess.run(
-            command, input=wire.join(list(requests)), capture_output=True, timeout=seconds
+            command, input=packet_io.join(list(requests)), capture_output=True, timeout=seconds
         )
     except subprocess.TimeoutExpired as error:
         raise VerifyError(f"packets took more than {seconds} s") from error
     if done.returncode:
         raise VerifyError(f"packets cannot be sent: {end_of(done.stderr.decode(errors='replace'))}")
-    answers = wire.split(done.stdout)
+    answers = packet_io.split(done.stdout)
     return [(namespace.ports[data[0]], data[1:]) if data else (0, b"") for data in answers]
 
 

@@ -14,9 +14,15 @@ from dataclasses import dataclass
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.p4.interpreter import Switch
-from n3ic.exporters.p4.interpreter.commands import Add, Command, Modify, SetDefault, SetRates
+from n3ic.exporters.p4.interpreter.commands import (
+    Command,
+    SetDefault,
+    SetRates,
+    TableAdd,
+    TableModify,
+)
 from n3ic.exporters.p4.interpreter.meters import Rate
-from n3ic.exporters.p4.interpreter.tables import Bound, Keys
+from n3ic.exporters.p4.interpreter.tables import BoundAction, Keys
 
 CLI = "simple_switch_CLI"
 CLI_SECONDS = 300
@@ -41,7 +47,7 @@ class _Wanted:
 
     keys: Keys | None = None
     priority: int | None = None
-    does: Bound | None = None
+    does: BoundAction | None = None
     rates: tuple[Rate, Rate] | None = None
 
     def is_told(self, answer: str) -> bool:
@@ -92,7 +98,7 @@ def change(cli: Sequence[str], switch: Switch, commands: str) -> int:
         ) from error
     switch.load(commands)
     try:
-        ask(cli, commands.splitlines())
+        run_commands(cli, commands.splitlines())
         return confirm(cli, switch, read)
     except VerifyError as error:
         raise VerifyError(
@@ -126,7 +132,7 @@ def confirm(cli: Sequence[str], switch: Switch, commands: Sequence[Command]) -> 
     return len(wanted)
 
 
-def ask(cli: Sequence[str], commands: Sequence[str]) -> list[str]:
+def run_commands(cli: Sequence[str], commands: Sequence[str]) -> list[str]:
     """Run commands, one per line.
 
     Returns:
@@ -184,9 +190,9 @@ def _entries(switch: Switch, commands: Sequence[Command]) -> dict[str, _Wanted]:
     wanted = {}
     for command in commands:
         match command:
-            case Add(table, _, keys, _, priority):
+            case TableAdd(table, _, keys, _, priority):
                 handle = switch.tables[table].handle(keys, priority)
-            case Modify(table, _, handle):
+            case TableModify(table, _, handle):
                 pass
             case _:
                 continue
@@ -198,7 +204,7 @@ def _entries(switch: Switch, commands: Sequence[Command]) -> dict[str, _Wanted]:
 
 
 def _compare(cli: Sequence[str], wanted: dict[str, _Wanted]) -> None:
-    answers = ask(cli, list(wanted))
+    answers = run_commands(cli, list(wanted))
     wrong = [
         (question, each, answer)
         for (question, each), answer in zip(wanted.items(), answers, strict=True)
@@ -219,7 +225,7 @@ def _keys(answer: str) -> Keys:
     )
 
 
-def _does(answer: str, wanted: Bound) -> bool:
+def _does(answer: str, wanted: BoundAction) -> bool:
     found = _ACTION.search(answer)
     if found is None or found[1] != wanted.action:
         return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.interpreter import Outcome, Switch
+from n3ic.exporters.p4.interpreter import Switch, SwitchOutcome
 from n3ic.exporters.p4.interpreter.switch import FIELD_BITS
 from n3ic.model.bits import Bits, Words
 from n3ic.model.network import SHUNT, Inference
@@ -144,17 +144,17 @@ def read_result(packets: PacketLayout, request: bytes, response: bytes, row: int
     return result
 
 
-def _verdict(outcome: Outcome, packets: PacketLayout) -> int:
+def _verdict(outcome: SwitchOutcome, packets: PacketLayout) -> int:
     shunted = packets.shunts and outcome.value("metadata.shunted")
     return SHUNT if shunted else outcome.value("metadata.class_id")
 
 
-def _margin(outcome: Outcome) -> int:
+def _margin(outcome: SwitchOutcome) -> int:
     difference = outcome.value("metadata.best") - outcome.value("metadata.second")
     return difference % (1 << SCORE_BITS)
 
 
-def _scores(outcome: Outcome, packets: PacketLayout) -> list[int]:
+def _scores(outcome: SwitchOutcome, packets: PacketLayout) -> list[int]:
     raw = (outcome.value(f"metadata.score{c}") for c in range(packets.classes))
     return [value - 2 * _SIGN if value & _SIGN else value for value in raw]
 

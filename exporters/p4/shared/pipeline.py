@@ -81,7 +81,7 @@ class PipelineLayer:
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class MatchActionPipeline:
     """A model as the templates need it.
 
     Attributes:
@@ -112,7 +112,7 @@ class Pipeline:
         return "_".join((str(self.input_bits), *layers)) + ("s" if self.shunts else "")
 
 
-def pipeline_of(model: BinaryModel, *, shunts: bool = False) -> Pipeline:
+def pipeline_of(model: BinaryModel, *, shunts: bool = False) -> MatchActionPipeline:
     """Convert a model to a pipeline.
 
     Args:
@@ -125,7 +125,7 @@ def pipeline_of(model: BinaryModel, *, shunts: bool = False) -> Pipeline:
         layers.append(_layer(index, layer, source))
         source = f"l{index}_y"
     n = model.input.n_bits
-    return Pipeline(
+    return MatchActionPipeline(
         layers=tuple(layers),
         input_bits=n,
         pad_bits=-n % 8,

@@ -11,7 +11,7 @@ from n3ic.errors import ExportError, VerifyError
 from n3ic.exporters.p4.shared.options import packet_layout, packet_problems
 from n3ic.exporters.p4.shared.pipeline import (
     PAPER_SHAPE,
-    Pipeline,
+    MatchActionPipeline,
     literal,
     masked_bits,
     operations,
@@ -22,12 +22,12 @@ from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
 from n3ic.options import Options
 from n3ic.targets.base import Execution, Exporter
-from n3ic.targets.colocation import CoLocation, Member, colocate, over_budget
+from n3ic.targets.colocation import CoLocatedNetwork, CoLocation, colocate, over_budget
 from n3ic.targets.device import Fit, Placement, Problem
 from n3ic.targets.figures import Figure
 from n3ic.targets.identifiers import comment
-from n3ic.targets.nearest import Shape
 from n3ic.targets.packets import FIELD_BITS, PacketLayout
+from n3ic.targets.shape_search import Shape
 from n3ic.util.templates import render
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class P4Target(Exporter):
 
     @abstractmethod
     def artefacts(
-        self, model: BinaryModel, network: Pipeline, packets: PacketLayout
+        self, model: BinaryModel, network: MatchActionPipeline, packets: PacketLayout
     ) -> dict[str, str]:
         """Texts of the artefacts by file name."""
 
@@ -110,7 +110,7 @@ class P4Target(Exporter):
         limits = self.device.limits
         return all(need <= limits[what] for what, need in self.needs([shape]).items())
 
-    def colocate(self, members: Sequence[Member]) -> CoLocation:
+    def colocate(self, members: Sequence[CoLocatedNetwork]) -> CoLocation:
         """Co-locate models that run in turn in one pipeline."""
         needs = self.needs(
             [member.model.shape for member in members],
@@ -135,7 +135,12 @@ class P4Target(Exporter):
             (out / name).write_text(text, encoding="ascii", newline="\n")
 
     def render(
-        self, name: str, model: BinaryModel, network: Pipeline, packets: PacketLayout, **more: Any
+        self,
+        name: str,
+        model: BinaryModel,
+        network: MatchActionPipeline,
+        packets: PacketLayout,
+        **more: Any,
     ) -> str:
         """Render a template of the target, which may include shared ones."""
         values = {

@@ -6,22 +6,22 @@ refused and, where the verifier refused a program, how its log ends.
 
 from __future__ import annotations
 
-from n3ic.exporters.xdp.libbpf.interfaces import Attached, AttachMode, attach, detach, query
+from n3ic.exporters.xdp.libbpf.interfaces import AttachedProgram, AttachMode, attach, detach, query
 from n3ic.exporters.xdp.libbpf.library import BpfError, VerifierError, cpus, libbpf
 from n3ic.exporters.xdp.libbpf.maps import (
     ANY,
     ARRAY,
     EXISTING,
     NEW,
-    Map,
+    BpfMap,
     RingBuffer,
     create_map,
     map_by_id,
     pinned_map,
 )
 from n3ic.exporters.xdp.libbpf.programs import (
-    Object,
-    Program,
+    BpfObject,
+    BpfProgram,
     TestRun,
     is_loaded,
     pin,
@@ -35,11 +35,11 @@ __all__ = [
     "EXISTING",
     "NEW",
     "AttachMode",
-    "Attached",
+    "AttachedProgram",
     "BpfError",
-    "Map",
-    "Object",
-    "Program",
+    "BpfMap",
+    "BpfObject",
+    "BpfProgram",
     "RingBuffer",
     "TestRun",
     "VerifierError",

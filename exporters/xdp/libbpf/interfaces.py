@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from n3ic.exporters.xdp.libbpf.library import check, libbpf
-from n3ic.exporters.xdp.libbpf.programs import Program
+from n3ic.exporters.xdp.libbpf.programs import BpfProgram
 
 AttachMode = Literal["native", "generic", "offload"]
 
@@ -33,7 +33,7 @@ class _QueryOptions(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Attached:
+class AttachedProgram:
     """The XDP program attached to an interface.
 
     Attributes:
@@ -46,7 +46,7 @@ class Attached:
 
 
 def attach(
-    interface: int, program: Program, mode: AttachMode, *, replaces: Program | None = None
+    interface: int, program: BpfProgram, mode: AttachMode, *, replaces: BpfProgram | None = None
 ) -> None:
     """Attach a program to an interface.
 
@@ -66,7 +66,7 @@ def attach(
     check(result, f"attaching {program.name} to {_interface(interface)}, {mode}")
 
 
-def detach(interface: int, mode: AttachMode, program: Program | None = None) -> None:
+def detach(interface: int, mode: AttachMode, program: BpfProgram | None = None) -> None:
     """Detach the XDP program from an interface.
 
     Args:
@@ -79,7 +79,7 @@ def detach(interface: int, mode: AttachMode, program: Program | None = None) -> 
     check(result, f"detaching from {_interface(interface)}, {mode}")
 
 
-def query(interface: int) -> Attached | None:
+def query(interface: int) -> AttachedProgram | None:
     """The XDP program attached to an interface, or None."""
     options = _QueryOptions(size=ctypes.sizeof(_QueryOptions))
     result = libbpf().bpf_xdp_query(interface, 0, ctypes.byref(options))
@@ -88,7 +88,7 @@ def query(interface: int) -> Attached | None:
         return None
     several = (options.drv_prog_id, options.skb_prog_id, options.hw_prog_id)
     number = int(options.prog_id) or next((int(n) for n in several if n), 0)
-    return Attached(number, _MODES.get(int(options.attach_mode)))
+    return AttachedProgram(number, _MODES.get(int(options.attach_mode)))
 
 
 def _interface(index: int) -> str:

@@ -69,14 +69,14 @@ class Descriptor:
             self.fd = -1
 
 
-class Info(ctypes.Structure):
+class ObjectInfo(ctypes.Structure):
     """The common start of the kernel's ``struct bpf_map_info`` and ``struct bpf_prog_info``."""
 
 
-InfoT = TypeVar("InfoT", bound=Info)
+InfoT = TypeVar("InfoT", bound=ObjectInfo)
 
 
-class MapInfo(Info):
+class MapInfo(ObjectInfo):
     """The beginning of ``struct bpf_map_info``."""
 
     _fields_ = (
@@ -90,7 +90,7 @@ class MapInfo(Info):
     )
 
 
-class ProgramInfo(Info):
+class ProgramInfo(ObjectInfo):
     """The beginning of ``struct bpf_prog_info``."""
 
     _fields_ = (

@@ -29,7 +29,7 @@ _PER_CPU = (5, 6, 10, 21)  # per-CPU hash, array, LRU hash and cgroup storage
 _BATCH = 4096
 
 
-class Map(Descriptor):
+class BpfMap(Descriptor):
     """A map in the kernel.
 
     Args:
@@ -172,7 +172,7 @@ class RingBuffer:
         ring: the ring buffer map.
     """
 
-    def __init__(self, ring: Map) -> None:
+    def __init__(self, ring: BpfMap) -> None:
         self._records: list[bytes] = []
         self._callback = SAMPLE(self._take)  # a reference, as libbpf may call it until the end
         made = libbpf().ring_buffer__new(ring.fd, self._callback, None, None)
@@ -209,7 +209,7 @@ class RingBuffer:
 
 def create_map(
     kind: int, name: str, key_bytes: int, value_bytes: int, entries: int, *, flags: int = 0
-) -> Map:
+) -> BpfMap:
     """Create a map, for example to put into a map of maps; close it once it is there."""
 
     class Options(ctypes.Structure):
@@ -223,15 +223,15 @@ def create_map(
     options = Options(size=ctypes.sizeof(Options), map_flags=flags)
     sizes = (key_bytes, value_bytes, entries)
     fd = libbpf().bpf_map_create(kind, name.encode()[:15], *sizes, ctypes.byref(options))
-    return Map(check(fd, f"map {name}: creation"), owned=True)
+    return BpfMap(check(fd, f"map {name}: creation"), owned=True)
 
 
-def map_by_id(number: int) -> Map:
+def map_by_id(number: int) -> BpfMap:
     """Open the map with a kernel number, for example one that a map of maps holds."""
     fd = libbpf().bpf_map_get_fd_by_id(number)
-    return Map(check(fd, f"map {number}"), owned=True)
+    return BpfMap(check(fd, f"map {number}"), owned=True)
 
 
-def pinned_map(path: str | Path) -> Map:
+def pinned_map(path: str | Path) -> BpfMap:
     """Open the map pinned at a path."""
-    return Map(check(libbpf().bpf_obj_get(os.fsencode(path)), f"{path}"), owned=True)
+    return BpfMap(check(libbpf().bpf_obj_get(os.fsencode(path)), f"{path}"), owned=True)

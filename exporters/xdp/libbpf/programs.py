@@ -26,7 +26,7 @@ from n3ic.exporters.xdp.libbpf.library import (
     said,
     without_perfmon,
 )
-from n3ic.exporters.xdp.libbpf.maps import Map, map_by_id
+from n3ic.exporters.xdp.libbpf.maps import BpfMap, map_by_id
 
 _LOG_TRACE, _LOG_STATISTICS = 1, 4  # BPF_LOG_LEVEL1, BPF_LOG_STATS
 _LOG_BYTES = 1 << 16
@@ -89,7 +89,7 @@ class TestRun:
     nanoseconds: int
 
 
-class Program(Descriptor):
+class BpfProgram(Descriptor):
     """A BPF program in the kernel.
 
     Args:
@@ -115,7 +115,7 @@ class Program(Descriptor):
         self.instructions = int(info.xlated_prog_len) // 8
         self.verified, self.machine_bytes = int(info.verified_insns), int(info.jited_prog_len)
 
-    def maps(self) -> list[Map]:
+    def maps(self) -> list[BpfMap]:
         """Open the maps that the program uses; the caller closes them."""
         ids = (ctypes.c_uint32 * _MAPS)()
         info = ProgramInfo(nr_map_ids=_MAPS, map_ids=ctypes.addressof(ids))
@@ -184,7 +184,7 @@ class Program(Descriptor):
         return int(options.duration)
 
 
-class Object:
+class BpfObject:
     """The maps and programs of an object file, loaded into the kernel.
 
     Closing removes them from the kernel, except for what is attached or pinned by then.
@@ -214,7 +214,7 @@ class Object:
         *,
         entries: Mapping[str, int] | None = None,
         values: Mapping[str, bytes] | None = None,
-        shares: Sequence[Map] = (),
+        shares: Sequence[BpfMap] = (),
         without: Sequence[str] = (),
     ) -> None:
         self.name = name
@@ -225,8 +225,8 @@ class Object:
             # Load again to get the instruction trace, which is too slow to request at first.
             loaded = _load(image, name, *given, _LOG_TRACE)
         self._pointer: Any = loaded[0]
-        self.maps: dict[str, Map] = loaded[1]
-        self.programs: dict[str, Program] = loaded[2]
+        self.maps: dict[str, BpfMap] = loaded[1]
+        self.programs: dict[str, BpfProgram] = loaded[2]
 
     def __enter__(self) -> Self:
         return self
@@ -241,10 +241,10 @@ class Object:
             self._pointer = None
 
 
-def program_by_id(number: int) -> Program:
+def program_by_id(number: int) -> BpfProgram:
     """Open the program with a kernel number."""
     fd = libbpf().bpf_prog_get_fd_by_id(number)
-    return Program(check(fd, f"program {number}"), owned=True)
+    return BpfProgram(check(fd, f"program {number}"), owned=True)
 
 
 def is_loaded(number: int) -> bool:
@@ -256,12 +256,12 @@ def is_loaded(number: int) -> bool:
     return True
 
 
-def pinned_program(path: str | Path) -> Program:
+def pinned_program(path: str | Path) -> BpfProgram:
     """Open the program pinned at a path."""
-    return Program(check(libbpf().bpf_obj_get(os.fsencode(path)), f"{path}"), owned=True)
+    return BpfProgram(check(libbpf().bpf_obj_get(os.fsencode(path)), f"{path}"), owned=True)
 
 
-def pin(found: Map | Program, path: str | Path) -> None:
+def pin(found: BpfMap | BpfProgram, path: str | Path) -> None:
     """Pin a map or program at a path of a BPF file system, which keeps it in the kernel."""
     result = libbpf().bpf_obj_pin(found.fd, os.fsencode(path))
     hint = " (is a BPF file system mounted there?)" if result == -errno.EINVAL else ""
@@ -273,10 +273,10 @@ def _load(
     name: str,
     entries: Mapping[str, int],
     values: Mapping[str, bytes],
-    shares: Sequence[Map],
+    shares: Sequence[BpfMap],
     without: Sequence[str],
     level: int,
-) -> tuple[Any, dict[str, Map], dict[str, Program]]:
+) -> tuple[Any, dict[str, BpfMap], dict[str, BpfProgram]]:
     """Load an object into the kernel; return its handle, maps and programs."""
     c = libbpf()
     said.clear()
@@ -313,11 +313,11 @@ def _load(
         if result < 0:
             raise _load_error(result, name, told)
         maps = {
-            c.bpf_map__name(m).decode(): Map(c.bpf_map__fd(m))
+            c.bpf_map__name(m).decode(): BpfMap(c.bpf_map__fd(m))
             for _, m in _each(c.bpf_object__next_map, pointer)
         }
         programs = {
-            c.bpf_program__name(p).decode(): Program(c.bpf_program__fd(p), told[number])
+            c.bpf_program__name(p).decode(): BpfProgram(c.bpf_program__fd(p), told[number])
             for number, p in _each(c.bpf_object__next_program, pointer)
             if number in logs
         }

@@ -23,7 +23,7 @@ MAX_CUTS = 252  # per group, a multiple of four: row numbers and contributions f
 
 
 @dataclass(frozen=True)
-class Group:
+class BitGroup:
     """Input bits that share a table of rows.
 
     Attributes:
@@ -60,7 +60,7 @@ class Group:
         return (rows[:, None] >> np.arange(len(self.bits)) & 1).astype(np.bool_)
 
 
-def input_groups(spec: InputSpec) -> tuple[Group, ...]:
+def input_groups(spec: InputSpec) -> tuple[BitGroup, ...]:
     """Group all input bits; the thermometer fields of one feature are merged."""
     cuts: dict[str, list[tuple[int, int]]] = {}
     raw: dict[str, list[tuple[int, int, int]]] = {}
@@ -71,7 +71,7 @@ def input_groups(spec: InputSpec) -> tuple[Group, ...]:
             )
         else:
             raw.setdefault(field.feature, []).append((start, field.width, field.clamp))
-    groups: list[Group] = []
+    groups: list[BitGroup] = []
     for feature in spec.features:
         pairs = sorted(cuts.get(feature, ()))
         for part, at in enumerate(range(0, len(pairs), MAX_CUTS)):
@@ -79,7 +79,7 @@ def input_groups(spec: InputSpec) -> tuple[Group, ...]:
         for part, (start, width, clamp) in enumerate(raw.get(feature, ())):
             places = [*range(0, width, NIBBLE), width]
             groups.extend(
-                Group(
+                BitGroup(
                     feature,
                     tuple(range(start + low, start + high)),
                     part=part,
@@ -91,10 +91,10 @@ def input_groups(spec: InputSpec) -> tuple[Group, ...]:
     return tuple(groups)
 
 
-def _thermometer(feature: str, part: int, pairs: list[tuple[int, int]]) -> Group:
+def _thermometer(feature: str, part: int, pairs: list[tuple[int, int]]) -> BitGroup:
     cuts = sorted({cut for cut, _ in pairs})
     steps = tuple(cuts.index(cut) for cut, _ in pairs)
-    return Group(feature, tuple(bit for _, bit in pairs), tuple(cuts), steps, part)
+    return BitGroup(feature, tuple(bit for _, bit in pairs), tuple(cuts), steps, part)
 
 
 def fired_groups(words: int) -> tuple[tuple[int, ...], ...]:

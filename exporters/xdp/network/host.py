@@ -21,7 +21,7 @@ HARNESS = FOLDER / "network_host.c"
 
 
 @dataclass(frozen=True, eq=False)
-class Verdicts:
+class HostVerdicts:
     """Results of a network's program.
 
     Attributes:
@@ -75,7 +75,7 @@ class HostNetwork:
             except (build.BuildError, OSError) as error:
                 raise VerifyError(f"network.h does not compile: {str(error)[:2000]}") from error
 
-    def run(self, value: bytes, features: Mapping[str, ArrayLike]) -> Verdicts:
+    def run(self, value: bytes, features: Mapping[str, ArrayLike]) -> HostVerdicts:
         """Run the network on integer features.
 
         Args:
@@ -90,7 +90,7 @@ class HostNetwork:
             raise VerifyError(f"a map value of {len(value):,} bytes, the program has {wanted:,}")
         x = feature_rows(self.structure, features)
         rows = len(x)
-        out = Verdicts(
+        out = HostVerdicts(
             np.empty((rows, self.structure.classes), np.int32),
             np.empty(rows, np.uint32),
             np.empty(rows, np.uint32),

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.xdp.clang import compile_bpf
-from n3ic.exporters.xdp.libbpf import Object, Program
-from n3ic.exporters.xdp.network.host import Verdicts, feature_rows
+from n3ic.exporters.xdp.libbpf import BpfObject, BpfProgram
+from n3ic.exporters.xdp.network.host import HostVerdicts, feature_rows
 from n3ic.exporters.xdp.network.source import FOLDER, network_source
 from n3ic.exporters.xdp.network.structure import Structure
 
@@ -23,7 +23,7 @@ _PASS = 2
 
 
 @dataclass(frozen=True, eq=False)
-class KernelNetwork:
+class BpfNetwork:
     """The network of a structure in the kernel, with room for a batch of inputs.
 
     Attributes:
@@ -33,7 +33,7 @@ class KernelNetwork:
     """
 
     structure: Structure
-    loaded: Object
+    loaded: BpfObject
     inputs: int
 
     @classmethod
@@ -53,7 +53,7 @@ class KernelNetwork:
         harness = {PROGRAM: (FOLDER / PROGRAM).read_text(encoding="utf-8")}
         options = [f"-DINPUTS={inputs}", *(["-DNETWORK_KEEP_ROWS"] if keep_rows else [])]
         image = compile_bpf(network_source(structure) | harness, PROGRAM, options)
-        return cls(structure, Object(image, "network.o"), inputs)
+        return cls(structure, BpfObject(image, "network.o"), inputs)
 
     def __enter__(self) -> Self:
         return self
@@ -62,7 +62,7 @@ class KernelNetwork:
         self.loaded.close()
 
     @property
-    def program(self) -> Program:
+    def program(self) -> BpfProgram:
         """The program that runs the network."""
         return self.loaded.programs["network"]
 
@@ -77,7 +77,7 @@ class KernelNetwork:
         for i, row in enumerate(feature_rows(self.structure, features)):
             self.loaded.maps["inputs"].update(i, row.tobytes())
 
-    def run(self, value: bytes, features: Mapping[str, ArrayLike]) -> Verdicts:
+    def run(self, value: bytes, features: Mapping[str, ArrayLike]) -> HostVerdicts:
         """Run the network on a batch of integer features; see :meth:`put`.
 
         Raises:
@@ -101,7 +101,9 @@ class KernelNetwork:
             ]
         )
         out = np.array([np.frombuffer(row, record, 1)[0] for row in read])
-        return Verdicts(out["scores"], out["class"], out["margin"], out["verdict"], out["selected"])
+        return HostVerdicts(
+            out["scores"], out["class"], out["margin"], out["verdict"], out["selected"]
+        )
 
     def differences(self, rounds: int, repeat: int) -> tuple[list[int], list[int]]:
         """Time the network: nanoseconds on top of the program that only parses and reads.

@@ -20,7 +20,7 @@ _MAX_LOG2 = 8  # for a sum of lanes that its multiplication scales
 
 
 @dataclass(frozen=True)
-class Step:
+class RowAddition:
     """The addition of one row, as the template needs it.
 
     Attributes:
@@ -94,7 +94,7 @@ def _values(structure: Structure) -> dict[str, Any]:
     }
 
 
-def _input_steps(structure: Structure) -> Iterator[Step]:
+def _input_steps(structure: Structure) -> Iterator[RowAddition]:
     where = layout(structure)
     first = structure.layers[0]
     ends = set(accumulate(first.segments))
@@ -103,7 +103,7 @@ def _input_steps(structure: Structure) -> Iterator[Step]:
     for i, (s, place) in enumerate(zip(structure.selectors, where.places, strict=True)):
         same = before is not None and (before.feature, before.part) == (s.feature, s.part)
         lane = {"lanes16": 16, "lanes32": 32}.get(s.form, 0)
-        yield Step(
+        yield RowAddition(
             place.row,
             i + 1 in ends,
             index=i,
@@ -121,7 +121,7 @@ def _input_steps(structure: Structure) -> Iterator[Step]:
         before = s
 
 
-def _fired_steps(before: LayerPlan, plan: LayerPlan) -> Iterator[Step]:
+def _fired_steps(before: LayerPlan, plan: LayerPlan) -> Iterator[RowAddition]:
     row, i = 0, 0
     ends = set(accumulate(plan.segments))
     for block, words in enumerate(before.blocks):
@@ -129,5 +129,5 @@ def _fired_steps(before: LayerPlan, plan: LayerPlan) -> Iterator[Step]:
             i += 1
             # The nibbles of a full block are in the high halves of its bytes.
             shift = 8 * column + (4 if words == BLOCK else 0)
-            yield Step(row, i in ends, block=block, shift=shift)
+            yield RowAddition(row, i in ends, block=block, shift=shift)
             row += 8 * plan.words << len(nibble)

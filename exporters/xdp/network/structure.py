@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from n3ic.errors import ExportError
 from n3ic.exporters.xdp.network.groups import (
     MAX_CUTS,
-    Group,
+    BitGroup,
     fired_groups,
     input_groups,
     row_sums,
@@ -46,7 +46,7 @@ class Selector:
         form: ``table`` (a byte for each value below 256), ``lanes16`` and ``lanes32`` (cuts side by
             side in 64-bit words), ``cuts`` (a subtraction per cut) or ``bits`` (up to four raw
             bits).
-        part: as in :class:`Group`.
+        part: as in :class:`BitGroup`.
         cuts: maximum number of cuts; 0 for ``bits``.
         shift: position of the lowest raw bit.
         width: number of raw bits.
@@ -209,9 +209,9 @@ def as_bits(model: BinaryModel) -> BinaryModel:
     return model.with_input(InputSpec.raw(model.input.n_bits))
 
 
-def _selectors(features: tuple[str, ...], groups: Iterable[Group]) -> tuple[Selector, ...]:
+def _selectors(features: tuple[str, ...], groups: Iterable[BitGroup]) -> tuple[Selector, ...]:
     """One selector per key; those whose row number the verifier bounds by a byte come first."""
-    of_key: dict[tuple[str, bool, int, int], list[Group]] = {}
+    of_key: dict[tuple[str, bool, int, int], list[BitGroup]] = {}
     for group in groups:
         of_key.setdefault(group.key, []).append(group)
     found = []
@@ -336,7 +336,7 @@ def layer_groups(structure: Structure, before: LayerPlan | None, model: BinaryMo
         ExportError: the network needs more than the structure has room for.
     """
     if before is not None:
-        return [(n, Group("", n).patterns) for n in before.fired]
+        return [(n, BitGroup("", n).patterns) for n in before.fired]
     found: InputGroups = [((), np.zeros((s.rows, 0), np.bool_)) for s in structure.selectors]
     for group in input_groups(model.input):
         index = structure.keys.get(group.key)
@@ -353,7 +353,7 @@ def layer_groups(structure: Structure, before: LayerPlan | None, model: BinaryMo
     return found
 
 
-def check_room(selector: Selector, group: Group) -> None:
+def check_room(selector: Selector, group: BitGroup) -> None:
     """Check that a selector can serve a group.
 
     Raises:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from n3ic.errors import ExportError
-from n3ic.exporters.xdp.network.groups import Group, input_groups
+from n3ic.exporters.xdp.network.groups import BitGroup, input_groups
 from n3ic.exporters.xdp.network.structure import (
     HiddenSums,
     InputGroups,
@@ -29,7 +29,7 @@ _SIZES = {"__u8": 1, "__u32": 4, "__u64": 8}
 
 
 @dataclass(frozen=True)
-class Member:
+class ArrayMember:
     """An array of the C structure.
 
     Attributes:
@@ -49,7 +49,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Place:
+class SelectorOffsets:
     """Offsets of a selector's numbers.
 
     Attributes:
@@ -74,8 +74,8 @@ class Layout:
         places: offsets of each selector's numbers.
     """
 
-    members: tuple[Member, ...]
-    places: tuple[Place, ...]
+    members: tuple[ArrayMember, ...]
+    places: tuple[SelectorOffsets, ...]
 
     @property
     def bytes(self) -> int:
@@ -100,7 +100,7 @@ def layout(structure: Structure) -> Layout:
     past = 0  # end of the last row as far as the verifier can tell
     for s in structure.selectors:
         member, size, step = _numbers(s)
-        places.append(Place(member, step * counts[member] if member else 0, rows))
+        places.append(SelectorOffsets(member, step * counts[member] if member else 0, rows))
         if member:
             counts[member] += size
         loose = s.form in ("table", "lanes16", "lanes32") or (
@@ -111,24 +111,24 @@ def layout(structure: Structure) -> Layout:
         past = max(past, rows + stride * (256 if loose else s.rows))
         rows += stride * s.rows
     members = [
-        Member("model", "__u8", 32),
-        Member("shunt", "__u32", 1),
-        Member("clamp", "__u32", counts["clamp"] + (counts["clamp"] + counts["cut"] + 1) % 2),
-        Member("cut", "__u32", counts["cut"]),
-        Member("lanes", "__u64", counts["lanes"]),
+        ArrayMember("model", "__u8", 32),
+        ArrayMember("shunt", "__u32", 1),
+        ArrayMember("clamp", "__u32", counts["clamp"] + (counts["clamp"] + counts["cut"] + 1) % 2),
+        ArrayMember("cut", "__u32", counts["cut"]),
+        ArrayMember("lanes", "__u64", counts["lanes"]),
     ]
     for i, plan in enumerate(structure.layers):
-        members.append(Member(f"start{i}", "__u64", plan.words * (2 if plan.segments else 1)))
+        members.append(ArrayMember(f"start{i}", "__u64", plan.words * (2 if plan.segments else 1)))
     for i, (before, plan) in enumerate(
         zip(structure.layers, structure.layers[1:], strict=False), start=1
     ):
         wide = sum(1 << len(nibble) for nibble in before.fired)
-        members.append(Member(f"rows{i}", "__u64", plan.words * wide))
+        members.append(ArrayMember(f"rows{i}", "__u64", plan.words * wide))
     table = 256 * counts["table"]
     members += [
-        Member("rows0", "__u64", rows // 8),
-        Member("table", "__u8", table),
-        Member("spare", "__u64", -(-max(0, past - rows - table) // 8)),
+        ArrayMember("rows0", "__u64", rows // 8),
+        ArrayMember("table", "__u8", table),
+        ArrayMember("spare", "__u64", -(-max(0, past - rows - table) // 8)),
     ]
     return Layout(tuple(m for m in members if m.count), tuple(places))
 
@@ -196,7 +196,7 @@ def value_bytes(structure: Structure, model: BinaryModel) -> bytes:
     return b"".join(out)
 
 
-def _selector_bytes(s: Selector, group: Group | None, size: int) -> bytes:
+def _selector_bytes(s: Selector, group: BitGroup | None, size: int) -> bytes:
     cuts = np.array(group.cuts if group else (), dtype=np.int64)
     if s.form == "table":
         return np.searchsorted(cuts, np.arange(256), side="right").astype(np.uint8).tobytes()

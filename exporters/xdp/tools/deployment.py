@@ -17,10 +17,10 @@ from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.program import METER, Clock, MeterPrograms
 from n3ic.exporters.xdp.resident import check_slot
-from n3ic.exporters.xdp.tools import words
-from n3ic.exporters.xdp.tools.record import (
+from n3ic.exporters.xdp.tools import policy_parser
+from n3ic.exporters.xdp.tools.program_record import (
     Interface,
-    Record,
+    ProgramRecord,
     changing,
     forget_others,
     read_model,
@@ -42,7 +42,7 @@ _NOT_NATIVE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ERANGE)
 
 
 @dataclass(frozen=True)
-class Loaded:
+class Deployment:
     """Result of loading.
 
     Attributes:
@@ -51,7 +51,7 @@ class Loaded:
         idle: policies that cannot act or hardly act, and why.
     """
 
-    record: Record
+    record: ProgramRecord
     note: str = ""
     idle: tuple[str, ...] = ()
 
@@ -65,7 +65,7 @@ def load(
     policies: Sequence[str] = (),
     rules: Sequence[str] = (),
     otherwise: int = 0,
-) -> Loaded:
+) -> Deployment:
     """Attach the metering program of an export directory to an interface.
 
     Args:
@@ -73,7 +73,7 @@ def load(
         export: written by ``n3ic export --target xdp``, of a network with a meter.
         mode: attach mode; None for native if the driver supports it, else generic.
         clock: clock of the programs.
-        policies: actions by verdict, see :mod:`~.tools.words`; other packets pass.
+        policies: actions by verdict, see :mod:`~.tools.policy_parser`; other packets pass.
         rules: rules for a flow's slot; other flows use ``otherwise``.
         otherwise: slot of flows without a matching rule; the exported model goes there.
 
@@ -89,8 +89,8 @@ def load(
         raise ExportError(
             f"{export}: its network has no meter: train it on a table of `n3ic data extract`"
         )
-    acts = words.policies(policies, model.classes)
-    chosen = [words.rule(text) for text in rules]
+    acts = policy_parser.policies(policies, model.classes)
+    chosen = [policy_parser.rule(text) for text in rules]
     place, structure = export / "meter", structure_of([model])
     _check_free(interface)
     image = _image(place)
@@ -106,12 +106,12 @@ def load(
         programs.set_rules(chosen, otherwise)
         for i, (verdict, action, argument) in enumerate(acts):
             if isinstance(argument, str):
-                programs.maps["interfaces"].update(i, words.index_of(argument))
+                programs.maps["interfaces"].update(i, policy_parser.index_of(argument))
                 argument = i
             elif action == "cpu":
                 programs.maps["cpus"].update(argument, _CPU_QUEUE)
             programs.set_policy(verdict, action, argument)
-        record = Record(
+        record = ProgramRecord(
             programs.program.id,
             mode or "native",
             str(export.resolve()),
@@ -132,13 +132,15 @@ def load(
                 detach(interface.index, found.mode or "native", programs.program)
             remove_record(interface)
             raise
-    return Loaded(replace(record, mode=used), note, words.idle_policies(policies, model))
+    return Deployment(
+        replace(record, mode=used), note, policy_parser.idle_policies(policies, model)
+    )
 
 
 @contextmanager
 def opened(
     interface: Interface, *, ending: bool = False
-) -> Iterator[tuple[Record, MeterPrograms, dict[int, BinaryModel]]]:
+) -> Iterator[tuple[ProgramRecord, MeterPrograms, dict[int, BinaryModel]]]:
     """Open the program of an interface: its record, its maps, and the resident models by slot.
 
     Args:
@@ -167,7 +169,7 @@ def opened(
         yield record, programs, residents(interface, programs)
 
 
-def is_attached(interface: Interface, record: Record) -> bool:
+def is_attached(interface: Interface, record: ProgramRecord) -> bool:
     """Whether a program is still attached, as an update may have replaced it."""
     found = query(interface.index)
     return found is not None and found.program_id == record.program_id
@@ -187,7 +189,7 @@ def residents(interface: Interface, programs: MeterPrograms) -> dict[int, Binary
     return found
 
 
-def _attached(interface: Interface) -> tuple[Record, bytes, list[BinaryModel]]:
+def _attached(interface: Interface) -> tuple[ProgramRecord, bytes, list[BinaryModel]]:
     """The record, object file and networks of the program that is attached now."""
     found, known = query(interface.index), recorded_programs(interface)
     if known and (found is None or found.program_id not in known):
@@ -206,7 +208,7 @@ def _attached(interface: Interface) -> tuple[Record, bytes, list[BinaryModel]]:
 
 
 @dataclass(frozen=True)
-class Updated:
+class ModelUpdate:
     """Result of an update.
 
     Attributes:
@@ -224,7 +226,7 @@ def update(
     slot: int | None = None,
     *,
     export: Path | None = None,
-) -> Updated:
+) -> ModelUpdate:
     """Replace a model while traffic flows: a packet sees the old or the new model, whole.
 
     A network whose structure is not compiled in needs a new program. It takes over flows, counters
@@ -266,12 +268,12 @@ def update(
             programs.clear_tally(chosen)
             note = ""
         forget_others(interface, attached, {m.digest for m in models.values()})
-    return Updated(chosen, note)
+    return ModelUpdate(chosen, note)
 
 
 def _succeed(
     interface: Interface,
-    record: Record,
+    record: ProgramRecord,
     programs: MeterPrograms,
     models: Mapping[int, BinaryModel],
     export: Path | None,
@@ -318,7 +320,7 @@ def _succeed(
 def _built(
     export: Path | None,
     models: Mapping[int, BinaryModel],
-    record: Record,
+    record: ProgramRecord,
     error: MissingDependencyError,
 ) -> bytes:
     """The object file of an export, if it is the program for all resident models.
@@ -364,7 +366,7 @@ def unload(interface: Interface) -> bool:
     return found is not None or known
 
 
-def now_of(record: Record, tick_ns: int) -> int:
+def now_of(record: ProgramRecord, tick_ns: int) -> int:
     """The present time of the program's clock, in units of its meter."""
     coarse = 6  # CLOCK_MONOTONIC_COARSE, which Python's time does not name
     clock = coarse if record.clock == "coarse" else time.CLOCK_MONOTONIC

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from n3ic.errors import MissingDependencyError
-from n3ic.exporters.xdp.tools.status import Status
+from n3ic.exporters.xdp.tools.status import ProgramStatus
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
     from prometheus_client.registry import CollectorRegistry
 
 
-def registry(status: Callable[[], Status]) -> CollectorRegistry:
+def registry(status: Callable[[], ProgramStatus]) -> CollectorRegistry:
     """Make a registry with one collector, which reads the figures at every scrape.
 
     Raises:
@@ -39,7 +39,7 @@ def registry(status: Callable[[], Status]) -> CollectorRegistry:
     return found
 
 
-def metrics(status: Status) -> Iterator[Metric]:
+def metrics(status: ProgramStatus) -> Iterator[Metric]:
     """Convert the figures to metrics; counters count from the loading of the program."""
     from prometheus_client.core import (
         CounterMetricFamily,

@@ -9,7 +9,7 @@ from n3ic.evaluation.drift import Drift, drift
 from n3ic.exporters.xdp.network.rows import bit_counts
 from n3ic.exporters.xdp.program import MeterPrograms
 from n3ic.exporters.xdp.tools.deployment import now_of, opened, residents
-from n3ic.exporters.xdp.tools.record import Interface, Record
+from n3ic.exporters.xdp.tools.program_record import Interface, ProgramRecord
 from n3ic.meter.compiled import ASIDE
 from n3ic.model.network import BinaryModel
 
@@ -41,7 +41,7 @@ class SlotStatus:
 
 
 @dataclass(frozen=True)
-class Status:
+class ProgramStatus:
     """Figures of a program since it was loaded.
 
     Attributes:
@@ -86,7 +86,7 @@ class Status:
     not_marked: int = 0
 
 
-def status(interface: Interface) -> Status:
+def status(interface: Interface) -> ProgramStatus:
     """Read the status of an interface's program.
 
     Raises:
@@ -96,7 +96,9 @@ def status(interface: Interface) -> Status:
         return status_of(interface, record, programs)
 
 
-def status_of(interface: Interface, record: Record, programs: MeterPrograms) -> Status:
+def status_of(
+    interface: Interface, record: ProgramRecord, programs: MeterPrograms
+) -> ProgramStatus:
     """Read the status of an opened program.
 
     Args:
@@ -111,7 +113,7 @@ def status_of(interface: Interface, record: Record, programs: MeterPrograms) -> 
         for name, count in counters.items()
         if name.startswith("decided: ") and count
     }
-    return Status(
+    return ProgramStatus(
         interface=interface.name,
         mode=record.mode,
         program_id=record.program_id,
@@ -133,7 +135,7 @@ def status_of(interface: Interface, record: Record, programs: MeterPrograms) -> 
     )
 
 
-def sweep(record: Record, programs: MeterPrograms) -> None:
+def sweep(record: ProgramRecord, programs: MeterPrograms) -> None:
     """End flows that exceed the idle timeout, because no packet of theirs would do it."""
     programs.end_idle(now_of(record, programs.spec.tick_ns))
 

@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 from n3ic.model.bits import Words, checked_words, pack, unpack
 from n3ic.model.classifier import Classifier
 from n3ic.model.network import BinaryModel
-from n3ic.model.passes import constant, dead, duplicate, unread
+from n3ic.model.passes import constant, dead, duplicate, unused
 from n3ic.model.passes.draft import Draft, Removed
 
 ModelT = TypeVar("ModelT", bound=Classifier, default=BinaryModel)
@@ -22,7 +22,7 @@ PASSES: tuple[Callable[[Draft], Draft], ...] = (
     constant.fold,
     duplicate.merge,
     dead.drop,
-    unread.drop,
+    unused.drop,
 )
 
 

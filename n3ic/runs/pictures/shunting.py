@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 _SHOWN = (
     ("accuracy", "decided on the card", 0),
-    ("accuracy_unseen", "the same without twins", 5),
+    ("accuracy_unseen", "the same, deduplicated", 5),
     ("shunted_accuracy", "shunted, by boosted trees", 3),
     ("end_to_end", "end to end", 1),
-    ("end_to_end_unseen", "end to end without twins", 4),
+    ("end_to_end_unseen", "end to end, deduplicated", 4),
 )
 
 

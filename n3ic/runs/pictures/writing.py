@@ -10,7 +10,7 @@ from n3ic.evaluation.importance import FeatureImportance
 from n3ic.evaluation.metrics import against_rest
 from n3ic.evaluation.roc import RocCurve, roc_curve
 from n3ic.model.classifier import family_text
-from n3ic.runs.experiment import Result
+from n3ic.runs.experiment import TrainingResult
 from n3ic.runs.pictures.confusion import confusion_figure
 from n3ic.runs.pictures.importance import importance_figure
 from n3ic.runs.pictures.margins import calibration_figure
@@ -20,7 +20,7 @@ from n3ic.util.pictures import save
 
 
 def write_pictures(
-    directory: Path, result: Result, held: HeldOut, importance: Sequence[FeatureImportance]
+    directory: Path, result: TrainingResult, held: HeldOut, importance: Sequence[FeatureImportance]
 ) -> None:
     """Draw a result's pictures as PNG files into a folder.
 
@@ -42,7 +42,7 @@ def write_pictures(
     save(importance_figure(importance, held.origin), directory, "features")
 
 
-def roc_curves(result: Result) -> dict[str, RocCurve]:
+def roc_curves(result: TrainingResult) -> dict[str, RocCurve]:
     """ROC on the test rows of the network, then of its baselines that have scores, by name.
 
     Empty where no class is to be found, or the test rows do not have it and others.

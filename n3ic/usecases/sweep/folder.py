@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from n3ic.errors import UsageError
-from n3ic.usecases.sweep.result import Figures
+from n3ic.usecases.sweep.result import SeedFigures
 from n3ic.util.files import (
     parents_of,
     reserved_folder,
@@ -45,7 +45,7 @@ class SweepFolder:
     path: Path
     asked: Mapping[str, Any]
 
-    def find(self, digest: str) -> Figures | None:
+    def find(self, digest: str) -> SeedFigures | None:
         """What a training came to; None where it is not done, or its file is damaged.
 
         Args:
@@ -55,14 +55,14 @@ class SweepFolder:
         if not isinstance(said, dict) or said.pop("digest", None) != digest:
             return None
         try:
-            found = Figures(**{**said, "shape": tuple(said["shape"])})
+            found = SeedFigures(**{**said, "shape": tuple(said["shape"])})
         except (TypeError, KeyError):
             return None
         numbers = (*found.shape, *found.memory.values()) if _is_sizes(found.memory) else (None,)
         right = all(isinstance(getattr(found, n), kinds) for n, kinds in _KINDS.items())
         return found if right and all(type(n) is int for n in numbers) else None
 
-    def keep(self, digest: str, found: Figures) -> None:
+    def keep(self, digest: str, found: SeedFigures) -> None:
         """Write what a training came to, whole or not at all."""
         if not (self.path / SWEEP).exists():
             write_atomic(self.path / SWEEP, json_text(dict(self.asked)))

@@ -12,8 +12,8 @@ from n3ic.errors import UsageError
 from n3ic.options import OptionValue
 from n3ic.runs.learner import learner
 from n3ic.training.recipe import Recipe, recipe_values
-from n3ic.usecases.material import Material
 from n3ic.usecases.request import TrainRequest, command_words
+from n3ic.usecases.training_data import TrainingData
 
 BUDGETS = (128, 256, 512, 1024, 2048, 4096)
 """Bytes of weights that are tried where nothing is asked for."""
@@ -89,7 +89,7 @@ class SweepRequest:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class SweepNetwork:
     """A network that a sweep asks for.
 
     Attributes:
@@ -112,7 +112,9 @@ def places_text(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {text(v)}" for name, v in values.items())
 
 
-def asked_networks(request: SweepRequest, given: Material) -> tuple[list[Asked], list[str]]:
+def sweep_networks(
+    request: SweepRequest, given: TrainingData
+) -> tuple[list[SweepNetwork], list[str]]:
     """The networks of a sweep, those that are equal once, and why others cannot be.
 
     Args:
@@ -125,7 +127,7 @@ def asked_networks(request: SweepRequest, given: Material) -> tuple[list[Asked],
     Raises:
         UsageError: none can be.
     """
-    found: list[Asked] = []
+    found: list[SweepNetwork] = []
     refused: list[str] = []
     names = tuple(request.grid)
     for places in product(*request.grid.values()):
@@ -150,7 +152,7 @@ def asked_networks(request: SweepRequest, given: Material) -> tuple[list[Asked],
         words = command_words(
             one, given.case, recipe, given.options, given.protocols[0], given.n_classes
         )
-        found.append(Asked(values, recipe, None if words is None else tuple(words)))
+        found.append(SweepNetwork(values, recipe, None if words is None else tuple(words)))
     if not found:
         raise UsageError(f"none of these networks can be; {refused[0]}")
     return found, refused

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from n3ic.runs.pictures.accuracy import SizePoint, pareto_front
-from n3ic.usecases.sweep.request import SIZES, Asked, places_text
-from n3ic.util.display import Displayed, Table, View
+from n3ic.usecases.sweep.request import SIZES, SweepNetwork, places_text
+from n3ic.util.display import Displayed, TextTable, View
 
 COSTS: Mapping[str, str] = {"bytes": "bytes", "sites": "sites e", "latency_ns": "latency e"}
 """What a point costs, and the heads of its columns; ``e`` is for estimated."""
 
 
 @dataclass(frozen=True)
-class Figures:
+class SeedFigures:
     """What one training came to: one network, one seed.
 
     Attributes:
@@ -66,7 +66,7 @@ class SweepPoint:
     varied: str
     series: str
     command: tuple[str, ...] | None
-    runs: Mapping[str, tuple[Figures, ...]] = field(repr=False)
+    runs: Mapping[str, tuple[SeedFigures, ...]] = field(repr=False)
 
     @property
     def shapes(self) -> tuple[str, ...]:
@@ -155,11 +155,11 @@ class Sweep(Displayed):
         return (*costs, spread_text(point.validation), test)
 
     @property
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         """A row a point."""
         rows = [(str(i), p.varied, *self.cells(p)) for i, p in enumerate(self.points, 1)]
         head = ("", "network", *COSTS.values(), "validation %", "test %")
-        return Table(self.title, head, tuple(rows), left=2)
+        return TextTable(self.title, head, tuple(rows), left=2)
 
     @property
     def legend(self) -> str:
@@ -175,7 +175,7 @@ class Sweep(Displayed):
         commands = tuple((str(i), command_text(p)) for i, p in enumerate(self.points, 1))
         return View(
             f"{self.path}: {self.title}, {len(self.points)} networks, {len(self.chosen)} on fronts",
-            (self.table, Table("commands", ("", "command"), commands, left=2)),
+            (self.table, TextTable("commands", ("", "command"), commands, left=2)),
             (self.legend, *self.left_out),
         )
 
@@ -243,7 +243,7 @@ def _spread(shares: Sequence[float]) -> dict[str, Any]:
 
 
 def points_of(
-    done: Sequence[tuple[Asked, Mapping[str, tuple[Figures, ...]]]],
+    done: Sequence[tuple[SweepNetwork, Mapping[str, tuple[SeedFigures, ...]]]],
 ) -> tuple[SweepPoint, ...]:
     """Points in the order of their bytes.
 

@@ -12,24 +12,24 @@ from n3ic.errors import ExportError, UsageError
 from n3ic.model.classifier import Classifier
 from n3ic.model.passes import simplify
 from n3ic.options import Options
+from n3ic.runs.checkpoints import experiment_digest, table_digest
 from n3ic.runs.experiment import train
-from n3ic.runs.parts import experiment_digest, table_digest
 from n3ic.runs.preparation import Experiment
 from n3ic.runs.progress import TrainingProgress
 from n3ic.runs.report import memory_of
 from n3ic.targets.base import Exporter, exporter
 from n3ic.targets.figures import NANOSECONDS, Figure
 from n3ic.training.recipe import Recipe
-from n3ic.usecases.material import Material, material
 from n3ic.usecases.sweep.folder import PAGE, PICTURE, POINTS, SweepFolder, sweep_folder
 from n3ic.usecases.sweep.picture import front_figure
-from n3ic.usecases.sweep.request import Asked, SweepRequest, asked_networks, places_text
-from n3ic.usecases.sweep.result import Figures, Sweep, command_text, points_of
+from n3ic.usecases.sweep.request import SweepNetwork, SweepRequest, places_text, sweep_networks
+from n3ic.usecases.sweep.result import SeedFigures, Sweep, command_text, points_of
+from n3ic.usecases.training_data import TrainingData, read_training_data
 from n3ic.util.display import visible
 from n3ic.util.files import write_atomic
 from n3ic.util.markdown import escaped, table
 from n3ic.util.names import path_component
-from n3ic.util.parallel import each
+from n3ic.util.parallel import parallel_map
 from n3ic.util.pictures import png
 
 
@@ -54,8 +54,8 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
     options = tool.parse_options(request.told)
     if type(tool).estimate is Exporter.estimate:
         raise UsageError(f"target {tool.name} estimates nothing before it is exported")
-    given = material(base, progress)
-    asked, left_out = asked_networks(request, given)
+    given = read_training_data(base, progress)
+    asked, left_out = sweep_networks(request, given)
     out = Path(request.out or Path("sweeps") / path_component(given.case.name))
     identity = _identity(request, given, options)
     seeds = range(base.seed, base.seed + base.seeds)
@@ -72,14 +72,14 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
         }
         calls = {digests[key]: (one, tool.name, request.told) for key, one in trainings.items()}
         found = _measured(calls, folder, progress, base.jobs, base.dask)
-        done: list[tuple[Asked, Mapping[str, tuple[Figures, ...]]]] = []
+        done: list[tuple[SweepNetwork, Mapping[str, tuple[SeedFigures, ...]]]] = []
         for i, network in enumerate(asked):
             every = {task: [found[digests[i, task, s]] for s in seeds] for task in given.tasks}
             why = [f for runs in every.values() for f in runs if isinstance(f, str)]
             if why:
                 left_out.append(f"left out {places_text(network.values)}: {why[0]}")
                 continue
-            runs = {t: tuple(f for f in e if isinstance(f, Figures)) for t, e in every.items()}
+            runs = {t: tuple(f for f in e if isinstance(f, SeedFigures)) for t, e in every.items()}
             done.append((network, runs))
         for line in left_out:
             progress.note(line)
@@ -99,7 +99,7 @@ def sweep_use_case(request: SweepRequest, progress: TrainingProgress | None = No
     return sweep
 
 
-def _identity(request: SweepRequest, given: Material, options: Options) -> dict[str, Any]:
+def _identity(request: SweepRequest, given: TrainingData, options: Options) -> dict[str, Any]:
     """What decides a sweep, as plain data; paths do not."""
     base = request.base
     recipe = base.recipe.to_dict() if isinstance(base.recipe, Recipe) else base.recipe
@@ -126,7 +126,7 @@ def _measured(
     progress: TrainingProgress,
     jobs: int | None,
     dask: str | None,
-) -> dict[str, Figures | str]:
+) -> dict[str, SeedFigures | str]:
     """What all trainings came to: read where they are done, else trained and written.
 
     Args:
@@ -140,22 +140,26 @@ def _measured(
         Figures by digest, or why there are none.
     """
     before = {digest: folder.find(digest) for digest in calls}
-    found: dict[str, Figures | str] = {digest: f for digest, f in before.items() if f is not None}
+    found: dict[str, SeedFigures | str] = {
+        digest: f for digest, f in before.items() if f is not None
+    }
     if found:
         progress.note(f"{len(found)} of {len(calls)} networks were trained before; going on")
     left = [digest for digest in calls if digest not in found]
     if left:
         progress.begin(f"training {len(left)} networks", len(left))
-    for i, figures in each(measure, [calls[d] for d in left], jobs=jobs, dask=dask) if left else ():
+    for i, figures in (
+        parallel_map(measure, [calls[d] for d in left], jobs=jobs, dask=dask) if left else ()
+    ):
         found[left[i]] = figures
-        if isinstance(figures, Figures):
+        if isinstance(figures, SeedFigures):
             folder.keep(left[i], figures)
         one = calls[left[i]][0]
         progress.task(f"{one.name}, seed {one.seed}")
     return found
 
 
-def measure(experiment: Experiment, target: str, options: Options) -> Figures | str:
+def measure(experiment: Experiment, target: str, options: Options) -> SeedFigures | str:
     """Train a network and say what it costs.
 
     Args:
@@ -173,7 +177,7 @@ def measure(experiment: Experiment, target: str, options: Options) -> Figures | 
     model = result.model
     figures = {f.name: f for f in _estimates(model, target, options)}
     latency, sites = figures.get("latency"), figures.get("lut_sites")
-    return Figures(
+    return SeedFigures(
         shape=model.shape,
         sha256=model.digest,
         memory=memory_of(model),

@@ -13,7 +13,7 @@ from pathlib import Path
 from n3ic.errors import N3icError, UsageError
 from n3ic.kernel import blob
 from n3ic.systems.card.changes import CardChange
-from n3ic.systems.card.lowering import SoftwareCard
+from n3ic.systems.card.compile import SoftwareCard
 
 _PATIENCE = 10.0  # seconds to wait for an answer
 _STEP = 0.02

@@ -10,15 +10,15 @@ from enum import IntEnum
 from pathlib import Path
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.host.compiled import find_compiler
+from n3ic.exporters.host.compilation import find_compiler
 from n3ic.kernel import build
-from n3ic.systems.card.frames import Result
+from n3ic.systems.card.frames import FrameResult
 from n3ic.systems.card.host.write import ACTIONS, SOURCES
 
 WIRE = 0xFFFFFFFF
 
 
-class Status(IntEnum):
+class CallStatus(IntEnum):
     """Return codes of the calls; see ``n3ic_card.h``."""
 
     OK = 0
@@ -35,7 +35,7 @@ class Status(IntEnum):
 
 
 @dataclass(frozen=True)
-class Shape:
+class CardLimits:
     """Sizes in ``card_plan.h``: most branches of a graph, most scores in all."""
 
     branches: int
@@ -43,7 +43,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CardAnswer:
     """An answer of the card.
 
     Attributes:
@@ -59,11 +59,11 @@ class Answer:
     graph: int
     action: str
     value: int
-    results: tuple[Result, ...]
+    results: tuple[FrameResult, ...]
     scores: tuple[int, ...]
 
 
-class Counters(ctypes.Structure):
+class CardCounters(ctypes.Structure):
     """``struct card_counters``."""
 
     _fields_ = tuple(
@@ -87,7 +87,7 @@ class _Result(ctypes.Structure):
     )
 
 
-class Library:
+class CardLibrary:
     """The C of a card as a loaded library.
 
     Args:
@@ -99,7 +99,7 @@ class Library:
         VerifyError: the C does not compile, or the library lacks functions.
     """
 
-    def __init__(self, directory: Path, shape: Shape) -> None:
+    def __init__(self, directory: Path, shape: CardLimits) -> None:
         compiler = find_compiler()
         self.compiler = compiler.version
         self.shape = shape
@@ -130,23 +130,23 @@ class Library:
             function = getattr(self.handle, name)
             function.restype, function.argtypes = result, arguments
 
-    def open(self, threads: int) -> RunningCard:
-        """Open a card with a thread pool; with 0 threads, :meth:`RunningCard.work` computes.
+    def open(self, threads: int) -> OpenCard:
+        """Open a card with a thread pool; with 0 threads, :meth:`OpenCard.work` computes.
 
         Raises:
             VerifyError: the library refuses a network's weights.
         """
         pointer = ctypes.c_void_p()
-        status = Status(self.handle.card_open(ctypes.byref(pointer), threads))
+        status = CallStatus(self.handle.card_open(ctypes.byref(pointer), threads))
         if status:
             raise VerifyError(f"the card does not open: {status.name.lower()}")
-        return RunningCard(self, pointer)
+        return OpenCard(self, pointer)
 
 
-class RunningCard:
+class OpenCard:
     """An open card, with the calls of ``n3ic_card.h``."""
 
-    def __init__(self, library: Library, pointer: ctypes.c_void_p) -> None:
+    def __init__(self, library: CardLibrary, pointer: ctypes.c_void_p) -> None:
         self._c = library.handle
         self._card = pointer
         shape = library.shape
@@ -165,9 +165,11 @@ class RunningCard:
         self._answer = _Answer()
         weakref.finalize(self, library.handle.card_close, pointer)
 
-    def submit(self, frame: bytes, now_ns: int, cookie: int = 0, source: int = WIRE) -> Status:
+    def submit(self, frame: bytes, now_ns: int, cookie: int = 0, source: int = WIRE) -> CallStatus:
         """Submit a frame."""
-        return Status(self._c.card_submit(self._card, source, frame, len(frame), now_ns, cookie))
+        return CallStatus(
+            self._c.card_submit(self._card, source, frame, len(frame), now_ns, cookie)
+        )
 
     def work(self, most: int) -> int:
         """Compute up to ``most`` frames in this thread."""
@@ -177,15 +179,15 @@ class RunningCard:
         """Wait until all admitted frames are computed."""
         self._c.card_wait(self._card)
 
-    def next(self, tenant: int) -> Answer | None:
+    def next(self, tenant: int) -> CardAnswer | None:
         """The next answer for a tenant; None if it is not ready."""
         answer = self._answer
         if self._c.card_next(self._card, tenant, ctypes.byref(answer), self._scores):
             return None
         results = tuple(
-            Result(r.model, r.verdict, r.margin) for r in answer.result[: answer.results]
+            FrameResult(r.model, r.verdict, r.margin) for r in answer.result[: answer.results]
         )
-        return Answer(
+        return CardAnswer(
             answer.cookie,
             answer.graph,
             ACTIONS[answer.action],
@@ -194,13 +196,13 @@ class RunningCard:
             tuple(self._scores),
         )
 
-    def load(self, network: int, weights: bytes | None, caller: int = WIRE) -> Status:
+    def load(self, network: int, weights: bytes | None, caller: int = WIRE) -> CallStatus:
         """Load, replace or (with None) remove a network."""
         size = len(weights) if weights is not None else 0
-        return Status(self._c.card_load(self._card, caller, network, weights, size))
+        return CallStatus(self._c.card_load(self._card, caller, network, weights, size))
 
     def counters(self, tenant: int = WIRE) -> dict[str, int]:
         """Counters of a tenant, or of frames without one."""
-        found = Counters()
+        found = CardCounters()
         self._c.card_count(self._card, tenant, ctypes.byref(found))
         return found.to_dict()

@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 
 from n3ic.errors import VerifyError
-from n3ic.systems.card.exporting import CardCheck
-from n3ic.systems.card.frames import Asked, hostile, joined, traffic
-from n3ic.systems.card.host.library import Answer, Library, RunningCard, Shape, Status
-from n3ic.systems.card.lowering import SoftwareCard
+from n3ic.systems.card.compile import SoftwareCard
+from n3ic.systems.card.export import CardCheck
+from n3ic.systems.card.frames import RequestFrame, hostile, joined, traffic
+from n3ic.systems.card.host.library import CallStatus, CardAnswer, CardLibrary, CardLimits, OpenCard
 from n3ic.targets.figures import Figure
 
 _THREADS = (0, 3)  # sequential, and concurrent
 _SECOND = 10**9
 
 
-def shape_of(card: SoftwareCard) -> Shape:
+def shape_of(card: SoftwareCard) -> CardLimits:
     """Sizes for which the library is compiled."""
-    return Shape(
+    return CardLimits(
         max(len(g.branches) for g in card.graphs),
         max(sum(len(b.model.classes) for b in g.branches) for g in card.graphs),
     )
@@ -29,7 +29,7 @@ def shape_of(card: SoftwareCard) -> Shape:
 
 def verify_card(card: SoftwareCard, directory: Path, packets: int) -> CardCheck:
     """Compare scores, joins, actions and order of all graphs' answers; see the base class."""
-    library = Library(directory, shape_of(card))
+    library = CardLibrary(directory, shape_of(card))
     asked = traffic(card, packets)
     sent = 0
     began = time.perf_counter()
@@ -48,7 +48,7 @@ def verify_card(card: SoftwareCard, directory: Path, packets: int) -> CardCheck:
     return CardCheck(threads_text, sent, inferences, names, (figure,), "scores")
 
 
-def _send(card: SoftwareCard, running: RunningCard, asked: Sequence[Asked]) -> int:
+def _send(card: SoftwareCard, running: OpenCard, asked: Sequence[RequestFrame]) -> int:
     """Send all frames with other frames between them; return the number sent."""
     rng = np.random.default_rng(5)
     queues: list[list[int]] = [[] for _ in card.tenants]
@@ -58,12 +58,12 @@ def _send(card: SoftwareCard, running: RunningCard, asked: Sequence[Asked]) -> i
         if rng.random() < 0.2:
             sent += 1
             status = running.submit(hostile(card, each, rng), sent * _SECOND, len(asked))
-            if status == Status.OK:
+            if status == CallStatus.OK:
                 raise VerifyError(f"the card: took a frame that asks nothing, before {number}")
         sent += 1
         # A second apart, all token buckets are full, so no frame may be refused.
         status = running.submit(each.frame, sent * _SECOND, number)
-        if status == Status.FULL:
+        if status == CallStatus.FULL:
             _collect(card, running, asked, queues)
             status = running.submit(each.frame, sent * _SECOND, number)
         if status:
@@ -74,7 +74,10 @@ def _send(card: SoftwareCard, running: RunningCard, asked: Sequence[Asked]) -> i
 
 
 def _collect(
-    card: SoftwareCard, running: RunningCard, asked: Sequence[Asked], queues: Sequence[list[int]]
+    card: SoftwareCard,
+    running: OpenCard,
+    asked: Sequence[RequestFrame],
+    queues: Sequence[list[int]],
 ) -> None:
     running.wait()
     for tenant, queue in enumerate(queues):
@@ -88,7 +91,7 @@ def _collect(
             raise VerifyError(f"the card: tenant {tenant} has a superfluous answer")
 
 
-def check_answer(card: SoftwareCard, asked: Asked, answer: Answer) -> None:
+def check_answer(card: SoftwareCard, asked: RequestFrame, answer: CardAnswer) -> None:
     """Compare an answer with the networks.
 
     Raises:

@@ -11,10 +11,10 @@ from typing import Any
 from n3ic.errors import CardError
 from n3ic.exporters.host.sources import kernel_source
 from n3ic.kernel import blob, build
-from n3ic.meter.hostile import pcap
+from n3ic.meter.fuzz_traffic import pcap
+from n3ic.systems.card.compile import SoftwareCard, SoftwareGraph, SoftwareRule
 from n3ic.systems.card.frames import traffic
-from n3ic.systems.card.lowering import PolicyRule, SoftwareCard, SoftwareGraph
-from n3ic.systems.card.plan import Plan
+from n3ic.systems.card.plan import CardPlan
 from n3ic.targets.identifiers import c_string, comment
 from n3ic.util.names import path_component
 from n3ic.util.templates import render
@@ -38,7 +38,7 @@ _EXAMPLES = 3  # frames per graph, a second apart so that no token bucket is emp
 _SECOND, _ETHERNET = 10**9, 1
 
 
-def write_card(card: SoftwareCard, plan: Plan, out: Path) -> None:
+def write_card(card: SoftwareCard, plan: CardPlan, out: Path) -> None:
     """Write the sources, the weights of each network, some frames and the README of a card.
 
     Raises:
@@ -66,7 +66,7 @@ def write_card(card: SoftwareCard, plan: Plan, out: Path) -> None:
     (out / EXAMPLE).write_bytes(pcap(_ETHERNET, frames, _SECOND, "<"))
 
 
-def _values(card: SoftwareCard, plan: Plan) -> dict[str, Any]:
+def _values(card: SoftwareCard, plan: CardPlan) -> dict[str, Any]:
     numbers = {name: i for i, name in enumerate(card.networks)}
     networks = card.networks.values()
     return {
@@ -133,7 +133,7 @@ def _graph(graph: SoftwareGraph, numbers: Mapping[str, int], cost: int) -> dict[
     }
 
 
-def _rule(rule: PolicyRule) -> dict[str, Any]:
+def _rule(rule: SoftwareRule) -> dict[str, Any]:
     return {
         "action": ACTIONS.index(rule.action),
         "value": rule.value,
@@ -143,7 +143,7 @@ def _rule(rule: PolicyRule) -> dict[str, Any]:
     }
 
 
-def _cycles(plan: Plan, graph: SoftwareGraph) -> int:
+def _cycles(plan: CardPlan, graph: SoftwareGraph) -> int:
     """CPU cycles of a graph's frame by the plan; 1 if unknown."""
     needs = [plan.costs[b.task].needs.get("cycles") for b in graph.branches]
     cycles = math.ceil(sum(a.value for a in needs if a is not None))

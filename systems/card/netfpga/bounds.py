@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from n3ic.systems.card.netfpga.image import CardGraph, CardImage, CoreTask
+from n3ic.systems.card.netfpga.image import CardGraph, CoreTask, NetfpgaCardImage
 
 ADDED = "the most that others can add, whatever they send"
 LONGEST = 48  # beats of a frame of 1,518 bytes: ceil(1518 / 32)
 
 
-def added_latency(image: CardImage, graph: CardGraph, longest: int = LONGEST) -> int:
+def added_latency(image: NetfpgaCardImage, graph: CardGraph, longest: int = LONGEST) -> int:
     """Maximum clocks that other tenants add to a packet that waits behind none of its own tenant's.
 
     At the output, each other queue may have one turn before it. On the way to a region, each other
@@ -30,7 +30,7 @@ def added_latency(image: CardImage, graph: CardGraph, longest: int = LONGEST) ->
     return clocks
 
 
-def _shared(image: CardImage, graph: CardGraph, regions: tuple[int, ...]) -> bool:
+def _shared(image: NetfpgaCardImage, graph: CardGraph, regions: tuple[int, ...]) -> bool:
     return any(
         set(regions) & set(leg.regions)
         for other in image.graphs
@@ -40,7 +40,7 @@ def _shared(image: CardImage, graph: CardGraph, regions: tuple[int, ...]) -> boo
     )
 
 
-def _interval(image: CardImage, region: int) -> int:
+def _interval(image: NetfpgaCardImage, region: int) -> int:
     """Clocks between packets of the slowest task of a region."""
     clocks = 1
     for task in image.regions[region].tasks:

@@ -19,15 +19,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from n3ic.errors import ExportError, UsageError
-from n3ic.exporters.netfpga.listing import Listing
+from n3ic.exporters.netfpga.operation_file import OperationFile
 from n3ic.model.network import BinaryModel
 from n3ic.systems.card.changes import CardChange
 from n3ic.systems.card.netfpga import control
-from n3ic.systems.card.netfpga.image import CardImage, Leg
+from n3ic.systems.card.netfpga.image import Leg, NetfpgaCardImage
 from n3ic.systems.card.netfpga.simulation import Operation
 from n3ic.targets.identifiers import comment
 
-_CHANGE = Listing(
+_CHANGE = OperationFile(
     name="a change of a card",
     expected="a change of a card, format 1",
     format="1",
@@ -37,7 +37,7 @@ _CHANGE = Listing(
 _OPERATION = re.compile(r"[0-8]( [0-9a-f]{1,8}){3}")
 
 
-def operations_of(image: CardImage, change: CardChange, clocks: int) -> list[Operation]:
+def operations_of(image: NetfpgaCardImage, change: CardChange, clocks: int) -> list[Operation]:
     """Operations of the control plane for a change; see :mod:`~.control`.
 
     Args:
@@ -63,7 +63,9 @@ def operations_of(image: CardImage, change: CardChange, clocks: int) -> list[Ope
     return [op for leg, model in models for op in control.load_network(image, leg, model)]
 
 
-def change_text(image: CardImage, change: CardChange, operations: Sequence[Operation]) -> str:
+def change_text(
+    image: NetfpgaCardImage, change: CardChange, operations: Sequence[Operation]
+) -> str:
     """Compose the file of a change."""
     words = control.listing(operations).splitlines()
     lines = [
@@ -92,13 +94,13 @@ def read_change(path: str | Path) -> list[Operation]:
     return out
 
 
-def _is_written(image: CardImage, leg: Leg, model: BinaryModel) -> bool:
+def _is_written(image: NetfpgaCardImage, leg: Leg, model: BinaryModel) -> bool:
     """Whether a new network must be written; its region's bitstream may already hold it."""
     core = image.core_of(leg)
     return core is None or core[0].layout is not None or core[1].digest != model.digest
 
 
-def _check(image: CardImage, name: str, leg: Leg, model: BinaryModel) -> None:
+def _check(image: NetfpgaCardImage, name: str, leg: Leg, model: BinaryModel) -> None:
     """Check that a leg's executor can hold a network.
 
     Raises:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from n3ic.errors import ExportError
 from n3ic.exporters.netfpga import sequential
 from n3ic.model.network import BinaryModel
-from n3ic.systems.card.netfpga.image import CardImage, Leg
+from n3ic.systems.card.netfpga.image import Leg, NetfpgaCardImage
 from n3ic.systems.card.netfpga.simulation import (
     GRAPH,
     REGION,
@@ -32,7 +32,7 @@ _JUDGED = 64  # clocks: the longest frame, and the way from the parser to its qu
 _IDLE, _IN_RESET = 1 << 4, 1 << 5
 
 
-def load_network(image: CardImage, leg: Leg, model: BinaryModel) -> list[Operation]:
+def load_network(image: NetfpgaCardImage, leg: Leg, model: BinaryModel) -> list[Operation]:
     """Give a leg another network: written beside the one in use, then swapped at once.
 
     Packets under way are answered by the old one. Takes a clock a word, and as long as what is
@@ -48,12 +48,12 @@ def load_network(image: CardImage, leg: Leg, model: BinaryModel) -> list[Operati
     return [operation for r in leg.regions for operation in load(r, leg.model, writes)]
 
 
-def open_graph(image: CardImage, graph: int) -> list[Operation]:
+def open_graph(image: NetfpgaCardImage, graph: int) -> list[Operation]:
     """From now on packets may name a graph."""
     return [set_register(register(GRAPH, graph), table_entry(image.graphs[graph], on=True))]
 
 
-def close_graph(image: CardImage, graph: int) -> list[Operation]:
+def close_graph(image: NetfpgaCardImage, graph: int) -> list[Operation]:
     """From now on packets that name a graph pass untouched; those under way are answered."""
     return [set_register(register(GRAPH, graph), table_entry(image.graphs[graph], on=False))]
 
@@ -94,7 +94,10 @@ def restart_task(region: int) -> list[Operation]:
 
 
 def bring_graphs(
-    image: CardImage, graphs: Sequence[int], models: Sequence[tuple[Leg, BinaryModel]], clocks: int
+    image: NetfpgaCardImage,
+    graphs: Sequence[int],
+    models: Sequence[tuple[Leg, BinaryModel]],
+    clocks: int,
 ) -> list[Operation]:
     """Graphs come: their regions are configured, their networks loaded, then they are opened.
 
@@ -113,7 +116,7 @@ def bring_graphs(
     return out + [op for graph in graphs for op in open_graph(image, graph)]
 
 
-def remove_graphs(image: CardImage, graphs: Sequence[int]) -> list[Operation]:
+def remove_graphs(image: NetfpgaCardImage, graphs: Sequence[int]) -> list[Operation]:
     """Graphs go: they are closed, and their regions are cleared when their packets left.
 
     Regions that other graphs use go on as they are.
@@ -146,7 +149,7 @@ def _line(kind: int, a: int, b: int, c: int) -> str:
     }[kind]
 
 
-def _own_regions(image: CardImage, graphs: Sequence[int]) -> list[int]:
+def _own_regions(image: NetfpgaCardImage, graphs: Sequence[int]) -> list[int]:
     """Regions that no other graph uses."""
     used = [
         {r for branch in g.branches for leg in branch for r in leg.regions} for g in image.graphs

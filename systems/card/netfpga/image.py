@@ -11,8 +11,8 @@ from n3ic.exporters.netfpga import sequential
 from n3ic.exporters.netfpga.sequential.layout import clog2
 from n3ic.exporters.netfpga.unrolled.network import class_width, score_width
 from n3ic.model.network import BinaryModel
+from n3ic.systems.card.compile import RESULT_AT, RESULT_BYTES, VerdictRule
 from n3ic.systems.card.description import Join, UidCarrier
-from n3ic.systems.card.lowering import RESULT_AT, RESULT_BYTES, VerdictRule
 
 CARRIERS: tuple[UidCarrier, ...] = ("header", "vlan", "udp-port")
 JOINS: tuple[Join, ...] = ("both", "vote", "most-certain")
@@ -142,7 +142,7 @@ class Leg:
 
 
 @dataclass(frozen=True)
-class PolicyRule(VerdictRule):
+class HardwareRule(VerdictRule):
     """What becomes of a verdict: the first rule that is about it counts.
 
     Attributes:
@@ -184,7 +184,7 @@ class CardGraph:
     input_bytes: int
     branches: tuple[tuple[Leg, ...], ...]
     join: Join = "both"
-    rules: tuple[PolicyRule, ...] = ()
+    rules: tuple[HardwareRule, ...] = ()
     sources: int = ALL_PORTS
     on: bool = True
 
@@ -210,7 +210,7 @@ class CardTenant:
 
 
 @dataclass(frozen=True)
-class CardImage:
+class NetfpgaCardImage:
     """A whole card.
 
     Attributes:

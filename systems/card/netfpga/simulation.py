@@ -10,8 +10,8 @@ from pathlib import Path
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.tools import simulate
-from n3ic.systems.card.netfpga.image import CardImage
-from n3ic.systems.card.netfpga.traffic import Packet, beats_text
+from n3ic.systems.card.netfpga.image import NetfpgaCardImage
+from n3ic.systems.card.netfpga.traffic import TrafficPacket, beats_text
 
 COUNTERS = ("admitted", "over_rate", "overflow", "results", "cut_off", "left")
 GRAPH, TENANT, REGION, COUNTER = range(4)  # kinds of registers
@@ -63,7 +63,7 @@ def load(region: int, model: int, writes: Iterable[tuple[int, int]]) -> list[Ope
 
 
 @dataclass(frozen=True)
-class Left:
+class SentPacket:
     """A packet that left: its number, clock of its last beat, ``tuser``, bytes."""
 
     number: int
@@ -73,7 +73,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Inferred:
+class ObservedInference:
     """What an executor showed: region, packet, model, and its scores and hidden bits as numbers."""
 
     region: int
@@ -88,7 +88,7 @@ class Inferred:
 
 
 @dataclass(frozen=True)
-class Log:
+class SimulationLog:
     """What a run showed.
 
     Attributes:
@@ -100,10 +100,10 @@ class Log:
         simulator: what ran.
     """
 
-    left: tuple[Left, ...]
+    left: tuple[SentPacket, ...]
     sent: tuple[int, ...]
     counters: tuple[dict[str, int], ...]
-    inferred: tuple[Inferred, ...]
+    inferred: tuple[ObservedInference, ...]
     registers: tuple[tuple[int, int, int], ...]
     simulator: str
 
@@ -115,15 +115,15 @@ class Log:
 
 def run(
     directory: Path,
-    image: CardImage,
-    packets: Sequence[Packet],
+    image: NetfpgaCardImage,
+    packets: Sequence[TrafficPacket],
     program: Sequence[Operation] = (),
     *,
     simulator: simulate.Simulator = "auto",
     pauses: bool = False,
     trace: bool = True,
     quiet: int = _QUIET,
-) -> Log:
+) -> SimulationLog:
     """Run the card of a directory.
 
     Args:
@@ -140,7 +140,7 @@ def run(
         MissingDependencyError: no simulator is installed.
         VerifyError: the card does not build or stops, or leaves a packet unfinished.
     """
-    chosen = simulate.choose(simulator, short=True)
+    chosen = simulate.choose_simulator(simulator, short=True)
     queues = len(image.tenants) + 1
     reads = [(1, register(COUNTER, q, k), 0, 0) for q in range(queues) for k in range(6)]
     text = "".join(
@@ -170,8 +170,8 @@ def run(
     return _log(lines, said, image, simulate.version(chosen))
 
 
-def _log(lines: Sequence[str], said: str, image: CardImage, simulator: str) -> Log:
-    left: list[Left] = []
+def _log(lines: Sequence[str], said: str, image: NetfpgaCardImage, simulator: str) -> SimulationLog:
+    left: list[SentPacket] = []
     sent: list[int] = []
     reads: list[tuple[int, int, int]] = []
     beats: list[list[str]] = []
@@ -194,17 +194,19 @@ def _log(lines: Sequence[str], said: str, image: CardImage, simulator: str) -> L
         dict(zip(COUNTERS, values[at : at + 6], strict=True)) for at in range(0, len(values), 6)
     ]
     found = tuple(_inferred(line, image) for line in said.splitlines() if line.startswith("t "))
-    return Log(tuple(left), tuple(sent), tuple(counters), found, tuple(reads[:-count]), simulator)
+    return SimulationLog(
+        tuple(left), tuple(sent), tuple(counters), found, tuple(reads[:-count]), simulator
+    )
 
 
-def _left(beats: Sequence[Sequence[str]]) -> Left:
+def _left(beats: Sequence[Sequence[str]]) -> SentPacket:
     data = b""
     for _, _, keep, _, words in beats:
         octets = bytes.fromhex(_known(words))[::-1]
         mask = int(_known(keep), 16)
         data += octets[: mask.bit_length()]
     user = int(_known(beats[-1][3]), 16)
-    return Left(user >> 32 & 0xFFFFFFFF, int(beats[-1][0]), user, data)
+    return SentPacket(user >> 32 & 0xFFFFFFFF, int(beats[-1][0]), user, data)
 
 
 def _known(text: str) -> str:
@@ -222,7 +224,7 @@ def _number(text: str, base: int) -> int:
     return int(_known(text), base)
 
 
-def _inferred(line: str, image: CardImage) -> Inferred:
+def _inferred(line: str, image: NetfpgaCardImage) -> ObservedInference:
     _, region, side, model, scores, hidden = line.split()
     value = _number(side, 16)
     fields = []
@@ -230,7 +232,7 @@ def _inferred(line: str, image: CardImage) -> Inferred:
         fields.append(value & (1 << width) - 1)
         value >>= width
     leg, branch, seq, queue, graph = fields
-    return Inferred(
+    return ObservedInference(
         int(region), graph, queue, seq, branch, leg,
         _number(model, 16), _number(scores, 16), _number(hidden, 16),
     )  # fmt: skip

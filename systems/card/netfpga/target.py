@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from n3ic.systems.card.changes import CardChange
-from n3ic.systems.card.exporting import CardCheck, CardTarget
+from n3ic.systems.card.export import CardCheck, CardTarget
 from n3ic.systems.card.netfpga.bounds import ADDED, added_latency
 from n3ic.systems.card.netfpga.changes import change_text, operations_of
+from n3ic.systems.card.netfpga.compile import image_of
 from n3ic.systems.card.netfpga.control import RECONFIGURATION_SECONDS
-from n3ic.systems.card.netfpga.image import CardImage
-from n3ic.systems.card.netfpga.lower import image_of
+from n3ic.systems.card.netfpga.image import NetfpgaCardImage
 from n3ic.systems.card.netfpga.verify import verify_card
 from n3ic.systems.card.netfpga.write import write_card, write_readme
-from n3ic.systems.card.plan import Plan
+from n3ic.systems.card.plan import CardPlan
 from n3ic.targets.figures import Figure
 from n3ic.util.files import free_path, write_atomic
 
@@ -25,7 +25,7 @@ class NetfpgaCards(CardTarget):
     name: ClassVar[str] = "netfpga"
     fixed: ClassVar[str] = ""
 
-    def card_image(self, plan: Plan) -> CardImage:
+    def card_image(self, plan: CardPlan) -> NetfpgaCardImage:
         """The card of a plan, as it is written and as :mod:`.card.control` changes it.
 
         Raises:
@@ -33,13 +33,13 @@ class NetfpgaCards(CardTarget):
         """
         return image_of(plan, self.exporter.options, 1e6 * self.exporter.device.clock_mhz)
 
-    def write_card(self, plan: Plan, out: Path) -> None:
+    def write_card(self, plan: CardPlan, out: Path) -> None:
         """Write Verilog, memory files and README of a card; see the base class."""
         image = self.card_image(plan)
         write_card(image, out)
         write_readme(image, self.exporter.device.clock_mhz, out)
 
-    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
+    def verify_card(self, plan: CardPlan, directory: Path, packets: int) -> CardCheck:
         """Simulate a card with all its graphs' packets in random order; see the base class."""
         image = self.card_image(plan)
         seen = verify_card(directory, image, packets)
@@ -54,7 +54,7 @@ class NetfpgaCards(CardTarget):
         ]
         return CardCheck(seen.simulator, seen.packets, seen.inferences, graphs, tuple(figures))
 
-    def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
+    def change_card(self, plan: CardPlan, change: CardChange, to: str) -> str:
         """Write what the control plane does into a new file ``to``; see the base class."""
         image = self.card_image(plan)
         clocks = round(RECONFIGURATION_SECONDS * 1e6 * self.exporter.device.clock_mhz)

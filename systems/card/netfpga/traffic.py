@@ -10,12 +10,12 @@ import numpy as np
 from n3ic.exporters.netfpga.packet.traffic import BEAT, MACS, Frame
 from n3ic.model.bits import Words
 from n3ic.model.network import BinaryModel
-from n3ic.systems.card.frames import Result, address, joined, results_of, uid_of, words_of
-from n3ic.systems.card.netfpga.image import ALL_PORTS, RESULT_BYTES, CardGraph, CardImage
+from n3ic.systems.card.frames import FrameResult, address, joined, results_of, uid_of, words_of
+from n3ic.systems.card.netfpga.image import ALL_PORTS, RESULT_BYTES, CardGraph, NetfpgaCardImage
 
 
 @dataclass(frozen=True)
-class Packet:
+class TrafficPacket:
     """A packet and its place in the traffic.
 
     Attributes:
@@ -30,7 +30,7 @@ class Packet:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ExpectedOutcome:
     """What must come of a packet.
 
     Attributes:
@@ -48,7 +48,9 @@ class Outcome:
     dropped: bool = False
 
 
-def build(image: CardImage, graph: CardGraph, field: bytes, rng: np.random.Generator) -> bytes:
+def build(
+    image: NetfpgaCardImage, graph: CardGraph, field: bytes, rng: np.random.Generator
+) -> bytes:
     """A frame that asks a graph about a field, without a byte more than it must have."""
     body = bytearray(rng.bytes(image.offset + graph.input_bytes))
     body[:12] = MACS
@@ -57,7 +59,7 @@ def build(image: CardImage, graph: CardGraph, field: bytes, rng: np.random.Gener
     return bytes(body)
 
 
-def named(image: CardImage, packet: Packet) -> int | None:
+def named(image: NetfpgaCardImage, packet: TrafficPacket) -> int | None:
     """Which graph a packet asks; None for none, or one that is closed to it."""
     data = packet.frame.data
     uid = uid_of(data, image.carrier)
@@ -69,18 +71,20 @@ def named(image: CardImage, packet: Packet) -> int | None:
     return None
 
 
-def result_of(model: BinaryModel, words: Words, *, class_only: bool = False) -> Result:
+def result_of(model: BinaryModel, words: Words, *, class_only: bool = False) -> FrameResult:
     """What a network says of one packed input."""
     ((_, result),) = results_of(model, words)
     return replace(result, margin=0) if class_only else result
 
 
-def outcome(image: CardImage, packet: Packet, results: Sequence[Result] | None = None) -> Outcome:
+def outcome(
+    image: NetfpgaCardImage, packet: TrafficPacket, results: Sequence[FrameResult] | None = None
+) -> ExpectedOutcome:
     """What must come of a packet; ``results`` of the branches are computed if not given."""
     data = packet.frame.data
     index = named(image, packet)
     if index is None:
-        return Outcome(None, None, data)
+        return ExpectedOutcome(None, None, data)
     graph = image.graphs[index]
     found = branch_results(image, index, packet) if results is None else results
     answers = joined(graph.join, found)
@@ -93,11 +97,11 @@ def outcome(image: CardImage, packet: Packet, results: Sequence[Result] | None =
     for rule in graph.rules:
         if rule.is_about(first.verdict, first.margin):
             to = rule.to | rule.copy
-            return Outcome(graph.tenant, index, bytes(out), to or None, rule.drop)
-    return Outcome(graph.tenant, index, bytes(out))
+            return ExpectedOutcome(graph.tenant, index, bytes(out), to or None, rule.drop)
+    return ExpectedOutcome(graph.tenant, index, bytes(out))
 
 
-def branch_results(image: CardImage, index: int, packet: Packet) -> list[Result]:
+def branch_results(image: NetfpgaCardImage, index: int, packet: TrafficPacket) -> list[FrameResult]:
     """What each branch of a graph's networks says of a packet."""
     graph = image.graphs[index]
     field = packet.frame.data[image.offset : image.offset + graph.input_bytes]
@@ -116,7 +120,7 @@ def branch_results(image: CardImage, index: int, packet: Packet) -> list[Result]
     return found
 
 
-def beats_text(packets: Sequence[Packet]) -> str:
+def beats_text(packets: Sequence[TrafficPacket]) -> str:
     """The packets as ``n3ic_card_tb.v`` reads them."""
     lines = []
     for number, packet in enumerate(packets):
@@ -130,4 +134,12 @@ def beats_text(packets: Sequence[Packet]) -> str:
     return "\n".join(lines) + "\n"
 
 
-__all__ = ["ALL_PORTS", "Outcome", "Packet", "beats_text", "build", "named", "outcome"]
+__all__ = [
+    "ALL_PORTS",
+    "ExpectedOutcome",
+    "TrafficPacket",
+    "beats_text",
+    "build",
+    "named",
+    "outcome",
+]

@@ -22,11 +22,11 @@ from n3ic.systems.card.netfpga.image import (
     MAX_BURST,
     RATE_UNIT,
     CardGraph,
-    CardImage,
     CoreTask,
+    NetfpgaCardImage,
     UserTask,
 )
-from n3ic.systems.card.netfpga.traffic import Outcome, Packet
+from n3ic.systems.card.netfpga.traffic import ExpectedOutcome, TrafficPacket
 
 _SLACK = 8  # clocks on top of those that a packet's inferences take
 
@@ -51,7 +51,7 @@ class CardRun:
 
 
 def verify_card(
-    directory: Path, image: CardImage, count: int = 24, simulator: Simulator = "auto"
+    directory: Path, image: NetfpgaCardImage, count: int = 24, simulator: Simulator = "auto"
 ) -> CardRun:
     """Run a card and compare all bytes, scores and hidden bits with its networks.
 
@@ -92,31 +92,33 @@ def verify_card(
     )
 
 
-def packets_of(image: CardImage, count: int) -> list[Packet]:
+def packets_of(image: NetfpgaCardImage, count: int) -> list[TrafficPacket]:
     """Packets of all graphs in random order, and others between them."""
     rng = np.random.default_rng(11)
     fields = [_fields(image, graph, count, rng) for graph in image.graphs]
     order = rng.permutation([g for g in range(len(image.graphs)) for _ in range(count)])
-    packets: list[Packet] = []
+    packets: list[TrafficPacket] = []
     for g in order.tolist():
         graph = image.graphs[g]
         source = graph.sources & -graph.sources
         body = traffic.build(image, graph, fields[g].pop(), rng)
         gap = work(image, graph) + int(rng.integers(_SLACK))
-        packets.append(Packet(Frame(body + rng.bytes(int(rng.integers(70)))), source, gap))
+        packets.append(TrafficPacket(Frame(body + rng.bytes(int(rng.integers(70)))), source, gap))
         kind = int(rng.integers(12))
         other = bytearray(body)
         if kind == 0:
-            packets.append(Packet(Frame(bytes(other[: int(rng.integers(1, len(other)))])), source))
+            packets.append(
+                TrafficPacket(Frame(bytes(other[: int(rng.integers(1, len(other)))])), source)
+            )
         elif kind == 1:
             other[12:20] = rng.bytes(8)
-            packets.append(Packet(Frame(bytes(other)), source))
+            packets.append(TrafficPacket(Frame(bytes(other)), source))
         elif kind == 2:
-            packets.append(Packet(Frame(bytes(other) + b"\0", hole=len(other) - 1), source))
+            packets.append(TrafficPacket(Frame(bytes(other) + b"\0", hole=len(other) - 1), source))
     return packets
 
 
-def work(image: CardImage, graph: CardGraph) -> int:
+def work(image: NetfpgaCardImage, graph: CardGraph) -> int:
     """Clocks for which a packet keeps the regions busy, were they used one after the other."""
     clocks = 0
     for branch in graph.branches:
@@ -130,7 +132,7 @@ def work(image: CardImage, graph: CardGraph) -> int:
 
 
 def _fields(
-    image: CardImage, graph: CardGraph, count: int, rng: np.random.Generator
+    image: NetfpgaCardImage, graph: CardGraph, count: int, rng: np.random.Generator
 ) -> list[bytes]:
     """Inputs that decide much: of each network of the graph in turn."""
     cores = [c for branch in graph.branches for leg in branch if (c := image.core_of(leg))]
@@ -150,7 +152,7 @@ def _fields(
     return out[:count]
 
 
-def _users(image: CardImage, graph: CardGraph) -> bool:
+def _users(image: NetfpgaCardImage, graph: CardGraph) -> bool:
     """Whether a user's own task has a part in the answer, which no reference tells."""
     return any(
         isinstance(image.regions[leg.regions[0]].tasks[k], UserTask)
@@ -160,21 +162,25 @@ def _users(image: CardImage, graph: CardGraph) -> bool:
     )
 
 
-def _outcome(image: CardImage, packet: Packet) -> Outcome | None:
+def _outcome(image: NetfpgaCardImage, packet: TrafficPacket) -> ExpectedOutcome | None:
     """What must come of a packet; None where a user's task decides."""
     index = traffic.named(image, packet)
     if index is not None and _users(image, image.graphs[index]):
-        return Outcome(image.graphs[index].tenant, index, b"")
+        return ExpectedOutcome(image.graphs[index].tenant, index, b"")
     return traffic.outcome(image, packet)
 
 
-def compare(image: CardImage, outcomes: Sequence[Outcome | None], log: simulation.Log) -> None:
+def compare(
+    image: NetfpgaCardImage,
+    outcomes: Sequence[ExpectedOutcome | None],
+    log: simulation.SimulationLog,
+) -> None:
     """Compare what left with what must.
 
     Raises:
         VerifyError: a packet is lost, duplicated, changed or out of order; the error names it.
     """
-    seen: dict[int, simulation.Left] = {}
+    seen: dict[int, simulation.SentPacket] = {}
     last: dict[int | None, int] = {}
     for packet in log.left:
         told = outcomes[packet.number] if packet.number < len(outcomes) else None
@@ -199,10 +205,10 @@ def compare(image: CardImage, outcomes: Sequence[Outcome | None], log: simulatio
 
 
 def compare_inferences(
-    image: CardImage,
-    packets: Sequence[Packet],
-    outcomes: Sequence[Outcome | None],
-    log: simulation.Log,
+    image: NetfpgaCardImage,
+    packets: Sequence[TrafficPacket],
+    outcomes: Sequence[ExpectedOutcome | None],
+    log: simulation.SimulationLog,
 ) -> int:
     """Compare scores and hidden bits that the executors showed, where a packet tells their input.
 
@@ -219,8 +225,10 @@ def compare_inferences(
             seq = turns[told.tenant] & (1 << image.seq_w) - 1
             turns[told.tenant] += 1
             admitted[told.tenant, seq, told.graph].append(number)
-    rounds: dict[simulation.Inferred, int] = defaultdict(int)
-    found: dict[tuple[int, int, int], list[tuple[int, simulation.Inferred]]] = defaultdict(list)
+    rounds: dict[simulation.ObservedInference, int] = defaultdict(int)
+    found: dict[tuple[int, int, int], list[tuple[int, simulation.ObservedInference]]] = defaultdict(
+        list
+    )
     for seen in log.inferred:
         place = replace(seen, region=0, model=0, scores=0, hidden=0)
         same = admitted[seen.queue, seen.seq, seen.graph]
@@ -249,7 +257,7 @@ def _compare_runs(
     task: CoreTask,
     model: BinaryModel,
     words: Words,
-    runs: Sequence[simulation.Inferred],
+    runs: Sequence[simulation.ObservedInference],
 ) -> None:
     if any(seen.model != int(model.digest[:8], 16) for seen in runs):
         raise VerifyError(f"{where}: another network answered than {model.digest[:8]}")

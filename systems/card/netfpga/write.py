@@ -17,12 +17,12 @@ from n3ic.systems.card.netfpga.image import (
     CARRIERS,
     JOINS,
     CardGraph,
-    CardImage,
     CardTask,
     CoreTask,
+    HardwareRule,
     InputTask,
     Leg,
-    PolicyRule,
+    NetfpgaCardImage,
     UserTask,
 )
 from n3ic.targets.identifiers import comment
@@ -37,7 +37,7 @@ _CARRIED = {
 _MODULE = re.compile(r"^module (\w+)", re.MULTILINE)
 
 
-def write_card(image: CardImage, out: Path) -> None:
+def write_card(image: NetfpgaCardImage, out: Path) -> None:
     """Write ``rtl/`` and ``mem/`` of a card below ``out``.
 
     Args:
@@ -90,7 +90,7 @@ def write_card(image: CardImage, out: Path) -> None:
     (out / "rtl" / "n3ic_card.v").write_text(render(FOLDER, "n3ic_card.v.j2", top))
 
 
-def write_readme(image: CardImage, clock_mhz: float, out: Path) -> None:
+def write_readme(image: NetfpgaCardImage, clock_mhz: float, out: Path) -> None:
     """Write ``README.md``: packets, regions, control."""
     values = {
         "name": comment(image.name),
@@ -127,7 +127,7 @@ def _packed(fields: Iterable[tuple[int, int]]) -> str:
     return f"{at}'h{value:x}"
 
 
-def _widths(image: CardImage) -> dict[str, Any]:
+def _widths(image: NetfpgaCardImage) -> dict[str, Any]:
     return {
         "side_w": image.side_w,
         "result_w": image.result_w,
@@ -154,7 +154,7 @@ def _widths(image: CardImage) -> dict[str, Any]:
 # --- regions -----------------------------------------------------------------------------------
 
 
-def _region(image: CardImage, index: int, out: Path) -> dict[str, Any]:
+def _region(image: NetfpgaCardImage, index: int, out: Path) -> dict[str, Any]:
     tasks = [
         _task(task, index, k, out) | {"index": k, "kind": task.kind, "comment": task.comment}
         for k, task in enumerate(image.regions[index].tasks)
@@ -228,7 +228,7 @@ def _apart(texts: Mapping[str, str], mark: str, out: Path) -> None:
 # --- the plan ----------------------------------------------------------------------------------
 
 
-def _legs(image: CardImage) -> list[dict[str, Any]]:
+def _legs(image: NetfpgaCardImage) -> list[dict[str, Any]]:
     return [
         {
             "comment": f"{comment(graph.name)}: branch {b}, leg {k}",
@@ -247,11 +247,11 @@ def _legs(image: CardImage) -> list[dict[str, Any]]:
     ]
 
 
-def _skip(image: CardImage, leg: Leg) -> int:
+def _skip(image: NetfpgaCardImage, leg: Leg) -> int:
     return ((1 << image.tasks) - 1) & ~sum(1 << task for task in leg.tasks)
 
 
-def _graphs(image: CardImage) -> list[dict[str, Any]]:
+def _graphs(image: NetfpgaCardImage) -> list[dict[str, Any]]:
     everything = (1 << image.branches) - 1
     return [
         {
@@ -269,7 +269,7 @@ def _graphs(image: CardImage) -> list[dict[str, Any]]:
     ]
 
 
-def _when(rule: PolicyRule) -> str:
+def _when(rule: HardwareRule) -> str:
     """The condition of a rule in Verilog."""
     parts = []
     if rule.classes:

@@ -10,9 +10,9 @@ from n3ic.errors import CardError
 from n3ic.exporters.nfp import blob
 from n3ic.model.bits import word_count
 from n3ic.model.network import BinaryModel
-from n3ic.systems.card.description import Network
-from n3ic.systems.card.lowering import SoftwareCard
-from n3ic.systems.card.plan import Plan
+from n3ic.systems.card.compile import SoftwareCard
+from n3ic.systems.card.description import NetworkTask
+from n3ic.systems.card.plan import CardPlan
 from n3ic.targets.device import Device
 
 _CYCLES_A_TICK = 16  # of a micro-engine's timestamp
@@ -54,7 +54,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, eq=False)
-class CardImage:
+class NfpCardImage:
     """A card on the NFP.
 
     Attributes:
@@ -111,7 +111,7 @@ class CardImage:
         return max(1, *(sum(word_count(y.n_outputs) for y in m.hidden) for m in self.models))
 
 
-def image_of(plan: Plan, card: SoftwareCard, device: Device) -> CardImage:
+def image_of(plan: CardPlan, card: SoftwareCard, device: Device) -> NfpCardImage:
     """The image of a plan.
 
     Raises:
@@ -146,7 +146,7 @@ def image_of(plan: Plan, card: SoftwareCard, device: Device) -> CardImage:
                 f"expected at most {_LARGEST_BURST:,}"
             )
     tick_hz = round(device.clock_mhz * 1e6) // _CYCLES_A_TICK
-    image = CardImage(card, tuple(islands), contexts, count, tick_hz)
+    image = NfpCardImage(card, tuple(islands), contexts, count, tick_hz)
     _check_room(plan, image, device)
     return image
 
@@ -174,7 +174,7 @@ def divide(loads: list[float], contexts: int) -> tuple[int, ...]:
     return tuple(out)
 
 
-def _loads(plan: Plan) -> dict[tuple[int, str], float]:
+def _loads(plan: CardPlan) -> dict[tuple[int, str], float]:
     """Thread-seconds a second of each task in each region, at the guaranteed rates."""
     loads: dict[tuple[int, str], float] = defaultdict(float)
     for graph in plan.graphs:
@@ -187,7 +187,7 @@ def _loads(plan: Plan) -> dict[tuple[int, str], float]:
     return loads
 
 
-def _check_room(plan: Plan, image: CardImage, device: Device) -> None:
+def _check_room(plan: CardPlan, image: NfpCardImage, device: Device) -> None:
     """Refuse an island whose CLS does not hold its networks beside the contexts' state."""
     features = max((len(m.input.features) for m in image.models), default=0)
     state = 4 * image.contexts * (2 * image.max_words + image.classes + features)
@@ -196,7 +196,7 @@ def _check_room(plan: Plan, image: CardImage, device: Device) -> None:
     for island in image.islands:
         need = sum(blob.build(image.card.networks[n]).size + 4 for n in island.networks)
         if need > room:
-            tasks = [cast(Network, plan.card.tasks[n]) for n in island.networks]
+            tasks = [cast(NetworkTask, plan.card.tasks[n]) for n in island.networks]
             raise CardError(
                 f"{plan.card.source}:{tasks[0].line}: island {island.index}: networks of {need:,} "
                 f"bytes, CLS has {room:,} beside the state of {image.contexts} contexts"

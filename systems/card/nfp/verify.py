@@ -17,10 +17,10 @@ from n3ic.exporters.nfp import runner
 from n3ic.model.bits import Words, unpack, word_count
 from n3ic.model.difference import first_difference
 from n3ic.model.network import SHUNT, BinaryModel, Inference
-from n3ic.systems.card.exporting import CardCheck
-from n3ic.systems.card.frames import HOST, Asked, joined, traffic, words_of
-from n3ic.systems.card.lowering import Branch
-from n3ic.systems.card.nfp.image import CardImage, Island
+from n3ic.systems.card.compile import Branch
+from n3ic.systems.card.export import CardCheck
+from n3ic.systems.card.frames import HOST, RequestFrame, joined, traffic, words_of
+from n3ic.systems.card.nfp.image import Island, NfpCardImage
 from n3ic.util.process import run_tool
 
 Row = NDArray[np.uint32]
@@ -31,7 +31,7 @@ _BITS, _FEATURES = 1, 2
 _SHUNT = 0xFFFFFFFF  # N3IC_SHUNT
 
 
-def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
+def verify_card(image: NfpCardImage, directory: Path, packets: int) -> CardCheck:
     """Compare scores, verdicts, hidden bits, joins and token buckets; see the base class.
 
     A network that stands in several islands answers in each of them.
@@ -70,7 +70,7 @@ def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
 
 
 def _check_joins(
-    directory: Path, image: CardImage, asked: Sequence[Asked], results: Sequence[Row]
+    directory: Path, image: NfpCardImage, asked: Sequence[RequestFrame], results: Sequence[Row]
 ) -> None:
     """Compare what the data plane's C makes of the islands' results.
 
@@ -103,7 +103,7 @@ def _check_joins(
             raise VerifyError(f"the join: {graph.name}: {found}, expected {expected}")
 
 
-def check_rates(directory: Path, image: CardImage, asked: Sequence[Asked]) -> None:
+def check_rates(directory: Path, image: NfpCardImage, asked: Sequence[RequestFrame]) -> None:
     """Compare the frames that the token buckets pass: at their rates, and while all threads flood.
 
     Raises:
@@ -155,7 +155,7 @@ def _admitted(directory: Path, rows: Sequence[tuple[int, int, int]], threads: in
 
 
 def _ask(
-    directory: Path, image: CardImage, island: Island, questions: list[tuple[Branch, bytes]]
+    directory: Path, image: NfpCardImage, island: Island, questions: list[tuple[Branch, bytes]]
 ) -> NDArray[np.uint32]:
     """Answers of an island, a row each.
 
@@ -194,7 +194,7 @@ def _question(branch: Branch, field: bytes) -> Words:
     return np.asarray(words_of(branch.model, [field], features=branch.features)[0], dtype=np.uint32)
 
 
-def _trace(image: CardImage, model: BinaryModel, answers: NDArray[np.uint32]) -> Inference:
+def _trace(image: NfpCardImage, model: BinaryModel, answers: NDArray[np.uint32]) -> Inference:
     classes = len(model.classes)
     scores = answers[:, 2 : 2 + classes].view(np.int32).copy()
     at, hidden = 2 + image.classes, []

@@ -10,7 +10,7 @@ import numpy as np
 
 from n3ic.exporters import nfp
 from n3ic.exporters.nfp import blob
-from n3ic.systems.card.nfp.image import CardImage, Island
+from n3ic.systems.card.nfp.image import Island, NfpCardImage
 from n3ic.targets.identifiers import comment
 from n3ic.util.templates import render
 
@@ -30,7 +30,7 @@ _RENDERED = ("n3ic_card_config.h", "n3ic_card_weights.h", "n3ic_card_graphs.h")
 _NOBODY = "N3IC_NOBODY"
 
 
-def write_card(image: CardImage, modelled: str, out: Path) -> None:
+def write_card(image: NfpCardImage, modelled: str, out: Path) -> None:
     """Write micro-C, weights of each island, what runs them on a host, and the README.
 
     Args:
@@ -50,7 +50,7 @@ def write_card(image: CardImage, modelled: str, out: Path) -> None:
         (out / name).write_text(render(TEMPLATES, f"{name}.j2", values), encoding="ascii")
 
 
-def _values(image: CardImage, modelled: str) -> dict[str, Any]:
+def _values(image: NfpCardImage, modelled: str) -> dict[str, Any]:
     islands = [_island(image, island) for island in image.islands]
     return {
         "title": comment(image.card.name),
@@ -97,7 +97,7 @@ def _values(image: CardImage, modelled: str) -> dict[str, Any]:
     }
 
 
-def _island(image: CardImage, island: Island) -> dict[str, Any]:
+def _island(image: NfpCardImage, island: Island) -> dict[str, Any]:
     blobs = [blob.build(image.card.networks[name]).words for name in island.networks]
     starts = np.cumsum([0, *(len(b) for b in blobs)]).tolist()
     places = np.cumsum([0, *island.threads]).tolist()

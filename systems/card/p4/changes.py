@@ -9,7 +9,7 @@ from n3ic.errors import MissingDependencyError, UsageError
 from n3ic.exporters.p4.run.cli import CLI, UnreachedError
 from n3ic.exporters.p4.run.cli import change as change_switch
 from n3ic.systems.card.changes import CardChange
-from n3ic.systems.card.lowering import SoftwareCard
+from n3ic.systems.card.compile import SoftwareCard
 from n3ic.systems.card.p4.image import change_of, commands_of, image_of, networks_of, with_network
 from n3ic.systems.card.p4.verify import switch_of
 from n3ic.systems.card.p4.write import program_of

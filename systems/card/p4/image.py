@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from n3ic.errors import CardError
-from n3ic.exporters.p4.entries import DefaultEntry, network_entries
-from n3ic.exporters.p4.shared.pipeline import Pipeline, PipelineLayer, pipeline_of
+from n3ic.exporters.p4.shared.pipeline import MatchActionPipeline, PipelineLayer, pipeline_of
+from n3ic.exporters.p4.table_entries import DefaultEntry, network_entries
 from n3ic.model.network import BinaryModel
-from n3ic.systems.card.lowering import SoftwareCard, SoftwareGraph, SoftwareTenant
+from n3ic.systems.card.compile import SoftwareCard, SoftwareGraph, SoftwareTenant
 from n3ic.targets.packets import SHUNTED
 
 Keys = tuple[int | tuple[int, int], ...]
@@ -46,7 +46,7 @@ class KeyedEntry:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class ShapeGroup:
     """Networks of one shape.
 
     Attributes:
@@ -57,16 +57,16 @@ class Group:
 
     index: int
     tasks: tuple[str, ...]
-    pipelines: tuple[Pipeline, ...]
+    pipelines: tuple[MatchActionPipeline, ...]
 
     @property
-    def network(self) -> Pipeline:
+    def network(self) -> MatchActionPipeline:
         """Its stages; the constants of neurons are those of its first network."""
         return self.pipelines[0]
 
 
 @dataclass(frozen=True, eq=False)
-class CardImage:
+class P4CardImage:
     """A card for P4.
 
     Attributes:
@@ -75,20 +75,20 @@ class CardImage:
     """
 
     card: SoftwareCard
-    groups: tuple[Group, ...]
+    groups: tuple[ShapeGroup, ...]
 
     @property
     def classes(self) -> int:
         """Classes of the network that has most."""
         return max(g.network.classes for g in self.groups)
 
-    def place(self, task: str) -> tuple[Group, int]:
+    def place(self, task: str) -> tuple[ShapeGroup, int]:
         """Group and slot of a network."""
         group = next(g for g in self.groups if task in g.tasks)
         return group, 1 + group.tasks.index(task)
 
 
-def image_of(card: SoftwareCard) -> CardImage:
+def image_of(card: SoftwareCard) -> P4CardImage:
     """The image of a card.
 
     Raises:
@@ -104,12 +104,12 @@ def image_of(card: SoftwareCard) -> CardImage:
         models = [card.networks[task] for task in tasks]
         shunts = any(m.shunt for m in models)
         pipelines = [_numbered(pipeline_of(m, shunts=shunts), index, first) for m in models]
-        groups.append(Group(index, tuple(tasks), tuple(pipelines)))
+        groups.append(ShapeGroup(index, tuple(tasks), tuple(pipelines)))
         first += len(pipelines[0].layers)
-    return CardImage(card, tuple(groups))
+    return P4CardImage(card, tuple(groups))
 
 
-def network_entries_of(group: Group, slot: int) -> Iterator[KeyedEntry]:
+def network_entries_of(group: ShapeGroup, slot: int) -> Iterator[KeyedEntry]:
     """The entries of one of a group's networks: its weights first, its number last."""
     prefix = f"g{group.index}"
     _, weights, setting = network_entries(group.pipelines[slot - 1])
@@ -121,7 +121,7 @@ def network_entries_of(group: Group, slot: int) -> Iterator[KeyedEntry]:
         yield KeyedEntry(f"{prefix}_{entry.table}", (slot,), entry.action, _data(entry), removed)
 
 
-def graph_entries_of(image: CardImage, graph: SoftwareGraph) -> Iterator[KeyedEntry]:
+def graph_entries_of(image: P4CardImage, graph: SoftwareGraph) -> Iterator[KeyedEntry]:
     """The entries of a graph: its tenant's meter, its policy, and its networks, the first last."""
     yield KeyedEntry("police", (graph.uid,), "police_tenant", (graph.tenant,))
     yield from _policy(graph)
@@ -136,7 +136,7 @@ def graph_entries_of(image: CardImage, graph: SoftwareGraph) -> Iterator[KeyedEn
             yield KeyedEntry("turns", keys, "take_last_turn", (*run, join), "no_turn")
 
 
-def commands_of(image: CardImage) -> str:
+def commands_of(image: P4CardImage) -> str:
     """``simple_switch_CLI`` commands that add all entries and set the meters."""
     lines = [
         _words("meter_set_rates", METER, str(index), _rate(tenant), _rate(tenant))
@@ -150,7 +150,7 @@ def commands_of(image: CardImage) -> str:
     return "\n".join(lines) + "\n"
 
 
-def change_of(image: CardImage, graph: SoftwareGraph, *, remove: bool = False) -> str:
+def change_of(image: P4CardImage, graph: SoftwareGraph, *, remove: bool = False) -> str:
     """Commands that write a graph's networks again while packets flow, or remove the graph.
 
     Entries are addressed by handles, which are indices in the order of ``commands.txt``. The
@@ -171,7 +171,7 @@ def change_of(image: CardImage, graph: SoftwareGraph, *, remove: bool = False) -
     return written + "".join(f"{line}\n" for line in back)
 
 
-def networks_of(image: CardImage, tasks: Sequence[str]) -> str:
+def networks_of(image: P4CardImage, tasks: Sequence[str]) -> str:
     """Commands that write networks anew while packets flow; graphs stay as they are."""
     handles = _handles(image)
     places = dict.fromkeys(image.place(task) for task in tasks)
@@ -181,7 +181,7 @@ def networks_of(image: CardImage, tasks: Sequence[str]) -> str:
     return "\n".join((*clear, *back)) + "\n"
 
 
-def with_network(image: CardImage, task: str, model: BinaryModel) -> CardImage:
+def with_network(image: P4CardImage, task: str, model: BinaryModel) -> P4CardImage:
     """A card one of whose networks is another one.
 
     Raises:
@@ -207,7 +207,7 @@ def with_network(image: CardImage, task: str, model: BinaryModel) -> CardImage:
     return replace(image, groups=tuple(groups))
 
 
-def _entries(image: CardImage) -> Iterator[KeyedEntry]:
+def _entries(image: P4CardImage) -> Iterator[KeyedEntry]:
     """All entries of a card, in the order in which they are added."""
     for group in image.groups:
         for slot in range(1, 1 + len(group.tasks)):
@@ -216,7 +216,7 @@ def _entries(image: CardImage) -> Iterator[KeyedEntry]:
         yield from graph_entries_of(image, graph)
 
 
-def _handles(image: CardImage) -> dict[tuple[str, Keys], int]:
+def _handles(image: P4CardImage) -> dict[tuple[str, Keys], int]:
     """Place of each entry in its table."""
     counts: dict[str, int] = {}
     handles: dict[tuple[str, Keys], int] = {}
@@ -260,7 +260,7 @@ def _shape(model: BinaryModel) -> tuple[object, ...]:
     return (model.shape, tuple(layer.mask is not None for layer in model.layers))
 
 
-def _numbered(pipeline: Pipeline, group: int, first: int) -> Pipeline:
+def _numbered(pipeline: MatchActionPipeline, group: int, first: int) -> MatchActionPipeline:
     """A pipeline whose layers and input field have names of their own in the program."""
     layers: list[PipelineLayer] = []
     for index, layer in enumerate(pipeline.layers, first):

@@ -10,15 +10,15 @@ from n3ic.errors import CardError
 from n3ic.exporters.p4.exporter import EXPORTER
 from n3ic.exporters.p4.shared.target import read_artefact
 from n3ic.systems.card.changes import CardChange
+from n3ic.systems.card.compile import SoftwareCard, software_card, unplanned_card
 from n3ic.systems.card.description import Card
-from n3ic.systems.card.exporting import CardCheck, CardTarget
-from n3ic.systems.card.lowering import SoftwareCard, software_card, unplanned_card
+from n3ic.systems.card.export import CardCheck, CardTarget
 from n3ic.systems.card.p4.changes import make_change
 from n3ic.systems.card.p4.image import image_of
-from n3ic.systems.card.p4.needs import joint_needs
+from n3ic.systems.card.p4.resources import joint_needs
 from n3ic.systems.card.p4.verify import verify_card
 from n3ic.systems.card.p4.write import CHANGES, COMMANDS, PROGRAM, change_files, write_card
-from n3ic.systems.card.plan import Plan
+from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.resources import Amount
 
 
@@ -33,13 +33,13 @@ class P4Cards(CardTarget):
         """Parts of the one program: a shape's stages are there once; see the base class."""
         return joint_needs(image_of(unplanned_card(card, self.name)))
 
-    def write_card(self, plan: Plan, out: Path) -> None:
+    def write_card(self, plan: CardPlan, out: Path) -> None:
         """Write the program of a card, its entries and the README; see the base class."""
         card = software_card(plan, self.name)
         self._check_card(card)
         write_card(card, out)
 
-    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
+    def verify_card(self, plan: CardPlan, directory: Path, packets: int) -> CardCheck:
         """Send packets of all graphs through the program in the interpreter; see the base class."""
         card = software_card(plan, self.name)
         source, commands = (read_artefact(directory / n) for n in (PROGRAM, COMMANDS))
@@ -50,7 +50,7 @@ class P4Cards(CardTarget):
         }
         return verify_card(card, source, commands, packets, changes)
 
-    def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
+    def change_card(self, plan: CardPlan, change: CardChange, to: str) -> str:
         """Change the switch at ``thrift:PORT``, or write commands into a new file ``to``."""
         return make_change(software_card(plan, self.name), change, to)
 

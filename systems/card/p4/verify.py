@@ -10,14 +10,14 @@ from dataclasses import replace
 import numpy as np
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.p4.interpreter import Outcome, Switch
+from n3ic.exporters.p4.interpreter import Switch, SwitchOutcome
 from n3ic.exporters.p4.interpreter.tables import Keys
 from n3ic.model.bits import Bits
 from n3ic.model.difference import first_difference
-from n3ic.systems.card.exporting import CardCheck
-from n3ic.systems.card.frames import Asked, hostile, joined, mark, traffic, words_of
-from n3ic.systems.card.lowering import LONGEST_FRAME, SoftwareCard, SoftwareGraph
-from n3ic.systems.card.p4.image import CardImage, image_of
+from n3ic.systems.card.compile import LONGEST_FRAME, SoftwareCard, SoftwareGraph
+from n3ic.systems.card.export import CardCheck
+from n3ic.systems.card.frames import RequestFrame, hostile, joined, mark, traffic, words_of
+from n3ic.systems.card.p4.image import P4CardImage, image_of
 from n3ic.systems.card.p4.write import change_files
 from n3ic.targets.packets import INGRESS, SCORE_BITS
 
@@ -53,7 +53,7 @@ def verify_card(
     image = image_of(card)
     rng = np.random.default_rng(5)
     asked = traffic(card, packets)
-    runs: dict[int, list[tuple[Asked, Outcome]]] = defaultdict(list)
+    runs: dict[int, list[tuple[RequestFrame, SwitchOutcome]]] = defaultdict(list)
     sent = now = 0
     for number, each in enumerate(asked):
         if rng.random() < 0.2:
@@ -92,7 +92,7 @@ def _check_changes(
     card: SoftwareCard,
     switch: Switch,
     graph: SoftwareGraph,
-    asked: Asked,
+    asked: RequestFrame,
     now: int,
     changes: Mapping[str, str],
 ) -> int:
@@ -125,7 +125,9 @@ def _entries(switch: Switch) -> dict[str, list[tuple[Keys, str, tuple[int, ...]]
     }
 
 
-def _check_rates(card: SoftwareCard, switch: Switch, asked: Sequence[Asked], now: int) -> int:
+def _check_rates(
+    card: SoftwareCard, switch: Switch, asked: Sequence[RequestFrame], now: int
+) -> int:
     """Let each tenant flood at one moment: its burst passes, all else of it is dropped.
 
     Returns:
@@ -156,7 +158,7 @@ def _check_rates(card: SoftwareCard, switch: Switch, asked: Sequence[Asked], now
     return sent
 
 
-def check_packet(card: SoftwareCard, asked: Asked, outcome: Outcome) -> None:
+def check_packet(card: SoftwareCard, asked: RequestFrame, outcome: SwitchOutcome) -> None:
     """Compare what left with what must.
 
     Raises:
@@ -189,7 +191,7 @@ def check_packet(card: SoftwareCard, asked: Asked, outcome: Outcome) -> None:
         )
 
 
-def _compare(image: CardImage, runs: Sequence[tuple[Asked, Outcome]]) -> None:
+def _compare(image: P4CardImage, runs: Sequence[tuple[RequestFrame, SwitchOutcome]]) -> None:
     """Compare scores and hidden bits, which the metadata of each pass hold."""
     card = image.card
     graph = card.graphs[runs[0][0].graph]

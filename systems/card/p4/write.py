@@ -7,9 +7,9 @@ from typing import Any
 
 from n3ic.exporters import p4
 from n3ic.exporters.p4.shared.pipeline import literal
-from n3ic.systems.card.lowering import SoftwareCard, SoftwareGraph
+from n3ic.systems.card.compile import SoftwareCard, SoftwareGraph
 from n3ic.systems.card.p4.image import (
-    CardImage,
+    P4CardImage,
     change_of,
     commands_of,
     graph_entries_of,
@@ -58,16 +58,16 @@ def change_files(graph: SoftwareGraph) -> tuple[str, str]:
     return f"{graph.uid}.txt", f"{graph.uid}-remove.txt"
 
 
-def program_of(image: CardImage) -> str:
+def program_of(image: P4CardImage) -> str:
     """The program of a card."""
     return _rendered(PROGRAM, image)
 
 
-def _rendered(name: str, image: CardImage) -> str:
+def _rendered(name: str, image: P4CardImage) -> str:
     return render(_FOLDERS, f"{name}.j2", _values(image), {"literal": literal})
 
 
-def _values(image: CardImage) -> dict[str, Any]:
+def _values(image: P4CardImage) -> dict[str, Any]:
     card = image.card
     joins = {g.join for g in card.graphs if len(g.branches) > 1}
     rules = [sum(e.table == "policy" for e in graph_entries_of(image, g)) for g in card.graphs]

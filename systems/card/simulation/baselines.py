@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from n3ic.systems.card.simulation.regions import Chain
-from n3ic.systems.card.simulation.scenario import Placed, Scenario, SimTenant
+from n3ic.systems.card.simulation.scenario import PlacedChain, Scenario, SimTenant
 
 
 @dataclass(frozen=True)
-class Policy:
+class SharingPolicy:
     """How a card is shared.
 
     Attributes:
@@ -31,31 +31,33 @@ class Policy:
     adapts: bool
 
 
-POLICIES: Mapping[str, Policy] = {
+POLICIES: Mapping[str, SharingPolicy] = {
     p.name: p
     for p in (
-        Policy("chains", "chains of tasks, DRF and DRFQ (the plan)", "plan", True, True),
-        Policy("drf", "own regions by DRF, no time sharing", "drf", True, False),
-        Policy("static", "the same number of own regions each", "equal", True, False),
-        Policy("per-task", "scheduling per task, after PANIC; fair queueing", "plan", False, False),
+        SharingPolicy("chains", "chains of tasks, DRF and DRFQ (the plan)", "plan", True, True),
+        SharingPolicy("drf", "own regions by DRF, no time sharing", "drf", True, False),
+        SharingPolicy("static", "the same number of own regions each", "equal", True, False),
+        SharingPolicy(
+            "per-task", "scheduling per task, after PANIC; fair queueing", "plan", False, False
+        ),
     )
 }
 
 
-def placement(policy: Policy, scenario: Scenario) -> tuple[Placed, ...]:
+def placement(policy: SharingPolicy, scenario: Scenario) -> tuple[PlacedChain, ...]:
     """What stands in which region at the start, from region 0."""
     if policy.spaces == "plan":
         absent = {t.name for t in scenario.tenants if t.arrives > 0} if policy.adapts else set()
         used = {task for g in scenario.graphs if g.tenant not in absent for task in g.flow.tasks()}
         # what nobody uses yet is launched when its tenant comes
-        return tuple(p if used & set(p.chain) else Placed(()) for p in scenario.placed)
+        return tuple(p if used & set(p.chain) else PlacedChain(()) for p in scenario.placed)
     counts = _regions_of(policy, scenario)
-    placed: list[Placed] = []
+    placed: list[PlacedChain] = []
     for tenant in scenario.tenants:
         chains = own_regions(scenario, tenant, counts[tenant.name])
-        placed += [Placed(c, tenant.name) for c in chains]
+        placed += [PlacedChain(c, tenant.name) for c in chains]
         # what a tenant cannot use stays empty: it is nobody else's
-        placed += [Placed((), tenant.name)] * (counts[tenant.name] - len(chains))
+        placed += [PlacedChain((), tenant.name)] * (counts[tenant.name] - len(chains))
     return tuple(placed)
 
 
@@ -121,7 +123,7 @@ def split(chain: Chain, scenario: Scenario) -> tuple[Chain, ...]:
     return tuple(parts)
 
 
-def _regions_of(policy: Policy, scenario: Scenario) -> dict[str, int]:
+def _regions_of(policy: SharingPolicy, scenario: Scenario) -> dict[str, int]:
     """How many regions each tenant has for itself."""
     tenants = scenario.tenants
     if policy.spaces == "equal":

@@ -7,13 +7,13 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from n3ic.systems.card.simulation.baselines import Policy, placement, split
+from n3ic.systems.card.simulation.baselines import SharingPolicy, placement, split
 from n3ic.systems.card.simulation.ingress import TokenBucket
-from n3ic.systems.card.simulation.regions import Chain, Launch, Region, Regions
+from n3ic.systems.card.simulation.regions import Chain, Launch, SimRegion, SimRegions
 from n3ic.systems.card.simulation.scaling import Scaling, scaled
 from n3ic.systems.card.simulation.scenario import Failure, Scenario, SimGraph
-from n3ic.systems.card.simulation.scheduler import Instance, Scheduler, Server, Turns
-from n3ic.systems.card.simulation.throttle import Demand, fair_rates
+from n3ic.systems.card.simulation.scheduler import ChainInstance, IssueSlots, Scheduler, Server
+from n3ic.systems.card.simulation.throttle import OfferedLoad, fair_rates
 from n3ic.systems.card.simulation.trace import Event, GraphCounts
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _DRAIN = 16  # cycles between two looks whether a region is empty
 
 
 @dataclass
-class Watched:
+class MonitoredGraph:
     """What control sees of a graph.
 
     Attributes:
@@ -45,7 +45,7 @@ class Watched:
     again: float = -math.inf
 
 
-class Control:
+class ControlPlane:
     """The control plane: it sets rates, and launches, de-schedules and restarts chains.
 
     Args:
@@ -64,9 +64,9 @@ class Control:
         self,
         env: simpy.Environment,
         scenario: Scenario,
-        policy: Policy,
+        policy: SharingPolicy,
         scheduler: Scheduler,
-        watched: Mapping[str, Watched],
+        watched: Mapping[str, MonitoredGraph],
     ) -> None:
         self.events: list[Event] = []
         self.rates: dict[str, list[tuple[int, float]]] = {name: [] for name in watched}
@@ -80,8 +80,8 @@ class Control:
         self._loads = {name: w.graph.entitled for name, w in watched.items()}
         placed = placement(policy, scenario)[: scenario.regions]
         chains = [p.chain for p in placed] + [()] * (scenario.regions - len(placed))
-        self._regions = Regions(
-            tuple(Region(c, scheduled=bool(c)) for c in chains), scenario.board.costs
+        self._regions = SimRegions(
+            tuple(SimRegion(c, scheduled=bool(c)) for c in chains), scenario.board.costs
         )
         for i, part in enumerate(placed):
             if part.chain:
@@ -143,7 +143,7 @@ class Control:
             graph = watched.graph
             times = self._scenario.times(graph)
             if self._present(graph.tenant) and all(t in instances for t in times):
-                demands[name] = Demand(loads[name], graph.entitled, graph.weight, times)
+                demands[name] = OfferedLoad(loads[name], graph.entitled, graph.weight, times)
         for name, fair in fair_rates(demands, instances).items():
             watched = self._watched[name]
             # never below what is due, so that a tenant that comes back does not wait for a look
@@ -230,7 +230,7 @@ class Control:
             for i, c in self._regions.serving.items()
         }
 
-    def _held(self) -> Regions:
+    def _held(self) -> SimRegions:
         """The regions, with those pinned that have not served for long enough."""
         hold = self._scenario.board.hold
         held = (
@@ -239,7 +239,7 @@ class Control:
         )
         return replace(self._regions, regions=tuple(held))
 
-    def _take(self, regions: Regions, launch: Launch | None) -> None:
+    def _take(self, regions: SimRegions, launch: Launch | None) -> None:
         """Do what was decided for a chain, if anything is to be done."""
         if launch is None or launch.way == "share":
             return
@@ -254,7 +254,7 @@ class Control:
             self._scheduler.remove(instance)
         self._env.process(self._launch(changed, chain, launch.ready, old))
 
-    def _launch(self, region: int, chain: Chain, ready: float, old: list[Instance]) -> Steps:
+    def _launch(self, region: int, chain: Chain, ready: float, old: list[ChainInstance]) -> Steps:
         """Drain what was there, load the bitstream, open the region."""
         since = self._now
         while any(instance.held for instance in old):
@@ -310,15 +310,15 @@ class Control:
 
     def _open(self, region: int, chain: Chain, owner: str = "") -> None:
         parts = (chain,) if self._policy.chained else tuple((task,) for task in chain)
-        turns = Turns()
+        turns = IssueSlots()
         for part in parts:
             servers = {}
             for name in part:
                 task = self._scenario.tasks[name]
-                servers[name] = Server(task, turns if task.turns else Turns())
-            self._scheduler.add(Instance(region, part, servers, owner))
+                servers[name] = Server(task, turns if task.turns else IssueSlots())
+            self._scheduler.add(ChainInstance(region, part, servers, owner))
 
-    def _instances(self, region: int) -> list[Instance]:
+    def _instances(self, region: int) -> list[ChainInstance]:
         return [i for i in self._scheduler if i.region == region]
 
     def _log(self, what: str, region: int, chain: Chain) -> None:

@@ -12,16 +12,16 @@ import numpy as np
 
 from n3ic.systems.card.description import Parallel, Series
 from n3ic.systems.card.drfq import VirtualClock
-from n3ic.systems.card.simulation.baselines import Policy
-from n3ic.systems.card.simulation.control import Control, Watched
+from n3ic.systems.card.simulation.baselines import SharingPolicy
+from n3ic.systems.card.simulation.control import ControlPlane, MonitoredGraph
 from n3ic.systems.card.simulation.ingress import TokenBucket
 from n3ic.systems.card.simulation.loads import OVERHEAD_BYTES
-from n3ic.systems.card.simulation.loads import Packet as Arrival
-from n3ic.systems.card.simulation.memory import PAGE_BYTES, Memory, Segment
+from n3ic.systems.card.simulation.loads import SimPacket as Arrival
+from n3ic.systems.card.simulation.memory import PAGE_BYTES, OnBoardMemory, Segment
 from n3ic.systems.card.simulation.regions import Chain
 from n3ic.systems.card.simulation.scenario import Scenario, SimGraph
-from n3ic.systems.card.simulation.scheduler import Grant, Instance, Scheduler, Server
-from n3ic.systems.card.simulation.trace import GraphCounts, Served, Trace
+from n3ic.systems.card.simulation.scheduler import ChainInstance, Grant, Scheduler, Server
+from n3ic.systems.card.simulation.trace import CardTrace, DepartedPackets, GraphCounts
 
 if TYPE_CHECKING:
     import simpy
@@ -52,7 +52,7 @@ class _Lane:
     """State of a graph: its queue, its bucket, the order of its packets."""
 
     graph: SimGraph
-    watched: Watched
+    watched: MonitoredGraph
     queue: deque[_Packet] = field(default_factory=deque)
     wake: simpy.Event | None = None
     next_out: int = 0
@@ -62,10 +62,10 @@ class _Lane:
 
 def simulate(
     scenario: Scenario,
-    policy: Policy,
+    policy: SharingPolicy,
     seed: int = 0,
     progress: Callable[[float], None] = lambda _: None,
-) -> Trace:
+) -> CardTrace:
     """Simulate a card.
 
     Args:
@@ -78,7 +78,7 @@ def simulate(
 
 
 class _Simulation:
-    def __init__(self, scenario: Scenario, policy: Policy, seed: int) -> None:
+    def __init__(self, scenario: Scenario, policy: SharingPolicy, seed: int) -> None:
         import simpy
 
         self.scenario, self.policy, self.seed = scenario, policy, seed
@@ -86,13 +86,15 @@ class _Simulation:
         self.env = simpy.Environment()
         self.hz = board.clock_hz
         self.scheduler = Scheduler(self.env, board.schedule_interval, board.head_interval)
-        self.served = {g.name: Served() for g in scenario.graphs}
+        self.served = {g.name: DepartedPackets() for g in scenario.graphs}
         self.counts = {g.name: GraphCounts() for g in scenario.graphs}
         watched = {
-            g.name: Watched(g, TokenBucket(g.entitled / self.hz, g.burst), self.counts[g.name])
+            g.name: MonitoredGraph(
+                g, TokenBucket(g.entitled / self.hz, g.burst), self.counts[g.name]
+            )
             for g in scenario.graphs
         }
-        self.control = Control(self.env, scenario, policy, self.scheduler, watched)
+        self.control = ControlPlane(self.env, scenario, policy, self.scheduler, watched)
         self.lanes = {name: _Lane(w.graph, w) for name, w in watched.items()}
         self.clock = VirtualClock()
         self.tie = 0
@@ -100,7 +102,7 @@ class _Simulation:
         self.region_busy = np.zeros(scenario.regions)
         self.tenant_work = {t.name: 0.0 for t in scenario.tenants}
         self.samples: list[tuple[np.ndarray[Any, Any], list[float]]] = []
-        self.memory = Memory(board.frames, {t.name: t.pages for t in scenario.tenants})
+        self.memory = OnBoardMemory(board.frames, {t.name: t.pages for t in scenario.tenants})
         self.random = {
             g.name: np.random.default_rng([seed, 1, i]) for i, g in enumerate(scenario.graphs)
         }
@@ -292,12 +294,12 @@ class _Simulation:
         moved = access.swapped_in or access.swapped_out
         return cycles, cycles if moved else 0
 
-    def _account(self, packet: _Packet, instance: Instance, server: Server, busy: int) -> None:
+    def _account(self, packet: _Packet, instance: ChainInstance, server: Server, busy: int) -> None:
         task = server.task
         self.region_busy[instance.region] += busy * task.area
         self.tenant_work[packet.graph.tenant] += busy * task.area
 
-    def _cut_off(self, instance: Instance, held: Chain) -> Steps:
+    def _cut_off(self, instance: ChainInstance, held: Chain) -> Steps:
         """A task gives no result: the watchdog drops what is in it and loads the region again."""
         yield self.env.timeout(self.scenario.board.watchdog)
         for name in held:
@@ -341,7 +343,7 @@ class _Simulation:
 
     # -- the whole ---------------------------------------------------------------------------
 
-    def run(self, progress: Callable[[float], None]) -> Trace:
+    def run(self, progress: Callable[[float], None]) -> CardTrace:
         scenario = self.scenario
         for lane in self.lanes.values():
             self.env.process(self._source(lane))
@@ -356,13 +358,13 @@ class _Simulation:
             progress(step / _PROGRESS_STEPS)
         return self._trace()
 
-    def _trace(self) -> Trace:
+    def _trace(self) -> CardTrace:
         scenario = self.scenario
         busy = np.diff([np.zeros(scenario.regions), *(s[0] for s in self.samples)], axis=0)
         none = [0.0] * len(scenario.tenants)
         work = np.diff([none, *(s[1] for s in self.samples)], axis=0)
         cycles = self._cycles(scenario.seconds / scenario.bins) * scenario.region_area
-        return Trace(
+        return CardTrace(
             scenario,
             self.policy,
             self.seed,

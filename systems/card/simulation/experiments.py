@@ -9,27 +9,27 @@ from typing import TypeVar
 import numpy as np
 
 from n3ic.systems.card.description import Parallel, Series
-from n3ic.systems.card.simulation.baselines import POLICIES, Policy
+from n3ic.systems.card.simulation.baselines import POLICIES, SharingPolicy
 from n3ic.systems.card.simulation.engine import simulate
 from n3ic.systems.card.simulation.loads import Load, rate_of
-from n3ic.systems.card.simulation.regions import Region, Regions
+from n3ic.systems.card.simulation.regions import SimRegion, SimRegions
 from n3ic.systems.card.simulation.report import PolicyFigures, Table, figures_of
 from n3ic.systems.card.simulation.scenario import (
     Board,
-    Placed,
+    PlacedChain,
     Scenario,
     SimGraph,
     SimTask,
     SimTenant,
 )
-from n3ic.systems.card.simulation.trace import Trace
+from n3ic.systems.card.simulation.trace import CardTrace
 
 CHAINS, PER_TASK = POLICIES["chains"], POLICIES["per-task"]
-_OWN = Policy("own", "regions of their own, as placed", "plan", True, False)
+_OWN = SharingPolicy("own", "regions of their own, as placed", "plan", True, False)
 
 
 @dataclass(frozen=True)
-class Found:
+class ExperimentResult:
     """What an experiment found.
 
     Attributes:
@@ -85,20 +85,20 @@ def alone(
         (SimGraph("user/graph", "user", flow, load, load.rate),),
         len(placed),
         float(len(tasks)),
-        tuple(Placed(chain) for chain in placed),
+        tuple(PlacedChain(chain) for chain in placed),
         seconds,
         bins=1,
     )
 
 
-def core_ns(trace: Trace) -> float:
+def core_ns(trace: CardTrace) -> float:
     """Mean nanoseconds from admission to departure."""
     served = next(iter(trace.served.values()))
     cycles = np.asarray(served.left, float) - np.asarray(served.admitted, float)
     return float(cycles.mean()) / trace.scenario.board.clock_hz * 1e9
 
 
-def scheduling(seed: int, progress: Progress) -> Found:
+def scheduling(seed: int, progress: Progress) -> ExperimentResult:
     """What a pass of the scheduler adds: 16 cycles at 250 MHz, however long the chain."""
     rows, data = [], {}
     for length in _each(range(1, 8), progress):
@@ -108,7 +108,7 @@ def scheduling(seed: int, progress: Progress) -> Found:
         adds = {p.name: core_ns(simulate(scenario, p, seed)) - rest for p in (CHAINS, PER_TASK)}
         rows.append((str(length), *(f"{adds[p.name]:.0f} ns" for p in (CHAINS, PER_TASK))))
         data[str(length)] = adds
-    return Found(
+    return ExperimentResult(
         "scheduling",
         "64 ns, 16 cycles at 250 MHz, to schedule a chain of any length",
         (("What scheduling adds to a packet (simulated)",
@@ -119,7 +119,7 @@ def scheduling(seed: int, progress: Progress) -> Found:
     )  # fmt: skip
 
 
-def chaining(seed: int, progress: Progress) -> Found:
+def chaining(seed: int, progress: Progress) -> ExperimentResult:
     """Latency of a chain as one, in two halves and task by task (figure 8)."""
     rows, data = [], {}
     grid = [(cycles, length) for cycles in (10, 50) for length in range(2, 8)]
@@ -128,8 +128,13 @@ def chaining(seed: int, progress: Progress) -> Found:
         middle = (length + 1) // 2
         load = Load(rate_of(10, 650), "poisson", sizes="data-centre")
 
-        def run(placed: Sequence[tuple[str, ...]], policy: Policy, names: tuple[str, ...] = names,
-                tasks: Sequence[SimTask] = tasks, load: Load = load) -> float:  # fmt: skip
+        def run(
+            placed: Sequence[tuple[str, ...]],
+            policy: SharingPolicy,
+            names: tuple[str, ...] = names,
+            tasks: Sequence[SimTask] = tasks,
+            load: Load = load,
+        ) -> float:
             scenario = alone(tasks, Series(names), placed, load)
             return core_ns(simulate(scenario, policy, seed))
 
@@ -146,7 +151,7 @@ def chaining(seed: int, progress: Progress) -> Found:
             "saved": saved,
         }
     most = max(float(d["saved"]) for d in data.values())
-    return Found(
+    return ExperimentResult(
         "chaining",
         "up to 40 % less latency than scheduling per task, for 2 to 7 tasks",
         (("Latency in the card (simulated)",
@@ -162,7 +167,7 @@ def chaining(seed: int, progress: Progress) -> Found:
     )  # fmt: skip
 
 
-def parallel(seed: int, progress: Progress) -> Found:
+def parallel(seed: int, progress: Progress) -> ExperimentResult:
     """Branches of a graph at the same time (figures 3, 10 and 11)."""
     rows, data = [], {}
     split = Series((Parallel((Series(("t1", "t2")), Series(("t3",))), "both"), "t4"))
@@ -179,7 +184,7 @@ def parallel(seed: int, progress: Progress) -> Found:
         )
         rows.append((str(cycles), f"{one:.0f} ns", f"{two:.0f} ns", f"{1 - two / one:+.0%}"))
         data[str(cycles)] = {"chain_ns": one, "parallel_ns": two}
-    return Found(
+    return ExperimentResult(
         "parallel",
         "parallel branches shorten graphs of tasks of 50 cycles, and not those of 10 cycles",
         (("Latency in the card (simulated)",
@@ -198,7 +203,7 @@ _DAGS = {"A": (_FW, _AES), "C": (_NAT, _FW, _LB, _LOG)}
 _AREA = {_NAT: 0.15, _FW: 0.1, _LB: 0.1, _TUNNEL: 0.15, _LOG: 0.1, _AES: 0.4}
 
 
-def sharing(seed: int, progress: Progress) -> Found:
+def sharing(seed: int, progress: Progress) -> ExperimentResult:
     """Throughput an area of a second graph that uses the first one's tasks (figure 17)."""
     tasks = {n: SimTask(n, 20, gbps=30 if n == _AES else 75, area=_AREA[n]) for n in _DAG_D}
     size, rows, data = 1024, [], {}
@@ -212,9 +217,11 @@ def sharing(seed: int, progress: Progress) -> Found:
         extra = SimGraph("new", "new", Series(names), offered, rate_of(1, size))
         shared = Scenario(
             Board(monitor=2.5e-5), tasks, (SimTenant("d"), SimTenant("new")), (background, extra),
-            1, 1.0, (Placed(_DAG_D),), 5e-4, bins=1,
+            1, 1.0, (PlacedChain(_DAG_D),), 5e-4, bins=1,
         )  # fmt: skip
-        apart = replace(shared, regions=2, placed=(Placed(_DAG_D, "d"), Placed(names, "new")))
+        apart = replace(
+            shared, regions=2, placed=(PlacedChain(_DAG_D, "d"), PlacedChain(names, "new"))
+        )
         own_area = sum(_AREA[n] for n in names)
         got, area, first = _per_area(simulate(shared, CHAINS, seed), names)
         alone_got, _, _ = _per_area(simulate(apart, _OWN, seed), names)
@@ -229,7 +236,7 @@ def sharing(seed: int, progress: Progress) -> Found:
             "gain": gain,
         }
     most = max(float(d["gain"]) for d in data.values())
-    return Found(
+    return ExperimentResult(
         "sharing",
         "up to 2.81 times the throughput an area by sharing tasks with a graph that runs",
         (("A graph beside DAG-D at 15 Gb/s (simulated)",
@@ -246,7 +253,7 @@ def sharing(seed: int, progress: Progress) -> Found:
     )  # fmt: skip
 
 
-def _per_area(trace: Trace, names: Sequence[str]) -> tuple[float, float, float]:
+def _per_area(trace: CardTrace, names: Sequence[str]) -> tuple[float, float, float]:
     """Gb/s of the new graph, the area that it is charged for, Gb/s of the other."""
     figures = {t.name: t for t in figures_of(trace).tenants}
     new, first = figures["new"].gbps, figures["d"].gbps
@@ -254,7 +261,7 @@ def _per_area(trace: Trace, names: Sequence[str]) -> tuple[float, float, float]:
     return new, area, first
 
 
-def fairness(seed: int, progress: Progress) -> Found:
+def fairness(seed: int, progress: Progress) -> ExperimentResult:
     """Two users for 100 s, of whom one sends more from 50 s on (figures 14 to 16)."""
     train = 6_250_000  # bytes: 5 ms at 10 Gb/s; packets one by one would be 10^9 of them
     board = Board(clock_hz=1e5, schedule=1, fixed=0, link_gbps=1000, ingress_queue=16, store=16,
@@ -273,7 +280,7 @@ def fairness(seed: int, progress: Progress) -> Found:
         ),
         3,
         4.0,
-        (Placed(("t1", "t2", "t3", "t4")),) * 3,
+        (PlacedChain(("t1", "t2", "t3", "t4")),) * 3,
         100.0,
     )
     policies = [POLICIES[n] for n in ("static", "drf", "chains")]
@@ -293,7 +300,7 @@ def fairness(seed: int, progress: Progress) -> Found:
             rows.append((policy.name, label, *(f"{g:.1f}" for g in got), f"{sum(got):.1f}",
                          f"{jain:.3f}"))  # fmt: skip
             data[f"{policy.name}, {label}"] = {"gbps": got, "total_gbps": sum(got), "jain": jain}
-    return Found(
+    return ExperimentResult(
         "fairness",
         "the card follows a load that changes; DRF alone cannot, static partitions waste regions",
         (("Two users on three regions, 15 Gb/s due to each (simulated)",
@@ -311,7 +318,7 @@ def fairness(seed: int, progress: Progress) -> Found:
     )  # fmt: skip
 
 
-def victims(seed: int, progress: Progress) -> Found:
+def victims(seed: int, progress: Progress) -> ExperimentResult:
     """Chains that come and go in too few regions, with and without a victim cache (figure 18)."""
     rng = np.random.default_rng(seed)
     chains = [(f"c{i}",) for i in range(8)]
@@ -328,7 +335,7 @@ def victims(seed: int, progress: Progress) -> Found:
             "reconfigurations": loads,
             "refused": refused,
         }
-    return Found(
+    return ExperimentResult(
         "victims",
         "the more de-scheduled chains are kept, the fewer are launched again",
         (("2,000 times a chain of 8 is used and de-scheduled (simulated)",
@@ -354,7 +361,7 @@ def _come_and_go(
     cache: bool,
 ) -> tuple[float, int, int]:
     """Mean seconds that a use waits, reconfigurations, uses that got no region."""
-    regions = Regions((Region(),) * count, victim_cache=cache)
+    regions = SimRegions((SimRegion(),) * count, victim_cache=cache)
     until: dict[int, int] = {}
     waited, loads, refused = 0.0, 0, 0
     for now, (which, uses) in enumerate(steps):
@@ -375,7 +382,7 @@ def _come_and_go(
     return waited / len(steps), loads, refused
 
 
-EXPERIMENTS: Mapping[str, Callable[[int, Progress], Found]] = {
+EXPERIMENTS: Mapping[str, Callable[[int, Progress], ExperimentResult]] = {
     "scheduling": scheduling,
     "chaining": chaining,
     "parallel": parallel,

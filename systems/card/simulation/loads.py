@@ -29,7 +29,7 @@ OVERHEAD_BYTES = 20  # preamble, start of frame and the least gap, which the wir
 
 
 @dataclass(frozen=True)
-class Packet:
+class SimPacket:
     """A frame that arrives.
 
     Attributes:
@@ -81,7 +81,7 @@ class Load:
         lengths, counts = _MIXES[self.sizes]
         return float(np.average(lengths, weights=counts))
 
-    def packets(self, rng: np.random.Generator) -> Iterator[Packet]:
+    def packets(self, rng: np.random.Generator) -> Iterator[SimPacket]:
         """Its packets in the order of their times, without end where there is none.
 
         Args:
@@ -95,7 +95,7 @@ class Load:
         ):
             if time > self.until:
                 return
-            yield Packet(time, size, malformed)
+            yield SimPacket(time, size, malformed)
             time = self._after(time, gap)
             if time == float("inf"):
                 return

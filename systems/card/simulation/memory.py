@@ -89,7 +89,7 @@ class _Space:
     elsewhere: set[int] = field(default_factory=set)
 
 
-class Memory:
+class OnBoardMemory:
     """A card's on-board memory, shared by tenants that cannot reach each other's pages.
 
     Args:

@@ -18,7 +18,7 @@ Way = Literal["pre-launch", "share", "victim", "free", "context-switch"]
 
 
 @dataclass(frozen=True)
-class Region:
+class SimRegion:
     """A part of the device that is reconfigured as one.
 
     Attributes:
@@ -107,7 +107,7 @@ def cover(wanted: Chain, chains: Mapping[int, Chain]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Regions:
+class SimRegions:
     """All regions of a card, and how chains come into them.
 
     Attributes:
@@ -116,7 +116,7 @@ class Regions:
         victim_cache: whether a de-scheduled chain stays until its region is needed.
     """
 
-    regions: tuple[Region, ...]
+    regions: tuple[SimRegion, ...]
     costs: Costs = field(default_factory=Costs)
     victim_cache: bool = True
 
@@ -125,7 +125,7 @@ class Regions:
         """Chains that are scheduled, by region, those that are still being launched included."""
         return {i: r.chain for i, r in enumerate(self.regions) if r.scheduled}
 
-    def pre_launch(self, chain: Chain, now: float = 0.0) -> tuple[Regions, Launch | None]:
+    def pre_launch(self, chain: Chain, now: float = 0.0) -> tuple[SimRegions, Launch | None]:
         """Launch a chain that nobody uses yet, where a region is free and a task of it is missing.
 
         Returns:
@@ -139,7 +139,7 @@ class Regions:
 
     def use(
         self, chain: Chain, now: float, spare: Mapping[str, float], load: Mapping[int, float]
-    ) -> tuple[Regions, Launch | None]:
+    ) -> tuple[SimRegions, Launch | None]:
         """Make a chain run that packets have come for.
 
         No other chain is stopped for one that runs already, though it have no bandwidth left:
@@ -166,7 +166,7 @@ class Regions:
 
     def another(
         self, chain: Chain, now: float, load: Mapping[int, float], *, switch: bool = True
-    ) -> tuple[Regions, Launch | None]:
+    ) -> tuple[SimRegions, Launch | None]:
         """One more instance of a chain: its victim, a free region, a context switch.
 
         Args:
@@ -189,12 +189,12 @@ class Regions:
             min(idle, key=lambda i: (load.get(i, 0.0), i)), chain, now, "context-switch"
         )
 
-    def deschedule(self, region: int, now: float) -> Regions:
+    def deschedule(self, region: int, now: float) -> SimRegions:
         """Let a region serve no more; its chain stays as a victim, if there is a victim cache."""
         old = self.regions[region]
         return self._with(region, replace(old, scheduled=False, since=now, pinned=False))
 
-    def restart(self, region: int, now: float) -> Regions:
+    def restart(self, region: int, now: float) -> SimRegions:
         """Load a region's own bitstream again, after a task of it got stuck."""
         ready = now + self.costs.reconfiguration
         return self._with(region, replace(self.regions[region], ready=ready, since=now))
@@ -204,12 +204,12 @@ class Regions:
         free = [(bool(r.chain), r.since, i) for i, r in enumerate(self.regions) if r.free]
         return min(free)[2] if free else None
 
-    def _launched(self, i: int, chain: Chain, now: float, way: Way) -> tuple[Regions, Launch]:
+    def _launched(self, i: int, chain: Chain, now: float, way: Way) -> tuple[SimRegions, Launch]:
         stopped = self.regions[i].chain if way == "context-switch" else ()
         ready = now + self.costs.reconfiguration + (self.costs.stop if stopped else 0.0)
-        new = Region(chain, scheduled=True, ready=ready, since=now)
+        new = SimRegion(chain, scheduled=True, ready=ready, since=now)
         return self._with(i, new), Launch(way, (i,), ready, stopped)
 
-    def _with(self, i: int, region: Region) -> Regions:
+    def _with(self, i: int, region: SimRegion) -> SimRegions:
         regions = (*self.regions[:i], region, *self.regions[i + 1 :])
         return replace(self, regions=regions)

@@ -16,7 +16,7 @@ from n3ic.systems.card.simulation.figures import (
     percentiles,
     served_share,
 )
-from n3ic.systems.card.simulation.trace import Event, Trace
+from n3ic.systems.card.simulation.trace import CardTrace, Event
 
 Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]  # title, head, rows
 
@@ -54,7 +54,7 @@ class PolicyFigures:
     events: tuple[Event, ...]
 
 
-def figures_of(trace: Trace) -> PolicyFigures:
+def figures_of(trace: CardTrace) -> PolicyFigures:
     """Figures of a simulation."""
     scenario = trace.scenario
     edges = np.linspace(0, scenario.seconds, scenario.bins + 1)
@@ -86,7 +86,7 @@ def figures_of(trace: Trace) -> PolicyFigures:
 
 
 def _due(
-    trace: Trace, tenant: str, edges: np.ndarray[Any, Any]
+    trace: CardTrace, tenant: str, edges: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Gb/s that a tenant offered and was entitled to in each bin of time."""
     owner = trace.scenario.tenant_of[tenant]
@@ -102,7 +102,7 @@ def _due(
     return offered, np.where(there, entitled, 0.0)
 
 
-def _tenant(trace: Trace, name: str, edges: np.ndarray[Any, Any]) -> TenantFigures:
+def _tenant(trace: CardTrace, name: str, edges: np.ndarray[Any, Any]) -> TenantFigures:
     scenario = trace.scenario
     hz, seconds = scenario.board.clock_hz, scenario.seconds
     graphs = [g for g in scenario.graphs if g.tenant == name]
@@ -141,7 +141,7 @@ def _tenant(trace: Trace, name: str, edges: np.ndarray[Any, Any]) -> TenantFigur
     )
 
 
-def _bound(trace: Trace, tenant: str) -> float:
+def _bound(trace: CardTrace, tenant: str) -> float:
     longest = max((size for c in trace.counts.values() for _, size in c.arrivals), default=64)
     return max(
         latency_bound(trace.scenario, g, longest)

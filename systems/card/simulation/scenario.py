@@ -151,7 +151,7 @@ class SimTenant:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedChain:
     """A chain in a region.
 
     Attributes:
@@ -205,7 +205,7 @@ class Scenario:
     graphs: tuple[SimGraph, ...]
     regions: int
     region_area: float
-    placed: tuple[Placed, ...]
+    placed: tuple[PlacedChain, ...]
     seconds: float
     failures: tuple[Failure, ...] = ()
     bins: int = 50

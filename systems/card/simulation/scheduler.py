@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Turns:
+class IssueSlots:
     """The cycle at which the next packet may start; several tasks may share one."""
 
     next_start: int = 0
@@ -34,7 +34,7 @@ class Server:
     """A task of a chain in a region: a pipeline with credits."""
 
     task: SimTask
-    turns: Turns
+    turns: IssueSlots
     free: int = 0
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Server:
 
 
 @dataclass
-class Instance:
+class ChainInstance:
     """A chain that runs in a region.
 
     Attributes:
@@ -83,7 +83,7 @@ class Instance:
 class Grant:
     """Destination of a packet: tasks of an instance, with a credit of each reserved."""
 
-    instance: Instance
+    instance: ChainInstance
     tasks: Chain
     wait: int
 
@@ -112,21 +112,21 @@ class Scheduler:
         self._head_ready: dict[str, int] = {}
         self._next_slot = 0
         self._queues: dict[str, list[_Waiting]] = {}  # heaps
-        self._instances: list[Instance] = []
-        self._found: dict[tuple[str, Chain], list[tuple[int, Instance]]] = {}
+        self._instances: list[ChainInstance] = []
+        self._found: dict[tuple[str, Chain], list[tuple[int, ChainInstance]]] = {}
         self._counted: Mapping[str, int] = {}
 
-    def add(self, instance: Instance) -> None:
+    def add(self, instance: ChainInstance) -> None:
         """Allow packets to an instance."""
         self._changed([*self._instances, instance])
         self.dispatch()
 
-    def remove(self, instance: Instance) -> None:
+    def remove(self, instance: ChainInstance) -> None:
         """Stop sending packets to an instance; packets inside continue."""
         instance.open = False
         self._changed([i for i in self._instances if i is not instance])
 
-    def _changed(self, instances: list[Instance]) -> None:
+    def _changed(self, instances: list[ChainInstance]) -> None:
         self._instances = instances
         self._found.clear()
         self._counted = Counter(task for i in instances for task in i.chain)
@@ -136,10 +136,10 @@ class Scheduler:
         """Number of instances of each task."""
         return self._counted
 
-    def __iter__(self) -> Iterator[Instance]:
+    def __iter__(self) -> Iterator[ChainInstance]:
         return iter(self._instances)
 
-    def candidates(self, tenant: str, tasks: Chain) -> Sequence[tuple[int, Instance]]:
+    def candidates(self, tenant: str, tasks: Chain) -> Sequence[tuple[int, ChainInstance]]:
         """Instances that run the first tasks for a tenant, with how many of the tasks they run."""
         key = (tenant, tasks)
         if key not in self._found:
@@ -193,8 +193,8 @@ class Scheduler:
 
     def _grant(self, waiting: _Waiting) -> Grant | None:
         """Grant credits for as many tasks as possible; None if the first task has none anywhere."""
-        fallback: Instance | None = None
-        whole: tuple[int, Instance] | None = None
+        fallback: ChainInstance | None = None
+        whole: tuple[int, ChainInstance] | None = None
         for count, instance in self.candidates(waiting.tenant, waiting.tasks):
             # Candidates are sorted by the number of tasks: a shorter run cannot win any more.
             if whole is not None and count < whole[0]:

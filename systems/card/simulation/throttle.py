@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Demand:
+class OfferedLoad:
     """Demand of a graph.
 
     Attributes:
@@ -28,7 +28,9 @@ class Demand:
     times: Mapping[str, float]
 
 
-def fair_rates(demands: Mapping[str, Demand], instances: Mapping[str, float]) -> dict[str, float]:
+def fair_rates(
+    demands: Mapping[str, OfferedLoad], instances: Mapping[str, float]
+) -> dict[str, float]:
     """Compute each graph's packets per second: its due, then max-min over dominant time shares.
 
     First all graphs rise to the smaller of load and entitlement. The rest goes to the loads beyond
@@ -49,7 +51,7 @@ def fair_rates(demands: Mapping[str, Demand], instances: Mapping[str, float]) ->
 
 
 def _fill(
-    demands: Mapping[str, Demand],
+    demands: Mapping[str, OfferedLoad],
     instances: Mapping[str, float],
     rates: dict[str, float],
     left: dict[str, float],

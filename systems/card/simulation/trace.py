@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from n3ic.systems.card.simulation.baselines import Policy
+from n3ic.systems.card.simulation.baselines import SharingPolicy
 from n3ic.systems.card.simulation.regions import Chain
 from n3ic.systems.card.simulation.scenario import Scenario
 
 
 @dataclass
-class Served:
+class DepartedPackets:
     """Packets of a graph that left, in the order in which they did; times in clock cycles."""
 
     arrived: list[int] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Event:
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class CardTrace:
     """All that a simulation saw.
 
     Attributes:
@@ -83,9 +83,9 @@ class Trace:
     """
 
     scenario: Scenario
-    policy: Policy
+    policy: SharingPolicy
     seed: int
-    served: Mapping[str, Served]
+    served: Mapping[str, DepartedPackets]
     counts: Mapping[str, GraphCounts]
     utilisation: np.ndarray[Any, np.dtype[np.float64]]
     work: np.ndarray[Any, np.dtype[np.float64]]

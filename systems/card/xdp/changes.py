@@ -9,11 +9,11 @@ from n3ic.errors import ExportError, UsageError
 from n3ic.exporters.xdp import libbpf
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.systems.card.changes import CardChange
-from n3ic.systems.card.xdp.image import CardImage
+from n3ic.systems.card.xdp.image import XdpCardImage
 from n3ic.systems.card.xdp.program import PROGRAM_NAME, CardTables
 
 
-def change_attached(image: CardImage, change: CardChange, interface: str) -> str:
+def change_attached(image: XdpCardImage, change: CardChange, interface: str) -> str:
     """Change networks and UIDs of the program on an interface, each in one exchange.
 
     Args:

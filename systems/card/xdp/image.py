@@ -12,7 +12,7 @@ from n3ic.exporters.xdp.network.source import network_source
 from n3ic.exporters.xdp.network.structure import Structure, structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.source import PACKET
-from n3ic.systems.card.lowering import PolicyRule, SoftwareCard, SoftwareGraph
+from n3ic.systems.card.compile import SoftwareCard, SoftwareGraph, SoftwareRule
 from n3ic.targets.identifiers import comment
 from n3ic.util.json_text import json_text
 from n3ic.util.templates import render
@@ -35,7 +35,7 @@ _CARRIED = {
 
 
 @dataclass(frozen=True, eq=False)
-class CardImage:
+class XdpCardImage:
     """A card for XDP.
 
     Attributes:
@@ -74,7 +74,7 @@ class CardImage:
         return max(len(g.branches) for g in self.card.graphs)
 
 
-def image_of(card: SoftwareCard) -> CardImage:
+def image_of(card: SoftwareCard) -> XdpCardImage:
     """The image of a card.
 
     Raises:
@@ -91,10 +91,10 @@ def image_of(card: SoftwareCard) -> CardImage:
         raise CardError(
             f"target xdp runs all networks of a card in one program: {error} (shapes {shapes})"
         ) from error
-    return CardImage(card, structure, {name: i for i, name in enumerate(card.networks)})
+    return XdpCardImage(card, structure, {name: i for i, name in enumerate(card.networks)})
 
 
-def write_card(image: CardImage, out: Path) -> None:
+def write_card(image: XdpCardImage, out: Path) -> None:
     """Write the program, the networks, the tables and the README of a card."""
     files = {
         PROGRAM: render(TEMPLATES, "card.c.j2", _values(image)),
@@ -115,7 +115,7 @@ def tenant_value(rate: int, burst: int) -> bytes:
     return struct.pack("=II5Q", 0, 0, rate, burst, burst, 0, 0)
 
 
-def _values(image: CardImage) -> dict[str, object]:
+def _values(image: XdpCardImage) -> dict[str, object]:
     card = image.card
     longest = max(g.input_bytes for g in card.graphs)
     return {
@@ -147,7 +147,7 @@ def _values(image: CardImage) -> dict[str, object]:
     }
 
 
-def _tables(image: CardImage) -> dict[str, object]:
+def _tables(image: XdpCardImage) -> dict[str, object]:
     """What a loader puts into the maps, in hexadecimal as the program reads it."""
     card = image.card
     return {
@@ -189,7 +189,7 @@ def _check(graph: SoftwareGraph, card: SoftwareCard) -> None:
             raise CardError(f"{graph.name}: rules of target xdp are about {_CLASSES} classes")
 
 
-def _rule(rule: PolicyRule) -> bytes:
+def _rule(rule: SoftwareRule) -> bytes:
     below = _NO_BOUND if rule.below is None else rule.below
     classes = sum(1 << c for c in rule.classes)
     action, everything = _ACTIONS.index(rule.action), int(not rule.classes)

@@ -39,7 +39,7 @@ class CardTables:
         maps: of the program, by name.
     """
 
-    def __init__(self, maps: Mapping[str, libbpf.Map]) -> None:
+    def __init__(self, maps: Mapping[str, libbpf.BpfMap]) -> None:
         self.maps = maps
 
     def set_tenant(self, index: int, value: bytes) -> None:
@@ -91,7 +91,7 @@ class CardProgram(CardTables):
             networks = [(directory / "networks" / f"{s}.bin").read_bytes() for s in slots]
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise VerifyError(f"{directory}: no export of a card for XDP: {error}") from error
-        self.object = libbpf.Object(compiled(files, PROGRAM), "card.o")
+        self.object = libbpf.BpfObject(compiled(files, PROGRAM), "card.o")
         super().__init__(self.object.maps)
         self.program = self.object.programs[PROGRAM_NAME]
         for index, value in enumerate(values):

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from n3ic.systems.card.changes import CardChange
-from n3ic.systems.card.exporting import CardCheck, CardTarget
-from n3ic.systems.card.lowering import software_card
-from n3ic.systems.card.plan import Plan
+from n3ic.systems.card.compile import software_card
+from n3ic.systems.card.export import CardCheck, CardTarget
+from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.xdp.changes import change_attached
 from n3ic.systems.card.xdp.image import image_of, write_card
 from n3ic.systems.card.xdp.verify import verify_card
@@ -21,15 +21,15 @@ class XdpCards(CardTarget):
     inputs: ClassVar[bool] = False
     fixed: ClassVar[str] = ""
 
-    def write_card(self, plan: Plan, out: Path) -> None:
+    def write_card(self, plan: CardPlan, out: Path) -> None:
         """Write the program of a card, its networks and tables; see the base class."""
         write_card(image_of(software_card(plan, self.name)), out)
 
-    def verify_card(self, plan: Plan, directory: Path, packets: int) -> CardCheck:
+    def verify_card(self, plan: CardPlan, directory: Path, packets: int) -> CardCheck:
         """Run frames of all graphs through the program in the kernel; see the base class."""
         return verify_card(image_of(software_card(plan, self.name)), directory, packets)
 
-    def change_card(self, plan: Plan, change: CardChange, to: str) -> str:
+    def change_card(self, plan: CardPlan, change: CardChange, to: str) -> str:
         """Change the tables of the program on the interface ``to``; see the base class."""
         return change_attached(image_of(software_card(plan, self.name)), change, to)
 

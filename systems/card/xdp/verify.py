@@ -10,10 +10,10 @@ import numpy as np
 
 from n3ic.errors import MissingDependencyError, VerifyError
 from n3ic.exporters.xdp.libbpf import BpfError, TestRun, VerifierError
-from n3ic.systems.card.exporting import CardCheck
-from n3ic.systems.card.frames import Asked, hostile, joined, mark, traffic
-from n3ic.systems.card.lowering import SoftwareCard
-from n3ic.systems.card.xdp.image import CardImage, tenant_value
+from n3ic.systems.card.compile import SoftwareCard
+from n3ic.systems.card.export import CardCheck
+from n3ic.systems.card.frames import RequestFrame, hostile, joined, mark, traffic
+from n3ic.systems.card.xdp.image import XdpCardImage, tenant_value
 from n3ic.systems.card.xdp.program import DROP, PASS, REDIRECT, TX, CardProgram, one_cpu
 from n3ic.targets.figures import Figure
 
@@ -22,7 +22,7 @@ _ANY = "lo"
 _SHORTEST = 14  # bytes of a frame that a test run takes
 
 
-def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
+def verify_card(image: XdpCardImage, directory: Path, packets: int) -> CardCheck:
     """Compare bytes, scores and actions of all graphs; see the base class."""
     card = image.card
     try:
@@ -38,7 +38,7 @@ def verify_card(image: CardImage, directory: Path, packets: int) -> CardCheck:
         raise MissingDependencyError(str(error)) from error
 
 
-def _run(image: CardImage, program: CardProgram, cpu: int, packets: int) -> CardCheck:
+def _run(image: XdpCardImage, program: CardProgram, cpu: int, packets: int) -> CardCheck:
     card = image.card
     rng = np.random.default_rng(5)
     asked = traffic(card, packets)
@@ -73,7 +73,7 @@ def _run(image: CardImage, program: CardProgram, cpu: int, packets: int) -> Card
     return CardCheck(executor, sent, inferences, names, figures, "scores")
 
 
-def check_frame(card: SoftwareCard, asked: Asked, seen: TestRun) -> None:
+def check_frame(card: SoftwareCard, asked: RequestFrame, seen: TestRun) -> None:
     """Compare what left with what must.
 
     Raises:
@@ -88,7 +88,7 @@ def check_frame(card: SoftwareCard, asked: Asked, seen: TestRun) -> None:
         )
 
 
-def leaving(card: SoftwareCard, asked: Asked) -> tuple[int, bytes]:
+def leaving(card: SoftwareCard, asked: RequestFrame) -> tuple[int, bytes]:
     """What must become of a frame: the action, and its bytes then."""
     graph = card.graphs[asked.graph]
     results = joined(graph.join, asked.results)

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from math import ceil, log2
 
 from n3ic.errors import ClusterError, MissingDependencyError
-from n3ic.systems.cluster.simulation.parts import Workload
-from n3ic.systems.cluster.simulation.workloads import Problem
+from n3ic.systems.cluster.simulation.components import Workload
+from n3ic.systems.cluster.simulation.workloads import KernelProblem
 
 REPEATS = 15
 _SECONDS = 900
@@ -34,7 +34,7 @@ class Messages:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MpiMeasurement:
     """A kernel on MPI ranks.
 
     Attributes:
@@ -67,10 +67,10 @@ class Baseline:
 
     library: str
     messages: Messages | None
-    kernels: tuple[Measured, ...]
+    kernels: tuple[MpiMeasurement, ...]
 
 
-def measure(problems: Sequence[Problem], ranks: int, repeats: int = REPEATS) -> Baseline:
+def measure(problems: Sequence[KernelProblem], ranks: int, repeats: int = REPEATS) -> Baseline:
     """Run kernels with MPI on this machine, a core a rank.
 
     Args:
@@ -101,7 +101,7 @@ def measure(problems: Sequence[Problem], ranks: int, repeats: int = REPEATS) -> 
         raise ClusterError(f"mpiexec ended with {done.returncode}: {' '.join(said)[:500]}")
     found = json.loads(done.stdout.strip().splitlines()[-1])
     kernels = tuple(
-        Measured(
+        MpiMeasurement(
             k["kernel"],
             found["ranks"],
             min(k["seconds"]),

@@ -19,7 +19,7 @@ from n3ic.model.bits import pack
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.layers import OutputLayer
 from n3ic.model.network import BinaryModel
-from n3ic.systems.cluster.simulation.workloads import Problem
+from n3ic.systems.cluster.simulation.workloads import KernelProblem
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -35,7 +35,7 @@ def bounds(size: int, ranks: int) -> list[int]:
     return [size * i // ranks for i in range(ranks + 1)]
 
 
-def prepare(problem: Problem, comm: Comm) -> Run:
+def prepare(problem: KernelProblem, comm: Comm) -> Run:
     """Make this rank's part of a problem.
 
     Args:
@@ -70,7 +70,7 @@ def _gathered(comm: Comm, mine: Matrix, rows: int) -> Matrix:
     return whole
 
 
-def sparse_matrix(problem: Problem) -> Any:
+def sparse_matrix(problem: KernelProblem) -> Any:
     """The random sparse matrix of a problem, in CSR, float32; rows of a graph are its nodes."""
     import scipy.sparse
 
@@ -87,7 +87,7 @@ def sparse_matrix(problem: Problem) -> Any:
     return scipy.sparse.csr_matrix((values, (rows, columns)), shape=(size, size))
 
 
-def _gemm(problem: Problem, comm: Comm) -> Run:
+def _gemm(problem: KernelProblem, comm: Comm) -> Run:
     n, rng = problem.size, np.random.default_rng(problem.seed)
     left, right = _dense(rng, n, n), _dense(rng, n, n)
     part = _part(n, comm)
@@ -95,7 +95,7 @@ def _gemm(problem: Problem, comm: Comm) -> Run:
     return lambda: left @ _gathered(comm, right, n)
 
 
-def _mlp(problem: Problem, comm: Comm) -> Run:
+def _mlp(problem: KernelProblem, comm: Comm) -> Run:
     """Each rank has some columns of every layer's weights; activations are gathered."""
     rng = np.random.default_rng(problem.seed)
     x = _dense(rng, problem.batch, problem.shape[0]).clip(0, 1)
@@ -114,7 +114,7 @@ def _mlp(problem: Problem, comm: Comm) -> Run:
     return run
 
 
-def _spmv(problem: Problem, comm: Comm) -> Run:
+def _spmv(problem: KernelProblem, comm: Comm) -> Run:
     part = _part(problem.size, comm)
     left = sparse_matrix(problem)[part]
     vector = _dense(np.random.default_rng(problem.seed + 1), problem.size, 1)
@@ -122,7 +122,7 @@ def _spmv(problem: Problem, comm: Comm) -> Run:
     return lambda: np.asarray(left @ _gathered(comm, mine, problem.size))
 
 
-def _spgemm(problem: Problem, comm: Comm) -> Run:
+def _spgemm(problem: KernelProblem, comm: Comm) -> Run:
     import scipy.sparse
 
     size, part = problem.size, _part(problem.size, comm)
@@ -145,14 +145,14 @@ def _spgemm(problem: Problem, comm: Comm) -> Run:
     return run
 
 
-def _aggregation(problem: Problem, comm: Comm) -> Run:
+def _aggregation(problem: KernelProblem, comm: Comm) -> Run:
     rows, part = problem.graph.nodes, _part(problem.graph.nodes, comm)
     edges = sparse_matrix(problem)[part]
     x = _dense(np.random.default_rng(problem.seed + 1), rows, problem.columns)[part].copy()
     return lambda: np.asarray(edges @ _gathered(comm, x, rows))
 
 
-def _graph_network(problem: Problem, comm: Comm) -> Run:
+def _graph_network(problem: KernelProblem, comm: Comm) -> Run:
     g, part = problem.graph, _part(problem.graph.nodes, comm)
     edges = sparse_matrix(problem)[part]
     edges.data[:] = 1  # sums of sums stay exact
@@ -169,7 +169,7 @@ def _graph_network(problem: Problem, comm: Comm) -> Run:
     return run
 
 
-def _features(problem: Problem, part: slice) -> Matrix:
+def _features(problem: KernelProblem, part: slice) -> Matrix:
     """Zeros and ones of some nodes of a graph, made block by block: all of them take gigabytes."""
     blocks = []
     for block in range(part.start // _BLOCK, -(-part.stop // _BLOCK)):
@@ -180,7 +180,7 @@ def _features(problem: Problem, part: slice) -> Matrix:
     return np.concatenate(blocks)
 
 
-def _conv2d(problem: Problem, comm: Comm) -> Run:
+def _conv2d(problem: KernelProblem, comm: Comm) -> Run:
     n, window, halo = problem.size, problem.window, problem.window // 2
     rng = np.random.default_rng(problem.seed)
     image, kernel = _dense(rng, n, n), _dense(rng, window, window)
@@ -210,7 +210,7 @@ def _nobody() -> int:
     return MPI.PROC_NULL
 
 
-def _binary(problem: Problem, comm: Comm) -> Run:
+def _binary(problem: KernelProblem, comm: Comm) -> Run:
     """The home's bits go to all; each rank has some neurons, and all bits come together."""
     rng = np.random.default_rng(problem.seed)
     weights = rng.random((problem.outputs, problem.size)) < 0.5
@@ -236,7 +236,7 @@ def _binary(problem: Problem, comm: Comm) -> Run:
     return run
 
 
-_KERNELS: Mapping[str, Callable[[Problem, Any], Run]] = {
+_KERNELS: Mapping[str, Callable[[KernelProblem, Any], Run]] = {
     "binary": _binary,
     "gemm": _gemm,
     "spmv": _spmv,

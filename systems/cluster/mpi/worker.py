@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from n3ic.systems.cluster.mpi.kernels import prepare
-from n3ic.systems.cluster.simulation.workloads import Graph, Problem
+from n3ic.systems.cluster.simulation.workloads import GraphSize, KernelProblem
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm
@@ -35,12 +35,12 @@ def main() -> None:
         sys.stdout.write(json.dumps(found) + "\n")
 
 
-def _problem(data: dict[str, Any]) -> Problem:
-    graph = Graph(**data.pop("graph"))
-    return Problem(**{**data, "shape": tuple(data["shape"]), "graph": graph})
+def _problem(data: dict[str, Any]) -> KernelProblem:
+    graph = GraphSize(**data.pop("graph"))
+    return KernelProblem(**{**data, "shape": tuple(data["shape"]), "graph": graph})
 
 
-def _timed(problem: Problem, comm: Comm, repeats: int) -> dict[str, Any]:
+def _timed(problem: KernelProblem, comm: Comm, repeats: int) -> dict[str, Any]:
     """Seconds of each repetition, elapsed and of the processor, and a checksum of the result."""
     run = prepare(problem, comm)
     out = run()

@@ -32,8 +32,8 @@ from n3ic.model.bits import WORD_BITS, Bits, Words, pack, pad_mask
 from n3ic.model.layers import Connections, HiddenLayer
 from n3ic.model.network import BinaryModel
 from n3ic.systems.cluster.binary import layer_input
-from n3ic.systems.cluster.placement import Placement, Share, Split
-from n3ic.systems.cluster.protocol import BY_RANGE, HOME, Control, Packet, PacketType, Task
+from n3ic.systems.cluster.placement import LayerSplit, ModelPlacement, Share
+from n3ic.systems.cluster.protocol import BY_RANGE, HOME, ControlId, PacketType, TaskId, TaskPacket
 
 SLICE_WORDS = 16
 """Words of a row of weights, one of which is read each clock."""
@@ -44,7 +44,7 @@ _MAC_BYTES = 6
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class EndpointAddress:
     """Where a station of the ring is.
 
     Attributes:
@@ -100,7 +100,7 @@ class NodeSize:
 
 
 @dataclass(frozen=True, eq=False)
-class CardImage:
+class NodeImage:
     """What a card holds.
 
     Attributes:
@@ -121,16 +121,16 @@ class CardImage:
         return "".join(f"{address:x} {word:x}\n" for address, word in self.writes.tolist())
 
 
-def card_image(
+def node_image(
     model: BinaryModel,
-    placement: Placement,
+    placement: ModelPlacement,
     node: int,
     *,
-    own: Endpoint,
-    predecessor: Endpoint,
-    successor: Endpoint,
+    own: EndpointAddress,
+    predecessor: EndpointAddress,
+    successor: EndpointAddress,
     resend_ms: int = 20,
-) -> CardImage:
+) -> NodeImage:
     """The image of a node of a placement.
 
     Args:
@@ -157,11 +157,11 @@ def card_image(
     found = _only_share(placement, node)
     if found is None:
         relay = _status(model, node, (0, 0, 0, 0), (0, 1 << NodeSize.slot_w, 0, 1))
-        return CardImage(NodeSize(), 0, 0, _settings([*links, 0, 0, 0, 0, 0], relay, ()))
+        return NodeImage(NodeSize(), 0, 0, _settings([*links, 0, 0, 0, 0, 0], relay, ()))
     array, share = found
     placed = placement.layers[array]
     layer = model.layers[array]
-    by_inputs = placed.split is Split.INPUT
+    by_inputs = placed.split is LayerSplit.INPUT
     held = np.s_[:, share.start : share.end] if by_inputs else np.s_[share.start : share.end]
     mask = None if layer.mask is None else layer.mask[held]
     part = Connections(layer.weights[held], mask=mask)
@@ -192,18 +192,18 @@ def card_image(
     ]
     if mask is not None:
         writes.append(_writes(3, rows, _rows(mask, slices)))
-    return CardImage(size, part.n_outputs, slices, np.concatenate(writes))
+    return NodeImage(size, part.n_outputs, slices, np.concatenate(writes))
 
 
 def _settings(
-    settings: Sequence[int], status: Packet, replicas: Sequence[int]
+    settings: Sequence[int], status: TaskPacket, replicas: Sequence[int]
 ) -> NDArray[np.uint32]:
     words = np.frombuffer(status.encode(), dtype=">u4")
     everything = np.array([*settings, *words, *replicas], dtype=np.uint32)
     return _writes(0, np.arange(len(everything)), everything)
 
 
-def _only_share(placement: Placement, node: int) -> tuple[int, Share] | None:
+def _only_share(placement: ModelPlacement, node: int) -> tuple[int, Share] | None:
     """The layer and the share that a card holds; None where it holds nothing."""
     shares = [
         (array, share)
@@ -221,10 +221,10 @@ def _only_share(placement: Placement, node: int) -> tuple[int, Share] | None:
     return shares[0] if shares else None
 
 
-def _leaving(placement: Placement, array: int, node: int) -> tuple[int, int, tuple[int, ...]]:
+def _leaving(placement: ModelPlacement, array: int, node: int) -> tuple[int, int, tuple[int, ...]]:
     """Setting 11, the neurons of the layer behind, and the nodes that take turns with it."""
-    if placement.layers[array].split is Split.INPUT:
-        return Task.SUMS << 24 | BY_RANGE << 16 | array << 8 | LEAVING_SUMS, 0, ()
+    if placement.layers[array].split is LayerSplit.INPUT:
+        return TaskId.SUMS << 24 | BY_RANGE << 16 | array << 8 | LEAVING_SUMS, 0, ()
     if array == len(placement.layers) - 1:
         return LEAVING_SCORES, 0, ()
     following = layer_input(placement, array + 1)
@@ -250,12 +250,12 @@ def _status(
     node: int,
     place: tuple[int, int, int, int],
     numbers: tuple[int, int, int, int],
-) -> Packet:
+) -> TaskPacket:
     """``STATUS``: array, start, end and offset; kind, row slots, input words and shares."""
     array, start, end, offset = place
-    return Packet(
+    return TaskPacket(
         PacketType.CONTROL,
-        Control.STATUS,
+        ControlId.STATUS,
         HOME,
         array,
         start,

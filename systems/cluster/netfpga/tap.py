@@ -12,12 +12,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from n3ic.exporters.netfpga.tools import tap as wire
-from n3ic.exporters.netfpga.tools.running import Program, RunningCard
+from n3ic.exporters.netfpga.tools.simulator_process import SimulatedCardProcess, SimulatorProgram
 from n3ic.model.network import BinaryModel
-from n3ic.systems.cluster.netfpga.image import CardImage, Endpoint, card_image
+from n3ic.systems.cluster.netfpga.image import EndpointAddress, NodeImage, node_image
 from n3ic.systems.cluster.netfpga.simulation import build
-from n3ic.systems.cluster.placement import Placement
-from n3ic.systems.cluster.simulated import CardSimulator, SimulatedCard
+from n3ic.systems.cluster.placement import ModelPlacement
+from n3ic.systems.cluster.simulated_cards import CardSimulator, SimulatedCard
 
 CARD_PORT = 0x4E33
 
@@ -71,17 +71,17 @@ class NodeCounters:
         return cls(*(int(n) for n in numbers))
 
 
-def host_endpoint(node: int, port: int) -> Endpoint:
+def host_endpoint(node: int, port: int) -> EndpointAddress:
     """A process on the host's end of a card's TAP device."""
-    return Endpoint(bytes([2, 0x6E, 0x33, 0, node, 1]), f"10.233.{node}.1", port)
+    return EndpointAddress(bytes([2, 0x6E, 0x33, 0, node, 1]), f"10.233.{node}.1", port)
 
 
-def card_endpoint(node: int) -> Endpoint:
+def card_endpoint(node: int) -> EndpointAddress:
     """The card behind its TAP device."""
-    return Endpoint(bytes([2, 0x6E, 0x33, 0, node, 2]), f"10.233.{node}.2", CARD_PORT)
+    return EndpointAddress(bytes([2, 0x6E, 0x33, 0, node, 2]), f"10.233.{node}.2", CARD_PORT)
 
 
-class VirtualCard(RunningCard):
+class VirtualCard(SimulatedCardProcess):
     """A node's card behind a TAP device, while a ``with`` block runs.
 
     The device is made in the network namespace of this process. Host and card have the two
@@ -93,7 +93,7 @@ class VirtualCard(RunningCard):
         counters: what it did, once the block has ended.
     """
 
-    def __init__(self, image: CardImage, node: int, *, loss: float = 0.0, seed: int = 0) -> None:
+    def __init__(self, image: NodeImage, node: int, *, loss: float = 0.0, seed: int = 0) -> None:
         """Describe a card; nothing is made before the ``with`` block.
 
         Args:
@@ -110,7 +110,7 @@ class VirtualCard(RunningCard):
         self._host = host_endpoint(node, 0)
         self._faults = (repr(loss), str(seed))
 
-    def _plug_in(self, stack: ExitStack) -> Program:
+    def _plug_in(self, stack: ExitStack) -> SimulatorProgram:
         wire.require()
         binary = build(self._image.size)
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="n3ic-card-")))
@@ -120,7 +120,7 @@ class VirtualCard(RunningCard):
             wire.device(self.device, address=f"{self._host.ip}/30", mac=self._host.mac.hex(":"))
         )
         command = [str(binary), str(descriptor), str(image), *self._faults]
-        return Program(command, descriptors=(descriptor,))
+        return SimulatorProgram(command, descriptors=(descriptor,))
 
     def _count(self, text: str) -> None:
         self.counters = NodeCounters.parse(text)
@@ -134,13 +134,13 @@ class VerilatedCards(CardSimulator):
 
     @contextmanager
     def run(
-        self, model: BinaryModel, placement: Placement, node: int, *, loss: float, seed: int
+        self, model: BinaryModel, placement: ModelPlacement, node: int, *, loss: float, seed: int
     ) -> Iterator[SimulatedCard]:
         """A node's card, plugged in while the context is entered."""
         own = card_endpoint(node)
         before = host_endpoint(node, CARD_PORT + 1)
         behind = host_endpoint(node, CARD_PORT + (1 if placement.nodes == 1 else 2))
-        image = card_image(model, placement, node, own=own, predecessor=before, successor=behind)
+        image = node_image(model, placement, node, own=own, predecessor=before, successor=behind)
         found = SimulatedCard(
             (own.ip, own.port), (before.ip, before.port), (behind.ip, behind.port)
         )

@@ -23,14 +23,14 @@ from n3ic.model.layers import Connections
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster.binary import held_by, popcounter
-from n3ic.systems.cluster.link import Timing
+from n3ic.systems.cluster.endpoint import Endpoint
+from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.node import Node
-from n3ic.systems.cluster.placement import LayerPlacement, Placement, Share, Split
+from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlacement, Share
 from n3ic.systems.cluster.protocol import MAX_PACKETS, SCORES_PER_PACKET
-from n3ic.systems.cluster.session import Link, Session
-from n3ic.systems.cluster.station import Station
+from n3ic.systems.cluster.session import RingLink, Session
 from n3ic.systems.cluster.traffic import slices_of
-from n3ic.systems.cluster.wire import Address, Wire, neighbours, open_socket, run_station
+from n3ic.systems.cluster.udp import Address, UdpEndpoint, neighbours, open_socket, run_endpoint
 
 SHAPES = ((384, 2), (8448, 2), (384, 768), (4096, 2048))
 _ROWS = 40
@@ -41,7 +41,7 @@ _HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class Measured:
+class NodeMeasurement:
     """Nanoseconds of processor time of a process node.
 
     Attributes:
@@ -78,7 +78,7 @@ class Measured:
         )
 
 
-def measure_node(shapes: Sequence[tuple[int, int]] = SHAPES, rows: int = _ROWS) -> Measured:
+def measure_node(shapes: Sequence[tuple[int, int]] = SHAPES, rows: int = _ROWS) -> NodeMeasurement:
     """Measure a process node on this machine.
 
     Args:
@@ -102,7 +102,7 @@ def measure_node(shapes: Sequence[tuple[int, int]] = SHAPES, rows: int = _ROWS) 
     prices = _non_negative(a / b[:, None], np.ones(len(b)))
     error = float(np.max(np.abs(a @ prices / b - 1)))
     packet, datagram, row = (float(p) for p in prices)
-    return Measured(packet, datagram, slice_ * 1e9, row, _hop_seconds() * 1e9, error)
+    return NodeMeasurement(packet, datagram, slice_ * 1e9, row, _hop_seconds() * 1e9, error)
 
 
 def _slice_seconds() -> float:
@@ -120,10 +120,12 @@ def _slice_seconds() -> float:
     return float(best) / _PINGS / neurons / slices_of(inputs)
 
 
-def _all_on(model: BinaryModel, nodes: int, owner: int) -> Placement:
+def _all_on(model: BinaryModel, nodes: int, owner: int) -> ModelPlacement:
     """A layer that one node of a ring has."""
     shares = (Share(owner, 0, model.shape[1]),)
-    return Placement(model.digest, model.shape, nodes, (LayerPlacement(Split.OUTPUT, shares),))
+    return ModelPlacement(
+        model.digest, model.shape, nodes, (LayerPlacement(LayerSplit.OUTPUT, shares),)
+    )
 
 
 def _non_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -132,11 +134,11 @@ def _non_negative(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
     return np.asarray(nnls(a, b)[0])
 
 
-def _row_seconds(model: BinaryModel, placement: Placement, rows: int) -> float:
+def _row_seconds(model: BinaryModel, placement: ModelPlacement, rows: int) -> float:
     """Processor time of the first node's thread for a row, rows one after the other."""
     socks = [open_socket(_HOST) for _ in range(placement.nodes + 1)]
     ring = {i: sock.getsockname() for i, sock in enumerate(socks)}
-    timing = Timing()
+    timing = LinkTiming()
     spent = [0.0]
 
     def each(_: float) -> None:
@@ -146,16 +148,16 @@ def _row_seconds(model: BinaryModel, placement: Placement, rows: int) -> float:
     threads = []
     for number in range(1, placement.nodes + 1):
         node = Node(number, held_by(model, placement, number), model.digest)
-        station = Station(node, placement.nodes, timing=timing)
-        wire = Wire(socks[number], neighbours(number, placement.nodes, ring))
+        station = Endpoint(node, placement.nodes, timing=timing)
+        wire = UdpEndpoint(socks[number], neighbours(number, placement.nodes, ring))
         words = {"timing": timing, "each": each}
-        threads.append(threading.Thread(target=run_station, args=(station, wire), kwargs=words))
+        threads.append(threading.Thread(target=run_endpoint, args=(station, wire), kwargs=words))
     for thread in threads:
         thread.start()
     bits = np.random.default_rng(1).random((rows, model.input.n_bits)) < 0.5
     inputs, took = pack(bits), np.inf
     try:
-        with Session(model, placement, Link(ring, timing=timing), socks[0]) as session:
+        with Session(model, placement, RingLink(ring, timing=timing), socks[0]) as session:
             session.scores(inputs[:1])
             for _ in range(_REPEATS):
                 began = spent[0]

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from n3ic.systems.cluster.costs import EMPTY_BYTES
 from n3ic.systems.cluster.protocol import MAX_PACKETS, PACKET_BYTES
-from n3ic.systems.cluster.simulation.parts import (
-    Flow,
+from n3ic.systems.cluster.simulation.components import (
+    PacketTrain,
+    RingTrace,
     SimNode,
     Stage,
-    Trace,
     Workload,
     wire_seconds,
 )
@@ -62,7 +62,7 @@ class _Train:
 
     packets: int
     work: tuple[tuple[int, float], ...]
-    flow: Flow
+    flow: PacketTrain
     stage: int
     job: _Job
 
@@ -83,7 +83,7 @@ def simulate(
     train: int | None = None,
     barrier: bool = False,
     cores: int = 0,
-) -> Trace:
+) -> RingTrace:
     """Simulate a workload.
 
     Args:
@@ -103,7 +103,7 @@ def simulate(
 
 def simulate_rows(
     rows: Sequence[Workload], nodes: Sequence[SimNode], *, slots: int, cores: int = 0
-) -> Trace:
+) -> RingTrace:
     """Simulate rows that overlap; packets of a row that fit into a datagram move as one.
 
     Args:
@@ -146,7 +146,7 @@ class _Simulation:
 
     # -- the data-centric model --------------------------------------------------------------
 
-    def by_tasks(self, workloads: Sequence[Workload], slots: int) -> Trace:
+    def by_tasks(self, workloads: Sequence[Workload], slots: int) -> RingTrace:
         """Tasks go round; a node goes on as soon as its own part of a stage is done.
 
         Args:
@@ -206,7 +206,7 @@ class _Simulation:
             if results and node:
                 yield from self._send(node, results, 0)
 
-    def _spawn(self, flow: Flow, stage: int, job: _Job) -> Steps:
+    def _spawn(self, flow: PacketTrain, stage: int, job: _Job) -> Steps:
         """Put a flow's packets on the ring, as fast as its node handles them."""
         if not flow.packets:  # work on what lies at the node
             train = _Train(0, flow.work, flow, stage, job)
@@ -314,7 +314,7 @@ class _Simulation:
 
     # -- the compute-centric model -----------------------------------------------------------
 
-    def by_barriers(self, workload: Workload) -> Trace:
+    def by_barriers(self, workload: Workload) -> RingTrace:
         """Stage by stage: exchange, wait for all, compute, wait for all."""
         for stage in workload.stages:
             self._all(self._exchange(i, stage) for i in range(1, len(self.nodes)))
@@ -363,13 +363,13 @@ class _Simulation:
         if len(self.nodes) > 2:
             self._all(iter([token()]))
 
-    def _trace(self, rows: Sequence[float] = ()) -> Trace:
+    def _trace(self, rows: Sequence[float] = ()) -> RingTrace:
         seconds = float(self.env.now)
 
         def share(servers: Sequence[_Server]) -> tuple[float, ...]:
             return tuple(min(1.0, s.busy / seconds) if seconds else 0.0 for s in servers)
 
-        return Trace(
+        return RingTrace(
             seconds=seconds,
             packets=self.packets,
             handler=share(self.handlers),

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from n3ic.systems.cluster.figures import NodeFigures, figures_of
-from n3ic.systems.cluster.nodes import like_home
+from n3ic.systems.cluster.nodes import like_coordinator
+from n3ic.systems.cluster.simulation.components import RingTrace, SimNode, sim_nodes
 from n3ic.systems.cluster.simulation.engine import simulate
-from n3ic.systems.cluster.simulation.parts import SimNode, Trace, sim_nodes
-from n3ic.systems.cluster.simulation.workloads import GRAPHS, Problem, workload
+from n3ic.systems.cluster.simulation.workloads import GRAPHS, KernelProblem, workload
 
 FCSN = Path(__file__).with_name("fcsn.toml")
 
 
 @dataclass(frozen=True)
-class Card:
+class NodeModel:
     """What the nodes of a sweep are.
 
     Attributes:
@@ -31,7 +31,7 @@ class Card:
 
     def nodes(self, count: int) -> tuple[SimNode, ...]:
         """So many of them behind a home of the same kind."""
-        return sim_nodes(like_home(count, self.target, self.link, self.figures))
+        return sim_nodes(like_coordinator(count, self.target, self.link, self.figures))
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ def slower(points: Sequence[Point], weak: bool = False) -> tuple[Point, ...]:
 
 
 def sweep(
-    problems: Sequence[Problem],
+    problems: Sequence[KernelProblem],
     counts: Sequence[int],
-    card: Card,
+    card: NodeModel,
     *,
     weak: bool = False,
     straggler: float = 1.0,
@@ -112,7 +112,9 @@ def sweep(
     return tuple(found)
 
 
-def _point(problem: Problem, count: int, data: Trace, compute: Trace, alone: float) -> Point:
+def _point(
+    problem: KernelProblem, count: int, data: RingTrace, compute: RingTrace, alone: float
+) -> Point:
     kernels = data.kernel[1:]
     mean = sum(kernels) / len(kernels)
     return Point(
@@ -140,34 +142,35 @@ class Claim:
     """
 
     name: str
-    problem: Problem
+    problem: KernelProblem
     speedup: float
     compute: float = 0.0
 
 
 CLAIMS: tuple[Claim, ...] = (
-    Claim("2-D convolution", Problem("conv2d"), 2.3, 2.3 / 1.1),
-    Claim("GEMM", Problem("gemm"), 2.3, 2.0),
-    Claim("SPMV", Problem("spmv"), 6.7, 3.8),
-    Claim("SPGEMM", Problem("spgemm"), 6.7, 3.8),
-    Claim("aggregation", Problem("aggregation"), 6.7, 3.8),
-    Claim("MLP", Problem("mlp"), 3.3, 2.9),
-    Claim("Cora", Problem("gnn", graph=GRAPHS["cora"]), 5.38, 1.52),
-    Claim("CoraFull", Problem("gnn", graph=GRAPHS["corafull"]), 5.08, 1.86),
-    Claim("Pubmed", Problem("gnn", graph=GRAPHS["pubmed"]), 6.04, 4.82),
-    Claim("CoauthorPhysics", Problem("gnn", graph=GRAPHS["physics"]), 6.64, 5.08),
-    Claim("Reddit", Problem("gnn", graph=GRAPHS["reddit"]), 10.13, 8.5),
+    Claim("2-D convolution", KernelProblem("conv2d"), 2.3, 2.3 / 1.1),
+    Claim("GEMM", KernelProblem("gemm"), 2.3, 2.0),
+    Claim("SPMV", KernelProblem("spmv"), 6.7, 3.8),
+    Claim("SPGEMM", KernelProblem("spgemm"), 6.7, 3.8),
+    Claim("aggregation", KernelProblem("aggregation"), 6.7, 3.8),
+    Claim("MLP", KernelProblem("mlp"), 3.3, 2.9),
+    Claim("Cora", KernelProblem("gnn", graph=GRAPHS["cora"]), 5.38, 1.52),
+    Claim("CoraFull", KernelProblem("gnn", graph=GRAPHS["corafull"]), 5.08, 1.86),
+    Claim("Pubmed", KernelProblem("gnn", graph=GRAPHS["pubmed"]), 6.04, 4.82),
+    Claim("CoauthorPhysics", KernelProblem("gnn", graph=GRAPHS["physics"]), 6.64, 5.08),
+    Claim("Reddit", KernelProblem("gnn", graph=GRAPHS["reddit"]), 10.13, 8.5),
 )
 """FCsN, section V-B. Matrices are 2048 x 2048; of sparse kernels the text gives the average of all
-three, of MLP and graph networks no sizes of layers: ours are the defaults of :class:`Problem`."""
+three, of MLP and graph networks no sizes of layers: ours are the defaults of
+:class:`KernelProblem`."""
 
 
-def fcsn_card() -> Card:
+def fcsn_card() -> NodeModel:
     """The card of FCsN behind a link of 100 Gb/s."""
-    return Card("netfpga", "100G", figures_of(FCSN))
+    return NodeModel("netfpga", "100G", figures_of(FCSN))
 
 
-def shrunk(problem: Problem) -> Problem:
+def shrunk(problem: KernelProblem) -> KernelProblem:
     """A graph network whose edges fit this machine: the same features, fewer nodes and edges."""
     g, most = problem.graph, 2_000_000
     if problem.kernel != "gnn" or g.edges <= most:

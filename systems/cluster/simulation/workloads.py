@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from n3ic.errors import UsageError
 from n3ic.systems.cluster.protocol import BODY_BYTES, NONZEROS_PER_PACKET
-from n3ic.systems.cluster.simulation.parts import SLICE, Flow, Stage, Workload, nothing
+from n3ic.systems.cluster.simulation.components import SLICE, PacketTrain, Stage, Workload, nothing
 from n3ic.systems.cluster.traffic import SLICE_BITS, slices_of
 
 ELEMENT_BYTES = 4
@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Graph:
+class GraphSize:
     """A graph's sizes. Edges are directed, an undirected one counts twice."""
 
     nodes: int
@@ -36,18 +36,18 @@ class Graph:
     classes: int
 
 
-GRAPHS: Mapping[str, Graph] = {
-    "cora": Graph(2_708, 10_556, 1_433, 7),
-    "corafull": Graph(19_793, 126_842, 8_710, 70),
-    "pubmed": Graph(19_717, 88_648, 500, 3),
-    "physics": Graph(34_493, 495_924, 8_415, 5),
-    "reddit": Graph(232_965, 114_615_892, 602, 41),
+GRAPHS: Mapping[str, GraphSize] = {
+    "cora": GraphSize(2_708, 10_556, 1_433, 7),
+    "corafull": GraphSize(19_793, 126_842, 8_710, 70),
+    "pubmed": GraphSize(19_717, 88_648, 500, 3),
+    "physics": GraphSize(34_493, 495_924, 8_415, 5),
+    "reddit": GraphSize(232_965, 114_615_892, 602, 41),
 }
 """The graphs of FCsN's figure 7c, as PyTorch Geometric's documentation counts them."""
 
 
 @dataclass(frozen=True)
-class Problem:
+class KernelProblem:
     """A kernel and its sizes.
 
     Attributes:
@@ -73,14 +73,14 @@ class Problem:
     window: int = 3
     shape: tuple[int, ...] = (2048, 2048, 2048, 10)
     batch: int = 64
-    graph: Graph = GRAPHS["cora"]
+    graph: GraphSize = GRAPHS["cora"]
     columns: int = 16
     hidden: int = 16
     skew: float = 0.0
     seed: int = 0
     slice_bits: int = SLICE_BITS
 
-    def grown(self, nodes: int) -> Problem:
+    def grown(self, nodes: int) -> KernelProblem:
         """A problem with ``nodes`` times the work, for weak scaling."""
         edge = {"gemm": cbrt(nodes)}.get(self.kernel, sqrt(nodes))
         g = self.graph
@@ -96,7 +96,7 @@ class Problem:
         )
 
 
-def workload(problem: Problem, nodes: int) -> Workload:
+def workload(problem: KernelProblem, nodes: int) -> Workload:
     """What a problem is on so many nodes.
 
     Raises:
@@ -108,23 +108,23 @@ def workload(problem: Problem, nodes: int) -> Workload:
     return Workload(problem.kernel, KERNELS[problem.kernel](problem, nodes))
 
 
-def _binary(problem: Problem, nodes: int) -> tuple[Stage, ...]:
+def _binary(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
     """A binary layer, split by output: input bits go round from home, result bits come back."""
     neurons, slices = _divided(problem.outputs, nodes), -(-problem.size // problem.slice_bits)
     work = tuple((i, float(n * slices * problem.batch)) for i, n in enumerate(neurons, 1) if n)
     results = np.array([0, *(problem.batch * slices_of(n) for n in neurons)], dtype=np.int64)
-    flow = Flow(0, problem.batch * slices_of(problem.size), work, SLICE)
+    flow = PacketTrain(0, problem.batch * slices_of(problem.size), work, SLICE)
     local = _by_node(nodes, work)
     given, none = _even(nodes, problem.batch * problem.size / 8 / nodes), nothing(nodes)
     return (Stage("binary", (flow,), results, local, none, given, none, SLICE),)
 
 
-def _gemm(problem: Problem, nodes: int) -> tuple[Stage, ...]:
+def _gemm(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
     n = problem.size
     return (_dense("gemm", n, [float(c) for c in _divided(n, nodes)], n, nodes),)
 
 
-def _mlp(problem: Problem, nodes: int) -> tuple[Stage, ...]:
+def _mlp(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
     stages = []
     for inputs, outputs in zip(problem.shape, problem.shape[1:], strict=False):
         mine = [float(c) for c in _divided(inputs, nodes)]
@@ -136,7 +136,7 @@ def _dense(name: str, rows: int, spawned: Sequence[float], columns: int, nodes: 
     """A dense product: ``spawned`` columns of the left matrix are each node's, and go round."""
     owned = _divided(columns, nodes)
     flows = tuple(
-        Flow(
+        PacketTrain(
             i,
             max(1, round(rows * mine / ELEMENTS)),
             tuple((j, rows * mine * c) for j, c in enumerate(owned, 1) if c),
@@ -150,7 +150,7 @@ def _dense(name: str, rows: int, spawned: Sequence[float], columns: int, nodes: 
     return Stage(name, flows, _none(nodes), local, none, given, none)
 
 
-def _spmv(problem: Problem, nodes: int) -> tuple[Stage, ...]:
+def _spmv(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
     """Non-zeros go to the owner of the vector's element, partial results to that of the row."""
     counts = non_zeros(problem, nodes)
     rows = problem.size / nodes
@@ -159,11 +159,11 @@ def _spmv(problem: Problem, nodes: int) -> tuple[Stage, ...]:
         for j in range(nodes):
             if counts[i, j]:
                 there = -(-int(counts[i, j]) // NONZEROS_PER_PACKET)
-                tasks.append(Flow(i + 1, there, ((j + 1, float(counts[i, j])),)))
+                tasks.append(PacketTrain(i + 1, there, ((j + 1, float(counts[i, j])),)))
                 sums = min(float(counts[i, j]), rows)
                 if i != j:
                     packets = -(-int(sums) // ELEMENTS)
-                    back.append(Flow(j + 1, packets, ((i + 1, sums),)))
+                    back.append(PacketTrain(j + 1, packets, ((i + 1, sums),)))
     local = np.array([0.0, *counts.sum(axis=1)])
     given = _even(nodes, problem.size / nodes * ELEMENT_BYTES)
     none = nothing(nodes)
@@ -173,18 +173,18 @@ def _spmv(problem: Problem, nodes: int) -> tuple[Stage, ...]:
     )
 
 
-def _spgemm(problem: Problem, nodes: int) -> tuple[Stage, ...]:
+def _spgemm(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
     row = problem.size * problem.density  # non-zeros of a row of the right matrix
     counts = non_zeros(problem, nodes)
     given = counts.sum(axis=1) * 2 * ELEMENT_BYTES
     return (_sparse("spgemm", counts.sum(axis=1), row, nodes, given),)
 
 
-def _aggregation(problem: Problem, nodes: int) -> tuple[Stage, ...]:
+def _aggregation(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
     return (_aggregate(problem, problem.columns, nodes),)
 
 
-def _aggregate(problem: Problem, columns: int, nodes: int) -> Stage:
+def _aggregate(problem: KernelProblem, columns: int, nodes: int) -> Stage:
     """Edges go round; each node adds up its columns of all of their rows."""
     edges = non_zeros(problem, nodes).sum(axis=1)
     given = np.full(nodes, problem.graph.nodes / nodes * columns * ELEMENT_BYTES)
@@ -197,7 +197,7 @@ def _sparse(
     """A sparse matrix of tasks against columns; ``whole`` columns are not divided further."""
     owned = _divided(int(columns), nodes) if whole else [columns / nodes] * nodes
     flows = tuple(
-        Flow(
+        PacketTrain(
             i,
             -(-int(mine) // NONZEROS_PER_PACKET),
             tuple((j, float(mine * c)) for j, c in enumerate(owned, 1) if c),
@@ -210,7 +210,7 @@ def _sparse(
     return Stage(name, flows, _none(nodes), local, streamed, given, nothing(nodes))
 
 
-def _conv2d(problem: Problem, nodes: int) -> tuple[Stage, ...]:
+def _conv2d(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
     """Rows of the image; the tasks at its edges are frozen until the halo is there."""
     n, halo = problem.size, problem.window // 2
     area = problem.window**2
@@ -220,17 +220,17 @@ def _conv2d(problem: Problem, nodes: int) -> tuple[Stage, ...]:
     for i, mine in enumerate(rows, 1):
         others = [j for j in (i - 1, i + 1) if 1 <= j <= nodes]
         edge = min(mine, halo * len(others))
-        flows.append(Flow(i, 0, ((i, float((mine - edge) * n * area)),)))
+        flows.append(PacketTrain(i, 0, ((i, float((mine - edge) * n * area)),)))
         if edge:
             fetch = tuple((j, packets) for j in others)
-            flows.append(Flow(i, 0, ((i, float(edge * n * area)),), fetch=fetch))
+            flows.append(PacketTrain(i, 0, ((i, float(edge * n * area)),), fetch=fetch))
     local = np.array([0.0, *(float(r * n * area) for r in rows)])
     edge_bytes = _even(nodes, halo * n * ELEMENT_BYTES if nodes > 1 else 0)
     none = nothing(nodes)
     return (Stage("conv2d", tuple(flows), _none(nodes), local, none, none, edge_bytes),)
 
 
-def _graph_network(problem: Problem, nodes: int) -> tuple[Stage, ...]:
+def _graph_network(problem: KernelProblem, nodes: int) -> tuple[Stage, ...]:
     """Two layers of a graph convolution: features times weights, aggregation, and both again.
 
     The first product is local, as each node has the features of its rows and all weights. Its
@@ -238,9 +238,9 @@ def _graph_network(problem: Problem, nodes: int) -> tuple[Stage, ...]:
     """
     g, hidden = problem.graph, problem.hidden
     rows, columns = g.nodes / nodes, _divided(hidden, nodes)
-    flows = [Flow(i, 0, ((i, rows * g.features * hidden),)) for i in range(1, nodes + 1)]
+    flows = [PacketTrain(i, 0, ((i, rows * g.features * hidden),)) for i in range(1, nodes + 1)]
     turn = [
-        Flow(i, max(1, round(rows * c / ELEMENTS)), ((j, 0.0),))
+        PacketTrain(i, max(1, round(rows * c / ELEMENTS)), ((j, 0.0),))
         for i in range(1, nodes + 1)
         for j, c in enumerate(columns, 1)
         if c
@@ -260,7 +260,7 @@ def _graph_network(problem: Problem, nodes: int) -> tuple[Stage, ...]:
     )
 
 
-KERNELS: Mapping[str, Callable[[Problem, int], tuple[Stage, ...]]] = {
+KERNELS: Mapping[str, Callable[[KernelProblem, int], tuple[Stage, ...]]] = {
     "binary": _binary,
     "gemm": _gemm,
     "spmv": _spmv,
@@ -272,7 +272,7 @@ KERNELS: Mapping[str, Callable[[Problem, int], tuple[Stage, ...]]] = {
 }
 
 
-def non_zeros(problem: Problem, nodes: int) -> Array:
+def non_zeros(problem: KernelProblem, nodes: int) -> Array:
     """Non-zero elements of a random sparse matrix by block of rows and block of columns.
 
     Args:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import n3ic
 from n3ic.cli.main import command_line
-from n3ic.data.own import OwnTable, describe
+from n3ic.data.user_table import UserTable, describe
 from n3ic.datasets.cic_ids2017 import DATASET as CIC
 from n3ic.datasets.iscx_tor2016 import DATASET as TOR
 from n3ic.errors import DataError, N3icError, N3icWarning, UsageError
@@ -93,7 +93,7 @@ def test_flows_of_one_class_alone_are_evaluated(run, tmp_path):
     assert n3ic.evaluate(found.path, scans)[""].accuracy > 0.8
     rules = BinaryModel.load(found.models[""]).table
     assert rules is not None
-    one = OwnTable(replace(rules, positive="mail"), ("not mail", "mail")).load(scans)
+    one = UserTable(replace(rules, positive="mail"), ("not mail", "mail")).load(scans)
     assert one.classes == ("not mail", "mail")
     assert not one.label.any()
 
@@ -220,7 +220,7 @@ def test_classification_takes_any_table_with_a_label(tmp_path):
 
 
 def test_a_metered_table_keeps_its_meter(tmp_path):
-    from n3ic.data.metered import meter_file
+    from n3ic.data.table_meter import meter_file
     from n3ic.meter.specification import write_spec
     from n3ic.meter.standard import standard_spec
 

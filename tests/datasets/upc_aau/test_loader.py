@@ -16,7 +16,7 @@ from n3ic.datasets.upc_aau.classes import CLASSES
 from n3ic.datasets.upc_aau.frames import Packets, write_pcap
 from n3ic.datasets.upc_aau.synthetic import CAPTURE, INFO, OTHER, generate, write_data
 from n3ic.errors import DataError, UsageError
-from n3ic.meter import resumable
+from n3ic.meter import extract_stream
 from n3ic.meter.specification import write_spec
 from n3ic.meter.standard import standard_spec
 from n3ic.runs.experiment import train
@@ -153,9 +153,9 @@ def test_what_is_interrupted_goes_on_where_it_stopped(data, monkeypatch, pieces,
         cut_in_two(data)
     else:
         os.utime(data / CAPTURE)  # not the entry of before
-    monkeypatch.setattr(resumable, "BATCH_PACKETS", 100)
-    monkeypatch.setattr(resumable, "STEP_PACKETS", 300)
-    real, batches = resumable.flow_table, []
+    monkeypatch.setattr(extract_stream, "BATCH_PACKETS", 100)
+    monkeypatch.setattr(extract_stream, "STEP_PACKETS", 300)
+    real, batches = extract_stream.flow_table, []
 
     def stopped(*given):
         batches.append(1)
@@ -163,10 +163,10 @@ def test_what_is_interrupted_goes_on_where_it_stopped(data, monkeypatch, pieces,
             raise KeyboardInterrupt
         return real(*given)
 
-    monkeypatch.setattr(resumable, "flow_table", stopped)
+    monkeypatch.setattr(extract_stream, "flow_table", stopped)
     with pytest.raises(KeyboardInterrupt):
         DATASET.load(data)
-    monkeypatch.setattr(resumable, "flow_table", real)
+    monkeypatch.setattr(extract_stream, "flow_table", real)
     found = loader.load(data)
     assert found.found.passed == 300 * stop
     assert found.found.flows == FLOWS

@@ -10,7 +10,7 @@ from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.host import bench
 from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.kernel import blob
-from n3ic.kernel.library import Library
+from n3ic.kernel.library import KernelLibrary
 from n3ic.model.bits import unpack
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.random_models import random_model
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("quick_build")
 MODEL = random_model((70, 20, 9, 3), np.random.default_rng(0))
 
 
-def test_every_kernel_is_timed_after_a_check(compiler: object, library: Library) -> None:
+def test_every_kernel_is_timed_after_a_check(compiler: object, library: KernelLibrary) -> None:
     result = bench.bench_host(MODEL, passes=1, rows=1000, alternatives=False)
     assert [t.name for t in result.timings] == [f"n3ic {name}" for name in library.kernels]
     for timing in result.timings:
@@ -36,7 +36,7 @@ def test_every_kernel_is_timed_after_a_check(compiler: object, library: Library)
 
 
 def test_kernels_are_timed_from_features_where_there_are_cuts(
-    compiler: object, library: Library
+    compiler: object, library: KernelLibrary
 ) -> None:
     result = bench.bench_host(small_model(), passes=1, rows=100, alternatives=False)
     names = [t.name for t in result.timings]
@@ -73,7 +73,7 @@ def test_alternatives_run(library_name: str, measure: bench.Measure) -> None:
 
 
 def test_what_is_not_installed_is_named(compiler: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    def _other(*_: object) -> list[bench.Timing]:
+    def _other(*_: object) -> list[bench.ProgramTiming]:
         raise ImportError("gone", name="gone")
 
     monkeypatch.setattr(bench, "ALTERNATIVES", (_other,))

@@ -13,7 +13,7 @@ from kernel_models import flip, limits_at, put_word, small_model, weights_at, wo
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.kernel import blob
-from n3ic.kernel.library import Library
+from n3ic.kernel.library import KernelLibrary
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
@@ -102,7 +102,7 @@ def test_the_input_stage_is_exact_at_every_cut(
     [("v[k] >= g->cuts[c]", "v[k] > g->cuts[c]"), ("(pairs[i].cut - 1)", "(pairs[i].cut)")],
 )
 def test_a_wrong_way_around_the_bits_is_found(
-    compiler: object, library: Library, copy: Path, old: str, new: str
+    compiler: object, library: KernelLibrary, copy: Path, old: str, new: str
 ) -> None:
     if "avx2" not in library.kernels and "pairs" in old:
         pytest.skip("needs a CPU with avx2")
@@ -125,7 +125,7 @@ def test_a_wrong_way_around_the_bits_is_found(
     ],
 )
 def test_a_wrong_input_stage_is_found(
-    compiler: object, library: Library, copy: Path, old: str, new: str, feature: str
+    compiler: object, library: KernelLibrary, copy: Path, old: str, new: str, feature: str
 ) -> None:
     if feature and feature not in library.kernels:
         pytest.skip(f"needs a CPU with {feature}")

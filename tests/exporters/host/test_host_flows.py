@@ -33,7 +33,7 @@ from n3ic.exporters.host.exporter import EXPORTER
 from n3ic.exporters.host.sources import TEMPLATES
 from n3ic.kernel import build
 from n3ic.meter.capture import Capture, libpcap
-from n3ic.meter.hostile import hostile_captures, hostile_frames, pcap, pcapng
+from n3ic.meter.fuzz_traffic import fuzz_captures, fuzz_frames, pcap, pcapng
 from n3ic.meter.standard import standard_spec
 from n3ic.meter.verdicts import predict_capture
 from n3ic.model import passes
@@ -149,7 +149,7 @@ def test_hostile_traffic_gets_the_same_verdicts_by_every_way(
     small: Path, tmp_path: Path, seed: int
 ) -> None:
     ends = 0
-    for made in hostile_captures(SMALL.meter, seed, 600):
+    for made in fuzz_captures(SMALL.meter, seed, 600):
         (tmp_path / made.name).write_bytes(made.data)
         ends += check_capture(small, SMALL, tmp_path / made.name, tmp_path)
     assert ends > 300
@@ -158,7 +158,7 @@ def test_hostile_traffic_gets_the_same_verdicts_by_every_way(
 @pytest.mark.parametrize("link", [0, 1, 101, 113, 276, 7])
 def test_every_link_type(small: Path, tmp_path: Path, link: int) -> None:
     r = random.Random(link)
-    frames = list(hostile_frames(r, 200, [0, 1, 100]))
+    frames = list(fuzz_frames(r, 200, [0, 1, 100]))
     (tmp_path / "c.pcap").write_bytes(pcap(link, frames, 1000, "<"))
     check_capture(small, SMALL, tmp_path / "c.pcap", tmp_path)
     bare = [(f[14:], max(0, n - 14), t) for f, n, t in frames]
@@ -176,7 +176,7 @@ def test_other_keys_and_rules(
     spec = small_spec(when_full="drop-new", tick_ns=7, decision=Decision(), **changes)
     model = metered_network(spec)
     program = compiled_flows(compiler, model, tmp_path / "out", *sanitize)
-    for made in hostile_captures(spec, 1, 600):
+    for made in fuzz_captures(spec, 1, 600):
         (tmp_path / made.name).write_bytes(made.data)
         check_capture(program, model, tmp_path / made.name, tmp_path)
 
@@ -194,7 +194,7 @@ def test_all_real_captures(real_data: Path, standard: Path, tmp_path: Path) -> N
 def test_margins_below_the_threshold_are_shunted(compiler: build.CCompiler, tmp_path: Path) -> None:
     model = SMALL.with_shunt(4)
     program = compiled_flows(compiler, model, tmp_path / "out", "-std=c11", "-O0")
-    (made, *_) = hostile_captures(model.meter, 5, 600)
+    (made, *_) = fuzz_captures(model.meter, 5, 600)
     (tmp_path / "c.pcap").write_bytes(made.data)
     check_capture(program, model, tmp_path / "c.pcap", tmp_path)
     assert {row[10] for row in rows_of(run(program, tmp_path / "c.pcap")[1])} > {"shunt"}
@@ -254,7 +254,7 @@ def test_the_reader_is_libpcaps_equal_on_damaged_files(dump: Path, tmp_path: Pat
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_times_of_any_size_become_the_same_units(small: Path, tmp_path: Path, order: str) -> None:
     r = random.Random(7)
-    frames = [frame for frame, _, _ in hostile_frames(r, 60, [0])]
+    frames = [frame for frame, _, _ in fuzz_frames(r, 60, [0])]
     records = b"".join(
         struct.pack(
             order + "IIII",
@@ -293,7 +293,7 @@ def test_what_is_no_capture_is_one_line(
 
 
 def test_a_capture_that_ends_early_counts_up_to_there(small: Path, tmp_path: Path) -> None:
-    *_, cut = hostile_captures(SMALL.meter, 0, 50)
+    *_, cut = fuzz_captures(SMALL.meter, 0, 50)
     code, out, said = run(small, given=cut.data)
     assert code == 0
     assert "standard input: the capture ends early: it is cut short; what came" in said
@@ -323,14 +323,14 @@ def test_mistakes_are_one_error(small: Path, arguments: list[str], code: int, me
 
 
 def test_a_count_of_packets_ends_it(small: Path, tmp_path: Path) -> None:
-    frames = [(f, n, t) for f, n, t in hostile_frames(random.Random(1), 30, [0, 1])]
+    frames = [(f, n, t) for f, n, t in fuzz_frames(random.Random(1), 30, [0, 1])]
     code, out, said = run(small, "-c", 20, "-", given=pcap(ETHERNET, frames, 1000, "<"))
     assert (code, "20 packets" in said) == (0, True)
     assert out == run(small, given=pcap(ETHERNET, frames[:20], 1000, "<"))[1]
 
 
 def test_a_stream_is_answered_as_it_comes_and_ends_cleanly(small: Path) -> None:
-    frames = list(hostile_frames(random.Random(2), 200, [0, 1, 600]))
+    frames = list(fuzz_frames(random.Random(2), 200, [0, 1, 600]))
     data = pcap(ETHERNET, frames, 1000, "<")
     with subprocess.Popen(
         [small], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -349,7 +349,7 @@ def test_a_stream_is_answered_as_it_comes_and_ends_cleanly(small: Path) -> None:
 
 def test_a_reader_that_stops_is_no_error(small: Path, tmp_path: Path) -> None:
     (tmp_path / "c.pcap").write_bytes(
-        pcap(ETHERNET, list(hostile_frames(random.Random(2), 5000, [0, 600])), 1000, "<")
+        pcap(ETHERNET, list(fuzz_frames(random.Random(2), 5000, [0, 600])), 1000, "<")
     )
     with subprocess.Popen(
         [small, tmp_path / "c.pcap"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -414,7 +414,7 @@ def test_verify_meters_generated_traffic_and_captures(
     compiler: object, quick_build: None, tmp_path: Path
 ) -> None:
     n3ic.export(SMALL, "host", tmp_path / "out", verify=False)
-    (made, *_) = hostile_captures(SMALL.meter, 9, 100)
+    (made, *_) = fuzz_captures(SMALL.meter, 9, 100)
     (tmp_path / "c.pcap.gz").write_bytes(gzip.compress(made.data))
     alone = n3ic.verify(tmp_path / "out", vectors=300)
     found = n3ic.verify(tmp_path / "out", vectors=300, captures=[tmp_path / "c.pcap.gz"])

@@ -20,7 +20,7 @@ from flow_programs import compiled_flows
 from metered_models import metered_network
 
 from n3ic.kernel import build
-from n3ic.meter.hostile import hostile_frames
+from n3ic.meter.fuzz_traffic import fuzz_frames
 from n3ic.model import passes
 from n3ic.model.metering import Decision, Guard, MeteredFeature, MeterSpec, Register, Window
 from n3ic.targets.metering import reference_flows
@@ -128,7 +128,7 @@ def send(command: list[str], interface: str, frames: list[bytes]) -> None:
 def frames_for(seed: int, count: int) -> list[bytes]:
     """Frames that an interface takes, tagged ones among them."""
     r = random.Random(seed)
-    frames = (bytes([2]) * 12 + frame[12:] for frame, _, _ in hostile_frames(r, count, [0]))
+    frames = (bytes([2]) * 12 + frame[12:] for frame, _, _ in fuzz_frames(r, count, [0]))
     return [frame for frame in frames if 34 <= len(frame) <= 1514]
 
 

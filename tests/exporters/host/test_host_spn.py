@@ -13,7 +13,7 @@ import pytest
 from flow_programs import compiled
 
 from n3ic.errors import MissingDependencyError, N3icWarning
-from n3ic.exporters.host import running
+from n3ic.exporters.host import runner
 from n3ic.exporters.host.spn import EXPORTER
 from n3ic.exporters.host.spn.program import CACHE_BYTES, program
 from n3ic.families.spn.arithmetic import Arithmetic, LinearArithmetic, LogArithmetic
@@ -73,8 +73,8 @@ def test_every_kernel_gives_the_scores_and_verdicts(
 def test_blocks_of_every_length(compiler: build.CCompiler, tmp_path: Path) -> None:
     model = random_spn(np.random.default_rng(4), features=4)
     EXPORTER.write(model, OPTIONS, tmp_path)
-    library, _ = running.compiled(tmp_path)
-    net = running.load(library, None, tmp_path)
+    library, _ = runner.compiled(tmp_path)
+    net = runner.load(library, None, tmp_path)
     rows = program(model).block
     words = spn_vectors(model, 3 * rows)
     wanted = model.scores(words)

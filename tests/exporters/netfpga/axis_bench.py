@@ -12,7 +12,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
 
-from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.packet.wrapper import packet_format
 from n3ic.exporters.netfpga.sequential import read_update
@@ -229,7 +229,7 @@ async def weights_change_in_mid_stream(dut):
         await ask(source, side, data, asked)
 
     async def update():
-        update = read_update(OTHER / "mem" / "update.hex", Core.load(DIRECTORY))
+        update = read_update(OTHER / "mem" / "update.hex", CorePorts.load(DIRECTORY))
         for address, word in update.writes:
             dut.wr_en.value = 1
             dut.wr_addr.value = address

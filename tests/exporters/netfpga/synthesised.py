@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from n3ic.errors import MissingDependencyError
-from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.tools import synth
-from n3ic.exporters.netfpga.tools.simulate import Observed, Simulator, run_core
+from n3ic.exporters.netfpga.tools.simulate import SimulationRun, Simulator, run_core
 from n3ic.model.bits import Words
 from n3ic.model.classifier import Classifier
 
@@ -30,7 +30,7 @@ def netlist(directory: Path, out: Path) -> Path:
     Returns:
         ``out``.
     """
-    core = Core.load(directory)
+    core = CorePorts.load(directory)
     with tempfile.TemporaryDirectory(prefix="n3ic-netlist-") as name:
         work = Path(name)
         synth._yosys(
@@ -59,7 +59,7 @@ def netlist(directory: Path, out: Path) -> Path:
 
 def run_netlist(
     directory: Path, model: Classifier, words: Words, simulator: Simulator = "auto"
-) -> Observed:
+) -> SimulationRun:
     """Run the core after synthesis on packed inputs; scores are 0 where it has none.
 
     Raises:

@@ -8,8 +8,8 @@ import pytest
 
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
-from n3ic.exporters.netfpga.packet.card import LEAST_ASKS, Seen, check_card
-from n3ic.exporters.netfpga.packet.traffic import Frame, asks, traffic
+from n3ic.exporters.netfpga.packet.card import LEAST_ASKS, CardTrafficCounts, check_card
+from n3ic.exporters.netfpga.packet.traffic import Frame, is_request, traffic
 from n3ic.exporters.netfpga.packet.wrapper import packet_format
 from n3ic.exporters.netfpga.sequential import plan_with
 from n3ic.model.inputs import Field, InputSpec
@@ -43,7 +43,9 @@ def model(shape: tuple[int, ...] = (40, 8, 4, 3), *, features: bool = False) -> 
     return BinaryModel(spec, base.hidden, base.output, base.classes)
 
 
-def card(folder: Path, given: dict[str, str], old: str = "", new: str = "", **more: str) -> Seen:
+def card(
+    folder: Path, given: dict[str, str], old: str = "", new: str = "", **more: str
+) -> CardTrafficCounts:
     """Export, replace a text in one file of ``rtl``, and run the card."""
     # A slow network where the card is to be held up.
     shape = (200, 24, 4, 3) if old else (40, 8, 4, 3)
@@ -117,10 +119,10 @@ def test_traffic_has_what_asks_and_what_only_looks_like_it(given: dict[str, str]
     form = packet_format(network, EXPORTER.parse_options(given))
     inputs = [bytes(form.input_bytes)] * 48
     frames = list(traffic(form, inputs, np.random.default_rng(1)))
-    assert sum(asks(frame, form) for frame in frames) == len(inputs)
-    others = [frame for frame in frames if not asks(frame, form)]
+    assert sum(is_request(frame, form) for frame in frames) == len(inputs)
+    others = [frame for frame in frames if not is_request(frame, form)]
     assert any(frame.hole >= 0 for frame in others)
     assert any(len(frame.data) == form.need - 1 for frame in others)
-    assert {len(f.data) - form.need for f in frames if asks(f, form)} >= {0, 1, 31, 32, 33}
-    asking = next(f for f in frames if asks(f, form))
-    assert not asks(Frame(asking.data[: form.need - 1]), form)
+    assert {len(f.data) - form.need for f in frames if is_request(f, form)} >= {0, 1, 31, 32, 33}
+    asking = next(f for f in frames if is_request(f, form))
+    assert not is_request(Frame(asking.data[: form.need - 1]), form)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from n3ic.errors import ExportError, N3icWarning, UsageError, VerifyError
 from n3ic.exporters.netfpga import sequential
-from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.model.bits import unpack
@@ -115,7 +115,7 @@ def test_random_power_up_values_write_no_weight(tmp_path: Path) -> None:
     model = write(tmp_path, (33, 2), {})
     bench = tmp_path / "bench"
     bench.mkdir()
-    (command,) = simulate._build(tmp_path, Core.load(tmp_path), "verilator", bench)
+    (command,) = simulate._build(tmp_path, CorePorts.load(tmp_path), "verilator", bench)
     words = verification_vectors(model, 40)
     (bench / "in.hex").write_text(simulate.hex_lines(words))
     for seed in range(1, 17):
@@ -126,7 +126,7 @@ def test_random_power_up_values_write_no_weight(tmp_path: Path) -> None:
             cwd=tmp_path / "mem", check=True, timeout=60,
         )  # fmt: skip
         lines = out.read_text().splitlines()
-        seen = simulate._parse(lines, Core.load(tmp_path), model, len(words), "Verilator")
+        seen = simulate._parse(lines, CorePorts.load(tmp_path), model, len(words), "Verilator")
         assert first_difference(model, seen.inference, words) is None, seed
 
 
@@ -263,10 +263,10 @@ def test_a_foreign_core_is_refused(tmp_path: Path) -> None:
     model = write(tmp_path, (40, 8, 3), {})
     other = random_model((41, 8, 3), np.random.default_rng(1))
     with pytest.raises(VerifyError, match="40 inputs"):
-        Core.load(tmp_path, other)
+        CorePorts.load(tmp_path, other)
     (tmp_path / "core.json").write_text("{}")
     with pytest.raises(VerifyError, match="not the description"):
-        Core.load(tmp_path, model)
+        CorePorts.load(tmp_path, model)
 
 
 FIELDS = (

@@ -20,9 +20,9 @@ from n3ic.errors import (
     VerifyError,
 )
 from n3ic.exporters.netfpga import sequential, unrolled
-from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.exporter import EXPORTER
-from n3ic.exporters.netfpga.packet.card import LEAST_ASKS, Seen, check_card
+from n3ic.exporters.netfpga.packet.card import LEAST_ASKS, CardTrafficCounts, check_card
 from n3ic.exporters.netfpga.sequential import plan_with, read_update
 from n3ic.exporters.netfpga.tools import simulate, synth
 from n3ic.exporters.netfpga.unrolled.decode import decode_core
@@ -264,7 +264,7 @@ def test_thresholds_are_loaded_with_the_model(tmp_path, at_the_threshold):
     first, second = tmp_path / "first", tmp_path / "second"
     written(first, model, {})
     written(second, model.with_shunt(5), {})
-    update = read_update(second / "mem" / "update.hex", Core.load(first))
+    update = read_update(second / "mem" / "update.hex", CorePorts.load(first))
     words = [word for _, word in update.writes]
     assert words[-2:] == [5, int(model.with_shunt(5).digest[:8], 16)]
     for file in sorted((first / "rtl").glob("*.v")):
@@ -283,12 +283,12 @@ def test_a_core_without_the_register_takes_no_threshold(tmp_path, at_the_thresho
     written(folders["ready"], plain, {"shunting": "all"})
     written(folders["shunting"], shunting, {})
     update = folders["shunting"] / "mem" / "update.hex"
-    assert read_update(update, Core.load(folders["ready"])).model == shunting.digest
+    assert read_update(update, CorePorts.load(folders["ready"])).model == shunting.digest
     with pytest.raises(UsageError, match=r"made for the executor .* shunting, this one"):
-        read_update(update, Core.load(folders["plain"]))
+        read_update(update, CorePorts.load(folders["plain"]))
     # Nor the other way: the threshold of the model before would stay.
     with pytest.raises(UsageError, match="made for the executor"):
-        read_update(folders["plain"] / "mem" / "update.hex", Core.load(folders["shunting"]))
+        read_update(folders["plain"] / "mem" / "update.hex", CorePorts.load(folders["shunting"]))
     layout = sequential.plan(plain, packing="balanced", modules=1, tables=False)
     with pytest.raises(ExportError, match="--shunting all"):
         sequential.writes(shunting, layout)
@@ -317,7 +317,9 @@ CARDS = [
 ]
 
 
-def card(folder: Path, model: BinaryModel, given: dict[str, str], old: str, new: str) -> Seen:
+def card(
+    folder: Path, model: BinaryModel, given: dict[str, str], old: str, new: str
+) -> CardTrafficCounts:
     options = written(folder, model, given)
     if old:
         (file,) = (f for f in folder.glob("rtl/*") if old in f.read_text())

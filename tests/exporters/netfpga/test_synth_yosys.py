@@ -12,13 +12,13 @@ import pytest
 
 from n3ic.errors import MissingDependencyError
 from n3ic.exporters.netfpga import unrolled
-from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.resources import Resources
 from n3ic.exporters.netfpga.sequential import plan_with, size
 from n3ic.exporters.netfpga.tools import synth
 from n3ic.exporters.netfpga.tools.synth import count
-from n3ic.exporters.netfpga.unrolled.sites import pairs
+from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
 from n3ic.exporters.netfpga.unrolled.size import estimate
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.network import BinaryModel
@@ -53,7 +53,7 @@ def recorded_model(case) -> BinaryModel:
 
 def export(model: BinaryModel, out: Path, **options) -> Path:
     ports = unrolled.write(model, out, **options)
-    Core(
+    CorePorts(
         style="unrolled",
         n_in=model.shape[0],
         n_classes=model.shape[-1],
@@ -145,14 +145,14 @@ def test_a_missing_tool_is_named(monkeypatch):
 
 
 def test_sites_pair_tables_of_at_most_five_inputs():
-    assert pairs([(1, 2, 3), (1, 2, 3)]) == 1  # a full adder
-    assert pairs([(1, 2, 3), (4, 5, 6)]) == 0
-    assert pairs([(1, 2, 3), (3, 4, 5)]) == 1
-    assert pairs([(1, 2), (3, 4, 5)]) == 1
-    assert pairs([(1, 2, 3, 4, 5, 6), (1, 2)]) == 0
-    assert pairs([(1, 2, 3, 4, 5), (1, 5)]) == 1
+    assert lut_pairs([(1, 2, 3), (1, 2, 3)]) == 1  # a full adder
+    assert lut_pairs([(1, 2, 3), (4, 5, 6)]) == 0
+    assert lut_pairs([(1, 2, 3), (3, 4, 5)]) == 1
+    assert lut_pairs([(1, 2), (3, 4, 5)]) == 1
+    assert lut_pairs([(1, 2, 3, 4, 5, 6), (1, 2)]) == 0
+    assert lut_pairs([(1, 2, 3, 4, 5), (1, 5)]) == 1
     # The first two must not pair, or the others stay alone.
-    assert pairs([(1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5), (1, 2, 6)]) == 2
+    assert lut_pairs([(1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 5), (1, 2, 6)]) == 2
 
 
 def test_inputs_of_carry_chains_do_not_share():

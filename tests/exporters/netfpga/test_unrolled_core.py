@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from n3ic.errors import UsageError
 from n3ic.exporters.netfpga import unrolled
-from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.tools import simulate
 from n3ic.exporters.netfpga.tools.simulate import run_core
-from n3ic.exporters.netfpga.unrolled.network import Network
-from n3ic.exporters.netfpga.unrolled.sites import pairs
+from n3ic.exporters.netfpga.unrolled.lut_packing import lut_pairs
+from n3ic.exporters.netfpga.unrolled.network import LutNetwork
 from n3ic.model.bits import unpack
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.inputs import InputSpec
@@ -32,7 +32,7 @@ needs_icarus = pytest.mark.skipif(
 )
 
 
-def evaluate(network: Network, bits):
+def evaluate(network: LutNetwork, bits):
     """Value of every literal on some inputs, by looking up every table."""
     net = network.net
     values = np.zeros((net.n_nodes, len(bits)), dtype=np.int64)
@@ -139,7 +139,7 @@ def test_random_dense_weights_fit_the_goal():
     model = random_model((256, 32, 16, 2), np.random.default_rng(1), extremes=False)
     design = unrolled.design(model)
     supports = [design.network.net.table(node).inputs for node in sorted(design.plan.core)]
-    assert len(supports) - pairs(supports) <= 2500
+    assert len(supports) - lut_pairs(supports) <= 2500
 
 
 def test_cost_follows_connections():
@@ -167,7 +167,7 @@ def test_options_are_checked(key, value):
 
 def export(model: BinaryModel, out: Path, **options) -> Path:
     ports = unrolled.write(model, out, **options)
-    Core(
+    CorePorts(
         "unrolled",
         model.shape[0],
         model.shape[-1],
@@ -205,7 +205,7 @@ def test_verilog_computes_the_model(tmp_path, shape, density, pipeline, outputs)
 
 def test_short_runs_do_without_a_compiler(tmp_path):
     model = random_model((5, 2), np.random.default_rng(1))
-    core = Core.load(export(model, tmp_path), model)
+    core = CorePorts.load(export(model, tmp_path), model)
     assert simulate._short(core, model, 5_000)
     assert not simulate._short(core, model, 5_001)
     sequential = replace(core, style="sequential")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from n3ic.errors import VerifyError
 from n3ic.exporters.netfpga import unrolled
 from n3ic.exporters.netfpga.unrolled.decode import (
-    Test as Comparison,
+    ThresholdTest as Comparison,
 )
 from n3ic.exporters.netfpga.unrolled.decode import (
     Undecidable,

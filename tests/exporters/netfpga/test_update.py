@@ -8,7 +8,7 @@ import pytest
 
 from n3ic.errors import ExportError, UsageError
 from n3ic.exporters.netfpga import sequential
-from n3ic.exporters.netfpga.core import Core
+from n3ic.exporters.netfpga.core import CorePorts
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.sequential import read_update
 from n3ic.model.layers import OutputLayer
@@ -36,13 +36,13 @@ def model(seed: int = 1, *, density: float | None = None, bias: int | None = Non
 def test_a_core_does_not_depend_on_the_biases(tmp_path: Path) -> None:
     a = made(tmp_path / "a", model(1, bias=0))
     b = made(tmp_path / "b", model(2, bias=2000))
-    assert Core.load(a) == Core.load(b)
+    assert CorePorts.load(a) == CorePorts.load(b)
     for file in (a / "rtl").glob("*.v"):
         texts = [(folder / "rtl" / file.name).read_text() for folder in (a, b)]
         for i, which in enumerate((model(1, bias=0), model(2, bias=2000))):
             texts[i] = texts[i].replace(which.digest[:8], "MODEL")
         assert texts[0] == texts[1], file.name
-    update = read_update(b / "mem" / "update.hex", Core.load(a))
+    update = read_update(b / "mem" / "update.hex", CorePorts.load(a))
     assert update.model == model(2, bias=2000).digest
     assert update.writes[-1][1] == int(update.model[:8], 16)
 
@@ -61,9 +61,9 @@ def test_mask_memory_by_option(tmp_path: Path) -> None:
     ready = made(tmp_path / "ready", model(1), masks="all")
     masked = made(tmp_path / "masked", model(2, density=0.5))
     update = masked / "mem" / "update.hex"
-    assert read_update(update, Core.load(ready)).model == model(2, density=0.5).digest
+    assert read_update(update, CorePorts.load(ready)).model == model(2, density=0.5).digest
     with pytest.raises(UsageError, match=r"masks=1,1,1.*masks=0,0,0.*--masks all"):
-        read_update(update, Core.load(plain))
+        read_update(update, CorePorts.load(plain))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_mask_memory_by_option(tmp_path: Path) -> None:
 def test_an_update_for_another_core_is_refused(
     tmp_path: Path, other: BinaryModel, options: dict[str, str]
 ) -> None:
-    core = Core.load(made(tmp_path / "a", model()))
+    core = CorePorts.load(made(tmp_path / "a", model()))
     file = made(tmp_path / "b", other, **options) / "mem" / "update.hex"
     with pytest.raises(UsageError, match="made for the executor"):
         read_update(file, core)
@@ -86,7 +86,7 @@ def test_an_update_for_another_core_is_refused(
 
 def test_a_damaged_update_is_refused(tmp_path: Path) -> None:
     folder = made(tmp_path / "a", model())
-    core, file = Core.load(folder), folder / "mem" / "update.hex"
+    core, file = CorePorts.load(folder), folder / "mem" / "update.hex"
     whole = file.read_bytes()
     rng = np.random.default_rng(0)
     for at in rng.integers(0, len(whole), 150).tolist():
@@ -108,7 +108,7 @@ def test_the_old_form_without_a_head_is_refused(tmp_path: Path) -> None:
     file = folder / "mem" / "update.hex"
     file.write_text("".join(line for line in file.open() if not line.startswith("#")))
     with pytest.raises(UsageError, match="not an update of format 1"):
-        read_update(file, Core.load(folder))
+        read_update(file, CorePorts.load(folder))
 
 
 def test_the_id_is_written_last() -> None:

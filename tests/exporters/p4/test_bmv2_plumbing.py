@@ -15,7 +15,7 @@ import pytest
 
 from n3ic.errors import MissingDependencyError, UsageError, VerifyError
 from n3ic.exporters.p4.exporter import EXPORTER
-from n3ic.exporters.p4.run import bmv2, wire
+from n3ic.exporters.p4.run import bmv2, packet_io
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.difference import first_difference
 from n3ic.model.network import BinaryModel
@@ -175,7 +175,7 @@ def test_root_is_asked_for(stand_ins, monkeypatch) -> None:
 
 def test_packets_survive_their_framing() -> None:
     packets = [b"", b"a", bytes(1500)]
-    assert list(wire.split(wire.join(packets))) == packets
+    assert list(packet_io.split(packet_io.join(packets))) == packets
 
 
 @pytest.mark.skipif(

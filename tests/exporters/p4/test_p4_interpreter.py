@@ -2,7 +2,7 @@
 
 import pytest
 
-from n3ic.exporters.p4.interpreter import Outcome, P4Error, Switch
+from n3ic.exporters.p4.interpreter import P4Error, Switch, SwitchOutcome
 
 V1MODEL = """
 #include <core.p4>
@@ -39,7 +39,7 @@ def switch(**parts: str) -> Switch:
     return Switch(V1MODEL % (dict.fromkeys(PARTS, "") | parts))
 
 
-def after(packet: bytes = b"\x12\x34\x56\x78", **parts: str) -> Outcome:
+def after(packet: bytes = b"\x12\x34\x56\x78", **parts: str) -> SwitchOutcome:
     return switch(**parts).process(packet, 0)
 
 

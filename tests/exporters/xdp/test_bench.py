@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from n3ic.errors import VerifyError
-from n3ic.exporters.xdp import bench, libbpf, wire
+from n3ic.exporters.xdp import bench, libbpf, veth_bench
 from n3ic.exporters.xdp.network import kernel as kernel_network
 from n3ic.meter.packet import LINK_ETHERNET, Packet, parse
 from n3ic.model.random_models import random_model
@@ -52,7 +52,7 @@ def test_a_program_that_is_wrong_is_not_timed(monkeypatch):
 
     value_bytes = bench.value_bytes
     monkeypatch.setattr(bench, "value_bytes", damaged)
-    monkeypatch.setattr(kernel_network.KernelNetwork, "differences", None)
+    monkeypatch.setattr(kernel_network.BpfNetwork, "differences", None)
     with pytest.raises(VerifyError, match="does not give"):
         bench.bench_xdp(random_model((256, 8, 2), np.random.default_rng(0)), rounds=1, repeat=1)
 
@@ -72,7 +72,7 @@ def test_programs_at_the_end_of_a_link_see_every_packet_and_nothing_is_left(mete
     if skipped:
         pytest.skip(skipped)
     names = ("only drops", "meters, decides at each 16th packet")
-    assert [(t.mode, t.name) for t in timings] == list(itertools.product(wire.MODES, names))
+    assert [(t.mode, t.name) for t in timings] == list(itertools.product(veth_bench.MODES, names))
     assert generator > 0
     assert all(t.lost < 0.01 and t.median > 0 for t in timings)
     assert [t.ratio for t in timings[::2]] == [1, 1]
@@ -89,7 +89,7 @@ def test_who_stops_the_generator_leaves_no_link(metering, monkeypatch, stop):
         seen.extend(links())
         raise stop
 
-    monkeypatch.setattr(libbpf.Program, "live_run", stopped)
+    monkeypatch.setattr(libbpf.BpfProgram, "live_run", stopped)
     try:
         with pytest.raises(stop):
             assert not bench._wire(metering, packets=10)[2]
@@ -106,11 +106,11 @@ def test_without_the_right_to_make_links_the_reason_is_said(metering, monkeypatc
         raise libbpf.BpfError("ip link: Operation not permitted")
 
     before = links()
-    monkeypatch.setattr(wire, "_run", refused)
+    monkeypatch.setattr(veth_bench, "_run", refused)
     assert bench._wire(metering, packets=10) == (0.0, (), "ip link: Operation not permitted")
-    monkeypatch.setattr(wire.shutil, "which", lambda name: None)
+    monkeypatch.setattr(veth_bench.shutil, "which", lambda name: None)
     assert links() == before
-    monkeypatch.setattr(wire, "compiled", lambda *given: b"")
+    monkeypatch.setattr(veth_bench, "compiled", lambda *given: b"")
     assert "iproute2" in bench._wire(metering, packets=10)[2]
     result = bench.XdpBench("cpu", "kernel", 1.0, (), (), 5.0, *bench._wire(metering, packets=10))
     shown = bench.render(result)

@@ -9,9 +9,9 @@ from metering import network
 
 from n3ic.errors import MissingDependencyError, N3icWarning, UsageError
 from n3ic.exporters.xdp import exporter, source
-from n3ic.exporters.xdp.answers import AnswerProgram
+from n3ic.exporters.xdp.answer_program import AnswerProgram
 from n3ic.exporters.xdp.exporter import read_program, read_value
-from n3ic.meter.hostile import hostile_captures
+from n3ic.meter.fuzz_traffic import fuzz_captures
 from n3ic.meter.standard import standard_spec
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.metering import Window
@@ -49,7 +49,7 @@ def test_a_capture_is_replayed_and_compared(clang, kernel, tmp_path, table):
     """Even where the specification's flow cache is too small: there is room for all flows."""
     model = network(replace(SPEC, cache_flows=2), shunt=2)
     path = export(model, "xdp", tmp_path / "out", options={"table": table}, verify=False).path
-    made = {c.name: c for c in hostile_captures(SPEC, 9, 200)}
+    made = {c.name: c for c in fuzz_captures(SPEC, 9, 200)}
     (tmp_path / "c.pcap").write_bytes(made["ethernet.pcap"].data)
     alone = verify_directory(path, vectors=50, record=False)
     found = verify_directory(path, vectors=50, record=False, captures=[tmp_path / "c.pcap"])
@@ -108,7 +108,7 @@ def test_without_the_kernel_the_same_header_runs_here(exported, monkeypatch, tmp
 
     monkeypatch.setattr(source, "compile_bpf", refused)
     monkeypatch.setattr(exporter, "compile_bpf", refused)
-    (made, *_) = hostile_captures(SPEC, 9, 20)
+    (made, *_) = fuzz_captures(SPEC, 9, 20)
     (tmp_path / "c.pcap").write_bytes(made.data)
     captures = [tmp_path / "c.pcap"]
     result = verify_directory(exported, vectors=300, record=False, captures=captures)

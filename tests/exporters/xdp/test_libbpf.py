@@ -13,7 +13,7 @@ import pytest
 
 from n3ic.errors import MissingDependencyError
 from n3ic.exporters.xdp import libbpf
-from n3ic.exporters.xdp.libbpf import BpfError, Object, RingBuffer, VerifierError
+from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, RingBuffer, VerifierError
 
 SMALL = Path(__file__).with_name("small.c")
 FRAME = bytes(range(64))
@@ -27,7 +27,7 @@ def image(compile_bpf, kernel, tmp_path_factory):
 
 @pytest.fixture
 def small(image):
-    with Object(image, "small.o", entries={"table": 6000}) as loaded:
+    with BpfObject(image, "small.o", entries={"table": 6000}) as loaded:
         yield loaded
 
 
@@ -46,7 +46,7 @@ def test_what_the_verifier_followed_is_told(small):
 
 
 def test_global_data_is_set_before_loading(image):
-    with Object(image, "small.o", values={".rodata": struct.pack("=I", 7)}) as loaded:
+    with BpfObject(image, "small.o", values={".rodata": struct.pack("=I", 7)}) as loaded:
         loaded.programs["count"].test_run(FRAME)
         assert sum(v[0] for v in loaded.maps["counters"].each_cpu(0)) == 7
 
@@ -94,7 +94,7 @@ def test_the_verifiers_refusal_ends_with_its_log(compile_bpf, kernel, tmp_path):
     with pytest.raises(
         VerifierError, match=r"refuses the program; its log ends:[\s\S]*invalid"
     ) as e:
-        Object(image, "bad.o")
+        BpfObject(image, "bad.o")
     assert "r0 = *(u8 *)(r1 +0)" in e.value.log  # the trace, not the figures alone
 
 
@@ -120,12 +120,12 @@ def test_without_perfmon_the_refusal_says_what_is_missing(compile_bpf, kernel, t
 @pytest.mark.parametrize("image", [b"", b"no object", b"\x7fELF" + bytes(200)])
 def test_a_damaged_object_is_an_error(kernel, image):
     with pytest.raises(BpfError, match=r"bad\.o: not an object"):
-        Object(image, "bad.o")
+        BpfObject(image, "bad.o")
 
 
 def test_an_unknown_map_is_named(image):
     with pytest.raises(BpfError, match="no map 'flows'"):
-        Object(image, "small.o", entries={"flows": 1})
+        BpfObject(image, "small.o", entries={"flows": 1})
 
 
 @pytest.mark.parametrize("mode", ["native", "generic"])

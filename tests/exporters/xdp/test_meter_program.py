@@ -24,7 +24,7 @@ from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.program import END, MeterPrograms
 from n3ic.exporters.xdp.replay import difference, replay, replayable, traffic
-from n3ic.exporters.xdp.resident import NO_VLAN, Rule
+from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
 from n3ic.meter.capture import Capture
 from n3ic.meter.compiled import ENDS
 from n3ic.meter.packet import LINK_ETHERNET, parse
@@ -478,10 +478,10 @@ def test_a_table_chooses_among_the_resident_models(loaded):
         programs.set_model(slot, value_bytes(structure, model))
     programs.set_rules(
         [
-            Rule(5, udp_port=53),
-            Rule(17, vlan=7),
-            Rule(63, address=bytes([10, 0, 0, 4]), prefix=31),
-            Rule(9, vlan=NO_VLAN, address=bytes([10, 0, 0, 0]), prefix=24),
+            SlotRule(5, udp_port=53),
+            SlotRule(17, vlan=7),
+            SlotRule(63, address=bytes([10, 0, 0, 4]), prefix=31),
+            SlotRule(9, vlan=NO_VLAN, address=bytes([10, 0, 0, 0]), prefix=24),
         ],
         otherwise=1,
     )
@@ -512,9 +512,9 @@ def test_rules_and_slots_out_of_range_are_refused(loaded):
     _, programs = loaded
     for wrong in ({"slot": 64}, {"slot": 0, "vlan": 5000}, {"slot": 0, "address": b"abc"}):
         with pytest.raises(UsageError):
-            Rule(**wrong)
+            SlotRule(**wrong)
     with pytest.raises(UsageError, match="at most 64 rules"):
-        programs.set_rules([Rule(0)] * 65)
+        programs.set_rules([SlotRule(0)] * 65)
     with pytest.raises(UsageError, match="slots are 0 to 63"):
         programs.set_model(64, b"")
 

@@ -19,7 +19,7 @@ from n3ic.exporters.xdp.network import (
 )
 from n3ic.exporters.xdp.network.groups import input_groups
 from n3ic.exporters.xdp.network.host import HostNetwork
-from n3ic.exporters.xdp.network.kernel import KernelNetwork
+from n3ic.exporters.xdp.network.kernel import BpfNetwork
 from n3ic.exporters.xdp.network.structure import as_bits, hidden_sums, layer_groups
 from n3ic.model.bits import pack
 from n3ic.model.boundary import boundary_features, verification_vectors
@@ -379,7 +379,7 @@ def test_the_kernel_computes_the_same(kernel, compile_bpf, hidden, bits):
     model = replace(model_of(random_spec(rng, 40), hidden, rng), shunt=2)
     structure = structure_of([model], bits=bits)
     inputs = 2048
-    with KernelNetwork.load(structure, inputs) as loaded:
+    with BpfNetwork.load(structure, inputs) as loaded:
         assert loaded.program.verified < 50_000
         assert loaded.program.instructions < structure.instructions + 150  # a frame, three maps
         for network in (model, structured(model, structure, rng)):
@@ -421,7 +421,7 @@ def test_large_networks_stay_within_the_stack(kernel, compile_bpf, shape, cuts):
         fields = (Field.thermometer(f"f{i}", sorted(map(int, c))) for i, c in enumerate(spread))
         model = replace(model, input=InputSpec(tuple(fields)))
     structure = structure_of([model])
-    with KernelNetwork.load(structure, 256) as loaded:
+    with BpfNetwork.load(structure, 256) as loaded:
         assert loaded.program.instructions < structure.instructions + 150
         assert loaded.program.verified < 100_000
         features = {name: v[-256:] for name, v in hard_features(model.input, 256).items()}

@@ -13,7 +13,7 @@ from metering import load, network
 from wires import link, wire
 
 from n3ic.exporters.xdp import libbpf, source
-from n3ic.exporters.xdp.answers import AnswerProgram
+from n3ic.exporters.xdp.answer_program import AnswerProgram
 from n3ic.exporters.xdp.network.structure import structure_of
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.exporters.xdp.replay import counter_difference, difference, replay, replayable, traffic

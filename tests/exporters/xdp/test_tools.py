@@ -25,11 +25,11 @@ from n3ic.errors import MissingDependencyError, N3icError, UsageError
 from n3ic.evaluation.drift import Drift
 from n3ic.exporters.xdp import libbpf, source
 from n3ic.exporters.xdp.exporter import read_program
-from n3ic.exporters.xdp.resident import NO_VLAN, Rule
-from n3ic.exporters.xdp.tools import deployment, words
-from n3ic.exporters.xdp.tools.record import Interface, read_record
-from n3ic.exporters.xdp.tools.screen import lines
-from n3ic.exporters.xdp.tools.status import SlotStatus, Status, status
+from n3ic.exporters.xdp.resident import NO_VLAN, SlotRule
+from n3ic.exporters.xdp.tools import deployment, policy_parser
+from n3ic.exporters.xdp.tools.program_record import Interface, read_record
+from n3ic.exporters.xdp.tools.status import ProgramStatus, SlotStatus, status
+from n3ic.exporters.xdp.tools.terminal import lines
 from n3ic.meter.standard import standard_spec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -459,7 +459,7 @@ def test_a_second_load_and_somebody_elses_program_are_refused(
     )
     image = compile_bpf(source, tmp_path / "foreign.o")
     index = socket.if_nametoindex(one)
-    with libbpf.Object(image, "foreign.o") as foreign:
+    with libbpf.BpfObject(image, "foreign.o") as foreign:
         program = foreign.programs["foreign"]
         libbpf.attach(index, program, "native")
         try:
@@ -520,7 +520,7 @@ def test_at_an_mtu_that_the_driver_does_not_take_it_is_generic_and_said(link, ex
     ],
 )
 def test_policies_that_cannot_act_are_named(spec, shunt, policies, idle):
-    lines = words.idle_policies(policies, network(spec, shunt=shunt))
+    lines = policy_parser.idle_policies(policies, network(spec, shunt=shunt))
     assert len(lines) == len(idle)
     for line, expected in zip(lines, idle, strict=True):
         assert re.search(expected, line)
@@ -597,7 +597,7 @@ def test_a_scrape_gives_the_figures(link, exported, models, tmp_path):
     ],
 )
 def test_policies_as_they_are_typed(text, expected):
-    assert words.policy(text, CLASSES) == expected
+    assert policy_parser.policy(text, CLASSES) == expected
 
 
 @pytest.mark.parametrize(
@@ -616,7 +616,7 @@ def test_policies_as_they_are_typed(text, expected):
 )
 def test_policies_that_mean_nothing(text, match):
     with pytest.raises(UsageError, match=match):
-        words.policy(text, CLASSES)
+        policy_parser.policy(text, CLASSES)
 
 
 @pytest.mark.parametrize(
@@ -624,21 +624,21 @@ def test_policies_that_mean_nothing(text, match):
 )
 def test_two_policies_of_one_verdict_are_refused(texts):
     with pytest.raises(UsageError, match=f"'{texts[0]}' and '{texts[-1]}': one a verdict"):
-        words.policies(texts, ("a", "b"))
-    assert len(words.policies(("a=drop", "b=drop", "shunt=drop"), ("a", "b"))) == 3
+        policy_parser.policies(texts, ("a", "b"))
+    assert len(policy_parser.policies(("a=drop", "b=drop", "shunt=drop"), ("a", "b"))) == 3
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("vlan=10=slot:3", Rule(3, vlan=10)),
-        ("vlan=none,udp-port=53=slot:1", Rule(1, vlan=NO_VLAN, udp_port=53)),
-        ("prefix=10.0.0.0/8=slot:2", Rule(2, address=bytes([10, 0, 0, 0]), prefix=8)),
-        ("interface=lo=slot:4", Rule(4, interface=socket.if_nametoindex("lo"))),
+        ("vlan=10=slot:3", SlotRule(3, vlan=10)),
+        ("vlan=none,udp-port=53=slot:1", SlotRule(1, vlan=NO_VLAN, udp_port=53)),
+        ("prefix=10.0.0.0/8=slot:2", SlotRule(2, address=bytes([10, 0, 0, 0]), prefix=8)),
+        ("interface=lo=slot:4", SlotRule(4, interface=socket.if_nametoindex("lo"))),
     ],
 )
 def test_rules_as_they_are_typed(text, expected):
-    assert words.rule(text) == expected
+    assert policy_parser.rule(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -648,7 +648,7 @@ def test_rules_as_they_are_typed(text, expected):
 )  # fmt: skip
 def test_rules_that_mean_nothing(text):
     with pytest.raises(UsageError):
-        words.rule(text)
+        policy_parser.rule(text)
 
 
 def test_metrics_are_escaped_and_counted():
@@ -665,7 +665,9 @@ def test_metrics_are_escaped_and_counted():
         (2, 0, 6),
         (Drift("dur", 0.5, 0.1, "large", 0, 0.1, 0.9),),
     )
-    made = Status("eth0", "native", 1, "x", 9, 90, 2, 8, 3, {"fin": 8}, {}, 0, 0, 0, 0, {2: slot})
+    made = ProgramStatus(
+        "eth0", "native", 1, "x", 9, 90, 2, 8, 3, {"fin": 8}, {}, 0, 0, 0, 0, {2: slot}
+    )
     text = generate_latest(registry(lambda: made)).decode()
     assert r'model="a\"b\n"' in text
     assert 'verdict="shunt"} 1.0' in text
@@ -680,13 +682,13 @@ def test_packets_that_were_not_counted_or_marked_are_shown():
     from n3ic.exporters.xdp.tools.prometheus import registry
 
     given = ("eth0", "native", 1, "x", 9, 90, 2, 8, 3, {}, {}, 0, 0, 0, 0, {})
-    made = Status(*given, contended=1234, not_marked=5678)
+    made = ProgramStatus(*given, contended=1234, not_marked=5678)
     text = generate_latest(registry(lambda: made)).decode()
     assert 'n3ic_xdp_packets_contended_total{interface="eth0"} 1234.0' in text
     assert 'n3ic_xdp_packets_not_marked_total{interface="eth0"} 5678.0' in text
     shown = "\n".join(lines(made))
     assert "1,234" in shown and "5,678" in shown
-    assert "contended" not in "\n".join(lines(Status(*given)))
+    assert "contended" not in "\n".join(lines(ProgramStatus(*given)))
     found = json.loads(json.dumps(asdict(made)))
     assert (found["contended"], found["not_marked"]) == (1234, 5678)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from n3ic.systems.card.reading import parse_card
+from n3ic.systems.card.parser import parse_card
 
 TASK = """
 [[tasks]]

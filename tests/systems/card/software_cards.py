@@ -8,9 +8,9 @@ import numpy as np
 
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
-from n3ic.systems.card.plan import Plan
+from n3ic.systems.card.parser import parse_card
+from n3ic.systems.card.plan import CardPlan
 from n3ic.systems.card.planner import plan_card
-from n3ic.systems.card.reading import parse_card
 
 TASK = """
 [[tenants.tasks]]
@@ -74,7 +74,7 @@ flow = [{beta or '"input", "b", "guard"'}]
 """
 
 
-def plan(folder: Path, document: str) -> Plan:
+def plan(folder: Path, document: str) -> CardPlan:
     """The plan of a card whose models lie in a folder."""
     return plan_card(parse_card(document, "card.toml", folder))
 

@@ -10,7 +10,7 @@ from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.systems.card.changes import change_of
 from n3ic.systems.card.description import Card
-from n3ic.systems.card.reading import parse_card
+from n3ic.systems.card.parser import parse_card
 
 DOCUMENT = """
 [device]

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
+from n3ic.systems.card.parser import parse_card
 from n3ic.systems.card.planner import plan
-from n3ic.systems.card.reading import parse_card
 from n3ic.systems.card.resources import Amount, Resource, TaskCost, budget_of, costs_of
 
 BYTES = 500

@@ -8,7 +8,7 @@ import pytest
 from n3ic.errors import CardError
 from n3ic.model.random_models import random_model
 from n3ic.systems.card.models import check_models
-from n3ic.systems.card.reading import parse_card
+from n3ic.systems.card.parser import parse_card
 
 TASK = """
 [[tenants.tasks]]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from n3ic.errors import CardError
 from n3ic.systems.card.demand import demand_of
 from n3ic.systems.card.description import Card
+from n3ic.systems.card.parser import parse_card
 from n3ic.systems.card.plan import Visit
 from n3ic.systems.card.planner import plan, plan_card, time_shares
-from n3ic.systems.card.reading import parse_card
 from n3ic.systems.card.resources import Amount, Resource, TaskCost, budget_of
 
 GBPS = 1e9 / (8 * 500)  # packets a second

@@ -6,8 +6,8 @@ import pytest
 from n3ic import plugins
 from n3ic.errors import CardError
 from n3ic.model.random_models import random_model
+from n3ic.systems.card.parser import parse_card
 from n3ic.systems.card.planner import plan_card
-from n3ic.systems.card.reading import parse_card
 from n3ic.systems.card.resources import budget_of, costs_of
 from n3ic.targets.base import exporter
 

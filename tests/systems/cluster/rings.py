@@ -6,12 +6,12 @@ import itertools
 import numpy as np
 
 from n3ic.systems.cluster.binary import held_by
+from n3ic.systems.cluster.coordinator import Coordinator, RowFlow
 from n3ic.systems.cluster.dense import GemmFlow
-from n3ic.systems.cluster.home import Home, RowFlow
+from n3ic.systems.cluster.endpoint import Endpoint
 from n3ic.systems.cluster.kernels import GemmKernel, JobFlow
-from n3ic.systems.cluster.link import Timing
+from n3ic.systems.cluster.link import LinkTiming
 from n3ic.systems.cluster.node import Node
-from n3ic.systems.cluster.station import Station
 
 
 class Network:
@@ -77,19 +77,21 @@ class BinaryRing:
     """A binary model over nodes in memory."""
 
     def __init__(self, model, placement, timing=None, talk=None, slots=None, **faults):
-        timing = timing or Timing()
+        timing = timing or LinkTiming()
         self.scores = {}
         self.flow = RowFlow(placement, self.scores.__setitem__)
-        self.home = Home(placement.nodes, model.digest, self.flow.take)
+        self.home = Coordinator(placement.nodes, model.digest, self.flow.take)
         self.nodes = {
             n: Node(n, held_by(model, placement, n), model.digest)
             for n in range(1, placement.nodes + 1)
         }
         stations = {
-            n: Station(handler, placement.nodes, timing=timing, successor=talk)
+            n: Endpoint(handler, placement.nodes, timing=timing, successor=talk)
             for n, handler in self.nodes.items()
         }
-        self.station = Station(self.home, placement.nodes, timing=timing, successor=talk, session=7)
+        self.station = Endpoint(
+            self.home, placement.nodes, timing=timing, successor=talk, session=7
+        )
         self.network = Network(stations | {0: self.station}, **faults)
         self.placement = placement
         self.slots = slots
@@ -123,12 +125,12 @@ class KernelRing:
         if isinstance(kernel, GemmKernel):
             self.products = GemmFlow(0, kernel.matrix.shape[1], self.results.__setitem__)
             self.flow = self.products
-        self.home = Home(nodes, kernel.digest, self.flow.take)
+        self.home = Coordinator(nodes, kernel.digest, self.flow.take)
         stations = {
-            n: Station(Node(n, kernel.held(n, nodes), kernel.digest), nodes)
+            n: Endpoint(Node(n, kernel.held(n, nodes), kernel.digest), nodes)
             for n in range(1, nodes + 1)
         }
-        self.station = Station(self.home, nodes, session=7)
+        self.station = Endpoint(self.home, nodes, session=7)
         self.network = Network(stations | {0: self.station}, **faults)
         self.station.send([self.home.start()])
         self._until(lambda: self.home.started)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from n3ic.model.random_models import random_model
-from n3ic.systems.cluster.placement import Split, even_placement
+from n3ic.systems.cluster.placement import LayerSplit, even_placement
 from n3ic.systems.cluster.plan import PLAN_VERSION
 
 pytest.importorskip("distributed")
@@ -24,7 +24,7 @@ def test_a_ring_of_processes_loses_packets_and_computes_the_models_scores(n3ic, 
     said = n3ic("cluster run m.n3ic --nodes 4 --loss 0.01 --rows 50 --split output,input,output")
     assert "50 of 50 rows: the single model's scores, bit for bit" in said.stdout
     assert re.search(r"\none process without a ring, .*: [\d,]+ rows/s, ", said.stdout)
-    placed = even_placement(model, 2, (Split.INPUT, Split.OUTPUT, Split.REPLICATED))
+    placed = even_placement(model, 2, (LayerSplit.INPUT, LayerSplit.OUTPUT, LayerSplit.REPLICATED))
     (tmp_path / "plan.json").write_text(plan_text(placed))
     done = json.loads(n3ic("cluster run m.n3ic --plan plan.json --rows 20 --json").stdout)
     assert (done["kind"], done["rows"]) == ("measured", 20)

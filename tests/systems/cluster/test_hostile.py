@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster.binary import held_by
 from n3ic.systems.cluster.convolution import Filters
+from n3ic.systems.cluster.coordinator import Coordinator, RingFlow, RowFlow
 from n3ic.systems.cluster.dense import GemmFlow
-from n3ic.systems.cluster.home import Flow, Home, RowFlow
 from n3ic.systems.cluster.kernels import ConvolutionKernel, GemmKernel, JobFlow, SparseKernel
 from n3ic.systems.cluster.node import Node
-from n3ic.systems.cluster.placement import Split, even_placement
-from n3ic.systems.cluster.protocol import IDENTIFIERS, Packet, PacketType, ProtocolError
+from n3ic.systems.cluster.placement import LayerSplit, even_placement
+from n3ic.systems.cluster.protocol import IDENTIFIERS, PacketType, ProtocolError, TaskPacket
 from n3ic.systems.cluster.sparse import Combine
 
 MODEL = random_model((70, 64, 40, 3), np.random.default_rng(0))
-PLACED = even_placement(MODEL, 2, (Split.OUTPUT, Split.INPUT, Split.REPLICATED))
+PLACED = even_placement(MODEL, 2, (LayerSplit.OUTPUT, LayerSplit.INPUT, LayerSplit.REPLICATED))
 IMAGE = (6, 5, 1)
 KERNELS = {
     "sum": SparseKernel((8, 8), 2),
@@ -33,7 +33,7 @@ NODES = {"model": lambda: Node(2, held_by(MODEL, PLACED, 2), MODEL.digest)} | {
     name: lambda kernel=kernel: Node(2, kernel.held(2, 2), kernel.digest)
     for name, kernel in KERNELS.items()
 }
-FLOWS: dict[str, Callable[[], Flow]] = {
+FLOWS: dict[str, Callable[[], RingFlow]] = {
     "model": lambda: RowFlow(PLACED, lambda *_: None),
     "gemm": lambda: GemmFlow(0, 9, lambda *_: None),
     "jobs": JobFlow,
@@ -47,7 +47,7 @@ BODIES = st.sampled_from(
 def packets(draw):
     kind = draw(st.sampled_from(PacketType))
     start = draw(st.integers(0, 70))
-    return Packet(
+    return TaskPacket(
         kind,
         draw(st.sampled_from(list(IDENTIFIERS[kind]))),
         destination=draw(st.sampled_from([0, 1, 2, 255])),
@@ -74,15 +74,15 @@ def test_a_node_answers_or_refuses(name, sent):
             node.clear()
             continue
         for on in passed:
-            assert Packet.decode(on.encode()) == on
+            assert TaskPacket.decode(on.encode()) == on
 
 
 @pytest.mark.parametrize("name", list(FLOWS))
 @settings(max_examples=30, deadline=None)
 @given(sent=st.lists(packets(), max_size=25))
 def test_the_home_takes_or_refuses(name, sent):
-    flow: Flow = FLOWS[name]()
-    home = Home(2, MODEL.digest, flow.take)
+    flow: RingFlow = FLOWS[name]()
+    home = Coordinator(2, MODEL.digest, flow.take)
     for packet in sent:
         try:
             passed = home.handle(packet)

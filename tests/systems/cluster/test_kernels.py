@@ -10,10 +10,10 @@ from rings import KernelRing
 
 from n3ic.errors import ClusterError
 from n3ic.systems.cluster.convolution import Filters
+from n3ic.systems.cluster.distributed_rows import DistributedRows, answer, request
 from n3ic.systems.cluster.kernels import ConvolutionKernel, GemmKernel, SparseKernel
 from n3ic.systems.cluster.placement import Share
-from n3ic.systems.cluster.protocol import Packet, PacketType, ProtocolError, Task, body_of
-from n3ic.systems.cluster.rows import DistributedRows, answer, request
+from n3ic.systems.cluster.protocol import PacketType, ProtocolError, TaskId, TaskPacket, body_of
 from n3ic.systems.cluster.sparse import LANES, TILE, Combine, Elements, nonzero_packets, spawn_order
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
@@ -195,8 +195,8 @@ def held_rows():
 
 def task_of(*numbers, count=None):
     body = body_of(np.array(numbers), ">u4")
-    return Packet(
-        PacketType.TASK, Task.NONZEROS, 255, 1, 0, 4, count=count or len(numbers), body=body
+    return TaskPacket(
+        PacketType.TASK, TaskId.NONZEROS, 255, 1, 0, 4, count=count or len(numbers), body=body
     )
 
 

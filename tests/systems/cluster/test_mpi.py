@@ -10,16 +10,16 @@ from n3ic.errors import MissingDependencyError
 from n3ic.systems.cluster.mpi import baseline
 from n3ic.systems.cluster.mpi.baseline import Messages, measure, on_cores
 from n3ic.systems.cluster.mpi.kernels import sparse_matrix
-from n3ic.systems.cluster.simulation.workloads import KERNELS, Graph, Problem, workload
+from n3ic.systems.cluster.simulation.workloads import KERNELS, GraphSize, KernelProblem, workload
 
-SIZES = Problem(
+SIZES = KernelProblem(
     "gemm",
     size=96,
     outputs=40,
     shape=(64, 48, 10),
     batch=5,
     density=0.05,
-    graph=Graph(300, 2000, 20, 4),
+    graph=GraphSize(300, 2000, 20, 4),
 )
 ALL = tuple(replace(SIZES, kernel=k) for k in KERNELS)
 
@@ -81,7 +81,7 @@ def test_without_mpi_the_error_says_what_to_install(monkeypatch):
 
 def test_more_cores_divide_the_work_and_add_messages():
     messages = Messages(1e-6, 5e9)
-    problem = Problem("gemm", size=256)
+    problem = KernelProblem("gemm", size=256)
     times = [on_cores(workload(problem, p), 1.0, p, messages) for p in (1, 2, 16)]
     assert times[0] == pytest.approx(1.0)
     assert times[0] > times[1] > times[2] > 1 / 16

@@ -9,15 +9,15 @@ from n3ic.model.bits import pack
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster.binary import NeuronShare, Reducer, held_by
 from n3ic.systems.cluster.node import Node, split
-from n3ic.systems.cluster.placement import Split, even_placement
+from n3ic.systems.cluster.placement import LayerSplit, even_placement
 from n3ic.systems.cluster.protocol import (
     BY_RANGE,
-    Control,
-    Data,
-    Packet,
+    ControlId,
+    DataId,
     PacketType,
     ProtocolError,
-    Task,
+    TaskId,
+    TaskPacket,
     bits_packets,
     sums_packets,
 )
@@ -34,7 +34,7 @@ def node(number, nodes=3, splits=None, model=MODEL):
 
 def task(row=0, start=0, end=96, destination=BY_RANGE):
     (packet,) = bits_packets(
-        ROWS[row], task=Task.BITS, array=0, row=row, outputs=96, destination=destination
+        ROWS[row], task=TaskId.BITS, array=0, row=row, outputs=96, destination=destination
     )
     return replace(packet, start=start, end=end)
 
@@ -69,7 +69,7 @@ def test_a_task_is_done_where_its_data_lies_and_the_rest_passes_on():
 
 
 def test_a_task_waits_frozen_until_its_row_is_complete():
-    (whole,) = bits_packets(ROWS[0], task=Task.BITS, array=0, row=0, outputs=96)
+    (whole,) = bits_packets(ROWS[0], task=TaskId.BITS, array=0, row=0, outputs=96)
     halves = [
         replace(whole, count=2, offset=2, body=whole.body[8:16].ljust(48, b"\xff")),
         replace(whole, count=2, offset=0, body=whole.body[:8].ljust(48, b"\xff")),
@@ -91,32 +91,32 @@ def test_what_is_for_others_passes_untouched():
         task(destination=3),
         task(start=0, end=32),
         replace(task(), array=9),
-        replace(task(), identifier=Task.SUMS),
-        Packet(PacketType.DATA, Data.SCORES, 0, 1, 0, 5),
-        Packet(PacketType.RDMA, Data.WIDE, BY_RANGE, 0, 0, 5),
-        Packet(PacketType.CONTROL, Control.ERROR, 0, 0, 0, 0),
+        replace(task(), identifier=TaskId.SUMS),
+        TaskPacket(PacketType.DATA, DataId.SCORES, 0, 1, 0, 5),
+        TaskPacket(PacketType.RDMA, DataId.WIDE, BY_RANGE, 0, 0, 5),
+        TaskPacket(PacketType.CONTROL, ControlId.ERROR, 0, 0, 0, 0),
     ):
         assert card.handle(packet) == [packet]
     assert not card.ended
-    end = Packet(PacketType.CONTROL, Control.TERMINATE, BY_RANGE, 0, 0, 0)
+    end = TaskPacket(PacketType.CONTROL, ControlId.TERMINATE, BY_RANGE, 0, 0, 0)
     assert card.handle(end) == [end]
     assert card.ended
 
 
 def test_inputs_are_taken_by_those_who_hold_them_from_within_a_packet():
-    splits = (Split.INPUT, Split.OUTPUT)
-    packets = list(bits_packets(ROWS[0], task=Task.INPUTS, array=0, row=0, outputs=96))
+    splits = (LayerSplit.INPUT, LayerSplit.OUTPUT)
+    packets = list(bits_packets(ROWS[0], task=TaskId.INPUTS, array=0, row=0, outputs=96))
     seen = set()
     for number in (1, 2, 3):
         left = [p for packet in packets for p in node(number, splits=splits).handle(packet)]
-        packets = [p for p in left if p.identifier is Task.INPUTS]
-        seen |= {p.offset for p in left if p.identifier is Task.SUMS}
+        packets = [p for p in left if p.identifier is TaskId.INPUTS]
+        seen |= {p.offset for p in left if p.identifier is TaskId.SUMS}
     assert packets == []
     assert seen == {0, 1, 2}
 
 
 def test_partial_popcounts_add_up_to_the_layer():
-    splits = (Split.INPUT, Split.OUTPUT)
+    splits = (LayerSplit.INPUT, LayerSplit.OUTPUT)
     placed = even_placement(MODEL, 3, splits)
     (reducer,) = [h for h in held_by(MODEL, placed, 1) if isinstance(h, Reducer)]
     layer = MODEL.hidden[0]
@@ -151,7 +151,7 @@ def too_many_rows(card):
             lambda card: card.handle(replace(task(), body=b"\xff" * 48)),
             "pad bits of layer 0 are set",
         ),
-        (lambda card: card.handle(Packet(PacketType.DATA, Data.WIDE, 2, 0, 0, 5)), "data of"),
+        (lambda card: card.handle(TaskPacket(PacketType.DATA, DataId.WIDE, 2, 0, 0, 5)), "data of"),
     ],
 )
 def test_what_cannot_be_is_an_error_and_no_number(wrong, message):
@@ -172,7 +172,7 @@ def sums(offset=0, row=0):
     ],
 )
 def test_sums_that_cannot_be(packets, message):
-    placed = even_placement(MODEL, 3, (Split.INPUT, Split.OUTPUT))
+    placed = even_placement(MODEL, 3, (LayerSplit.INPUT, LayerSplit.OUTPUT))
     (reducer,) = [h for h in held_by(MODEL, placed, 1) if isinstance(h, Reducer)]
     with pytest.raises(ProtocolError, match=message):
         for packet in packets:
@@ -181,8 +181,8 @@ def test_sums_that_cannot_be(packets, message):
 
 @pytest.mark.parametrize("change", [{"start": 8}, {"start": 0, "end": 800}])
 def test_inputs_that_cannot_be(change):
-    placed = even_placement(MODEL, 1, (Split.INPUT, Split.OUTPUT))
-    (packet,) = bits_packets(ROWS[0], task=Task.INPUTS, array=0, row=0, outputs=96)
+    placed = even_placement(MODEL, 1, (LayerSplit.INPUT, LayerSplit.OUTPUT))
+    (packet,) = bits_packets(ROWS[0], task=TaskId.INPUTS, array=0, row=0, outputs=96)
     share = held_by(MODEL, placed, 1)[0]
     with pytest.raises(ProtocolError):
         share.take(replace(packet, **change))
@@ -196,6 +196,6 @@ def test_a_share_without_a_compiled_kernel_computes_the_same(monkeypatch):
         h for h in held_by(masked, placed, 2) if isinstance(h, NeuronShare) and h.array == 0
     ]
     x = pack(np.random.default_rng(1).random((1, 70)) < 0.5)
-    packets = bits_packets(x[0], task=Task.BITS, array=0, row=0, outputs=33)
+    packets = bits_packets(x[0], task=TaskId.BITS, array=0, row=0, outputs=33)
     (found,) = [p for packet in packets for p in share.take(packet)]
     assert found.words[0] == masked.hidden[0].fire(x)[0][1]

@@ -12,19 +12,19 @@ from n3ic.errors import ClusterError, ModelError
 from n3ic.model.bits import unpack
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster.kernels import GemmKernel, SparseKernel
-from n3ic.systems.cluster.link import Timing
-from n3ic.systems.cluster.measuring import rows_to_compare
+from n3ic.systems.cluster.launch import RingOptions
+from n3ic.systems.cluster.link import LinkTiming
+from n3ic.systems.cluster.measurement import rows_to_compare
 from n3ic.systems.cluster.overlay import initialise
-from n3ic.systems.cluster.placement import Split, even_placement
-from n3ic.systems.cluster.starting import RingOptions
-from n3ic.systems.cluster.wire import Faults
+from n3ic.systems.cluster.placement import LayerSplit, even_placement
+from n3ic.systems.cluster.udp import FaultInjection
 
 pytest.importorskip("distributed")
 sparse = pytest.importorskip("scipy.sparse")
 pytestmark = pytest.mark.slow  # starts processes
 
 MODEL = random_model((300, 130, 40, 3), np.random.default_rng(0))
-OPTIONS = RingOptions(timing=Timing(limit=1.0), faults=Faults(loss=0.01, seed=3))
+OPTIONS = RingOptions(timing=LinkTiming(limit=1.0), faults=FaultInjection(loss=0.01, seed=3))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_kernels_are_loaded_started_and_synchronised(cluster):
     matrix = (matrix * 100).astype(np.int64)
     vector = rng.integers(-9, 9, (40, 1))
     first, second = rng.integers(-9, 9, (6, 30)), rng.integers(-9, 9, (30, 11))
-    cluster.load("classify", MODEL, even_placement(MODEL, 2, (Split.INPUT,) * 3))
+    cluster.load("classify", MODEL, even_placement(MODEL, 2, (LayerSplit.INPUT,) * 3))
     cluster.load("spmv", SparseKernel((50, 40)))
     cluster.load("gemm", GemmKernel(second))
     words = rows_to_compare(MODEL, 30, seed=0)

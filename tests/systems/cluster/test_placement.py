@@ -8,10 +8,16 @@ import pytest
 
 from n3ic.errors import ClusterError
 from n3ic.model.random_models import random_model
-from n3ic.systems.cluster.placement import LayerPlacement, Placement, Share, Split, even_placement
+from n3ic.systems.cluster.placement import (
+    LayerPlacement,
+    LayerSplit,
+    ModelPlacement,
+    Share,
+    even_placement,
+)
 
 MODEL = random_model((200, 100, 64, 10), np.random.default_rng(0))
-SPLITS = (Split.OUTPUT, Split.INPUT, Split.REPLICATED)
+SPLITS = (LayerSplit.OUTPUT, LayerSplit.INPUT, LayerSplit.REPLICATED)
 
 
 def test_an_even_division_covers_each_layer_at_boundaries_of_words():
@@ -26,7 +32,7 @@ def test_an_even_division_covers_each_layer_at_boundaries_of_words():
 
 def test_round_trip_through_json():
     placed = even_placement(MODEL, 3, SPLITS)
-    assert Placement.from_dict(json.loads(json.dumps(placed.to_dict()))) == placed
+    assert ModelPlacement.from_dict(json.loads(json.dumps(placed.to_dict()))) == placed
 
 
 def test_another_model_is_refused():
@@ -38,17 +44,17 @@ def test_another_model_is_refused():
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
-        (LayerPlacement(Split.OUTPUT, ()), "no node holds it"),
-        (LayerPlacement(Split.OUTPUT, (Share(0, 0, 100),)), "node 0 is not in a ring of 3"),
-        (LayerPlacement(Split.OUTPUT, (Share(4, 0, 100),)), "node 4 is not in a ring of 3"),
-        (LayerPlacement(Split.OUTPUT, (Share(1, 0, 32),)), "end at 32 of 100"),
-        (LayerPlacement(Split.OUTPUT, (Share(1, 0, 96), Share(2, 64, 100))), "begins at 96"),
-        (LayerPlacement(Split.OUTPUT, (Share(1, 0, 40), Share(2, 40, 100))), "multiple of 32"),
-        (LayerPlacement(Split.OUTPUT, (Share(1, 0, 32), Share(1, 32, 100))), "one share"),
-        (LayerPlacement(Split.REPLICATED, (Share(1, 0, 96),)), "a replica is the whole layer"),
-        (LayerPlacement(Split.INPUT, (Share(1, 0, 200),)), "reducers: the shares end at 0"),
+        (LayerPlacement(LayerSplit.OUTPUT, ()), "no node holds it"),
+        (LayerPlacement(LayerSplit.OUTPUT, (Share(0, 0, 100),)), "node 0 is not in a ring of 3"),
+        (LayerPlacement(LayerSplit.OUTPUT, (Share(4, 0, 100),)), "node 4 is not in a ring of 3"),
+        (LayerPlacement(LayerSplit.OUTPUT, (Share(1, 0, 32),)), "end at 32 of 100"),
+        (LayerPlacement(LayerSplit.OUTPUT, (Share(1, 0, 96), Share(2, 64, 100))), "begins at 96"),
+        (LayerPlacement(LayerSplit.OUTPUT, (Share(1, 0, 40), Share(2, 40, 100))), "multiple of 32"),
+        (LayerPlacement(LayerSplit.OUTPUT, (Share(1, 0, 32), Share(1, 32, 100))), "one share"),
+        (LayerPlacement(LayerSplit.REPLICATED, (Share(1, 0, 96),)), "a replica is the whole layer"),
+        (LayerPlacement(LayerSplit.INPUT, (Share(1, 0, 200),)), "reducers: the shares end at 0"),
         (
-            LayerPlacement(Split.OUTPUT, (Share(1, 0, 100),), (Share(1, 0, 100),)),
+            LayerPlacement(LayerSplit.OUTPUT, (Share(1, 0, 100),), (Share(1, 0, 100),)),
             "only a layer split by inputs",
         ),
     ],
@@ -78,6 +84,6 @@ def test_a_division_that_cannot_be(layer, message):
 def test_a_file_that_is_none(key, value, message):
     data = even_placement(MODEL, 3).to_dict() | {key: value}
     with pytest.raises(ClusterError, match=message):
-        Placement.from_dict(data)
+        ModelPlacement.from_dict(data)
     with pytest.raises(ClusterError, match="fields are"):
-        Placement.from_dict({k: v for k, v in data.items() if k != "shape"})
+        ModelPlacement.from_dict({k: v for k, v in data.items() if k != "shape"})

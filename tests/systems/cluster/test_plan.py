@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from pictured import overhang
 
 from n3ic.errors import ClusterError, UsageError
-from n3ic.systems.cluster.costs import expected, memory_used
+from n3ic.systems.cluster.costs import estimate_cost, memory_used
 from n3ic.systems.cluster.nodes import equal_nodes, read_nodes
 from n3ic.systems.cluster.picture import plan_figure
-from n3ic.systems.cluster.placement import Split
+from n3ic.systems.cluster.placement import LayerSplit
 from n3ic.systems.cluster.plan import read_placement, read_plan
-from n3ic.systems.cluster.planner import Way, place, plan_cluster
+from n3ic.systems.cluster.planner import LayerOption, place, plan_cluster
 from n3ic.systems.cluster.simulation.experiments import Point
 from n3ic.systems.cluster.simulation.picture import scaling_figure
 from n3ic.util.json_text import json_text
@@ -39,7 +39,7 @@ def ring(count, size=None, shares=None, **change):
 
 def test_a_layer_that_no_node_holds_is_divided_among_as_many_as_it_takes():
     cluster = ring(4, 400_000)
-    assert place(SHAPE, cluster, [Way(Split.OUTPUT, 1)] * 2) is None
+    assert place(SHAPE, cluster, [LayerOption(LayerSplit.OUTPUT, 1)] * 2) is None
     plan = plan_cluster(SHAPE, cluster)
     assert len(plan.placement.layers[0].shares) > 1
     assert all(used <= 400_000 for used in plan.used.values())
@@ -69,7 +69,9 @@ def test_a_loaded_node_gets_less():
     cluster = ring(2)
     first, second = cluster.nodes
     cluster = replace(cluster, nodes=(replace(first, load=0.75), second))
-    (shares,) = (p.shares for p in place((384, 640), cluster, [Way(Split.OUTPUT, 2)]).layers)
+    (shares,) = (
+        p.shares for p in place((384, 640), cluster, [LayerOption(LayerSplit.OUTPUT, 2)]).layers
+    )
     assert [(s.start, s.end) for s in shares] == [(0, 128), (128, 640)]
 
 
@@ -78,10 +80,12 @@ def test_many_rows_prefer_replicas_and_one_row_alone_a_split():
     shape = (4096, 4096)
     rate = plan_cluster(shape, cluster, goal="throughput", splits=None)
     delay = plan_cluster(shape, cluster, goal="latency", splits=None)
-    assert delay.placement.layers[0].split is Split.OUTPUT
+    assert delay.placement.layers[0].split is LayerSplit.OUTPUT
     assert delay.expected.latency_s <= rate.expected.latency_s * 1.01
     assert rate.expected.rows_per_s * 1.01 >= delay.expected.rows_per_s
-    replicas = expected(place(shape, cluster, [Way(Split.REPLICATED, 4)]), cluster)
+    replicas = estimate_cost(
+        place(shape, cluster, [LayerOption(LayerSplit.REPLICATED, 4)]), cluster
+    )
     # a row alone is at one replica: four times as long in the kernel
     assert replicas.layers_s[0] > 3 * delay.expected.layers_s[0]
 
@@ -89,16 +93,16 @@ def test_many_rows_prefer_replicas_and_one_row_alone_a_split():
 def test_few_neurons_behind_a_split_layer_are_split_by_the_inputs_that_are_there():
     plan = plan_cluster((4096, 16384, 10), ring(4, 10**7))
     plain = {a.name: a.expected for a in plan.alternatives}["split by output"]
-    assert plan.placement.layers[1].split is not Split.OUTPUT
+    assert plan.placement.layers[1].split is not LayerSplit.OUTPUT
     assert plan.expected.packets < plain.packets
 
 
 def test_a_slow_link_is_what_limits_a_split_by_input():
     fast, slow = ring(4, 10**7), ring(4, 10**7, link_bps=1e8)
-    ways = [Way(Split.INPUT, 4)]
+    ways = [LayerOption(LayerSplit.INPUT, 4)]
     placed = place((4096, 4096), fast, ways)
-    assert expected(placed, slow).rows_per_s < expected(placed, fast).rows_per_s / 5
-    assert "link" in expected(placed, slow).bottleneck
+    assert estimate_cost(placed, slow).rows_per_s < estimate_cost(placed, fast).rows_per_s / 5
+    assert "link" in estimate_cost(placed, slow).bottleneck
 
 
 @settings(max_examples=60, deadline=None)
@@ -117,14 +121,16 @@ def test_every_placement_covers_its_layers_and_stays_within_each_memory(shape, s
     ]
     cluster = replace(cluster, nodes=tuple(nodes))
     ways = [
-        Way(data.draw(st.sampled_from(list(Split))), data.draw(st.integers(1, len(sizes))))
+        LayerOption(
+            data.draw(st.sampled_from(list(LayerSplit))), data.draw(st.integers(1, len(sizes)))
+        )
         for _ in pairwise(shape)
     ]
     placed = place(shape, cluster, ways)  # Placement itself checks that shares cover the layers
     if placed is not None:
         used = memory_used(placed)
         assert all(used.get(i, 0) <= size for i, (size, _) in enumerate(sizes, 1))
-        assert expected(placed, cluster).rows_per_s > 0
+        assert estimate_cost(placed, cluster).rows_per_s > 0
 
 
 def test_a_plan_is_written_and_its_placement_read_back(tmp_path):

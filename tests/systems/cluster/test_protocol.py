@@ -16,21 +16,21 @@ from n3ic.systems.cluster.protocol import (
     IDENTIFIERS,
     MAX_PACKETS,
     PACKET_BYTES,
-    Control,
-    Data,
+    ControlId,
     Datagram,
-    Packet,
+    DataId,
     PacketType,
     ProtocolError,
-    Task,
+    TaskId,
+    TaskPacket,
     bits_packets,
     score_packets,
     sums_packets,
 )
 
-TASK = Packet(
+TASK = TaskPacket(
     PacketType.TASK,
-    Task.BITS,
+    TaskId.BITS,
     BY_RANGE,
     array=7,
     start=0x01020304,
@@ -47,7 +47,7 @@ TASK = Packet(
 def packets(draw):
     kind = draw(st.sampled_from(PacketType))
     start = draw(st.integers(0, 2**32 - 2))
-    return Packet(
+    return TaskPacket(
         kind,
         draw(st.sampled_from(list(IDENTIFIERS[kind]))),
         destination=draw(st.integers(0, 255)),
@@ -88,7 +88,7 @@ def test_a_packet_to_the_bit():
     assert data.hex() == (
         "8101ff07" "01020304" "05060708" "abcd" "cef1" + bytes(range(48)).hex()
     )  # fmt: skip
-    assert Packet.decode(data) == TASK
+    assert TaskPacket.decode(data) == TASK
 
 
 def test_a_datagram_to_the_bit():
@@ -143,7 +143,7 @@ def test_a_packet_that_cannot_be(at, byte, message):
     data = bytearray(replace(TASK, lap=False).encode())
     data[at] = byte
     with pytest.raises(ProtocolError, match=message):
-        Packet.decode(bytes(data))
+        TaskPacket.decode(bytes(data))
 
 
 @pytest.mark.parametrize(
@@ -180,15 +180,15 @@ def test_a_datagram_cut_short():
 
 def test_bits_travel_in_slices_of_twelve_words():
     words = np.arange(1, 30, dtype=np.uint32)
-    found = list(bits_packets(words, task=Task.BITS, array=2, row=5, outputs=70, offset=3))
+    found = list(bits_packets(words, task=TaskId.BITS, array=2, row=5, outputs=70, offset=3))
     assert [(p.start, p.end, p.offset, p.count) for p in found] == [
         (0, 70, 3, 12),
         (0, 70, 15, 12),
         (0, 70, 27, 5),
     ]
-    read = [Packet.decode(p.encode()) for p in found]
+    read = [TaskPacket.decode(p.encode()) for p in found]
     assert np.concatenate([p.words for p in read]).tolist() == words.tolist()
-    found = list(bits_packets(words, task=Task.INPUTS, array=2, row=5, outputs=70, offset=3))
+    found = list(bits_packets(words, task=TaskId.INPUTS, array=2, row=5, outputs=70, offset=3))
     assert [(p.start, p.end) for p in found] == [(96, 480), (480, 864), (864, 1024)]
 
 
@@ -215,6 +215,6 @@ def test_scores_are_signed():
 def test_the_reference_names_every_identifier():
     page = Path(__file__).parents[3] / "docs" / "reference" / "cluster-protocol.md"
     text = page.read_text(encoding="utf-8")
-    for kind in (Task, Data, Control):
+    for kind in (TaskId, DataId, ControlId):
         for named in kind:
             assert f"`{named.name}`" in text, named

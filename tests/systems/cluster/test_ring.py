@@ -10,30 +10,36 @@ from n3ic.errors import ClusterError
 from n3ic.model.bits import pack
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.random_models import random_model
-from n3ic.systems.cluster.home import Home
-from n3ic.systems.cluster.link import Receiver, Sender, Timing
+from n3ic.systems.cluster.coordinator import Coordinator
+from n3ic.systems.cluster.endpoint import CARD, Endpoint
+from n3ic.systems.cluster.link import LinkTiming, Receiver, Sender
 from n3ic.systems.cluster.node import Node
-from n3ic.systems.cluster.placement import LayerPlacement, Placement, Share, Split, even_placement
+from n3ic.systems.cluster.placement import (
+    LayerPlacement,
+    LayerSplit,
+    ModelPlacement,
+    Share,
+    even_placement,
+)
 from n3ic.systems.cluster.protocol import (
     BY_RANGE,
-    Control,
-    Data,
+    ControlId,
     Datagram,
-    Packet,
+    DataId,
     PacketType,
-    Task,
+    TaskId,
+    TaskPacket,
     bits_packets,
 )
-from n3ic.systems.cluster.station import CARD, Station
 
 RNG = np.random.default_rng(11)
 PLAIN = random_model((500, 200, 70, 3), RNG)
 MASKED = random_model((500, 200, 70, 3), RNG, density=0.3)
-MIXED = (Split.OUTPUT, Split.INPUT, Split.REPLICATED)
+MIXED = (LayerSplit.OUTPUT, LayerSplit.INPUT, LayerSplit.REPLICATED)
 
 
 @pytest.mark.parametrize("model", [PLAIN, MASKED], ids=["plain", "masked"])
-@pytest.mark.parametrize("splits", [*[(s,) * 3 for s in Split], MIXED], ids=str)
+@pytest.mark.parametrize("splits", [*[(s,) * 3 for s in LayerSplit], MIXED], ids=str)
 @pytest.mark.parametrize("nodes", [1, 2, 4])
 def test_every_split_gives_the_models_scores(model, splits, nodes):
     ring = BinaryRing(model, even_placement(model, nodes, splits))
@@ -55,7 +61,7 @@ def test_every_split_gives_the_models_scores(model, splits, nodes):
 )
 def test_faults_of_the_network_change_no_score(seed, loss, repeat, damage, jitter, talk):
     faults = {"seed": seed, "loss": loss, "repeat": repeat, "damage": damage, "jitter": jitter}
-    timing = Timing(limit=60)  # at these losses a time limit is one for the dead alone
+    timing = LinkTiming(limit=60)  # at these losses a time limit is one for the dead alone
     ring = BinaryRing(PLAIN, even_placement(PLAIN, 3, MIXED), timing, talk, **faults)
     ring.start()
     words = pack(np.random.default_rng(seed).random((12, 500)) < 0.5)
@@ -83,7 +89,7 @@ def test_a_receiver_that_keeps_nothing_early_gets_everything(monkeypatch):
 
 @pytest.mark.parametrize("dead", [1, 2, 3])
 def test_a_dead_node_is_named_within_the_time_limit(dead):
-    timing = Timing(limit=1.0)
+    timing = LinkTiming(limit=1.0)
     ring = BinaryRing(PLAIN, even_placement(PLAIN, 3), timing)
     ring.start()
     ring.run(pack(RNG.random((5, 500)) < 0.5))
@@ -96,7 +102,7 @@ def test_a_dead_node_is_named_within_the_time_limit(dead):
 
 
 def test_a_node_dies_in_the_middle_of_a_batch():
-    ring = BinaryRing(PLAIN, even_placement(PLAIN, 3), Timing(limit=1.0), slots=2)
+    ring = BinaryRing(PLAIN, even_placement(PLAIN, 3), LinkTiming(limit=1.0), slots=2)
     ring.start()
     words = pack(RNG.random((50, 500)) < 0.5)
     first = ring.flow.submit(words)
@@ -119,7 +125,7 @@ def test_a_greater_session_begins_anew_and_an_older_one_is_dropped():
     ring.station.send(ring.flow.admit())  # and the home dies with rows half way
     again = BinaryRing(PLAIN, placed)
     nodes = {n: s for n, s in ring.network.stations.items() if n}
-    again.network.stations = nodes | {0: Station(again.home, 2, session=8)}
+    again.network.stations = nodes | {0: Endpoint(again.home, 2, session=8)}
     again.station = again.network.stations[0]
     again.start()
     assert np.array_equal(again.run(words), PLAIN.scores(words))
@@ -140,11 +146,11 @@ def test_a_node_with_another_model_is_refused():
 def test_a_node_with_another_share_is_refused():
     ring = BinaryRing(PLAIN, even_placement(PLAIN, 2))
     shares = (Share(1, 0, 64), Share(2, 64, 200))
-    moved = Placement(
+    moved = ModelPlacement(
         PLAIN.digest,
         PLAIN.shape,
         2,
-        (LayerPlacement(Split.OUTPUT, shares), *even_placement(PLAIN, 2).layers[1:]),
+        (LayerPlacement(LayerSplit.OUTPUT, shares), *even_placement(PLAIN, 2).layers[1:]),
     )
     ring.placement = moved
     with pytest.raises(ClusterError, match="unlike the plan"):
@@ -154,7 +160,9 @@ def test_a_node_with_another_share_is_refused():
 def test_a_task_that_nobody_owns_ends_the_session():
     ring = BinaryRing(PLAIN, even_placement(PLAIN, 2))
     ring.start()
-    lost = bits_packets(np.zeros(1, np.uint32), task=Task.BITS, array=9, row=0, outputs=5, lap=True)
+    lost = bits_packets(
+        np.zeros(1, np.uint32), task=TaskId.BITS, array=9, row=0, outputs=5, lap=True
+    )
     ring.station.send(lost)
     ring.network.run(lambda: ring.home.error)
     assert "array 9 went round the ring" in str(ring.home.error)
@@ -164,7 +172,7 @@ def test_a_task_that_cannot_be_ends_the_session():
     ring = BinaryRing(PLAIN, even_placement(PLAIN, 2))
     ring.start()
     wrong = bits_packets(
-        np.zeros(9, np.uint32), task=Task.BITS, array=0, row=0, outputs=5, offset=90
+        np.zeros(9, np.uint32), task=TaskId.BITS, array=0, row=0, outputs=5, offset=90
     )
     ring.station.send(wrong)
     ring.network.run(lambda: ring.home.error)
@@ -174,7 +182,7 @@ def test_a_task_that_cannot_be_ends_the_session():
 def test_scores_that_nobody_asked_for_end_the_session():
     ring = BinaryRing(PLAIN, even_placement(PLAIN, 2))
     ring.start()
-    ring.station.send([Packet(PacketType.DATA, Data.SCORES, 0, 2, 0, 3, row=4)])
+    ring.station.send([TaskPacket(PacketType.DATA, DataId.SCORES, 0, 2, 0, 3, row=4)])
     ring.network.run(lambda: ring.home.error)
     assert "scores [0, 3) of row 4 came" in str(ring.home.error)
 
@@ -183,7 +191,7 @@ def test_scores_that_nobody_asked_for_end_the_session():
 def test_the_ring_ends_when_it_is_told_to(loss):
     ring = BinaryRing(PLAIN, even_placement(PLAIN, 3), seed=3, loss=loss)
     ring.start()
-    ring.station.send([Packet(PacketType.CONTROL, Control.TERMINATE, BY_RANGE, 0, 0, 0)])
+    ring.station.send([TaskPacket(PacketType.CONTROL, ControlId.TERMINATE, BY_RANGE, 0, 0, 0)])
     stations = ring.network.stations.values()
     assert ring.network.run(lambda: all(s.done for s in stations))
     assert ring.home.error is None
@@ -191,7 +199,7 @@ def test_the_ring_ends_when_it_is_told_to(loss):
 
 def test_a_window_bounds_what_is_on_its_way_and_acknowledgements_open_it():
     sender = Sender(1, 0, 1, window=4, per_datagram=1)
-    packet = Packet(PacketType.TASK, Task.BITS, BY_RANGE, 0, 0, 1)
+    packet = TaskPacket(PacketType.TASK, TaskId.BITS, BY_RANGE, 0, 0, 1)
     sender.push([packet] * 10)
     assert [d.sequence for d in sender.due(0.0)] == [0, 1, 2, 3]
     assert sender.due(0.01) == []
@@ -205,8 +213,8 @@ def test_a_window_bounds_what_is_on_its_way_and_acknowledgements_open_it():
 
 
 def test_datagrams_of_strangers_are_dropped():
-    station = Station(Node(2, [], PLAIN.digest), 3)
-    packet = Packet(PacketType.CONTROL, Control.START, BY_RANGE, 0, 0, 0)
+    station = Endpoint(Node(2, [], PLAIN.digest), 3)
+    packet = TaskPacket(PacketType.CONTROL, ControlId.START, BY_RANGE, 0, 0, 0)
     for wrong in (
         Datagram(5, 1, 3, begin=True, packets=(packet,)),  # for another node
         Datagram(5, 3, 2, begin=True, packets=(packet,)),  # the successor begins nothing
@@ -215,6 +223,6 @@ def test_datagrams_of_strangers_are_dropped():
         station.receive(wrong.encode(), 0.0)
         assert station.outgoing(0.0) == []
     assert station.dropped == 3
-    home = Station(Home(3, PLAIN.digest, lambda _: ()), 3, session=5)
+    home = Endpoint(Coordinator(3, PLAIN.digest, lambda _: ()), 3, session=5)
     home.receive(Datagram(9, 3, 0, begin=True, packets=(packet,)).encode(), 0.0)
     assert home.outgoing(0.0) == []

@@ -13,40 +13,46 @@ from n3ic.model.columns import ColumnRule, TableRules
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster.binary import held_by
-from n3ic.systems.cluster.link import Timing
-from n3ic.systems.cluster.measuring import compare, rows_to_compare
+from n3ic.systems.cluster.endpoint import Endpoint
+from n3ic.systems.cluster.link import LinkTiming
+from n3ic.systems.cluster.measurement import compare, rows_to_compare
+from n3ic.systems.cluster.merged_model import merge_models
 from n3ic.systems.cluster.node import Node
-from n3ic.systems.cluster.placement import Split, even_placement
-from n3ic.systems.cluster.session import Link, Session, talk
-from n3ic.systems.cluster.station import Station
-from n3ic.systems.cluster.wide import side_by_side
-from n3ic.systems.cluster.wire import Faults, Wire, neighbours, open_socket, run_station
+from n3ic.systems.cluster.placement import LayerSplit, even_placement
+from n3ic.systems.cluster.session import RingLink, Session, talk
+from n3ic.systems.cluster.udp import (
+    FaultInjection,
+    UdpEndpoint,
+    neighbours,
+    open_socket,
+    run_endpoint,
+)
 
 MODEL = random_model((500, 200, 70, 3), np.random.default_rng(2))
-MIXED = (Split.OUTPUT, Split.INPUT, Split.REPLICATED)
+MIXED = (LayerSplit.OUTPUT, LayerSplit.INPUT, LayerSplit.REPLICATED)
 
 
 class LoopbackRing:
     """Nodes on threads, each with a socket of its own."""
 
     def __init__(self, model, placement, *, timing=None, loss=0.0, held=None):
-        self.timing = timing or Timing()
+        self.timing = timing or LinkTiming()
         self.stopped = set()
         numbers = range(placement.nodes + 1)
         socks = {n: open_socket("127.0.0.1") for n in numbers}
         self.addresses = {n: sock.getsockname() for n, sock in socks.items()}
-        self.faults = Faults(loss, 1)
+        self.faults = FaultInjection(loss, 1)
         self.threads = []
         for n in numbers[1:]:
             holds = (held or held_by)(model, placement, n)
             node = Node(n, holds, model.digest)
             near = neighbours(n, placement.nodes, self.addresses)
-            wire = Wire(socks[n], near, Faults(loss, n + 2))
-            station = Station(
+            wire = UdpEndpoint(socks[n], near, FaultInjection(loss, n + 2))
+            station = Endpoint(
                 node, placement.nodes, timing=self.timing, successor=talk(n, placement.nodes, ())
             )
             thread = threading.Thread(
-                target=run_station,
+                target=run_endpoint,
                 args=(station, wire),
                 kwargs={"timing": self.timing, "stopped": lambda n=n: n in self.stopped},
                 daemon=True,
@@ -56,7 +62,7 @@ class LoopbackRing:
         self.model, self.placement, self.sock = model, placement, socks[0]
 
     def session(self):
-        link = Link(self.addresses, timing=self.timing, faults=self.faults)
+        link = RingLink(self.addresses, timing=self.timing, faults=self.faults)
         return Session(self.model, self.placement, link, self.sock)
 
 
@@ -87,7 +93,7 @@ def test_batches_overlap_and_come_in_any_order():
 
 
 def test_a_node_that_dies_is_an_error_that_names_it_and_the_rows():
-    ring = LoopbackRing(MODEL, even_placement(MODEL, 3), timing=Timing(limit=0.5))
+    ring = LoopbackRing(MODEL, even_placement(MODEL, 3), timing=LinkTiming(limit=0.5))
     words = pack(np.random.default_rng(0).random((40, 500)) < 0.5)
     with ring.session() as session:
         assert np.array_equal(session.scores(words[:5]), MODEL.scores(words[:5]))
@@ -102,7 +108,7 @@ def test_a_node_that_dies_is_an_error_that_names_it_and_the_rows():
 
 
 def test_a_ring_with_a_node_that_never_ran_does_not_start():
-    ring = LoopbackRing(MODEL, even_placement(MODEL, 2), timing=Timing(limit=0.3))
+    ring = LoopbackRing(MODEL, even_placement(MODEL, 2), timing=LinkTiming(limit=0.3))
     ring.stopped.add(1)
     time.sleep(0.6)
     with pytest.raises(ClusterError, match="node 1 is dead or cut off"):
@@ -111,7 +117,7 @@ def test_a_ring_with_a_node_that_never_ran_does_not_start():
 
 def test_nodes_of_another_plan_are_refused():
     def other(model, placement, node):
-        return held_by(model, even_placement(model, 2, (Split.INPUT,) * 3), node)
+        return held_by(model, even_placement(model, 2, (LayerSplit.INPUT,) * 3), node)
 
     with pytest.raises(ClusterError, match="unlike the plan"):
         LoopbackRing(MODEL, even_placement(MODEL, 2), held=other).session()
@@ -139,16 +145,16 @@ def test_a_port_that_is_taken_is_an_error():
 def test_networks_side_by_side_are_one_wide_network_of_their_scores(density):
     rng = np.random.default_rng(5)
     models = {f"q{i}": random_model((152, 32, 16, 2), rng, density=density) for i in range(5)}
-    wide = side_by_side(models)
+    wide = merge_models(models)
     assert wide.shape == (152, 160, 80, 10)
     assert wide.classes[2:4] == ("q1/class0", "q1/class1")
     words = rows_to_compare(wide, 50, seed=1)
     want = np.concatenate([m.scores(words) for m in models.values()], axis=1)
     assert np.array_equal(wide.scores(words), want)
     with pytest.raises(ClusterError, match="other has 2 layers, q0 3"):
-        side_by_side(models | {"other": random_model((152, 32, 2), rng)})
+        merge_models(models | {"other": random_model((152, 32, 2), rng)})
     with pytest.raises(ClusterError, match="no network"):
-        side_by_side({})
+        merge_models({})
 
 
 def test_networks_side_by_side_share_the_input_fields_that_they_have_in_common():
@@ -163,7 +169,7 @@ def test_networks_side_by_side_share_the_input_fields_that_they_have_in_common()
         name: replace(random_model((spec.n_bits, 9, 2), rng), input=spec)
         for name, spec in specs.items()
     }
-    wide = side_by_side(models)
+    wide = merge_models(models)
     assert wide.shape == (13, 27, 6)
     features = {"delay": rng.integers(0, 300, 200), "other": rng.integers(0, 999, 200)}
     want = [m.scores(m.encode(features)) for m in models.values()]
@@ -179,10 +185,10 @@ def test_networks_side_by_side_read_the_columns_of_all_of_their_tables():
     size, proto = ColumnRule(unit="byte"), ColumnRule("category", values=("tcp", "udp"))
     a = network(TableRules({"size": size}, "app"), "size")
     b = network(TableRules({"proto": proto, "size": size}, "other"), "proto", "size")
-    wide = side_by_side({"a": a, "b": b})
+    wide = merge_models({"a": a, "b": b})
     assert wide.table == TableRules({"size": size, "proto": proto}, "app")
-    assert side_by_side({"a": a, "b": b.changed(table=None)}).table is None
-    assert side_by_side({"a": a.changed(table=None), "b": b}).table is None
+    assert merge_models({"a": a, "b": b.changed(table=None)}).table is None
+    assert merge_models({"a": a.changed(table=None), "b": b}).table is None
     in_bits = network(TableRules({"size": ColumnRule(unit="bit")}, "app"), "size")
     with pytest.raises(ClusterError, match="b reads the column 'size' in another way"):
-        side_by_side({"a": a, "b": in_bits})
+        merge_models({"a": a, "b": in_bits})

@@ -15,12 +15,12 @@ from n3ic.datasets.ns3_tomography.table import queue_tables
 from n3ic.errors import UsageError
 from n3ic.runs.progress import TrainingProgress
 from n3ic.usecases.base import use_case
-from n3ic.usecases.material import Material
 from n3ic.usecases.request import TrainRequest
 from n3ic.usecases.sweep import training
 from n3ic.usecases.sweep.folder import SweepFolder
-from n3ic.usecases.sweep.request import BUDGETS, Asked, SweepRequest, asked_networks
-from n3ic.usecases.sweep.result import Figures, Sweep, points_of
+from n3ic.usecases.sweep.request import BUDGETS, SweepNetwork, SweepRequest, sweep_networks
+from n3ic.usecases.sweep.result import SeedFigures, Sweep, points_of
+from n3ic.usecases.training_data import TrainingData
 
 QUICK = {"encoding": "quantile", "distill": 0.0, "epochs": 1}
 
@@ -33,12 +33,12 @@ def table():
 def material(table):
     case = use_case("tomography")
     tasks = queue_tables(table, "0")
-    return Material(case, {"queue": "0"}, table, tasks, ("time", "random"))
+    return TrainingData(case, {"queue": "0"}, table, tasks, ("time", "random"))
 
 
 def networks(table, axes, **more):
     request = SweepRequest(TrainRequest("tomography", data="x.tomo.xz", **more), axes)
-    return asked_networks(request, material(table))
+    return sweep_networks(request, material(table))
 
 
 def test_values_are_tried_with_one_another(table):
@@ -110,12 +110,15 @@ def made(*points):
     done = []
     for i, (weights, sites, latency, validation, test) in enumerate(points):
         runs = tuple(
-            Figures((8, 2), "ab", {"weight_bytes": weights, "input_bytes": 4, "mask_bytes": 1,
+            SeedFigures((8, 2), "ab", {"weight_bytes": weights, "input_bytes": 4, "mask_bytes": 1,
                     "threshold_bytes": 100}, sites, latency, v, t)
             for v, t in zip(validation, test, strict=True)
         )  # fmt: skip
         done.append(
-            (Asked({"bits": i, "seed": "$x|<i>"}, None, ("n3ic", "train", f"{i} x")), {"": runs})
+            (
+                SweepNetwork({"bits": i, "seed": "$x|<i>"}, None, ("n3ic", "train", f"{i} x")),
+                {"": runs},
+            )
         )
     return Sweep("s", "title", points_of(done), "target t", ("left out x",))
 
@@ -156,9 +159,9 @@ def test_a_sweep_stands_in_80_columns_and_names_are_escaped():
 
 
 def test_several_networks_add_up_and_their_median_counts():
-    figures = Figures((8, 2), "ab", {"weight_bytes": 8}, 5.0, 10.0, 0.5, 0.6)
+    figures = SeedFigures((8, 2), "ab", {"weight_bytes": 8}, 5.0, 10.0, 0.5, 0.6)
     runs = {"a": (figures,), "b": (replace(figures, latency_ns=30.0, validation=0.9),)}
-    (point,) = points_of([(Asked({"bits": 1}, None, None), runs)])
+    (point,) = points_of([(SweepNetwork({"bits": 1}, None, None), runs)])
     assert point.costs == {"bytes": 16, "sites": 10, "latency_ns": 30}
     assert point.validation == (0.7,)
 
@@ -193,7 +196,7 @@ def test_a_sweep_goes_on_where_it_was_and_ends_the_same(table, tmp_path, monkeyp
             raise KeyboardInterrupt
         return measure(*arguments)
 
-    monkeypatch.setattr(training, "each", lambda f, c, **_: enumerate(once(*a) for a in c))
+    monkeypatch.setattr(training, "parallel_map", lambda f, c, **_: enumerate(once(*a) for a in c))
     with pytest.raises(KeyboardInterrupt):
         asked(table, tmp_path / "new" / "sweep")
     kept = content(tmp_path / "new" / "sweep")

@@ -13,11 +13,11 @@ import pytest
 
 from n3ic.exporters.netfpga.frontend import messages as m
 from n3ic.exporters.netfpga.frontend import packets as p
-from n3ic.exporters.netfpga.frontend.form import DISSECTOR, FOLDER
+from n3ic.exporters.netfpga.frontend.parameters import DISSECTOR, FOLDER
 
 SCRIPT = FOLDER / DISSECTOR
-HOST = p.End(b"\2\0\0\0\0\1", bytes((10, 23, 23, 1)), 40_000)
-CARD = p.End(b"\2\0\0\0\0\2", bytes((10, 23, 23, 2)), m.PORT)
+HOST = p.SocketAddress(b"\2\0\0\0\0\1", bytes((10, 23, 23, 1)), 40_000)
+CARD = p.SocketAddress(b"\2\0\0\0\0\2", bytes((10, 23, 23, 2)), m.PORT)
 RESULT = struct.pack(">HHIii", m.SHUNTED, 1, 3, -7, 12)
 
 

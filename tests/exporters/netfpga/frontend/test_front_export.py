@@ -11,7 +11,7 @@ import pytest
 
 from n3ic.errors import UsageError, VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
-from n3ic.exporters.netfpga.frontend.form import front_form
+from n3ic.exporters.netfpga.frontend.parameters import frontend_parameters
 from n3ic.exporters.netfpga.frontend.verify import check_front
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
@@ -62,7 +62,7 @@ def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_options_that_do_not_go_together() -> None:
     def form(**given: OptionValue) -> None:
-        front_form(
+        frontend_parameters(
             model_of(), EXPORTER.parse_options({k.replace("_", "-"): v for k, v in given.items()})
         )
 
@@ -76,9 +76,11 @@ def test_options_that_do_not_go_together() -> None:
         form(front_end="udp", style="unrolled", outputs="class")
     form(front_end="udp", style="unrolled", outputs="class", answers="verdict")
     with pytest.raises(UsageError, match="a row has 1100 bytes, the front end takes 1024"):
-        front_form(model_of(8800), EXPORTER.parse_options({"front-end": "udp"}))
+        frontend_parameters(model_of(8800), EXPORTER.parse_options({"front-end": "udp"}))
     with pytest.raises(UsageError, match="takes 532 at most: use --mtu"):
-        front_form(model_of(4800), EXPORTER.parse_options({"front-end": "udp", "mtu": 576}))
+        frontend_parameters(
+            model_of(4800), EXPORTER.parse_options({"front-end": "udp", "mtu": 576})
+        )
 
 
 @pytest.mark.slow

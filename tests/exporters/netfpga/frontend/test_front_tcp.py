@@ -12,15 +12,15 @@ import pytest
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend import messages as m
 from n3ic.exporters.netfpga.frontend import packets as p
-from n3ic.exporters.netfpga.frontend.bench import MAC, PORT, FrontBench, Offered, Seen
+from n3ic.exporters.netfpga.frontend.bench import MAC, PORT, BenchRun, FrontBench, OfferedFrame
 from n3ic.model.random_models import random_model
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("verilator") is None, reason="needs Verilator"),
 ]
-HOST = p.End(bytes.fromhex("02aabbccdd01"), bytes((10, 23, 23, 1)), 40_000)
-CARD = p.End(MAC, bytes((10, 23, 23, 2)), PORT)
+HOST = p.SocketAddress(bytes.fromhex("02aabbccdd01"), bytes((10, 23, 23, 1)), 40_000)
+CARD = p.SocketAddress(MAC, bytes((10, 23, 23, 2)), PORT)
 BITS = 160  # rows of 20 bytes, as long as their results
 SESSIONS = 3
 RESEND = 2_000  # clocks
@@ -67,7 +67,7 @@ class Segment:
     payload: bytes
 
 
-def segment(frame: bytes, end: p.End = HOST) -> Segment:
+def segment(frame: bytes, end: p.SocketAddress = HOST) -> Segment:
     packet = p.read_ipv4(frame)
     assert (packet.protocol, packet.target) == (p.TCP, end)
     head = packet.header
@@ -94,10 +94,10 @@ class Peer:
     def frame(self, payload: bytes, flags: int = p.ACK, ahead: int = 0) -> bytes:
         return p.tcp(self.end, CARD, flags, self.seq + ahead, self.ack, payload)
 
-    def send(self, payload: bytes, flags: int = p.ACK) -> Seen:
+    def send(self, payload: bytes, flags: int = p.ACK) -> BenchRun:
         return self.bench.run([self.frame(payload, flags)])
 
-    def segments(self, seen: Seen) -> list[Segment]:
+    def segments(self, seen: BenchRun) -> list[Segment]:
         return [segment(x.data, self.end) for x in seen.left]
 
     def says(self, payload: bytes, flags: int = p.ACK) -> bytes:
@@ -187,7 +187,7 @@ def test_a_damaged_segment_changes_nothing(card: FrontBench) -> None:
         good[:47] + b"\x11" + good[48:],
     ):  # fmt: skip
         assert card.run([bad]).left == ()
-    assert card.run([Offered(good, damaged=True)]).left == ()
+    assert card.run([OfferedFrame(good, damaged=True)]).left == ()
     assert card.run([good[:-20]]).left == ()
     assert first + peer.says(data[77:]) == answer(40, 30)
     peer.close()
@@ -272,7 +272,7 @@ def test_what_is_no_message_ends_the_connection(card: FrontBench) -> None:
     assert peer.segments(peer.send(b"x"))[0].flags == p.RST
 
 
-def strange(end: p.End) -> list[bytes]:
+def strange(end: p.SocketAddress) -> list[bytes]:
     """Segments of nobody and with flags that do not go together; some are answered by a reset."""
     rng = np.random.default_rng(9)
     flags = [f for f in range(64) if f != p.SYN]
@@ -341,7 +341,7 @@ def test_nothing_with_sound_checksums_wedges_it(card: FrontBench) -> None:
         frames.append(p.udp(HOST, CARD, bytes(payload)))
         if rng.random() < 0.7 and flags == p.ACK and not near[0]:
             peer.seq += len(payload)
-    seen = card.run([Offered(f, damaged=bool(rng.random() < 0.1)) for f in frames])
+    seen = card.run([OfferedFrame(f, damaged=bool(rng.random() < 0.1)) for f in frames])
     for left in seen.left:
         p.read_ipv4(left.data)  # sound, whatever was asked
     good = p.udp(HOST, CARD, data)

@@ -13,7 +13,7 @@ import pytest
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend import messages as m
 from n3ic.exporters.netfpga.frontend import packets as p
-from n3ic.exporters.netfpga.frontend.bench import MAC, PORT, FrontBench, Offered
+from n3ic.exporters.netfpga.frontend.bench import MAC, PORT, FrontBench, OfferedFrame
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
 
@@ -21,8 +21,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("verilator") is None, reason="needs Verilator"),
 ]
-HOST = p.End(bytes.fromhex("02aabbccdd01"), bytes((10, 23, 23, 1)), 40_000)
-CARD = p.End(MAC, bytes((10, 23, 23, 2)), PORT)
+HOST = p.SocketAddress(bytes.fromhex("02aabbccdd01"), bytes((10, 23, 23, 1)), 40_000)
+CARD = p.SocketAddress(MAC, bytes((10, 23, 23, 2)), PORT)
 BITS = 41  # rows of six bytes, the first of them nearly empty
 FORMS = {
     "512-unrolled": {"style": "unrolled", "data-width": "512", "executors": 2},
@@ -52,19 +52,21 @@ def card(
         yield bench, model
 
 
-def asked(model: BinaryModel, words: np.ndarray, number: int = 7, end: p.End = HOST) -> bytes:
+def asked(
+    model: BinaryModel, words: np.ndarray, number: int = 7, end: p.SocketAddress = HOST
+) -> bytes:
     rows = m.bit_rows(words, BITS)
     return p.udp(end, CARD, m.request(number, int(model.digest[:8], 16), rows).to_bytes())
 
 
-def arp(source: p.End, target_ip: bytes) -> bytes:
+def arp(source: p.SocketAddress, target_ip: bytes) -> bytes:
     """An ARP request."""
     head = struct.pack(">HHBBH", 1, p.IPV4, 6, 4, 1)
     body = head + source.mac + source.ip + bytes(6) + target_ip
     return (b"\xff" * 6 + source.mac + struct.pack(">H", p.ARP) + body).ljust(p.LEAST_FRAME, b"\0")
 
 
-def answer(frame: bytes, end: p.End = HOST) -> m.Message:
+def answer(frame: bytes, end: p.SocketAddress = HOST) -> m.Message:
     packet = p.read_ipv4(frame)
     assert packet.source == CARD
     assert packet.target == end
@@ -215,7 +217,7 @@ def test_nothing_hostile_is_answered_or_stops_it(card: tuple[FrontBench, BinaryM
     for frame in frames[:45]:
         assert bench.run([frame]).left == (), frame.hex()
     answers_still(bench, model, rng)
-    seen = bench.run([*frames, Offered(asked(model, words_of(rng, 9)), damaged=True)])
+    seen = bench.run([*frames, OfferedFrame(asked(model, words_of(rng, 9)), damaged=True)])
     assert seen.left == ()
     answers_still(bench, model, rng)
     for name in ("other", "header", "fragment", "source", "damaged"):

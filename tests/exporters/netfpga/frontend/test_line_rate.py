@@ -12,7 +12,7 @@ from front_end_rates import measure, wire_clocks
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.exporters.netfpga.frontend import messages as m
 from n3ic.exporters.netfpga.frontend import packets as p
-from n3ic.exporters.netfpga.frontend.bench import FrontBench, Offered
+from n3ic.exporters.netfpga.frontend.bench import FrontBench, OfferedFrame
 from n3ic.exporters.netfpga.frontend.verify import CARD, HOST
 from n3ic.model.random_models import random_model
 
@@ -33,7 +33,7 @@ def test_least_frames_with_a_row_each(tmp_path: Path) -> None:
         for i in range(400)
     ]
     assert {len(f) for f in frames} == {60}
-    noise = [bytes(60), b"\xff" * 60, p.udp(HOST, p.End(CARD.mac, CARD.ip, 9), bytes(18))]
+    noise = [bytes(60), b"\xff" * 60, p.udp(HOST, p.SocketAddress(CARD.mac, CARD.ip, 9), bytes(18))]
     with FrontBench(tmp_path) as bench:
         seen = bench.run(frames)
         assert sum(t.stalls for t in seen.taken) == 0
@@ -49,7 +49,7 @@ def test_least_frames_with_a_row_each(tmp_path: Path) -> None:
         assert len(seen.left) == 400
         start = seen.clock
         clocks = wire_clocks(mixed, 100, 250)
-        seen = bench.run([Offered(f, start + c) for f, c in zip(mixed, clocks, strict=True)])
+        seen = bench.run([OfferedFrame(f, start + c) for f, c in zip(mixed, clocks, strict=True)])
         assert sum(t.stalls for t in seen.taken) == 0
         assert len(seen.left) == 400
 

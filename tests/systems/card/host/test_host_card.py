@@ -13,12 +13,12 @@ import software_cards as cards
 from n3ic.errors import CardError, VerifyError
 from n3ic.kernel import blob
 from n3ic.model.random_models import random_model
-from n3ic.systems.card.exporting import export_card
+from n3ic.systems.card.compile import SoftwareCard, software_card
+from n3ic.systems.card.export import export_card
 from n3ic.systems.card.frames import frame_of, joined, traffic
-from n3ic.systems.card.host.library import Library, RunningCard, Status
+from n3ic.systems.card.host.library import CallStatus, CardLibrary, OpenCard
 from n3ic.systems.card.host.verify import check_answer, shape_of, verify_card
 from n3ic.systems.card.host.write import write_card
-from n3ic.systems.card.lowering import SoftwareCard, software_card
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 ALPHA, BETA = 0, 1
@@ -58,7 +58,7 @@ def directory_fixture(card, plan, tmp_path_factory):
 
 @pytest.fixture(name="library", scope="module")
 def library_fixture(card, directory):
-    return Library(directory, shape_of(card))
+    return CardLibrary(directory, shape_of(card))
 
 
 @pytest.fixture(name="asked", scope="module")
@@ -118,7 +118,7 @@ def test_what_the_host_does_not_carry_is_refused(tmp_path, old, new, said):
     assert not (tmp_path / "out").exists()
 
 
-def served(running: RunningCard) -> list[int]:
+def served(running: OpenCard) -> list[int]:
     """How many answers each tenant has, which are taken."""
     out = [0, 0]
     for tenant in (ALPHA, BETA):
@@ -131,7 +131,7 @@ def test_turns_are_as_the_plan_weighs_them(library, asked):
     running = library.open(0)
     for i in range(40):
         for tenant in (ALPHA, BETA):
-            assert running.submit(asked[tenant][i].frame, 0) == Status.OK
+            assert running.submit(asked[tenant][i].frame, 0) == CallStatus.OK
     assert running.work(40) == 40
     assert served(running) == [30, 10]
     running.work(40)  # alpha has 10 left, then beta is alone
@@ -150,7 +150,7 @@ def test_a_tenant_that_was_idle_saves_up_no_turns(library, asked):
     assert served(running) == [10, 2]
 
 
-def ask(running: RunningCard, frames, others=()) -> list:
+def ask(running: OpenCard, frames, others=()) -> list:
     """Answers to frames of alpha, others coming between them; each within two turns."""
     rng = np.random.default_rng(3)
     found = []
@@ -159,7 +159,7 @@ def ask(running: RunningCard, frames, others=()) -> list:
         for _ in range(24 if others else 0):
             source, frame = others[int(rng.integers(len(others)))]
             running.submit(frame, now, 1, source)
-        assert running.submit(each.frame, now, number, ALPHA) == Status.OK
+        assert running.submit(each.frame, now, number, ALPHA) == CallStatus.OK
         running.work(2)
         found.append(running.next(ALPHA))
         assert found[-1] is not None, "alpha waits for more than one frame of another"
@@ -195,24 +195,24 @@ def test_queues_and_buckets_are_bounded(library, asked, card):
     running = library.open(0)
     frame = asked[BETA][0].frame
     states = [running.submit(frame, 0, 0, BETA) for _ in range(300)]
-    assert states.count(Status.OK) == 256 and set(states[256:]) == {Status.FULL}
-    assert running.submit(asked[ALPHA][0].frame, 0) == Status.OK
+    assert states.count(CallStatus.OK) == 256 and set(states[256:]) == {CallStatus.FULL}
+    assert running.submit(asked[ALPHA][0].frame, 0) == CallStatus.OK
     running.wait()
     served(running)
     length, burst = len(frame), card.tenants[BETA].burst
     passed = 300
-    while running.submit(frame, 0, 0, BETA) != Status.THROTTLED:
+    while running.submit(frame, 0, 0, BETA) != CallStatus.THROTTLED:
         passed += 1
         running.wait()
         served(running)
     assert passed == burst // length
     # 1,000 bytes a second: the bucket is a frame fuller as soon as its bytes have come
     missing = length - burst % length
-    assert running.submit(frame, missing * 10**6 - 1, 0, BETA) == Status.THROTTLED
-    assert running.submit(frame, missing * 10**6, 0, BETA) == Status.OK
-    assert running.submit(frame, missing * 10**6, 0, BETA) == Status.THROTTLED
-    assert running.submit(frame, 0, 0, BETA) == Status.THROTTLED  # time does not go back
-    assert running.submit(frame, 1 << 63, 0, BETA) == Status.OK
+    assert running.submit(frame, missing * 10**6 - 1, 0, BETA) == CallStatus.THROTTLED
+    assert running.submit(frame, missing * 10**6, 0, BETA) == CallStatus.OK
+    assert running.submit(frame, missing * 10**6, 0, BETA) == CallStatus.THROTTLED
+    assert running.submit(frame, 0, 0, BETA) == CallStatus.THROTTLED  # time does not go back
+    assert running.submit(frame, 1 << 63, 0, BETA) == CallStatus.OK
 
 
 def test_frames_are_answered_by_the_network_that_stood_when_they_came(card, library, asked):
@@ -222,11 +222,11 @@ def test_frames_are_answered_by_the_network_that_stood_when_they_came(card, libr
     new = replace(random_model((23, 8, 2), np.random.default_rng(77)), input=old.input)
     each = asked[BETA][0]
     running.submit(each.frame, 0)
-    assert running.load(place, blob.dump(new)) == Status.OK
+    assert running.load(place, blob.dump(new)) == CallStatus.OK
     running.submit(each.frame, 0)
-    assert running.load(place, None, BETA) == Status.OK
-    assert running.submit(each.frame, 0) == Status.ABSENT
-    assert running.submit(asked[ALPHA][0].frame, 0) == Status.OK
+    assert running.load(place, None, BETA) == CallStatus.OK
+    assert running.submit(each.frame, 0) == CallStatus.ABSENT
+    assert running.submit(asked[ALPHA][0].frame, 0) == CallStatus.OK
     running.wait()
     first, second = running.next(BETA), running.next(BETA)
     assert [f"{a.results[0].model:08x}" for a in (first, second)] == [
@@ -237,14 +237,14 @@ def test_frames_are_answered_by_the_network_that_stood_when_they_came(card, libr
     assert running.next(ALPHA) is not None
     # what is not beta's network, or not beta's to change, changes nothing
     other = random_model((23, 8, 3), np.random.default_rng(1))
-    assert running.load(place, blob.dump(other)) == Status.BAD_MODEL
-    assert running.load(place, blob.dump(new)[:-4]) == Status.BAD_MODEL
-    assert running.load(place, b"\xff" * 100) == Status.BAD_MODEL
-    assert running.load(place, blob.dump(old), ALPHA) == Status.FOREIGN
-    assert running.load(99, blob.dump(old)) == Status.FOREIGN
-    assert running.submit(each.frame, 0) == Status.ABSENT
-    assert running.load(place, blob.dump(old), BETA) == Status.OK
-    assert running.submit(each.frame, 0) == Status.OK
+    assert running.load(place, blob.dump(other)) == CallStatus.BAD_MODEL
+    assert running.load(place, blob.dump(new)[:-4]) == CallStatus.BAD_MODEL
+    assert running.load(place, b"\xff" * 100) == CallStatus.BAD_MODEL
+    assert running.load(place, blob.dump(old), ALPHA) == CallStatus.FOREIGN
+    assert running.load(99, blob.dump(old)) == CallStatus.FOREIGN
+    assert running.submit(each.frame, 0) == CallStatus.ABSENT
+    assert running.load(place, blob.dump(old), BETA) == CallStatus.OK
+    assert running.submit(each.frame, 0) == CallStatus.OK
 
 
 def test_a_tenant_comes_and_goes_while_anothers_traffic_flows(card: SoftwareCard, library, asked):
@@ -267,8 +267,11 @@ def test_a_tenant_comes_and_goes_while_anothers_traffic_flows(card: SoftwareCard
             for tenant in (ALPHA, BETA):
                 each = asked[tenant][number % 40]
                 status = running.submit(each.frame, number * SECOND, number)
-                assert status in (Status.OK, Status.ABSENT) and (tenant, status) != (ALPHA, 7)
-                if status == Status.OK:
+                assert status in (CallStatus.OK, CallStatus.ABSENT) and (tenant, status) != (
+                    ALPHA,
+                    7,
+                )
+                if status == CallStatus.OK:
                     sent[tenant].append(number)
             if number % 100 == 99:
                 running.wait()

@@ -18,9 +18,9 @@ import software_cards as cards
 from n3ic.errors import N3icError, UsageError, VerifyError
 from n3ic.model.random_models import random_model
 from n3ic.systems.card.changes import change_of
-from n3ic.systems.card.exporting import change_card, export_card
-from n3ic.systems.card.frames import Asked, joined, results_of, traffic, words_of
-from n3ic.systems.card.lowering import software_card
+from n3ic.systems.card.compile import software_card
+from n3ic.systems.card.export import change_card, export_card
+from n3ic.systems.card.frames import RequestFrame, joined, results_of, traffic, words_of
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 pytestmark = pytest.mark.skipif(not shutil.which("make"), reason="needs make")
@@ -56,7 +56,7 @@ class Running:
         self.out = b""
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
-        self.sent: list[Asked] = []
+        self.sent: list[RequestFrame] = []
         self._write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
 
     def _read(self) -> None:
@@ -66,13 +66,13 @@ class Running:
         self.process.stdin.write(data)
         self.process.stdin.flush()
 
-    def send(self, asked: Asked) -> None:
+    def send(self, asked: RequestFrame) -> None:
         """A frame a second, so that no bucket is empty; its number stands behind its input."""
         frame = asked.frame + struct.pack(">I", len(self.sent))
         self._write(struct.pack("=IIII", len(self.sent), 0, len(frame), len(frame)) + frame)
         self.sent.append(asked)
 
-    def keep_sending(self, frames: Sequence[Asked], ended: threading.Event) -> None:
+    def keep_sending(self, frames: Sequence[RequestFrame], ended: threading.Event) -> None:
         """Frames until an event is set."""
         while not ended.wait(0.001):
             self.send(frames[len(self.sent) % len(frames)])
@@ -136,7 +136,7 @@ def test_a_tenant_changes_comes_and_goes_while_anothers_frames_flow(folder, plan
                 card_exec.send(other)
         left = card_exec.end()
 
-    def answers(each: Asked, model=None) -> bytes:
+    def answers(each: RequestFrame, model=None) -> bytes:
         graph = card.graphs[each.graph]
         results = each.results
         if model is not None:

@@ -16,9 +16,9 @@ from cocotb.triggers import ReadOnly, RisingEdge
 
 from n3ic.exporters.netfpga.packet.traffic import BEAT, Frame
 from n3ic.systems.card.netfpga.bounds import added_latency
-from n3ic.systems.card.netfpga.image import CardImage
+from n3ic.systems.card.netfpga.image import NetfpgaCardImage
 from n3ic.systems.card.netfpga.simulation import COUNTER, COUNTERS, register
-from n3ic.systems.card.netfpga.traffic import Packet, outcome
+from n3ic.systems.card.netfpga.traffic import TrafficPacket, outcome
 
 SCENARIO = os.environ["N3IC_SCENARIO"]
 VICTIM, OTHER = 1, 0  # tenants; the victim comes from port 4, the other one from port 1
@@ -35,7 +35,7 @@ class Seen:
     counters: list[dict[str, int]]
 
 
-def others(image: CardImage, rng: np.random.Generator) -> list[Packet]:
+def others(image: NetfpgaCardImage, rng: np.random.Generator) -> list[TrafficPacket]:
     """What the other tenant sends, again and again."""
     mine = cards.ask(image, 0, rng, tail=4)
     if SCENARIO in ("flood", "shared"):
@@ -43,25 +43,27 @@ def others(image: CardImage, rng: np.random.Generator) -> list[Packet]:
     if SCENARIO == "long":
         return [cards.ask(image, 0, rng, tail=LONG - image.need)]
     if SCENARIO == "no-graph":
-        return [Packet(Frame(bytes(12) + b"\x08\x00" + rng.bytes(60)))]
+        return [TrafficPacket(Frame(bytes(12) + b"\x08\x00" + rng.bytes(60)))]
     if SCENARIO == "stolen":  # the victim's UID, from a port that its graph is closed to
         return [cards.ask(image, 3, rng, tail=4)]
     whole = mine.frame.data
     uid = (3).to_bytes(2, "big")
     return [
-        Packet(Frame(whole[: int(rng.integers(1, len(whole)))])),
-        Packet(Frame(whole, hole=len(whole) - 1)),
-        Packet(Frame(whole[:18] + uid + whole[20:22])),
-        Packet(Frame(whole[:12] + b"\x81\x00" + whole[12:])),
-        Packet(Frame(rng.bytes(int(rng.integers(14, 90))))),
-        Packet(Frame(whole[:14])),
-        Packet(cards.ask(image, 3, rng).frame, source=0),
+        TrafficPacket(Frame(whole[: int(rng.integers(1, len(whole)))])),
+        TrafficPacket(Frame(whole, hole=len(whole) - 1)),
+        TrafficPacket(Frame(whole[:18] + uid + whole[20:22])),
+        TrafficPacket(Frame(whole[:12] + b"\x81\x00" + whole[12:])),
+        TrafficPacket(Frame(rng.bytes(int(rng.integers(14, 90))))),
+        TrafficPacket(Frame(whole[:14])),
+        TrafficPacket(cards.ask(image, 3, rng).frame, source=0),
     ]
 
 
-def slots(victim: Sequence[Packet], rest: Sequence[Packet]) -> list[tuple[int, Packet | None]]:
+def slots(
+    victim: Sequence[TrafficPacket], rest: Sequence[TrafficPacket]
+) -> list[tuple[int, TrafficPacket | None]]:
     """Packets by number with the clock of each beat filled: the victim's own places first."""
-    out: list[tuple[int, Packet | None]] = []
+    out: list[tuple[int, TrafficPacket | None]] = []
     clock = at = turn = 0
     while clock < CLOCKS:
         due = EVERY * (at + 1)
@@ -82,7 +84,7 @@ def slots(victim: Sequence[Packet], rest: Sequence[Packet]) -> list[tuple[int, P
     return out
 
 
-async def play(dut, victim: Sequence[Packet], rest: Sequence[Packet]) -> Seen:
+async def play(dut, victim: Sequence[TrafficPacket], rest: Sequence[TrafficPacket]) -> Seen:
     """Reset the card and send both; returns what left."""
     dut.axis_resetn.value = 0
     for name in ("cfg_wr", "wr_en", "wr_swap", "wr_region", "wr_model", "s_axis_tvalid"):

@@ -11,21 +11,21 @@ from n3ic.exporters.netfpga.packet.traffic import Frame
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.model.random_models import random_model
-from n3ic.systems.card.frames import Result, words_of
+from n3ic.systems.card.frames import FrameResult, words_of
 from n3ic.systems.card.netfpga import simulation, traffic
 from n3ic.systems.card.netfpga.image import (
     RATE_UNIT,
     CardGraph,
-    CardImage,
     CardRegion,
     CardTenant,
     CoreTask,
+    HardwareRule,
     InputTask,
     Leg,
-    PolicyRule,
+    NetfpgaCardImage,
     UserTask,
 )
-from n3ic.systems.card.netfpga.traffic import Outcome, Packet, outcome
+from n3ic.systems.card.netfpga.traffic import ExpectedOutcome, TrafficPacket, outcome
 
 INVERT = """
 // Answers each packet with its input inverted.
@@ -69,17 +69,17 @@ def core(*models: BinaryModel) -> CoreTask:
     return CoreTask(models, layout=sequential.shared(layouts))
 
 
-def two_tenants(**options: object) -> CardImage:
+def two_tenants(**options: object) -> NetfpgaCardImage:
     """A tenant with three networks in one executor, and one with a network of its own."""
     alpha = [net((24, 8, 2), seed) for seed in (1, 2, 3)]
     graphs = [CardGraph(f"alpha/{i}", 0, 1 + i, 3, ((Leg((0,), model=i),),)) for i in range(3)]
     graphs.append(CardGraph("beta/net", 1, 9, 5, ((Leg((1,)),),)))
     regions = (CardRegion((core(*alpha),)), CardRegion((core(net((40, 8, 4, 3), 4)),)))
     tenants = (CardTenant("alpha"), CardTenant("beta"))
-    return CardImage("two", tenants, tuple(graphs), regions, **options)  # type: ignore[arg-type]
+    return NetfpgaCardImage("two", tenants, tuple(graphs), regions, **options)  # type: ignore[arg-type]
 
 
-def guarded(*, shared: bool = False) -> CardImage:
+def guarded(*, shared: bool = False) -> NetfpgaCardImage:
     """Two tenants; the second one's graph is open to port 4 alone.
 
     The first one's rate is low; or it is not, and both use one executor.
@@ -93,7 +93,7 @@ def guarded(*, shared: bool = False) -> CardImage:
     return replace(image, graphs=(*image.graphs[:3], beta), tenants=tenants)
 
 
-def everything(**options: object) -> CardImage:
+def everything(**options: object) -> NetfpgaCardImage:
     """Three tenants with all that a graph can have."""
     alpha = core(*(net((24, 8, 2), seed) for seed in (1, 2, 3)))
     base = net((40, 8, 4, 3), 4)
@@ -105,11 +105,11 @@ def everything(**options: object) -> CardImage:
     graphs = (
         CardGraph(
             "alpha/vote", 0, 1, 3, tuple((Leg((0,), model=i),) for i in range(3)), "vote",
-            rules=(PolicyRule((1,), drop=True),),
+            rules=(HardwareRule((1,), drop=True),),
         ),
         CardGraph(
             "alpha/certain", 0, 2, 3, ((Leg((0,), model=1),), (one((3,)),)), "most-certain",
-            rules=(PolicyRule(margin=3, to=4, copy=16),),
+            rules=(HardwareRule(margin=3, to=4, copy=16),),
         ),
         CardGraph("beta/features", 1, 9, 16, ((one((1, 4), (0, 1)),),)),
         CardGraph("beta/bits", 1, 10, 5, ((one((1, 4), (1,)),),), sources=2),
@@ -119,10 +119,10 @@ def everything(**options: object) -> CardImage:
     )  # fmt: skip
     regions = tuple(CardRegion(tasks) for tasks in ((alpha,), chain, (invert,), (unrolled,), chain))
     tenants = tuple(CardTenant(name) for name in ("alpha", "beta", "gamma"))
-    return CardImage("all", tenants, graphs, regions, **options)  # type: ignore[arg-type]
+    return NetfpgaCardImage("all", tenants, graphs, regions, **options)  # type: ignore[arg-type]
 
 
-def chains(**options: object) -> CardImage:
+def chains(**options: object) -> NetfpgaCardImage:
     """Regions of an input stage and two executors; branches, instances and several passes."""
     base, other = net((40, 8, 4, 3), 4), net((40, 6, 3), 9)
     first = BinaryModel(SPEC, base.hidden, base.output, base.classes, name="first")
@@ -137,10 +137,10 @@ def chains(**options: object) -> CardImage:
         CardGraph("gamma/passes", 2, 4, 16, ((Leg((0,), (0,)), Leg((1,), (1,))),)),
     )
     tenants = tuple(CardTenant(name) for name in ("alpha", "beta", "gamma"))
-    return CardImage("chains", tenants, graphs, (region, region), **options)  # type: ignore[arg-type]
+    return NetfpgaCardImage("chains", tenants, graphs, (region, region), **options)  # type: ignore[arg-type]
 
 
-def expected(image: CardImage, packet: Packet) -> Outcome:
+def expected(image: NetfpgaCardImage, packet: TrafficPacket) -> ExpectedOutcome:
     """What must come of a packet, with the user's task of :func:`everything`."""
     index = traffic.named(image, packet)
     if index is None or not image.graphs[index].name.startswith("gamma/user"):
@@ -149,22 +149,22 @@ def expected(image: CardImage, packet: Packet) -> Outcome:
     answer = int.from_bytes(field, "big") ^ (1 << 8 * len(field)) - 1
     if image.graphs[index].name == "gamma/user":
         margin = answer >> 16 & (1 << image.margin_w) - 1
-        return outcome(image, packet, [Result(0, answer & 0xFFFF, margin)])
+        return outcome(image, packet, [FrameResult(0, answer & 0xFFFF, margin)])
     network = image.regions[3].tasks[0].models[0]  # type: ignore[union-attr]
     words = words_of(network, [answer.to_bytes(8, "big")[-3:]], features=False)
     return outcome(image, packet, [traffic.result_of(network, words)])
 
 
 def ask(
-    image: CardImage, graph: int, rng: np.random.Generator, *, tail: int = 0, **place: int
-) -> Packet:
+    image: NetfpgaCardImage, graph: int, rng: np.random.Generator, *, tail: int = 0, **place: int
+) -> TrafficPacket:
     """A packet that asks a graph about a random input."""
     chosen = image.graphs[graph]
     body = traffic.build(image, chosen, rng.bytes(chosen.input_bytes), rng)
-    return Packet(Frame(body + rng.bytes(tail)), **place)
+    return TrafficPacket(Frame(body + rng.bytes(tail)), **place)
 
 
-def mixed(image: CardImage, count: int, gap: int, seed: int = 0) -> list[Packet]:
+def mixed(image: NetfpgaCardImage, count: int, gap: int, seed: int = 0) -> list[TrafficPacket]:
     """Packets of all graphs in random order, some cut short, from two ports."""
     rng = np.random.default_rng(seed)
     packets = []
@@ -174,17 +174,17 @@ def mixed(image: CardImage, count: int, gap: int, seed: int = 0) -> list[Packet]
         packet = ask(image, graph, rng, tail=int(rng.integers(80)), **place)
         if rng.random() < 0.1:
             short = packet.frame.data[: int(rng.integers(1, image.need))]
-            packet = Packet(Frame(short), **place)
+            packet = TrafficPacket(Frame(short), **place)
         packets.append(packet)
     return packets
 
 
 def check(
-    image: CardImage,
-    packets: Sequence[Packet],
-    log: simulation.Log,
-    of: Callable[[CardImage, Packet], Outcome] = expected,
-) -> list[Outcome]:
+    image: NetfpgaCardImage,
+    packets: Sequence[TrafficPacket],
+    log: simulation.SimulationLog,
+    of: Callable[[NetfpgaCardImage, TrafficPacket], ExpectedOutcome] = expected,
+) -> list[ExpectedOutcome]:
     """Every packet that left is what it must be, in its tenant's order; none is lost uncounted."""
     outcomes = [of(image, packet) for packet in packets]
     for seen in log.left:

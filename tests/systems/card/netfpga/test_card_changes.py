@@ -13,20 +13,20 @@ from n3ic.errors import ExportError, UsageError
 from n3ic.model.inputs import Field, InputSpec
 from n3ic.model.network import BinaryModel
 from n3ic.systems.card.changes import CardChange
-from n3ic.systems.card.frames import HOST, Result, words_of
+from n3ic.systems.card.frames import HOST, FrameResult, words_of
 from n3ic.systems.card.netfpga import control, simulation
 from n3ic.systems.card.netfpga.bounds import added_latency
 from n3ic.systems.card.netfpga.changes import change_text, operations_of, read_change
 from n3ic.systems.card.netfpga.image import (
     CardGraph,
-    CardImage,
     CardRegion,
     CardTenant,
     CoreTask,
     Leg,
+    NetfpgaCardImage,
     UserTask,
 )
-from n3ic.systems.card.netfpga.traffic import Packet, outcome, result_of
+from n3ic.systems.card.netfpga.traffic import TrafficPacket, outcome, result_of
 from n3ic.systems.card.netfpga.write import write_card
 
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
@@ -53,17 +53,19 @@ endmodule
 
 def run_both(
     tmp_path: Path,
-    image: CardImage,
-    packets: Sequence[Packet],
+    image: NetfpgaCardImage,
+    packets: Sequence[TrafficPacket],
     program: Sequence[simulation.Operation],
-) -> tuple[simulation.Log, simulation.Log]:
+) -> tuple[simulation.SimulationLog, simulation.SimulationLog]:
     """The same packets without and with a program of the control plane."""
     write_card(image, tmp_path)
     quiet = simulation.run(tmp_path, image, packets, trace=False)
     return quiet, simulation.run(tmp_path, image, packets, program, trace=False)
 
 
-def mine(image: CardImage, packets: Sequence[Packet], graphs: Sequence[int]) -> list[int]:
+def mine(
+    image: NetfpgaCardImage, packets: Sequence[TrafficPacket], graphs: Sequence[int]
+) -> list[int]:
     uids = {image.graphs[g].uid for g in graphs}
     return [n for n, p in enumerate(packets) if int.from_bytes(p.frame.data[18:20], "big") in uids]
 
@@ -118,7 +120,7 @@ def test_what_the_control_plane_writes_is_told_in_words() -> None:
     assert lines[-2] == "network 2 of region 0: swap"
 
 
-def named() -> CardImage:
+def named() -> NetfpgaCardImage:
     """The card of two tenants, as a plan names its networks."""
     image = cards.two_tenants()
     names = tuple(f"alpha/n{i}" for i in range(3)), ("beta/net",)
@@ -185,7 +187,7 @@ def test_a_file_of_a_change_that_is_damaged_is_refused(tmp_path: Path) -> None:
 def test_what_a_card_cannot_be_changed_to_is_refused() -> None:
     image = named()
 
-    def refused(name: str, model: BinaryModel, said: str, on: CardImage = image) -> None:
+    def refused(name: str, model: BinaryModel, said: str, on: NetfpgaCardImage = image) -> None:
         with pytest.raises(UsageError, match=said):
             operations_of(on, CardChange("replace", (), {name: model}), 400)
 
@@ -296,8 +298,8 @@ def test_a_stuck_task_is_cut_off(tmp_path: Path) -> None:
     failed = []
     for n in users:
         field = int.from_bytes(packets[n].frame.data[image.offset :][:8], "big")
-        answer = Result(0, field & 0xFFFF, field >> 16 & (1 << image.margin_w) - 1)
-        failed.append(seen[n] == outcome(image, packets[n], [Result(0, HOST, 0)]).data)
+        answer = FrameResult(0, field & 0xFFFF, field >> 16 & (1 << image.margin_w) - 1)
+        failed.append(seen[n] == outcome(image, packets[n], [FrameResult(0, HOST, 0)]).data)
         assert failed[-1] or seen[n] == outcome(image, packets[n], [answer]).data
     assert failed.index(True) == 10
     assert not failed[-1]

@@ -11,11 +11,11 @@ from n3ic.cli.main import command_line
 from n3ic.errors import CardError, UsageError, VerifyError
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.model.network import BinaryModel
-from n3ic.systems.card.exporting import export_card, verify_card
-from n3ic.systems.card.netfpga.image import CardImage, CoreTask
-from n3ic.systems.card.netfpga.lower import image_of
+from n3ic.systems.card.export import export_card, verify_card
+from n3ic.systems.card.netfpga.compile import image_of
+from n3ic.systems.card.netfpga.image import CoreTask, NetfpgaCardImage
+from n3ic.systems.card.parser import parse_card
 from n3ic.systems.card.planner import plan_card
-from n3ic.systems.card.reading import parse_card
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 needs_icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="needs iverilog")
@@ -88,7 +88,7 @@ flow = ["b", "guard"]
 """
 
 
-def image(tmp_path: Path, document: str) -> CardImage:
+def image(tmp_path: Path, document: str) -> NetfpgaCardImage:
     plan = plan_card(parse_card(document, "card.toml", folder(tmp_path)))
     return image_of(plan, EXPORTER.options, 200e6)
 
@@ -200,7 +200,7 @@ def test_verification_finds_what_was_changed(
 
     written = target.write_card
 
-    def wrong(card: CardImage, directory: Path) -> None:
+    def wrong(card: NetfpgaCardImage, directory: Path) -> None:
         written(card, directory)
         for path in (directory / "mem").glob("*layer0_weights.mem"):
             lines = path.read_text().splitlines()

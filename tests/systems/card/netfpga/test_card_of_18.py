@@ -10,16 +10,16 @@ import small_cards as cards
 from n3ic.exporters.netfpga.exporter import EXPORTER
 from n3ic.systems.card.changes import change_of
 from n3ic.systems.card.description import Rate
-from n3ic.systems.card.exporting import change_card, export_card
+from n3ic.systems.card.export import change_card, export_card
 from n3ic.systems.card.frames import words_of
 from n3ic.systems.card.netfpga import control, simulation
 from n3ic.systems.card.netfpga.bounds import added_latency
 from n3ic.systems.card.netfpga.changes import read_change
 from n3ic.systems.card.netfpga.target import CARDS
 from n3ic.systems.card.netfpga.traffic import outcome, result_of
+from n3ic.systems.card.parser import parse_card
 from n3ic.systems.card.planner import plan_card
-from n3ic.systems.card.reading import parse_card
-from n3ic.systems.card.starting import card_text, owners_of
+from n3ic.systems.card.scaffold import card_text, tenant_models
 
 pytest.importorskip("scipy", reason="needs n3ic[card]")
 pytestmark = [
@@ -48,7 +48,7 @@ def test_a_third_tenant_comes_and_goes(tmp_path: Path) -> None:
     new.save(tmp_path / "new.n3ic")
     sources = [str(tmp_path / name) for name in ("tomography", "soc.n3ic", "lab.n3ic")]
     text = card_text(
-        owners_of(sources), "netfpga", folder=tmp_path, wants=Rate(1e5, "inferences/s")
+        tenant_models(sources), "netfpga", folder=tmp_path, wants=Rate(1e5, "inferences/s")
     )
     # What a network takes is stated, so that planning simulates none of them.
     plan = plan_card(parse_card(text.replace('kind = "network"', NEEDS), "card.toml", tmp_path))

@@ -10,14 +10,14 @@ import small_cards as cards
 
 from n3ic.systems.card.description import Parallel, Series
 from n3ic.systems.card.netfpga import simulation
-from n3ic.systems.card.netfpga.image import CardGraph, CardImage, CardRegion, CardTenant, Leg
+from n3ic.systems.card.netfpga.image import CardGraph, CardRegion, CardTenant, Leg, NetfpgaCardImage
 from n3ic.systems.card.netfpga.write import write_card
 from n3ic.systems.card.simulation.baselines import POLICIES
 from n3ic.systems.card.simulation.engine import simulate
 from n3ic.systems.card.simulation.loads import Load
 from n3ic.systems.card.simulation.scenario import (
     Board,
-    Placed,
+    PlacedChain,
     Scenario,
     SimGraph,
     SimTask,
@@ -38,7 +38,7 @@ ONE, TWO = Series(("x",)), Series(("y",))
 class Side:
     """A card as Verilog, and the ways of its tenants' packets in the model."""
 
-    image: CardImage
+    image: NetfpgaCardImage
     flows: tuple[Series, Series]
     chains: tuple[str, ...]
 
@@ -50,7 +50,7 @@ def core(*seeds: int) -> CardRegion:
 def one_executor() -> Side:
     """Two tenants whose networks share one executor."""
     graphs = tuple(CardGraph(n, i, 1 + i, 3, ((Leg((0,), model=i),),)) for i, n in enumerate(NAMES))
-    image = CardImage("one", tuple(CardTenant(n) for n in NAMES), graphs, (core(1, 2),))
+    image = NetfpgaCardImage("one", tuple(CardTenant(n) for n in NAMES), graphs, (core(1, 2),))
     return Side(image, (ONE, ONE), ("x",))
 
 
@@ -61,7 +61,9 @@ def branches() -> Side:
         CardGraph("a", 0, 1, 3, both, "both"),
         CardGraph("b", 1, 2, 3, ((Leg((1,), model=1),),)),
     )
-    image = CardImage("both", tuple(CardTenant(n) for n in NAMES), graphs, (core(1), core(2, 3)))
+    image = NetfpgaCardImage(
+        "both", tuple(CardTenant(n) for n in NAMES), graphs, (core(1), core(2, 3))
+    )
     return Side(image, (Series((Parallel((ONE, TWO), "both"),)), TWO), ("x", "y"))
 
 
@@ -92,7 +94,7 @@ def test_latency_and_losses_are_the_verilog_s(
     write_card(made.image, tmp_path)
     beats = -(-len(cards.ask(made.image, 0, rng).frame.data) // 32)
 
-    def run(gaps: list[int], who: list[int]) -> tuple[simulation.Log, list[np.ndarray]]:
+    def run(gaps: list[int], who: list[int]) -> tuple[simulation.SimulationLog, list[np.ndarray]]:
         packets = [cards.ask(made.image, w, rng, gap=g) for g, w in zip(gaps, who, strict=True)]
         log = simulation.run(tmp_path, made.image, packets)
         of = ([i for i, w in enumerate(who) if w == t] for t in (0, 1))
@@ -118,7 +120,7 @@ def test_latency_and_losses_are_the_verilog_s(
               for n, f, load in zip(NAMES, made.flows, loads, strict=True)),
         len(made.chains),
         1.0,
-        tuple(Placed((name,)) for name in made.chains),
+        tuple(PlacedChain((name,)) for name in made.chains),
         seconds + 3000 / HZ,  # until all have left
         bins=1,
     )  # fmt: skip

@@ -8,9 +8,9 @@ import software_cards as cards
 from n3ic.errors import CardError, MissingDependencyError, VerifyError
 from n3ic.exporters.nfp.exporter import EXPORTER
 from n3ic.model.network import BinaryModel
-from n3ic.systems.card.exporting import export_card
+from n3ic.systems.card.compile import software_card
+from n3ic.systems.card.export import export_card
 from n3ic.systems.card.frames import traffic
-from n3ic.systems.card.lowering import software_card
 from n3ic.systems.card.nfp.image import divide, image_of
 from n3ic.systems.card.nfp.target import CARDS
 from n3ic.systems.card.nfp.verify import check_rates

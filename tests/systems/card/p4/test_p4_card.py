@@ -10,9 +10,9 @@ from n3ic.errors import CardError, UsageError, VerifyError
 from n3ic.exporters.p4.interpreter import P4Error
 from n3ic.model.random_models import random_model
 from n3ic.systems.card import changes as running
-from n3ic.systems.card.exporting import change_card, export_card, verify_card
+from n3ic.systems.card.compile import software_card
+from n3ic.systems.card.export import change_card, export_card, verify_card
 from n3ic.systems.card.frames import results_of, traffic, words_of
-from n3ic.systems.card.lowering import software_card
 from n3ic.systems.card.p4.changes import entries_text
 from n3ic.systems.card.p4.image import change_of, image_of
 from n3ic.systems.card.p4.target import CARDS

@@ -22,9 +22,9 @@ from n3ic.exporters.p4.interpreter import P4Error
 from n3ic.exporters.p4.run import cli
 from n3ic.model.random_models import random_model
 from n3ic.systems.card import changes as running
-from n3ic.systems.card.exporting import change_card, export_card
+from n3ic.systems.card.compile import software_card
+from n3ic.systems.card.export import change_card, export_card
 from n3ic.systems.card.frames import results_of, traffic, words_of
-from n3ic.systems.card.lowering import software_card
 from n3ic.systems.card.p4.target import CARDS
 from n3ic.systems.card.p4.verify import refill, switch_of
 
@@ -77,7 +77,7 @@ def started(card: Card, commands: str | None = None, spoil: str = ""):
     try:
         port = int(process.stdout.readline().split()[1])
         lines = (card.commands if commands is None else commands).splitlines()
-        cli.ask(reached(port), lines)
+        cli.run_commands(reached(port), lines)
         yield port
     finally:
         process.kill()
@@ -124,9 +124,9 @@ def test_nothing_behind_the_handle_ends_simple_switch_cli(stand_ins, card) -> No
         with pytest.raises(
             VerifyError, match=r"ended with 1 at 'table_modify turns no_turn 0': .*"
         ):
-            cli.ask(reached(port), lines)
+            cli.run_commands(reached(port), lines)
         assert entries(port, ["turns"]) == before
-        cli.ask(reached(port), lines[1:])
+        cli.run_commands(reached(port), lines[1:])
         assert entries(port, ["turns"])[1]["action"] == "no_turn"
 
 
@@ -165,7 +165,7 @@ def test_files_of_commands_run_to_their_end(stand_ins, card, tmp_path, verb) -> 
     text = (card.directory / "graphs" / name).read_text()
     assert (tmp_path / "change.txt").read_text() == text
     with started(card) as port:
-        cli.ask(reached(port), text.splitlines())
+        cli.run_commands(reached(port), text.splitlines())
         gone = answer(card, port, "b/g", 1)[:4] == bytes(4)
     assert gone == (verb == "remove")
 
@@ -216,7 +216,7 @@ def test_all_of_a_card_is_read_back(stand_ins, card) -> None:
             ("meter_set_rates tenants 1 1:1 2:2", "1 of .*meter_get_rates tenants 1: expected"),
             ("table_modify police police_tenant 0 0x1", "2 of .*police 0: expected .* 0x0, got"),
         ):
-            cli.ask(reached(port), [line])
+            cli.run_commands(reached(port), [line])
             with pytest.raises(VerifyError, match=said):
                 cli.confirm(reached(port), switch, commands)
 
@@ -229,7 +229,7 @@ def test_a_refused_command_is_named_though_the_program_ends_well(stand_ins, card
             ("nonsense 1", "Unknown syntax"),
         ):
             with pytest.raises(VerifyError, match=rf"refuses '{line}': .*({said})"):
-                cli.ask(reached(port), [line, "table_dump_entry turns 0"])
+                cli.run_commands(reached(port), [line, "table_dump_entry turns 0"])
 
 
 def test_no_switch_and_no_tool_are_told(stand_ins, card, monkeypatch) -> None:

@@ -4,7 +4,7 @@ from n3ic.systems.card.description import Series
 from n3ic.systems.card.simulation.loads import Load, rate_of
 from n3ic.systems.card.simulation.scenario import (
     Board,
-    Placed,
+    PlacedChain,
     Scenario,
     SimGraph,
     SimTask,
@@ -33,7 +33,7 @@ def figure_4(first, second, seconds=1e-3, **change):
         ),
         3,
         2.0,
-        (Placed(("t1", "t2")), Placed(("t3", "t4")), Placed(("t2", "t4"))),
+        (PlacedChain(("t1", "t2")), PlacedChain(("t3", "t4")), PlacedChain(("t2", "t4"))),
         seconds,
         **{"bins": 4, **change},
     )

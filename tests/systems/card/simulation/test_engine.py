@@ -15,7 +15,7 @@ from n3ic.systems.card.simulation.report import figures_of
 from n3ic.systems.card.simulation.scenario import (
     Board,
     Failure,
-    Placed,
+    PlacedChain,
     Scenario,
     SimTask,
     SimTenant,
@@ -35,7 +35,7 @@ def one_chain(*tasks, gbps=1.0, region_area=9.0, placed=None, board=None, **chan
         (graph("u", names, gbps, kind="constant"),),
         1,
         region_area,
-        placed or (Placed(names),),
+        placed or (PlacedChain(names),),
         **{"seconds": 1e-4, "bins": 2, **change},
     )
 
@@ -64,7 +64,7 @@ def test_parallel_branches_take_as_long_as_the_longest_and_a_pass_each():
         (graph("u", flow, 0.1, kind="constant"),),
         3,
         2.0,
-        (Placed(("a", "c")), Placed(("b",)), Placed(("d",))),
+        (PlacedChain(("a", "c")), PlacedChain(("b",)), PlacedChain(("d",))),
         1e-4,
         bins=1,
     )
@@ -155,9 +155,10 @@ def test_the_same_seed_gives_the_same_trace():
 
 def test_a_stuck_task_is_cut_off_and_the_others_go_on():
     scenario = replace(
-        figure_4(4, 8, 8e-3), placed=(Placed(("t1", "t2")), Placed(("t3", "t4")), Placed(("t5",))),
+        figure_4(4, 8, 8e-3),
+        placed=(PlacedChain(("t1", "t2")), PlacedChain(("t3", "t4")), PlacedChain(("t5",))),
         failures=(Failure(1e-3, 2),),
-    )  # fmt: skip
+    )
     tasks = {**scenario.tasks, "t5": SimTask("t5", latency=10, gbps=10)}
     victim = graph("u2", ("t5",), 0.5)
     modest = graph("u1", ("t1", "t2", "t3", "t4"), 0.5)

@@ -6,15 +6,15 @@ from n3ic.systems.card.simulation.memory import (
     ENTRY_BYTES,
     PAGE_BYTES,
     PAGES_OF_SPACE,
-    Memory,
     MemoryFaultError,
     MemoryTiming,
+    OnBoardMemory,
     Segment,
 )
 
 
 def memory(frames=8):
-    made = Memory(frames, {"a": 4, "b": 4})
+    made = OnBoardMemory(frames, {"a": 4, "b": 4})
     for name in "ab":
         made.map(name, (Segment(0, 16), Segment(20, 2, write=False)))
     return made

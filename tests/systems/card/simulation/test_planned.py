@@ -7,7 +7,7 @@ from n3ic.systems.card.planner import plan
 from n3ic.systems.card.resources import budget_of, costs_of
 from n3ic.systems.card.simulation.baselines import POLICIES
 from n3ic.systems.card.simulation.engine import simulate
-from n3ic.systems.card.simulation.planned import (
+from n3ic.systems.card.simulation.planned_scenario import (
     packets_offered,
     scenario_of,
     with_events,

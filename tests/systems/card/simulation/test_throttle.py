@@ -3,7 +3,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from n3ic.systems.card.simulation.ingress import TokenBucket
-from n3ic.systems.card.simulation.throttle import Demand, fair_rates
+from n3ic.systems.card.simulation.throttle import OfferedLoad, fair_rates
 
 G = 1e9  # times are of one bit here, rates in bits a second
 
@@ -16,8 +16,8 @@ def test_the_text_s_example():
     """SuperNIC, figure 4, T2: NT2 and NT4 give 7.27 to user 1, and to user 2 10 and 2.73."""
     rates = fair_rates(
         {
-            "u1": Demand(8 * G, 0.0, 32, tasks("t1", "t2", "t3", "t4")),
-            "u2": Demand(13 * G, 0.0, 28, tasks("t2", "t4")),
+            "u1": OfferedLoad(8 * G, 0.0, 32, tasks("t1", "t2", "t3", "t4")),
+            "u2": OfferedLoad(13 * G, 0.0, 28, tasks("t2", "t4")),
         },
         {"t1": 1, "t2": 2, "t3": 1, "t4": 2},
     )
@@ -28,8 +28,8 @@ def test_the_text_s_example():
 def test_what_is_due_comes_before_excess():
     rates = fair_rates(
         {
-            "modest": Demand(4 * G, 4 * G, 1, tasks("t")),
-            "flood": Demand(1000 * G, 6 * G, 100, tasks("t")),
+            "modest": OfferedLoad(4 * G, 4 * G, 1, tasks("t")),
+            "flood": OfferedLoad(1000 * G, 6 * G, 100, tasks("t")),
         },
         {"t": 1},
     )
@@ -38,7 +38,10 @@ def test_what_is_due_comes_before_excess():
 
 def test_spare_time_is_handed_out():
     rates = fair_rates(
-        {"a": Demand(1 * G, 5 * G, 1, tasks("t")), "b": Demand(8 * G, 5 * G, 1, tasks("t"))},
+        {
+            "a": OfferedLoad(1 * G, 5 * G, 1, tasks("t")),
+            "b": OfferedLoad(8 * G, 5 * G, 1, tasks("t")),
+        },
         {"t": 1},
     )
     assert rates["b"] >= 8 * G
@@ -46,7 +49,7 @@ def test_spare_time_is_handed_out():
 
 
 demand = st.builds(
-    Demand,
+    OfferedLoad,
     st.floats(0, 100),
     st.floats(0, 1),
     st.floats(0.1, 10),
@@ -55,7 +58,7 @@ demand = st.builds(
 
 
 @settings(max_examples=100)
-@example({"a": Demand(5e-324, 0.0, 1.0, {"x": 0.01})})  # rounds to nothing on the way
+@example({"a": OfferedLoad(5e-324, 0.0, 1.0, {"x": 0.01})})  # rounds to nothing on the way
 @given(st.dictionaries(st.sampled_from("abcd"), demand, min_size=1))
 def test_no_task_is_overbooked_nor_idle_while_a_graph_waits_for_it(demands):
     instances = {"x": 1.0, "y": 2.0, "z": 0.5}

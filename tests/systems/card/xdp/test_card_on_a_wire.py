@@ -16,8 +16,8 @@ from n3ic.exporters.xdp import libbpf
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.meter.standard import standard_spec
 from n3ic.model.random_models import random_model
+from n3ic.systems.card.compile import software_card
 from n3ic.systems.card.frames import results_of, traffic, words_of
-from n3ic.systems.card.lowering import software_card
 from n3ic.systems.card.xdp.image import image_of, tenant_value, write_card
 from n3ic.systems.card.xdp.program import DROP, REDIRECT, TX, CardProgram
 from n3ic.systems.card.xdp.verify import leaving

@@ -13,9 +13,9 @@ from n3ic.exporters.xdp.libbpf import BpfError, program_by_id, query
 from n3ic.exporters.xdp.network.values import value_bytes
 from n3ic.model.random_models import random_model
 from n3ic.systems.card.changes import change_of
-from n3ic.systems.card.exporting import change_card, export_card
+from n3ic.systems.card.compile import software_card
+from n3ic.systems.card.export import change_card, export_card
 from n3ic.systems.card.frames import joined, results_of, traffic, words_of
-from n3ic.systems.card.lowering import software_card
 from n3ic.systems.card.xdp.image import image_of, tenant_value, write_card
 from n3ic.systems.card.xdp.program import DROP, PASS, TX, CardProgram
 from n3ic.systems.card.xdp.verify import check_frame, verify_card

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from n3ic.systems.cluster.binary import held_by
-from n3ic.systems.cluster.home import Home, RowFlow
-from n3ic.systems.cluster.link import Timing
-from n3ic.systems.cluster.netfpga.image import Endpoint, card_image
+from n3ic.systems.cluster.coordinator import Coordinator, RowFlow
+from n3ic.systems.cluster.endpoint import CARD, Endpoint
+from n3ic.systems.cluster.link import LinkTiming
+from n3ic.systems.cluster.netfpga.image import EndpointAddress, node_image
 from n3ic.systems.cluster.netfpga.simulation import build
 from n3ic.systems.cluster.netfpga.tap import NodeCounters
 from n3ic.systems.cluster.node import Node
-from n3ic.systems.cluster.station import CARD, Station
 
 HOST_MAC = bytes.fromhex("020000000a01")
 CARD_MAC = bytes.fromhex("020000000a02")
@@ -107,9 +107,9 @@ def endpoints(placement, node):
     """Addresses of the card and its neighbours, which have port 6000 + their number."""
     size = placement.nodes + 1
     return {
-        "own": Endpoint(CARD_MAC, CARD_IP, PORT),
-        "predecessor": Endpoint(HOST_MAC, HOST, 6000 + (node - 1) % size),
-        "successor": Endpoint(HOST_MAC, HOST, 6000 + (node + 1) % size),
+        "own": EndpointAddress(CARD_MAC, CARD_IP, PORT),
+        "predecessor": EndpointAddress(HOST_MAC, HOST, 6000 + (node - 1) % size),
+        "successor": EndpointAddress(HOST_MAC, HOST, 6000 + (node + 1) % size),
     }
 
 
@@ -120,11 +120,11 @@ class MixedRing:
         self.rng = np.random.default_rng(seed)
         self.loss, self.repeat, self.damage = loss, repeat, damage
         self.card, self.placement = card, placement
-        self.rig = Rig(card_image(model, placement, card, **endpoints(placement, card)), folder)
+        self.rig = Rig(node_image(model, placement, card, **endpoints(placement, card)), folder)
         self.scores = {}
         self.flow = RowFlow(placement, self.scores.__setitem__)
-        self.home = Home(placement.nodes, model.digest, self.flow.take)
-        timing = Timing(limit=30)
+        self.home = Coordinator(placement.nodes, model.digest, self.flow.take)
+        timing = LinkTiming(limit=30)
         handlers = [self.home] + [
             Node(n, held_by(model, placement, n), model.digest)
             for n in range(1, placement.nodes + 1)
@@ -134,7 +134,7 @@ class MixedRing:
         for handler in handlers:
             before = handler.number == (card - 1) % (placement.nodes + 1)
             session = 7 if handler.number == 0 else None
-            self.stations[handler.number] = Station(
+            self.stations[handler.number] = Endpoint(
                 handler,
                 placement.nodes,
                 timing=timing,

@@ -8,12 +8,12 @@ import numpy as np
 
 from n3ic.errors import ClusterError
 from n3ic.model.network import BinaryModel
-from n3ic.systems.cluster.link import Timing
-from n3ic.systems.cluster.measuring import rows_to_compare
-from n3ic.systems.cluster.netfpga.image import card_image
+from n3ic.systems.cluster.launch import RingOptions, ring
+from n3ic.systems.cluster.link import LinkTiming
+from n3ic.systems.cluster.measurement import rows_to_compare
+from n3ic.systems.cluster.netfpga.image import node_image
 from n3ic.systems.cluster.netfpga.tap import VirtualCard, card_endpoint, host_endpoint
 from n3ic.systems.cluster.placement import even_placement
-from n3ic.systems.cluster.starting import RingOptions, ring
 
 CARD = 2
 
@@ -22,13 +22,13 @@ def main(path: str) -> None:
     model = BinaryModel.load(Path(path))
     placement = even_placement(model, 3, single={CARD})
     own, before, behind = card_endpoint(CARD), host_endpoint(CARD, 7001), host_endpoint(CARD, 7003)
-    image = card_image(model, placement, CARD, own=own, predecessor=before, successor=behind)
+    image = node_image(model, placement, CARD, own=own, predecessor=before, successor=behind)
     words = rows_to_compare(model, 200, seed=0)
     with VirtualCard(image, CARD) as card:
         options = RingOptions(
             cards={CARD: (own.ip, own.port)},
             addresses={1: (before.ip, before.port), 3: (behind.ip, behind.port)},
-            timing=Timing(limit=2),
+            timing=LinkTiming(limit=2),
         )
         with ring(model, placement, options) as running:
             assert np.array_equal(running.session.scores(words[:8]), model.scores(words[:8]))

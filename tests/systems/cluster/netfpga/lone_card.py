@@ -6,15 +6,15 @@ import numpy as np
 from card_rig import Rig, endpoints, frame, opened
 
 from n3ic.model.random_models import random_model
-from n3ic.systems.cluster.netfpga.image import card_image
-from n3ic.systems.cluster.placement import LayerPlacement, Placement, Share, Split
+from n3ic.systems.cluster.netfpga.image import node_image
+from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlacement, Share
 from n3ic.systems.cluster.protocol import (
     BY_RANGE,
-    Control,
+    ControlId,
     Datagram,
-    Packet,
     PacketType,
-    Task,
+    TaskId,
+    TaskPacket,
     bits_packets,
 )
 
@@ -28,46 +28,46 @@ def placement(first, second, third):
         LayerPlacement(split, tuple(Share(*s) for s in shares), tuple(Share(*r) for r in sums))
         for split, shares, sums in (first, second, third)
     ]
-    return Placement(MODEL.digest, MODEL.shape, 3, tuple(layers))
+    return ModelPlacement(MODEL.digest, MODEL.shape, 3, tuple(layers))
 
 
 OTHERS = (
-    (Split.OUTPUT, [(1, 0, 256), (3, 256, 700)], ()),
-    (Split.OUTPUT, [(3, 0, 32), (1, 32, 90)], ()),
-    (Split.OUTPUT, [(1, 0, 5)], ()),
+    (LayerSplit.OUTPUT, [(1, 0, 256), (3, 256, 700)], ()),
+    (LayerSplit.OUTPUT, [(3, 0, 32), (1, 32, 90)], ()),
+    (LayerSplit.OUTPUT, [(1, 0, 5)], ()),
 )
 PLACED = {
     "neurons": (
-        (Split.OUTPUT, [(1, 0, 64), (2, 64, 544), (3, 544, 700)], ()),
+        (LayerSplit.OUTPUT, [(1, 0, 64), (2, 64, 544), (3, 544, 700)], ()),
         *OTHERS[1:],
     ),
     "neurons-to-inputs": (
-        (Split.OUTPUT, [(1, 0, 64), (2, 64, 700)], ()),
-        (Split.INPUT, [(1, 0, 160), (3, 160, 700)], [(1, 0, 64), (3, 64, 90)]),
+        (LayerSplit.OUTPUT, [(1, 0, 64), (2, 64, 700)], ()),
+        (LayerSplit.INPUT, [(1, 0, 160), (3, 160, 700)], [(1, 0, 64), (3, 64, 90)]),
         OTHERS[2],
     ),
     "inputs": (
         OTHERS[0],
-        (Split.INPUT, [(1, 0, 96), (2, 96, 512), (3, 512, 700)], [(3, 0, 90)]),
+        (LayerSplit.INPUT, [(1, 0, 96), (2, 96, 512), (3, 512, 700)], [(3, 0, 90)]),
         OTHERS[2],
     ),
     "last-inputs": (
         OTHERS[0],
-        (Split.INPUT, [(1, 0, 96), (2, 96, 700)], [(3, 0, 90)]),
+        (LayerSplit.INPUT, [(1, 0, 96), (2, 96, 700)], [(3, 0, 90)]),
         OTHERS[2],
     ),
-    "scores": (*OTHERS[:2], (Split.OUTPUT, [(2, 0, 5)], ())),
+    "scores": (*OTHERS[:2], (LayerSplit.OUTPUT, [(2, 0, 5)], ())),
     "nothing": OTHERS,
     "before-replicas": (
-        (Split.OUTPUT, [(1, 0, 64), (2, 64, 700)], ()),
-        (Split.REPLICATED, [(1, 0, 90), (3, 0, 90)], ()),
-        (Split.REPLICATED, [(3, 0, 5), (1, 0, 5)], ()),
+        (LayerSplit.OUTPUT, [(1, 0, 64), (2, 64, 700)], ()),
+        (LayerSplit.REPLICATED, [(1, 0, 90), (3, 0, 90)], ()),
+        (LayerSplit.REPLICATED, [(3, 0, 5), (1, 0, 5)], ()),
     ),
-    "replicated": (*OTHERS[:2], (Split.REPLICATED, [(1, 0, 5), (2, 0, 5), (3, 0, 5)], ())),
+    "replicated": (*OTHERS[:2], (LayerSplit.REPLICATED, [(1, 0, 5), (2, 0, 5), (3, 0, 5)], ())),
 }
 
 
-START = Packet(PacketType.CONTROL, Control.START, BY_RANGE, 0, 0, 0)
+START = TaskPacket(PacketType.CONTROL, ControlId.START, BY_RANGE, 0, 0, 0)
 
 
 # What STATUS says: layer, range, first input word; kind, row slots, input words, shares.
@@ -80,7 +80,7 @@ class Alone:
     def __init__(self, folder, name="neurons", model=MODEL, placed=None, told=None):
         placed = placed or placement(*PLACED[name])
         self.model, self.told = model, told or TOLD[name]
-        self.rig = Rig(card_image(model, placed, CARD, **endpoints(placed, CARD)), folder)
+        self.rig = Rig(node_image(model, placed, CARD, **endpoints(placed, CARD)), folder)
         self.inbox = {1: deque(), 3: deque()}
         self.session = 9
         self.sequence = self.expected = 0
@@ -130,7 +130,7 @@ class Alone:
         self.tell(START, begin=True)
         assert self.packet() == START
         told = self.packet()
-        assert (told.identifier, told.row) == (Control.STATUS, CARD)
+        assert (told.identifier, told.row) == (ControlId.STATUS, CARD)
         numbers = [int.from_bytes(told.body[at : at + 4], "big") for at in (32, 36, 40, 44)]
         assert (told.array, told.start, told.end, told.offset, *numbers) == self.told
         assert told.body[:32] == bytes.fromhex(self.model.digest)
@@ -145,4 +145,4 @@ INPUT = np.arange(1, 33, dtype=np.uint32)  # 1,000 bits; the last word has eight
 
 def bits(row):
     """The three input packets of a row of layer 0."""
-    return list(bits_packets(INPUT, task=Task.BITS, array=0, row=row, outputs=700))
+    return list(bits_packets(INPUT, task=TaskId.BITS, array=0, row=row, outputs=700))

@@ -13,17 +13,23 @@ from n3ic.errors import ClusterError
 from n3ic.model.bits import pack
 from n3ic.model.boundary import verification_vectors
 from n3ic.model.random_models import random_model
-from n3ic.systems.cluster.netfpga.image import card_image
+from n3ic.systems.cluster.netfpga.image import node_image
 from n3ic.systems.cluster.netfpga.sources import TOP, node_sources
-from n3ic.systems.cluster.placement import LayerPlacement, Placement, Share, Split, even_placement
+from n3ic.systems.cluster.placement import (
+    LayerPlacement,
+    LayerSplit,
+    ModelPlacement,
+    Share,
+    even_placement,
+)
 from n3ic.systems.cluster.protocol import (
     BY_RANGE,
     HOME,
-    Control,
+    ControlId,
     Datagram,
-    Packet,
     PacketType,
-    Task,
+    TaskId,
+    TaskPacket,
     bits_packets,
 )
 
@@ -200,7 +206,7 @@ def test_repeated_and_early_datagrams_are_done_once(begun):
     layer = MODEL.hidden[0]
     popcounts = layer.popcounts(INPUT[None])[0]
     fired = pack((popcounts >= layer.thresholds)[64:544])
-    wanted = list(bits_packets(fired, task=Task.BITS, array=1, row=4, outputs=90, offset=2))
+    wanted = list(bits_packets(fired, task=TaskId.BITS, array=1, row=4, outputs=90, offset=2))
     assert [begun.packet() for _ in wanted] == wanted
     assert begun.rig.stop().again == 3
 
@@ -235,7 +241,7 @@ def test_packets_that_cannot_be_are_told_home(begun, fields):
     told = begun.packet()
     assert (told.type, told.identifier, told.destination) == (
         PacketType.CONTROL,
-        Control.ERROR,
+        ControlId.ERROR,
         HOME,
     )
     assert told.row == CARD
@@ -252,7 +258,7 @@ def test_parts_of_words_are_told_home(tmp_path):
     card = Alone(tmp_path, "inputs")
     card.begin()
     words = np.arange(1, 13, dtype=np.uint32)
-    (packet,) = bits_packets(words, task=Task.INPUTS, array=1, row=0, outputs=90)
+    (packet,) = bits_packets(words, task=TaskId.INPUTS, array=1, row=0, outputs=90)
     wrong = [
         {"start": 100},
         {"end": 383},
@@ -263,7 +269,7 @@ def test_parts_of_words_are_told_home(tmp_path):
     ]
     for fields in wrong:
         card.tell(replace(packet, **fields))
-        assert card.packet().identifier == Control.ERROR
+        assert card.packet().identifier == ControlId.ERROR
     card.tell(packet)
     assert card.packet() == replace(packet, end=96)
     card.tell(replace(packet, row=1, destination=CARD, start=96, end=384))
@@ -279,13 +285,13 @@ def test_what_concerns_others_is_passed_on(begun):
     others = [
         replace(packet, destination=3),
         replace(packet, array=1),
-        replace(packet, identifier=Task.INPUTS, start=0, end=384),
-        replace(packet, identifier=Task.SUMS),
+        replace(packet, identifier=TaskId.INPUTS, start=0, end=384),
+        replace(packet, identifier=TaskId.SUMS),
         replace(packet, end=64),
         replace(packet, start=544),
         replace(packet, start=600, end=1 << 31, lap=True),
-        Packet(PacketType.DATA, Task.SUMS, HOME, 2, 0, 5, body=bytes(range(48))),
-        Packet(PacketType.CONTROL, Control.TERMINATE, BY_RANGE, 0, 0, 0),
+        TaskPacket(PacketType.DATA, TaskId.SUMS, HOME, 2, 0, 5, body=bytes(range(48))),
+        TaskPacket(PacketType.CONTROL, ControlId.TERMINATE, BY_RANGE, 0, 0, 0),
     ]
     for other in others:
         begun.tell(other)
@@ -341,7 +347,7 @@ def test_a_new_session_begins_while_the_old_one_computes(begun):
     begun.sequence = 1
     begun.acknowledged()
     assert begun.packet() == START
-    assert begun.packet().identifier == Control.STATUS
+    assert begun.packet().identifier == ControlId.STATUS
     begun.quiet()
 
 
@@ -362,21 +368,21 @@ def test_arp_is_answered(card):
 def test_a_card_takes_one_share():
     three = even_placement(MODEL, 3)
     with pytest.raises(ClusterError, match="holds one share"):
-        card_image(MODEL, three, CARD, **endpoints(three, CARD))
+        node_image(MODEL, three, CARD, **endpoints(three, CARD))
     replicas = tuple(Share(node, 0, 90) for node in range(3, 20))
     layers = (
-        LayerPlacement(Split.OUTPUT, (Share(1, 0, 64), Share(2, 64, 700))),
-        LayerPlacement(Split.REPLICATED, replicas),
-        LayerPlacement(Split.OUTPUT, (Share(1, 0, 5),)),
+        LayerPlacement(LayerSplit.OUTPUT, (Share(1, 0, 64), Share(2, 64, 700))),
+        LayerPlacement(LayerSplit.REPLICATED, replicas),
+        LayerPlacement(LayerSplit.OUTPUT, (Share(1, 0, 5),)),
     )
-    many = Placement(MODEL.digest, MODEL.shape, 20, layers)
+    many = ModelPlacement(MODEL.digest, MODEL.shape, 20, layers)
     with pytest.raises(ClusterError, match="17 replicas"):
-        card_image(MODEL, many, CARD, **endpoints(many, CARD))
+        node_image(MODEL, many, CARD, **endpoints(many, CARD))
 
 
 def test_the_same_model_and_placement_give_the_same_image():
     placed = placement(*PLACED["inputs"])
-    texts = {card_image(MODEL, placed, CARD, **endpoints(placed, CARD)).text for _ in range(2)}
+    texts = {node_image(MODEL, placed, CARD, **endpoints(placed, CARD)).text for _ in range(2)}
     assert len(texts) == 1
 
 

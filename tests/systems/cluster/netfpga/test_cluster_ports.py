@@ -7,7 +7,7 @@ import pytest
 from card_rig import endpoints
 from lone_card import CARD, MODEL, PLACED, placement
 
-from n3ic.systems.cluster.netfpga.image import NodeSize, card_image
+from n3ic.systems.cluster.netfpga.image import NodeSize, node_image
 from n3ic.systems.cluster.netfpga.sources import TOP, node_sources
 
 HERE = Path(__file__).resolve().parent
@@ -25,7 +25,7 @@ def test_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     placed = placement(*PLACED["neurons"])
     image = tmp_path / "image.hex"
-    image.write_text(card_image(MODEL, placed, CARD, **endpoints(placed, CARD)).text)
+    image.write_text(node_image(MODEL, placed, CARD, **endpoints(placed, CARD)).text)
     runner = get_runner("icarus")
     runner.build(
         sources=node_sources(),

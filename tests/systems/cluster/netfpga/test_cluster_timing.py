@@ -16,13 +16,13 @@ from lone_card import CARD, Alone, bits
 from n3ic.model.bits import pack
 from n3ic.model.random_models import random_model
 from n3ic.systems.cluster import netfpga
-from n3ic.systems.cluster.costs import expected
-from n3ic.systems.cluster.nodes import like_home
-from n3ic.systems.cluster.placement import LayerPlacement, Placement, Share, Split
-from n3ic.systems.cluster.protocol import Task, bits_packets
+from n3ic.systems.cluster.costs import estimate_cost
+from n3ic.systems.cluster.nodes import like_coordinator
+from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlacement, Share
+from n3ic.systems.cluster.protocol import TaskId, bits_packets
+from n3ic.systems.cluster.simulation.components import sim_nodes
 from n3ic.systems.cluster.simulation.engine import simulate_rows
-from n3ic.systems.cluster.simulation.parts import sim_nodes
-from n3ic.systems.cluster.simulation.placed import row_workload
+from n3ic.systems.cluster.simulation.placed_model import row_workload
 
 needs_verilator = pytest.mark.skipif(
     shutil.which("verilator") is None or shutil.which("g++") is None,
@@ -95,18 +95,18 @@ def verilog_rows(folder, inputs, neurons, rows):
     """When the last words of each row were stored, and when its last packet began to leave."""
     model = random_model((inputs, neurons, 2), np.random.default_rng(0))
     layers = ((CARD, neurons), (3, 2))
-    placed = Placement(
+    placed = ModelPlacement(
         model.digest,
         model.shape,
         3,
-        tuple(LayerPlacement(Split.OUTPUT, (Share(node, 0, n),)) for node, n in layers),
+        tuple(LayerPlacement(LayerSplit.OUTPUT, (Share(node, 0, n),)) for node, n in layers),
     )
     told = (0, 0, neurons, 0, 1, 16, -(-inputs // 32), 1)
     card = Alone(folder, model=model, placed=placed, told=told)
     card.begin()
     words = pack(np.random.default_rng(1).random((1, inputs)) < 0.5)[0]
     for row in range(rows):
-        for packet in bits_packets(words, task=Task.BITS, array=0, row=row, outputs=neurons):
+        for packet in bits_packets(words, task=TaskId.BITS, array=0, row=row, outputs=neurons):
             card.rig.send(frame(card.raw(packet)))
             card.sequence += 1
     packets = -(-neurons // PACKET_BITS)
@@ -121,18 +121,18 @@ def verilog_rows(folder, inputs, neurons, rows):
 
 def planned_and_simulated(inputs, neurons):
     """Clocks of a card's kernel alone: packets, hops and links take no time."""
-    cluster = like_home(1, "netfpga", "10G")
+    cluster = like_coordinator(1, "netfpga", "10G")
     free = {"packet": 0, "datagram": 0, "classify": 0, "forward": 0}
     home, card = (
         replace(n, figures=replace(n.figures, **free), link_bps=1e18, latency_s=0.0)
         for n in (cluster.home, *cluster.nodes)
     )
     cluster = replace(cluster, home=home, nodes=(card,))
-    layer = LayerPlacement(Split.OUTPUT, (Share(1, 0, neurons),))
-    placed = Placement("", (inputs, neurons), 1, (layer,))
+    layer = LayerPlacement(LayerSplit.OUTPUT, (Share(1, 0, neurons),))
+    placed = ModelPlacement("", (inputs, neurons), 1, (layer,))
     nodes = sim_nodes(cluster)
     alone = simulate_rows([row_workload(placed, 0, nodes)], nodes, slots=1)
-    plan = expected(placed, cluster)
+    plan = estimate_cost(placed, cluster)
     hertz = card.figures.clock_hz
     return plan.latency_s * hertz, alone.seconds * hertz, hertz / plan.rows_per_s
 

@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from n3ic.systems.cluster.costs import EMPTY_BYTES, expected
-from n3ic.systems.cluster.nodes import equal_nodes, like_home
-from n3ic.systems.cluster.placement import LayerPlacement, Placement, Share, Split
-from n3ic.systems.cluster.planner import Way, place, plan_cluster
-from n3ic.systems.cluster.simulation.engine import simulate, simulate_rows
-from n3ic.systems.cluster.simulation.experiments import Card, sweep
-from n3ic.systems.cluster.simulation.parts import (
+from n3ic.systems.cluster.costs import EMPTY_BYTES, estimate_cost
+from n3ic.systems.cluster.nodes import equal_nodes, like_coordinator
+from n3ic.systems.cluster.placement import LayerPlacement, LayerSplit, ModelPlacement, Share
+from n3ic.systems.cluster.planner import LayerOption, place, plan_cluster
+from n3ic.systems.cluster.simulation.components import (
     MAC,
-    Flow,
+    PacketTrain,
     SimNode,
     Stage,
     Workload,
     nothing,
     sim_nodes,
 )
-from n3ic.systems.cluster.simulation.placed import row_workload
-from n3ic.systems.cluster.simulation.workloads import Problem, workload
+from n3ic.systems.cluster.simulation.engine import simulate, simulate_rows
+from n3ic.systems.cluster.simulation.experiments import NodeModel, sweep
+from n3ic.systems.cluster.simulation.placed_model import row_workload
+from n3ic.systems.cluster.simulation.workloads import KernelProblem, workload
 from n3ic.systems.cluster.traffic import row_traffic, sum_traffic
 
 pytest.importorskip("simpy")
@@ -59,27 +59,31 @@ def one_stage(nodes, *flows, local=None):
 
 
 def test_a_packet_takes_its_handlers_its_link_and_its_kernel():
-    work = one_stage(1, Flow(0, 1, ((1, 3.0),)))
+    work = one_stage(1, PacketTrain(0, 1, ((1, 3.0),)))
     # spawned 1, forwarded 0.25, wire 0.125, latency 4, handled 1, classified 0.5, 3 operations, 2
     assert simulate(work, [NODE, NODE]).seconds == pytest.approx(1 + 0.25 + 0.125 + 4 + 1.5 + 3 + 2)
 
 
 def test_packets_overlap_and_the_slowest_part_sets_the_pace():
-    one = simulate(one_stage(1, Flow(0, 1, ((1, 3.0),))), [NODE, NODE]).seconds
-    ten = simulate(one_stage(1, Flow(0, 10, ((1, 30.0),))), [NODE, NODE], train=1)
+    one = simulate(one_stage(1, PacketTrain(0, 1, ((1, 3.0),))), [NODE, NODE]).seconds
+    ten = simulate(one_stage(1, PacketTrain(0, 10, ((1, 30.0),))), [NODE, NODE], train=1)
     assert ten.seconds == pytest.approx(one + 9 * 3)
     assert ten.kernel[1] == pytest.approx(30 / ten.seconds)
 
 
 def test_a_process_does_one_after_the_other():
     process = replace(NODE, serial=True)
-    pipelined = simulate(one_stage(1, Flow(0, 10, ((1, 30.0),))), [NODE, NODE], train=1).seconds
-    serial = simulate(one_stage(1, Flow(0, 10, ((1, 30.0),))), [NODE, process], train=1).seconds
+    pipelined = simulate(
+        one_stage(1, PacketTrain(0, 10, ((1, 30.0),))), [NODE, NODE], train=1
+    ).seconds
+    serial = simulate(
+        one_stage(1, PacketTrain(0, 10, ((1, 30.0),))), [NODE, process], train=1
+    ).seconds
     assert serial > pipelined + 5  # handlers and kernel no longer overlap
 
 
 def test_processes_that_share_a_core_wait_for_it():
-    flows = [Flow(i, 0, ((i, 100.0),)) for i in (1, 2, 3, 4)]
+    flows = [PacketTrain(i, 0, ((i, 100.0),)) for i in (1, 2, 3, 4)]
     nodes = [NODE, *[replace(NODE, serial=True, core=0)] * 4]
     alone = simulate(one_stage(4, *flows), nodes).seconds
     shared = simulate(one_stage(4, *flows), nodes, cores=2).seconds
@@ -88,7 +92,7 @@ def test_processes_that_share_a_core_wait_for_it():
 
 def test_a_straggler_holds_up_everybody_at_a_barrier():
     slow = [NODE, NODE, NODE, NODE.slowed(3)]
-    flows = [Flow(i, 0, ((i, 100.0),)) for i in (1, 2, 3)]
+    flows = [PacketTrain(i, 0, ((i, 100.0),)) for i in (1, 2, 3)]
     two = Workload("two", one_stage(3, *flows, local=[0, 100, 100, 100]).stages * 2)
     tasks = simulate(two, slow)
     barriers = simulate(two, slow, barrier=True)
@@ -99,8 +103,8 @@ def test_a_straggler_holds_up_everybody_at_a_barrier():
 
 def test_a_halo_freezes_its_tasks_until_the_data_is_there():
     nodes = [NODE] * 3
-    free = one_stage(2, Flow(1, 0, ((1, 1.0),)))
-    frozen = one_stage(2, Flow(1, 0, ((1, 1.0),), fetch=((2, 5),)))
+    free = one_stage(2, PacketTrain(1, 0, ((1, 1.0),)))
+    frozen = one_stage(2, PacketTrain(1, 0, ((1, 1.0),), fetch=((2, 5),)))
     trace = simulate(frozen, nodes)
     assert trace.frozen == 1
     # an RDMA task to node 2, five packets of data through the home and back
@@ -118,7 +122,7 @@ def test_a_halo_freezes_its_tasks_until_the_data_is_there():
 def test_simulated_packets_are_those_that_are_counted(shape, count, row, data):
     cluster = equal_nodes(count, "nfp")
     ways = [
-        Way(data.draw(st.sampled_from(list(Split))), data.draw(st.integers(1, count)))
+        LayerOption(data.draw(st.sampled_from(list(LayerSplit))), data.draw(st.integers(1, count)))
         for _ in itertools.pairwise(shape)
     ]
     placed = place(shape, cluster, ways)
@@ -131,13 +135,15 @@ def test_simulated_packets_are_those_that_are_counted(shape, count, row, data):
 @pytest.mark.parametrize(("split", "within"), PLAN_WITHIN)
 @pytest.mark.parametrize("shape", [(4096, 2048, 10), (768, 512, 64, 4)])
 def test_the_plan_is_as_close_to_the_simulation_as_the_docs_say(shape, split, within):
-    cluster = like_home(4, "nfp", "10G")
+    cluster = like_coordinator(4, "nfp", "10G")
     figures = replace(cluster.home.figures, slice_bits=384, slice_clocks=1)
     nodes = tuple(replace(n, figures=figures, bytes=10**8) for n in cluster.nodes)
     cluster = replace(cluster, nodes=nodes)
-    ways = [Way(Split(split), 2)] + [Way(Split.OUTPUT, 1)] * (len(shape) - 2)
+    ways = [LayerOption(LayerSplit(split), 2)] + [LayerOption(LayerSplit.OUTPUT, 1)] * (
+        len(shape) - 2
+    )
     placed = place(shape, cluster, ways)
-    plan = expected(placed, cluster)
+    plan = estimate_cost(placed, cluster)
     ring = sim_nodes(cluster)
     alone = simulate(row_workload(placed, 0, ring), ring, train=1)
     rows = [row_workload(placed, row, ring) for row in range(96)]
@@ -148,7 +154,7 @@ def test_the_plan_is_as_close_to_the_simulation_as_the_docs_say(shape, split, wi
 
 
 def test_slots_bound_the_rows_on_their_way():
-    cluster = like_home(2, "nfp", "10G")
+    cluster = like_coordinator(2, "nfp", "10G")
     placed = plan_cluster((384, 64, 2), cluster).placement
     nodes = sim_nodes(cluster)
     rows = [row_workload(placed, row, nodes) for row in range(8)]
@@ -160,8 +166,8 @@ def test_slots_bound_the_rows_on_their_way():
 
 @pytest.mark.parametrize("kernel", ["gemm", "spmv", "aggregation"])
 def test_trains_of_packets_are_close_to_packet_by_packet(kernel):
-    nodes = sim_nodes(like_home(4, "nfp", "10G"))
-    work = workload(Problem(kernel, size=128, density=0.05), 4)
+    nodes = sim_nodes(like_coordinator(4, "nfp", "10G"))
+    work = workload(KernelProblem(kernel, size=128, density=0.05), 4)
     exact = simulate(work, nodes, train=1)
     coarse = simulate(work, nodes, train=8)
     assert coarse.packets == exact.packets
@@ -174,11 +180,11 @@ def test_trains_of_packets_are_close_to_packet_by_packet(kernel):
      (960, 480, 1007), (500, 1000, 1046), (4096, 384, 3110)],
 )  # fmt: skip
 def test_a_card_takes_as_many_clocks_as_its_verilog(inputs, neurons, verilog):
-    cluster = like_home(1, "netfpga", "10G")
+    cluster = like_coordinator(1, "netfpga", "10G")
     nodes = sim_nodes(cluster)
     free = {"packet": 0.0, "classify": 0.0, "forward": 0.0, "latency": 0.0, "link_bps": 1e18}
-    layer = LayerPlacement(Split.OUTPUT, (Share(1, 0, neurons),))
-    work = row_workload(Placement("", (inputs, neurons), 1, (layer,)), 0, nodes)
+    layer = LayerPlacement(LayerSplit.OUTPUT, (Share(1, 0, neurons),))
+    work = row_workload(ModelPlacement("", (inputs, neurons), 1, (layer,)), 0, nodes)
     quick = [replace(n, **free) for n in nodes]
     clocks = simulate_rows([work], quick, slots=1).seconds * 200e6
     assert verilog - 13 <= clocks <= verilog + 1e-3  # docs/explanation/cluster.md
@@ -186,15 +192,15 @@ def test_a_card_takes_as_many_clocks_as_its_verilog(inputs, neurons, verilog):
 
 def test_a_binary_layer_costs_whole_words_of_a_card():
     sizes = (1, 384, 512, 513, 768, 1024)
-    problems = [Problem("binary", size=size, outputs=4096) for size in sizes]
-    found = sweep(problems, [2], Card("netfpga", "10G"))
+    problems = [KernelProblem("binary", size=size, outputs=4096) for size in sizes]
+    found = sweep(problems, [2], NodeModel("netfpga", "10G"))
     words = [round(p.one_s * 200e6 / (4096 * 64)) for p in found]
     assert words == [1, 1, 1, 2, 2, 2]
     assert [p.one_s for p in found[:3]] == [found[0].one_s] * 3
 
 
 def test_a_simulation_is_the_same_every_time():
-    work = workload(Problem("spmv", size=256, density=0.02), 3)
-    nodes = sim_nodes(like_home(3, "nfp", "10G"))
+    work = workload(KernelProblem("spmv", size=256, density=0.02), 3)
+    nodes = sim_nodes(like_coordinator(3, "nfp", "10G"))
     first, second = (simulate(work, nodes) for _ in range(2))
     assert (first.seconds, first.packets) == (second.seconds, second.packets)

@@ -6,18 +6,18 @@ import pytest
 
 from n3ic import plugins
 from n3ic.systems.cluster.figures import FOLDER, NODE_FILE, figures_of, node_figures
-from n3ic.systems.cluster.simulation.calibration import Measured, measure_node
+from n3ic.systems.cluster.simulation.calibration import NodeMeasurement, measure_node
 from n3ic.systems.cluster.simulation.experiments import (
     CLAIMS,
     FCSN,
-    Card,
+    NodeModel,
     Point,
     fcsn_card,
     shrunk,
     slower,
     sweep,
 )
-from n3ic.systems.cluster.simulation.workloads import Problem
+from n3ic.systems.cluster.simulation.workloads import KernelProblem
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ def test_fcsns_claims_are_those_of_its_text():
 
 def test_tasks_beat_barriers_on_irregular_kernels():
     pytest.importorskip("simpy")
-    (point,) = sweep([Problem("aggregation")], [4], fcsn_card(), train=64)
+    (point,) = sweep([KernelProblem("aggregation")], [4], fcsn_card(), train=64)
     assert point.data_s < point.compute_s / 2
-    slow = sweep([Problem("conv2d", size=256)], [4], Card("nfp", "10G"), straggler=5)[0]
+    slow = sweep([KernelProblem("conv2d", size=256)], [4], NodeModel("nfp", "10G"), straggler=5)[0]
     assert slow.imbalance > 2
 
 
 def test_what_is_measured_is_written_as_a_node(tmp_path):
     path = tmp_path / "node.toml"
-    measured = Measured(packet=3000, datagram=8e4, slice=1.5, row=1e5, hop=1e4, error=0.2)
+    measured = NodeMeasurement(packet=3000, datagram=8e4, slice=1.5, row=1e5, hop=1e4, error=0.2)
     path.write_text(measured.toml("a machine"))
     found = figures_of(path)
     assert (found.packet, found.datagram, found.slice_clocks) == (3000, 80000, 1.5)

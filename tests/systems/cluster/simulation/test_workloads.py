@@ -6,9 +6,15 @@ from itertools import pairwise
 import pytest
 
 from n3ic.errors import UsageError
-from n3ic.systems.cluster.simulation.workloads import GRAPHS, KERNELS, Problem, non_zeros, workload
+from n3ic.systems.cluster.simulation.workloads import (
+    GRAPHS,
+    KERNELS,
+    KernelProblem,
+    non_zeros,
+    workload,
+)
 
-SMALL = Problem(
+SMALL = KernelProblem(
     "gemm", size=192, outputs=100, shape=(96, 64, 10), batch=6, columns=20, density=0.05
 )
 G = GRAPHS["cora"]

@@ -1,0 +1,135 @@
+"""The parts around a core of either model family: packet path or front end, README, runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from n3ic.exporters.netfpga.core import CorePorts
+from n3ic.exporters.netfpga.frontend import parameters as front
+from n3ic.exporters.netfpga.frontend.verify import check_front
+from n3ic.exporters.netfpga.packet import wrapper
+from n3ic.exporters.netfpga.packet.card import MOST_ASKS, check_card
+from n3ic.exporters.netfpga.sequential.layout import AddressMap, SequentialLayout
+from n3ic.exporters.netfpga.tools import simulate, synth
+from n3ic.model.bits import Words
+from n3ic.model.classifier import Classifier
+from n3ic.model.difference import first_difference
+from n3ic.options import Option, Options
+from n3ic.targets.base import Execution
+from n3ic.targets.figures import Figure
+from n3ic.targets.identifiers import comment
+from n3ic.util.templates import render
+
+FOLDER = Path(__file__).resolve().parent
+SYNTH = Option("synth", "synthesise with Yosys for the report", False)
+VERIFY_OPTIONS = (
+    Option(
+        "simulator",
+        "program that runs the Verilog; auto: the faster one of those installed",
+        "auto",
+        choices=("auto", "verilator", "icarus"),
+    ),
+)
+ECP5 = "fmax.ecp5 is a Lattice ECP5's; the Virtex-7 has no open place and route."
+_VECTORS_OF_A_PACKET = 50  # core vectors for each packet that is sent through the whole card
+
+
+def write_shell(
+    model: Classifier,
+    options: Options,
+    core: CorePorts,
+    out: Path,
+    *,
+    addresses: AddressMap | None = None,
+    masked: bool = False,
+) -> None:
+    """Write the parts around a core, and the README.
+
+    Args:
+        model: the model of the core.
+        options: options of the export.
+        core: the core's description.
+        out: the export directory, which already holds the core's Verilog.
+        addresses: address map of the write port; None for a core without one.
+        masked: whether every layer has a memory for connection masks.
+    """
+    core.save(out)
+    behind_front = options["front-end"] != "none"
+    (front if behind_front else wrapper).write(model, options, core, out)
+    values = {
+        "shape": model.shape_text,
+        "name": comment(model.name),
+        "core": core,
+        "front": front.frontend_parameters(model, options) if behind_front else None,
+        "form": None if behind_front else wrapper.packet_format(model, options),
+        "side": options["input"] == "side" and not behind_front,
+        "features": [comment(f) for f in model.input.features]
+        if options["input-stage"] == "features"
+        else [],
+        "addr": addresses,
+        "masked": masked,
+        "threshold": model.shunt,
+        "classes": [comment(c) for c in model.classes],
+    }
+    (out / "README.md").write_text(render(FOLDER, "README.md.j2", values))
+
+
+def simulator_of(options: Options) -> simulate.Simulator:
+    """The simulator named in the options."""
+    return cast(simulate.Simulator, options.get("simulator", "auto"))
+
+
+def run_shell(
+    directory: Path,
+    model: Classifier,
+    options: Options,
+    words: Words,
+    seen: simulate.SimulationRun,
+    done: Execution,
+    layout: SequentialLayout | None = None,
+) -> Execution:
+    """Simulate the parts around a core, after the core alone.
+
+    Args:
+        directory: the export directory.
+        model: the core's model.
+        options: options of export and verification.
+        words: packed inputs of the core's run.
+        seen: what the core's simulation showed.
+        done: the core's run as an execution.
+        layout: layout of a core with a write port; None without one.
+
+    Returns:
+        ``done`` with the further runs named. If the core alone is already wrong, ``done`` is
+        returned unchanged, since it names neuron and vector, which a packet cannot.
+
+    Raises:
+        MissingDependencyError: no simulator is installed.
+        VerifyError: the Verilog does not build or run, or its answers differ from the model's.
+    """
+    if first_difference(model, seen.inference, words) is not None:
+        return done
+    if options["front-end"] != "none":
+        around: object = check_front(directory, model, options, words)
+    else:
+        asks = min(MOST_ASKS, len(words) // _VECTORS_OF_A_PACKET)
+        around = check_card(directory, model, options, layout, simulator_of(options), asks)
+    return replace(done, executor=f"{done.executor}; {around}")
+
+
+def run_input_stage(
+    directory: Path, model: Classifier, options: Options, features: Mapping[str, Any]
+) -> Words | None:
+    """Simulate the input stage on integer features; return None if packets hold input bits."""
+    if options["input-stage"] != "features":
+        return None
+    return simulate.run_features(directory, model, features, simulator_of(options))
+
+
+def fmax_ecp5(directory: Path) -> Figure:
+    """The clock of an export after synthesis, place and route for an ECP5."""
+    clock = synth.fmax_ecp5(directory)
+    return Figure("fmax.ecp5", clock.mhz, "MHz", "measured", clock.source)

@@ -1,0 +1,80 @@
+"""LUT6_2 sites: two tables that need at most five different inputs share one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+SHARED_INPUTS = 5
+
+
+def lut_pairs(supports: Sequence[Sequence[int]], full: Collection[int] = ()) -> int:
+    """Count pairs of tables that share a site, each table in at most one pair.
+
+    Greedy matching, improved by augmenting swaps; place and route may find a few more pairs.
+
+    Args:
+        supports: numbers of the input signals of each table.
+        full: indices of tables that need the site's main output, as carry chains do; two of them
+            never share a site.
+
+    Returns:
+        Number of pairs; the number of sites is the number of tables minus the pairs.
+    """
+    sets = [frozenset(support) for support in supports]
+    mains = frozenset(full)
+    by_input: dict[int, list[int]] = defaultdict(list)
+    for index, support in enumerate(sets):
+        if len(support) <= SHARED_INPUTS:
+            for x in sorted(support):
+                by_input[x].append(index)
+    # Candidates with a common input; tables without one are matched by size at the end.
+    partners: list[list[int]] = []
+    for index, support in enumerate(sets):
+        near: set[int] = set()
+        if len(support) <= SHARED_INPUTS:
+            near = {j for x in support for j in by_input[x]} - {index}
+        fitting = [
+            j
+            for j in near
+            if len(support | sets[j]) <= SHARED_INPUTS and not (index in mains and j in mains)
+        ]
+        partners.append(sorted(fitting, key=lambda j: (-len(support & sets[j]), j)))
+    mate: dict[int, int] = {}
+    # Tables with few candidates first, as they are the hardest to match.
+    order = sorted(range(len(sets)), key=lambda i: (len(partners[i]), i))
+    for i in order:
+        j = next((j for j in partners[i] if j not in mate), None)
+        if i not in mate and j is not None:
+            mate[i], mate[j] = j, i
+    for i in order:
+        if i not in mate:
+            _augment(i, partners, mate)
+    return len(mate) // 2 + _pairs_by_size(
+        [(len(sets[i]), i in mains) for i in range(len(sets)) if i not in mate]
+    )
+
+
+def _augment(start: int, partners: list[list[int]], mate: dict[int, int]) -> None:
+    """Match ``start`` along an augmenting path of length 3: a candidate's mate is rematched."""
+    for j in partners[start]:
+        other = mate[j]
+        for k in partners[other]:
+            if k not in mate and k != start:
+                mate[start], mate[j] = j, start
+                mate[other], mate[k] = k, other
+                return
+
+
+def _pairs_by_size(tables: list[tuple[int, bool]]) -> int:
+    """Pairs of tables without common inputs: each takes the largest that still fits beside it."""
+    left = sorted((t for t in tables if t[0] < SHARED_INPUTS), reverse=True)
+    found = 0
+    while left:
+        size, main = left.pop(0)
+        for index, (other, other_main) in enumerate(left):
+            if size + other <= SHARED_INPUTS and not (main and other_main):
+                left.pop(index)
+                found += 1
+                break
+    return found

@@ -1,0 +1,206 @@
+"""The table entries of a network: its weights, masks, thresholds and biases, in three formats.
+
+For a network that shunts flows, one more entry holds the smallest margin that is decided.
+
+The same entries are written as ``simple_switch_CLI`` commands, as P4Runtime ``WriteRequest``
+messages in the JSON mapping of protocol buffers, and as the runtime file of the p4lang tutorials.
+P4Runtime identifies tables and actions by number; the program fixes the numbers with ``@id``, so
+the requests need no P4Info.
+
+The entries are written in three steps. The first clears the model's number in answers, and the last
+sets the new one, so answers in between claim no model. The action of the last step carries the
+program's signature in its name and number. A program of another shape or with other masks refuses
+it, and its answers keep claiming no model.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from n3ic.errors import ExportError
+from n3ic.exporters.p4.shared.pipeline import MODEL_BITS, PORT_BITS, MatchActionPipeline
+from n3ic.targets.packets import SCORE_BITS
+
+TABLE_PREFIX, ACTION_PREFIX = 0x02, 0x01  # P4Runtime specification 1.3, 6.3.1
+
+
+@dataclass(frozen=True)
+class ActionParameter:
+    """One parameter of an action: its name, width and value."""
+
+    name: str
+    bits: int
+    value: int
+
+
+@dataclass(frozen=True)
+class DefaultEntry:
+    """The default action of a keyless table, with its data."""
+
+    table: str
+    action: str
+    parameters: tuple[ActionParameter, ...]
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of action data, with each parameter in whole bytes, as bmv2 stores them."""
+        return sum(-(-p.bits // 8) for p in self.parameters)
+
+
+@dataclass(frozen=True)
+class ControlIds:
+    """Numbers of the tables and actions that the control plane writes."""
+
+    tables: Mapping[str, int]
+    actions: Mapping[str, int]
+
+    def annotation(self, kind: str, name: str) -> str:
+        """The ``@id(...)`` annotation of a table or an action."""
+        known = self.tables if kind == "table" else self.actions
+        return f"@id({known[name]:#010x})"
+
+
+Steps = tuple[tuple[DefaultEntry, ...], ...]
+
+
+def network_entries(network: MatchActionPipeline, shunt_port: int | None = None) -> Steps:
+    """Compute a network's entries in three steps: clear the number, weights, set the number.
+
+    Args:
+        network: the network.
+        shunt_port: port for shunted packets; None for the port of all others.
+    """
+    entries = []
+    for layer in network.layers:
+        l, k = f"l{layer.index}", layer.inputs  # noqa: E741 - the layer's prefix
+        for n in layer.neurons:
+            data = [ActionParameter("weights", k, n.weights)]
+            if n.mask is not None:
+                data.append(ActionParameter("mask", k, n.mask))
+            name = f"{l}_n{n.index}"
+            entries.append(DefaultEntry(f"{name}_weights", f"{name}_xnor", tuple(data)))
+        for n in layer.neurons:
+            name = f"{l}_n{n.index}"
+            if layer.hidden:
+                bits = layer.difference_bits
+                parameter = ActionParameter("threshold", bits, n.offset)
+                entries.append(DefaultEntry(f"{name}_threshold", f"{name}_sign", (parameter,)))
+            else:
+                parameter = ActionParameter("bias", SCORE_BITS, n.offset)
+                entries.append(DefaultEntry(f"{name}_bias", f"{name}_add_bias", (parameter,)))
+    if network.shunts:
+        threshold = ActionParameter("threshold", SCORE_BITS, network.shunt)
+        entries.append(DefaultEntry("shunting", "shunt_below", (threshold,)))
+    if shunt_port is not None:
+        port = ActionParameter("egress_port", PORT_BITS, shunt_port)
+        entries.append(DefaultEntry("shunt_port", "shunt_to", (port,)))
+    identity = (ActionParameter("model_id", MODEL_BITS, network.model_id),)
+    readings = ("model", "model_again")
+    clear = tuple(DefaultEntry(table, f"no_{table}", ()) for table in readings)
+    setting = tuple(
+        DefaultEntry(table, f"set_{table}_{network.signature}", identity) for table in readings
+    )
+    return clear, tuple(entries), setting
+
+
+def ids_of(steps: Steps) -> ControlIds:
+    """Number the tables and actions of the entries and of the forwarding table.
+
+    Numbers are consecutive, except for the actions of the last step. Those are hashes of their
+    names, so programs with other signatures do not have them.
+    """
+    clear, weights, setting = steps
+    entries = (*clear, *weights)
+    tables = [*(e.table for e in entries), "forward"]
+    actions = [*(e.action for e in entries), "cross", "to_port", "drop_packet"]
+    return ControlIds(
+        {table: TABLE_PREFIX << 24 | i for i, table in enumerate(tables, 1)},
+        {action: ACTION_PREFIX << 24 | i for i, action in enumerate(actions, 1)}
+        | {e.action: ACTION_PREFIX << 24 | 1 << 23 | _number(e.action) for e in setting},
+    )
+
+
+def _number(name: str) -> int:
+    """Hash a name to a number below 2^23."""
+    return int.from_bytes(hashlib.sha256(name.encode("ascii")).digest()[:4], "big") >> 9
+
+
+def cli_commands(steps: Steps) -> str:
+    """Commands for ``simple_switch_CLI``, one per entry."""
+    lines = []
+    for e in chain.from_iterable(steps):
+        data = (f"{p.value:#0{2 + -(-p.bits // 4)}x}" for p in e.parameters)
+        lines.append(" ".join(("table_set_default", e.table, e.action, *data)))
+    return "\n".join(lines) + "\n"
+
+
+def p4runtime_requests(steps: Steps, ids: ControlIds) -> str:
+    """One ``p4.v1.WriteRequest`` per step in the JSON mapping: bytes in base64, shortest form.
+
+    A server may reorder the updates within a request (P4Runtime specification, batching and
+    ordering of updates), so each request is sent after the answer to the one before.
+    """
+    requests = [
+        {"deviceId": "0", "electionId": {"low": "1"}, "updates": _updates(step, ids)}
+        for step in steps
+    ]
+    return json.dumps(requests, indent=1) + "\n"
+
+
+def _updates(entries: tuple[DefaultEntry, ...], ids: ControlIds) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "MODIFY",
+            "entity": {
+                "tableEntry": {
+                    "tableId": ids.tables[e.table],
+                    "action": {
+                        "action": {
+                            "actionId": ids.actions[e.action],
+                            "params": [
+                                {"paramId": i, "value": _base64(p.value)}
+                                for i, p in enumerate(e.parameters, 1)
+                            ],
+                        }
+                    },
+                    "isDefaultAction": True,
+                }
+            },
+        }
+        for e in entries
+    ]
+
+
+def tutorial_runtime(steps: Steps) -> str:
+    """The runtime file that the p4lang tutorials load: entries by name, values as integers."""
+    table_entries: list[dict[str, Any]] = [
+        {
+            "table": e.table,
+            "default_action": True,
+            "action_name": e.action,
+            "action_params": {p.name: p.value for p in e.parameters},
+        }
+        for e in chain.from_iterable(steps)
+    ]
+    runtime = {
+        "target": "bmv2",
+        "p4info": "n3ic.p4info.txt",
+        "bmv2_json": "n3ic.json",
+        "table_entries": table_entries,
+    }
+    try:
+        return json.dumps(runtime, indent=1) + "\n"
+    except ValueError as error:  # Python writes no integer of more than 4,300 decimal digits
+        raise ExportError("a layer has more inputs than runtime.json can hold: 14,000") from error
+
+
+def _base64(value: int) -> str:
+    # P4Runtime 1.3, 8.4: the canonical form has no leading zero bytes, and 0 is one byte.
+    data = value.to_bytes(max(1, -(-value.bit_length() // 8)), "big")
+    return base64.b64encode(data).decode("ascii")

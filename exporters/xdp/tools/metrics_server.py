@@ -1,0 +1,49 @@
+"""Serves a scrape endpoint, and ends idle flows beside it."""
+
+from __future__ import annotations
+
+import time
+
+from n3ic.cli.console import print_note
+from n3ic.errors import UsageError
+from n3ic.exporters.xdp.tools.deployment import is_attached, opened
+from n3ic.exporters.xdp.tools.program_record import Interface
+from n3ic.exporters.xdp.tools.prometheus import registry
+from n3ic.exporters.xdp.tools.status import status, sweep
+
+SWEEP_S = 1.0
+
+
+def serve(interface: Interface, address: str, port: int, *, seconds: float | None) -> None:
+    """Serve the figures of an interface's program until interrupted.
+
+    Args:
+        interface: interface of the program.
+        address: address to listen on.
+        port: port to listen on; 0 for any free port.
+        seconds: time limit in seconds; None for no limit.
+
+    Raises:
+        UsageError: no program is loaded there (any more), or the port is in use.
+        MissingDependencyError: prometheus-client is not installed.
+    """
+    found = registry(lambda: status(interface))
+    from prometheus_client import start_http_server
+
+    with opened(interface):
+        pass
+    try:
+        server, thread = start_http_server(port, address, found)
+    except OSError as error:
+        raise UsageError(f"{address}:{port}: {error.strerror or error}") from error
+    print_note(f"http://{address}:{server.server_port}/metrics")
+    end = None if seconds is None else time.monotonic() + seconds
+    try:
+        while end is None or time.monotonic() < end:
+            with opened(interface, ending=True) as (record, programs, _):
+                while is_attached(interface, record) and (end is None or time.monotonic() < end):
+                    sweep(record, programs)
+                    time.sleep(SWEEP_S)
+    finally:
+        server.shutdown()
+        thread.join()

@@ -1,0 +1,260 @@
+"""Records of the programs on interfaces: object file, models and policies.
+
+An attached program and its maps live in the kernel. What the kernel does not know is stored in a
+folder of ``/run``, which a reboot empties as it detaches the program. The record is written before
+the program is attached, under the program's number. A process that is stopped in between therefore
+leaves either the old program with its record or the new one with its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import socket
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import UsageError
+from n3ic.exporters.xdp.libbpf import AttachMode, is_loaded
+from n3ic.exporters.xdp.source import Table
+from n3ic.model.network import BinaryModel
+from n3ic.util.files import write_atomic
+
+VERSION = 2  # of records; programs of another version hash flows in another way
+_RECORD, _OBJECT, _WATCH = "record.json", "program.o", "watch"
+_COMPILED = re.compile(r"compiled-(\d{1,2})\.n3ic")
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A network interface in the network namespace of this process.
+
+    Attributes:
+        name: its name.
+        index: its index.
+    """
+
+    name: str
+    index: int
+
+    @classmethod
+    def named(cls, name: str) -> Interface:
+        """Find an interface by name.
+
+        Raises:
+            UsageError: no interface has that name.
+        """
+        try:
+            return cls(name, socket.if_nametoindex(name))
+        except OSError as error:
+            known = ", ".join(sorted(n for _, n in socket.if_nameindex()))
+            raise UsageError(f"there is no interface {name!r}: there are {known}") from error
+
+    @property
+    def folder(self) -> Path:
+        """Folder of its records; by index too, as other namespaces may use the same name."""
+        return _root() / f"{self.name}-{Path('/proc/self/ns/net').stat().st_ino}"
+
+
+@dataclass(frozen=True)
+class ProgramRecord:
+    """A program on an interface, as it was loaded.
+
+    Attributes:
+        program_id: its number in the kernel.
+        mode: attach mode.
+        export: export directory of the program.
+        clock: clock of the program.
+        per_cpu: whether windows are over the flows of one CPU.
+        policies: policies as typed.
+        rules: rules as typed.
+        otherwise: slot of flows without a matching rule.
+        table: flow table that the program was compiled with.
+    """
+
+    program_id: int
+    mode: AttachMode
+    export: str
+    clock: str
+    per_cpu: bool = False
+    policies: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    otherwise: int = 0
+    table: Table = "lru"
+
+
+def _root() -> Path:
+    return Path(os.environ.get("N3IC_RUN", "/run/n3ic")) / "xdp"
+
+
+def write_record(
+    interface: Interface,
+    record: ProgramRecord,
+    image: bytes,
+    compiled: Sequence[BinaryModel],
+) -> None:
+    """Write the record of a program before it is attached.
+
+    Args:
+        interface: interface of the program.
+        record: record to write.
+        image: bytes of the object file.
+        compiled: networks whose structure was compiled in.
+    """
+    folder = _of_program(interface, record.program_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / _OBJECT, image)
+    for i, model in enumerate(compiled):
+        write_atomic(folder / f"compiled-{i}.n3ic", model.to_bytes())
+    write_atomic(folder / _RECORD, json.dumps({"version": VERSION, **asdict(record)}))
+
+
+def read_record(
+    interface: Interface, program_id: int
+) -> tuple[ProgramRecord, bytes, list[BinaryModel]]:
+    """Read the record of a program: with its object file and the networks of its structure.
+
+    Raises:
+        UsageError: no record of the program exists, or it is damaged.
+    """
+    folder = _of_program(interface, program_id)
+    try:
+        data = json.loads((folder / _RECORD).read_bytes())
+        record, image = _record(data), (folder / _OBJECT).read_bytes()
+        compiled = [BinaryModel.load(p) for p in _numbered(folder, _COMPILED).values()]
+        if not compiled:
+            raise ValueError("the networks of its structure are missing")
+        return record, image, compiled
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{interface.name}: n3ic has loaded nothing there (n3ic xdp load {interface.name} "
+            "EXPORT), or not in this network namespace"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder / _RECORD}: damaged: {error}; unload and load again") from error
+
+
+def _record(data: Mapping[str, Any]) -> ProgramRecord:
+    given = dict(data)
+    if given.pop("version") != VERSION:
+        raise ValueError(f"version {data['version']!r}, this n3ic reads {VERSION}")
+    for name in ("policies", "rules"):
+        given[name] = tuple(given[name])
+    return ProgramRecord(**given)
+
+
+def write_model(interface: Interface, model: BinaryModel) -> None:
+    """Store a model that is about to be resident; the kernel knows which slot holds it."""
+    interface.folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(interface.folder / f"{model.digest}.n3ic", model.to_bytes())
+
+
+def read_model(interface: Interface, digest: str) -> BinaryModel:
+    """Read a resident model.
+
+    Raises:
+        FileNotFoundError: the model is not stored, or not any more.
+    """
+    path = interface.folder / f"{digest}.n3ic"
+    path.stat()
+    return BinaryModel.load(path)
+
+
+def recorded_programs(interface: Interface) -> list[int]:
+    """Numbers of the programs that have records, ascending."""
+    if not interface.folder.exists():
+        return []
+    return sorted(int(p.name) for p in interface.folder.iterdir() if p.name.isdecimal())
+
+
+def forget_others(interface: Interface, program_id: int, digests: Collection[str]) -> None:
+    """Remove the records of other programs, and the files of models that are not listed."""
+    for path in interface.folder.iterdir():
+        if path.name.isdecimal():
+            if int(path.name) != program_id:
+                shutil.rmtree(path, ignore_errors=True)
+        elif path.stem not in digests and path.name != _WATCH:
+            path.unlink(missing_ok=True)
+
+
+def forget_gone() -> None:
+    """Remove records of interfaces that no longer exist, or from before a reboot."""
+    for folder in _root().glob("*-*"):
+        numbers = [int(p.name) for p in folder.iterdir() if p.name.isdecimal()]
+        if not any(map(is_loaded, numbers)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def changing(interface: Interface) -> Iterator[None]:
+    """Exclude other processes from loading, updating and unloading during the block.
+
+    Raises:
+        UsageError: the folder of the records is not writable.
+    """
+    root = interface.folder.parent
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if not os.access(root, os.W_OK):
+            raise PermissionError
+    except OSError as error:
+        raise UsageError(
+            f"{root}: not permitted: run as root (N3IC_RUN names another folder for records)"
+        ) from error
+    place = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX)
+        forget_gone()
+        yield
+    finally:
+        os.close(place)
+
+
+@contextmanager
+def watching(interface: Interface) -> Iterator[None]:
+    """Exclude other processes from reading an interface's decided flows during the block.
+
+    The kernel gives each event to one reader, so two readers would each miss some.
+
+    Raises:
+        UsageError: another process reads them already, or the program was removed.
+    """
+    try:
+        place = os.open(interface.folder / _WATCH, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError as error:
+        raise UsageError(f"{interface.name}: n3ic has loaded nothing there any more") from error
+    try:
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            who = os.read(place, 20).decode(errors="replace")
+            raise UsageError(
+                f"{interface.name}: process {who} runs n3ic xdp watch there, and a decided flow is "
+                "told once: end that one first; n3ic xdp status and serve may run beside it"
+            ) from error
+        os.truncate(place, 0)
+        os.pwrite(place, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(place)
+
+
+def _of_program(interface: Interface, program_id: int) -> Path:
+    return interface.folder / str(program_id)
+
+
+def _numbered(folder: Path, name: re.Pattern[str]) -> dict[int, Path]:
+    """Files whose name holds a number, by that number, ascending."""
+    matches = ((name.fullmatch(path.name), path) for path in folder.iterdir())
+    return dict(sorted((int(match[1]), path) for match, path in matches if match))
+
+
+def remove_record(interface: Interface) -> None:
+    """Remove the record of an interface's program."""
+    shutil.rmtree(interface.folder, ignore_errors=True)

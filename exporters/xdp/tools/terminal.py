@@ -1,0 +1,193 @@
+"""Prints status and decided flows for people, and flows as JSON for programs."""
+
+from __future__ import annotations
+
+import ipaddress
+import json as text
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from n3ic.cli.console import console, print_result, table
+from n3ic.exporters.xdp.layout import NO_MODEL
+from n3ic.exporters.xdp.program import MeterPrograms
+from n3ic.exporters.xdp.tools.deployment import is_attached, opened, residents
+from n3ic.exporters.xdp.tools.program_record import Interface, watching
+from n3ic.exporters.xdp.tools.status import ProgramStatus, status_of, sweep
+from n3ic.meter.compiled import ENDS
+from n3ic.model.network import SHUNT, SHUNT_NAME, BinaryModel
+from n3ic.util.display import visible
+
+SWEEP_S = 1.0
+_POLL_MS = 200
+_SHOWN = 12  # rows of the live table
+_BARS = " ▁▂▃▄▅▆▇█"
+_WORST = 5  # features whose drift is shown, the largest first
+
+
+def show(status: ProgramStatus) -> None:
+    """Print the status of a program."""
+    for line in lines(status):
+        print_result(line)
+    for number, slot in status.slots.items():
+        if not slot.drift:
+            continue
+        table(
+            f"drift of slot {number} against the training rows (PSI; 0.25 is a change)",
+            ("feature", "PSI", "99 % of samples", "drift", "bit", "trained", "live"),
+            [
+                (
+                    d.feature,
+                    f"{d.psi:.3f}",
+                    f"< {d.bound:.3f}",
+                    d.level,
+                    str(d.bit),
+                    f"{d.trained:.1%}",
+                    f"{d.live:.1%}",
+                )
+                for d in slot.drift[:_WORST]
+            ],
+        )
+
+
+def lines(status: ProgramStatus) -> list[str]:
+    """The figures without drift, one line each."""
+    out = [
+        f"{status.interface}: program {status.program_id}, {status.mode} XDP, {status.export}",
+        f"packets {status.packets:,} ({status.bytes:,} bytes), aside {_listed(status.aside)}",
+        f"flows {status.flows:,} of {status.room:,}, started {status.started:,}, "
+        f"evicted {status.evicted:,}, decided {_listed(status.ends)}",
+    ]
+    lost = {
+        "packets behind the end of their flow": status.late,
+        "decisions that nobody read": status.events_lost,
+        "decisions without a model": status.no_model,
+        "packets not counted, since another CPU held their flow": status.contended,
+        "packets not marked, for want of room before them": status.not_marked,
+    }
+    out += [f"{name} {count:,}" for name, count in lost.items() if count]
+    for number, slot in status.slots.items():
+        verdicts = {**slot.classes, SHUNT_NAME: slot.shunted}
+        out.append(f"slot {number}: {slot.model} {slot.digest[:12]}, {_listed(verdicts)}")
+        if slot.margins:
+            out.append(f"  margins 0 to {len(slot.margins) - 1}: {_bars(slot.margins)}")
+    return out
+
+
+def follow(interface: Interface, *, seconds: float | None, most: int | None, json: bool) -> None:
+    """Show decided flows as they come; also end idle flows.
+
+    Args:
+        interface: interface of the program.
+        seconds: time limit in seconds; None for no limit.
+        most: maximum number of flows; None for no limit.
+        json: whether to print one line of JSON per flow in place of a live table.
+
+    Raises:
+        UsageError: no program is loaded there (any more), or another process watches already.
+    """
+    end = None if seconds is None else time.monotonic() + seconds
+    left, swept = most, 0.0
+    shown: deque[dict[str, Any]] = deque(maxlen=_SHOWN)
+    screen = console()
+    live: Any = nullcontext()
+    if not json and screen.is_terminal:
+        from rich.live import Live
+
+        live = Live(console=screen, auto_refresh=False)
+
+    def going() -> bool:
+        return (end is None or time.monotonic() < end) and left != 0
+
+    with live as view:
+        while going():
+            with (
+                opened(interface, ending=True) as (record, programs, models),
+                watching(interface),
+            ):
+                while going() and is_attached(interface, record):
+                    if time.monotonic() - swept > SWEEP_S:
+                        sweep(record, programs)
+                        swept = time.monotonic()
+                    for flow in list(_decided(interface, programs, models))[:left]:
+                        left = None if left is None else left - 1
+                        shown.append(flow)
+                        if json:
+                            print_result(text.dumps(flow, sort_keys=True))
+                        elif view is None:
+                            print_result(_line(flow))
+                    if view is not None:
+                        status = status_of(interface, record, programs)
+                        view.update(_page(status, shown), refresh=True)
+
+
+def _decided(
+    interface: Interface, programs: MeterPrograms, models: dict[int, BinaryModel]
+) -> Iterator[dict[str, Any]]:
+    names = [r.name for r in programs.spec.registers]
+    fresh = False
+    for event in programs.events(_POLL_MS):
+        slot, digest = int(event["slot"]), event["model"].tobytes().hex()
+        if not fresh and (slot not in models or not models[slot].digest.startswith(digest)):
+            models.update(residents(interface, programs))  # the model was swapped in the meantime
+            fresh = True
+        model = models.get(slot)
+        size = int(event["address_bytes"])
+        source, destination = (
+            str(ipaddress.ip_address(event[end][:size].tobytes()))
+            for end in ("source", "destination")
+        )
+        yield {
+            "source": source,
+            "source_port": int(event["source_port"]),
+            "destination": destination,
+            "destination_port": int(event["destination_port"]),
+            "protocol": int(event["protocol"]),
+            "packets": int(event["packets"]),
+            "why": ENDS[int(event["why"])],
+            "verdict": _verdict(int(event["verdict"]), model),
+            "margin": int(event["margin"]),
+            "scores": np.asarray(event["scores"]).tolist(),
+            "slot": slot,
+            "model": digest,
+            "registers": dict(zip(names, event["registers"].tolist(), strict=False)),
+        }
+
+
+def _verdict(verdict: int, model: BinaryModel | None) -> str:
+    if verdict == SHUNT:
+        return SHUNT_NAME
+    if verdict == NO_MODEL:
+        return "none"
+    return model.classes[verdict] if model and verdict < len(model.classes) else str(verdict)
+
+
+def _line(flow: Mapping[str, Any]) -> str:
+    ends = (
+        f"{flow['source']}:{flow['source_port']} > {flow['destination']}:{flow['destination_port']}"
+    )
+    return (
+        f"{ends} protocol {flow['protocol']}, {flow['packets']:,} packets, {flow['why']}: "
+        f"{flow['verdict']}, margin {flow['margin']}"
+    )
+
+
+def _page(status: ProgramStatus, flows: deque[dict[str, Any]]) -> Any:
+    from rich.text import Text
+
+    return Text("\n".join(visible(t) for t in (*lines(status), "", *map(_line, flows))))
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none"
+
+
+def _bars(counts: tuple[int, ...]) -> str:
+    """A histogram of up to 64 columns."""
+    columns = np.add.reduceat(counts, np.arange(0, len(counts), -(-len(counts) // 64)))
+    top = max(1, int(columns.max()))
+    return "".join(_BARS[-(-int(c) * (len(_BARS) - 1) // top)] for c in columns)

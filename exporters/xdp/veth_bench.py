@@ -1,0 +1,225 @@
+"""Packets per second of a core, from a generator over a veth pair in a network namespace.
+
+The kernel generates the packets: ``BPF_PROG_TEST_RUN`` with ``BPF_F_TEST_XDP_LIVE_FRAMES`` sends
+frames out of one end, and the program at the other end sees them on the same CPU. Programs take
+turns, and every figure includes the generator and the link.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import shutil
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from n3ic.errors import MissingDependencyError
+from n3ic.exporters.xdp.libbpf import BpfError, BpfObject, BpfProgram, attach, detach
+from n3ic.exporters.xdp.program import MeterPrograms, Verdict
+from n3ic.exporters.xdp.source import compiled, test_program
+
+Mode = Literal["native", "generic"]
+MODES: tuple[Mode, ...] = ("native", "generic")
+ROUNDS = 5
+PACKETS = 500_000
+_GENERATOR = "generator_bench.c"
+_ENDS = ("n3icgen0", "n3icgen1")
+_CLONE_NEWNET = 0x40000000
+_ETHTOOL, _SET_GRO = 0x8946, 0x2C  # SIOCETHTOOL, ETHTOOL_SGRO
+_WARM = 20_000
+_DRAINED_S = 0.02  # time for the last frames of a run to cross the link
+_IP_S = 10
+
+
+@dataclass(frozen=True)
+class WireTiming:
+    """Throughput of a core with a program at the end of a link.
+
+    Attributes:
+        mode: ``native`` or ``generic``.
+        name: description of the program.
+        median: median nanoseconds per packet in all, including generator and link.
+        difference: median over the rounds of the difference to the program that only drops.
+        ratio: median over the rounds of the ratio of packets per second to that program.
+        lost: share of packets that did not reach the program.
+    """
+
+    mode: str
+    name: str
+    median: float
+    difference: float
+    ratio: float
+    lost: float
+
+    @property
+    def mpps(self) -> float:
+        """Million packets per second."""
+        return 1e3 / self.median
+
+
+def measure(
+    frame: bytes,
+    metered: Sequence[tuple[str, MeterPrograms]],
+    *,
+    rounds: int = ROUNDS,
+    packets: int = PACKETS,
+) -> tuple[float, tuple[WireTiming, ...]]:
+    """Send packets of 1,000 flows over a link to each program in turn, native and generic.
+
+    Args:
+        frame: an IPv4 packet of one flow.
+        metered: metering programs with their descriptions; their policies are set to ``drop``.
+        rounds: number of turns of each program.
+        packets: packets per turn.
+
+    Returns:
+        Median nanoseconds of the generator alone, whose frames are not received; and the programs'
+            timings, the one that only drops first.
+
+    Raises:
+        MissingDependencyError: clang or ``ip`` is not installed.
+        BpfError: the kernel refuses a namespace, a link, a program, or live frames.
+    """
+    image = compiled(test_program(_GENERATOR), _GENERATOR)
+    with (
+        _one_cpu(),
+        _link() as (there, here),
+        BpfObject(image, _GENERATOR) as own,
+    ):
+        ends = [_End("only drops", own.programs["drop"], lambda: _dropped(own))]
+        ends += [_metering_end(*one) for one in metered]
+        nothing, generate = own.programs["nothing"], own.programs["generate"]
+        alone = [nothing.live_run(frame, here, packets) for _ in range(rounds)]
+        timings: list[WireTiming] = []
+        for mode in MODES:
+            turns = [
+                [_turn(end, mode, there, generate, frame, here, packets) for end in ends]
+                for _ in range(rounds)
+            ]
+            timings += _timings(mode, ends, turns, packets)
+    return statistics.median(alone), tuple(timings)
+
+
+@dataclass(frozen=True)
+class _End:
+    """A program at the end of a link, and a function that counts its packets."""
+
+    name: str
+    program: BpfProgram
+    seen: Callable[[], int]
+
+
+def _metering_end(name: str, programs: MeterPrograms) -> _End:
+    others: tuple[Verdict, ...] = ("shunted", "undecided", "aside")
+    for verdict in (*range(programs.structure.classes), *others):
+        programs.set_policy(verdict, "drop")
+    return _End(name, programs.program, lambda: programs.counters()["packets"])
+
+
+def _dropped(own: BpfObject) -> int:
+    counts = own.maps["dropped"].each_cpu(0)
+    return sum(int.from_bytes(count, sys.byteorder) for count in counts)
+
+
+def _turn(
+    end: _End, mode: Mode, there: int, generate: BpfProgram, frame: bytes, here: int, packets: int
+) -> tuple[float, int]:
+    """Nanoseconds per packet that the program saw, and the number of these packets."""
+    attach(there, end.program, mode)
+    try:
+        generate.live_run(frame, here, _WARM)
+        time.sleep(_DRAINED_S)
+        before = end.seen()
+        nanoseconds = generate.live_run(frame, here, packets)
+        time.sleep(_DRAINED_S)
+        seen = end.seen() - before
+    finally:
+        detach(there, mode, end.program)
+    if not seen:
+        raise BpfError(f"{mode}: no frame came over the link to a program that {end.name}")
+    return nanoseconds * packets / seen, seen
+
+
+def _timings(
+    mode: Mode, ends: Sequence[_End], turns: Sequence[Sequence[tuple[float, int]]], packets: int
+) -> Iterator[WireTiming]:
+    for i, end in enumerate(ends):
+        yield WireTiming(
+            mode,
+            end.name,
+            statistics.median(turn[i][0] for turn in turns),
+            statistics.median(turn[i][0] - turn[0][0] for turn in turns),
+            statistics.median(turn[0][0] / turn[i][0] for turn in turns),
+            1 - statistics.mean(turn[i][1] for turn in turns) / packets,
+        )
+
+
+@contextmanager
+def _one_cpu() -> Iterator[None]:
+    """Pin this thread to one CPU for the block."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@contextmanager
+def _link() -> Iterator[tuple[int, int]]:
+    """Create a veth pair in a network namespace of this thread, and yield the ends' indices.
+
+    The kernel removes both when the thread leaves the namespace or ends.
+
+    Raises:
+        MissingDependencyError: ``ip`` is not installed.
+        BpfError: the kernel refuses the namespace or the link.
+    """
+    ip = shutil.which("ip")
+    if ip is None:
+        raise MissingDependencyError("a link needs ip: apt-get install iproute2")
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/thread-self/ns/net", "rb") as outside:  # noqa: PTH123 - held for its descriptor
+        if libc.unshare(_CLONE_NEWNET):
+            number = ctypes.get_errno()
+            raise BpfError(f"a network namespace: {os.strerror(number)}", number)
+        try:
+            one, other = _ENDS
+            _run(ip, "link", "add", one, "type", "veth", "peer", "name", other)
+            _gro(one)  # in generic mode, veth passes frames to the program only through NAPI
+            for name in _ENDS:
+                _run(ip, "link", "set", name, "addrgenmode", "none")  # no IPv6 packets of its own
+                _run(ip, "link", "set", name, "arp", "off", "up")
+            yield socket.if_nametoindex(one), socket.if_nametoindex(other)
+        finally:
+            if libc.setns(outside.fileno(), _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "the network namespace cannot be left")
+
+
+def _run(*command: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_IP_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BpfError(f"{' '.join(command)}: {error}", 0) from error
+    if done.returncode:
+        raise BpfError(f"{' '.join(command)}: {done.stderr.strip()}", 0)
+
+
+def _gro(name: str) -> None:
+    """Switch generic receive offload on, as ethtool does."""
+    value = ctypes.create_string_buffer(struct.pack("=II", _SET_GRO, 1))
+    request = struct.pack("=16sQ16x", name.encode(), ctypes.addressof(value))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
+        try:
+            fcntl.ioctl(channel, _ETHTOOL, request)
+        except OSError as error:
+            raise BpfError(f"{name}: GRO: {error.strerror}", error.errno or 0) from error

@@ -1,0 +1,419 @@
+"""Data sets of one kind: delimited text with a flow a line, described by a ``catalogue.toml``.
+
+A subclass of :class:`CatalogueDataSet` is a name, a summary, and beside its module a ``card.md``
+and a ``catalogue.toml``:
+
+- ``[table]``: ``label``, the columns that may hold the class, best first; ``conversation``, the
+  columns of the 5-tuple (two addresses each before its port, and the protocol), which a file may
+  lack; ``embedded``, the file beside the module that is the default.
+- ``[published]``: what a file with a SHA-256 is.
+- ``[reasons]``: sentences that several columns share.
+- ``[columns.NAME]``: see :func:`~n3ic.data.catalogue.feature_of`, and how cells become integers,
+  see :class:`~n3ic.model.columns.ColumnRule`: ``kind`` (``quotient``, blank or infinite where its
+  divisor is 0, is a number whose blanks are the largest integer; a column of ``text`` is no
+  feature), ``blank``, ``negative``, ``values``. Names are those of :func:`canonical`. A file's
+  further columns are ignored.
+- ``[derived.NAME]``: features computed from the columns that ``needs`` lists.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.catalogue import Column, Derived, feature_of, feature_table, with_derived
+from n3ic.data.dataset import DataSet, table_facts
+from n3ic.data.delimited import Sheet, TextColumn, check_header, first_lines, parse_sheet
+from n3ic.data.file_tables import open_sheets
+from n3ic.data.files import TABLE_SUFFIXES, combined_sha256, find_tables, printable
+from n3ic.data.table import Feature, FlowTable, SourceFile
+from n3ic.errors import DataError, UsageError
+from n3ic.model.columns import NEGATIVE_PART, ColumnRule
+from n3ic.model.inputs import to_integer
+
+MOST_CLASSES = 256
+TEXT = "text"  # the kind of a column that is no feature
+_VAST = 1e30  # more than any integer in any unit
+_OTHERS = re.compile(r"[^a-z0-9]+")
+
+
+def canonical(name: str) -> str:
+    """A column's name in lower case, ``_`` for everything but letters and digits."""
+    return _OTHERS.sub("_", name.lower()).strip("_")
+
+
+@dataclass(frozen=True, eq=False)
+class FileFlows:
+    """The flows of one file.
+
+    Attributes:
+        columns: int64 array of shape ``(rows,)`` per feature.
+        label: class name of each row.
+        key: 5-tuple of each row, the lesser end first; None where the file lacks it.
+        repairs: cells that were changed, by column and reason.
+        repaired: rows with such a cell.
+    """
+
+    columns: Mapping[str, Column]
+    label: NDArray[np.str_]
+    key: Sequence[tuple[Any, ...]] | None
+    repairs: Mapping[str, int]
+    repaired: int
+
+
+class CatalogueDataSet(DataSet):
+    """A data set whose files a ``catalogue.toml`` describes.
+
+    Attributes:
+        formulas: how derived features are computed, by name.
+        comma: whether cells must be separated by commas.
+        suffixes: of the table files in a folder.
+        unpublished: what a file is that the catalogue does not know by its digest.
+    """
+
+    formulas: ClassVar[Mapping[str, Callable[..., Column]]] = {}
+    comma: ClassVar[bool] = True
+    suffixes: ClassVar[tuple[str, ...]] = TABLE_SUFFIXES
+    unpublished: ClassVar[str] = "the same columns, not a published file"
+
+    @cached_property
+    def _toml(self) -> Mapping[str, Any]:
+        return tomllib.loads((self.folder / "catalogue.toml").read_text("utf-8"))
+
+    @cached_property
+    def _columns(self) -> Mapping[str, Feature]:
+        entries, sentences = self._toml["columns"], self._toml.get("reasons", {})
+        return {
+            name: feature_of(name, entry, sentences)
+            for name, entry in entries.items()
+            if entry.get("kind") != TEXT
+        }
+
+    @cached_property
+    def _rules(self) -> Mapping[str, ColumnRule]:
+        entries = self._toml["columns"]
+        return {name: rule_of(e) for name, e in entries.items() if e.get("kind") != TEXT}
+
+    @cached_property
+    def _derived(self) -> tuple[Derived, ...]:
+        sentences = self._toml.get("reasons", {})
+        return tuple(
+            Derived(feature_of(name, entry, sentences), tuple(entry["needs"]), self.formulas[name])
+            for name, entry in self._toml.get("derived", {}).items()
+        )
+
+    @property
+    def _key(self) -> tuple[str, ...]:
+        return tuple(self._toml["table"].get("conversation", ()))
+
+    @property
+    def catalogue(self) -> tuple[Feature, ...]:
+        """Every feature that a table may have."""
+        below = (
+            replace(feature, name=name + NEGATIVE_PART, meaning=f"{feature.meaning}, below 0")
+            for name, feature in self._columns.items()
+            if self._rules[name].negative == "split"
+        )
+        return (*self._columns.values(), *below, *(one.feature for one in self._derived))
+
+    @property
+    def card(self) -> str:
+        """The data card, as Markdown, with the tables of columns in it."""
+        derived = [one.feature for one in self._derived]
+        text = super().card.replace("{{columns}}", feature_table([*self._columns.values()]))
+        return text.replace("{{derived}}", feature_table(derived))
+
+    @property
+    def embedded(self) -> Path | None:
+        """The file that is the default; None where the data may not be passed on."""
+        name = self._toml["table"].get("embedded")
+        return self.folder / name if name else None
+
+    def load(self, path: str | Path | Sequence[str | Path] | None = None) -> FlowTable:
+        """Read a file, a folder, several of them, or the embedded file.
+
+        Raises:
+            DataError: a file is not what it should be; names file, line and column.
+            UsageError: ``path`` is None and no file is embedded.
+        """
+        return self._read(path)[0]
+
+    def recognises(self, path: Path) -> bool:
+        """Whether the header of a file, or of one in a folder, has the columns and few others."""
+        inside = sorted(path.iterdir()) if path.is_dir() else [path]
+        sheets = (first_lines(p) for p in inside if p.is_file())
+        return any(self._heads(sheet) for sheet in sheets if sheet is not None)
+
+    def _heads(self, sheet: Sheet) -> bool:
+        names = {*self.names_of(sheet)}
+        return self._required <= names and len(names & {*self._columns}) > len(names) / 2
+
+    def read_features(
+        self, sheet: Sheet, wanted: Collection[str], changed: Counter[str] | None = None
+    ) -> Mapping[str, Column]:
+        """Integer features of flows that may lack labels and columns, derived ones included.
+
+        Args:
+            sheet: the table, or a part of it.
+            wanted: names of the features.
+            changed: counts the cells that had to be changed, by column and reason.
+
+        Raises:
+            DataError: a column is missing or a cell is not what it should be.
+        """
+        behind = {one.feature.name: one.needs for one in self._derived} | {
+            name + NEGATIVE_PART: (name,)
+            for name, rule in self._rules.items()
+            if rule.negative == "split"
+        }
+        needed = {name for feature in wanted for name in behind.get(feature, (feature,))}
+        names = self.names_of(sheet)
+        check_header(sheet, names, sorted(needed), comma=self.comma)
+        columns, _, repairs, _ = self._parse(sheet, names, needed, ())
+        if changed is not None:
+            changed.update(repairs)
+        features = with_derived(columns, self._derived)
+        return {name: features[name] for name in wanted}
+
+    def names_of(self, sheet: Sheet) -> list[str]:
+        """Names of a sheet's columns."""
+        return [canonical(c) for c in sheet.first]
+
+    def check(self, path: str | Path | Sequence[str | Path]) -> Mapping[str, Any]:
+        """What files hold, and which of their cells had to be changed.
+
+        Raises:
+            DataError: a file is not what it should be; names file, line and column.
+        """
+        table, parts = self._read(path)
+        return {
+            **table_facts(table),
+            "conversations": None
+            if table.conversation is None
+            else len(np.unique(table.conversation)),
+            "rows_changed": sum(part.repaired for part in parts),
+            "problems": [*changed_cells_lines(parts, len(table))],
+        }
+
+    @cached_property
+    def _required(self) -> frozenset[str]:
+        return frozenset(self._columns) - {*self._key}
+
+    def _read(
+        self, path: str | Path | Sequence[str | Path] | None
+    ) -> tuple[FlowTable, list[FileFlows]]:
+        given = self.embedded if path is None else path
+        if given is None:
+            raise UsageError(
+                f"{self.name} has no embedded sample (its licence does not allow it): name the "
+                "files or a folder"
+            )
+        published: Mapping[str, str] = self._toml.get("published", {})
+        sources, parts = [], []
+        for file in find_tables(given, self.suffixes):
+            for table in open_sheets(file):
+                known = published.get(table.sha256)
+                if path is None and known is None:
+                    raise DataError(
+                        f"{file}: the embedded file is not the published one; install n3ic anew"
+                    )
+                part = self._part(table.sheet)
+                parts.append(part)
+                name = file.name if path is None else table.sheet.name
+                sources.append(
+                    SourceFile(name, table.sha256, len(part.label), known or self.unpublished)
+                )
+        return self._table(parts, sources), parts
+
+    def _table(self, parts: Sequence[FileFlows], sources: Sequence[SourceFile]) -> FlowTable:
+        shared = [n for n in parts[0].columns if all(n in part.columns for part in parts)]
+        columns = with_derived(
+            {n: np.concatenate([part.columns[n] for part in parts]) for n in shared}, self._derived
+        )
+        names, label = np.unique(np.concatenate([p.label for p in parts]), return_inverse=True)
+        keys = [part.key for part in parts if part.key is not None]
+        return FlowTable(
+            name=self.name,
+            features=columns,
+            catalogue=tuple(f for f in self.catalogue if f.name in columns),
+            label=label.astype(np.int64),
+            classes=tuple(names.tolist()),
+            synthetic=self.synthetic,
+            sha256=combined_sha256([source.sha256 for source in sources]),
+            conversation=_numbered(k for key in keys for k in key)
+            if len(keys) == len(parts)
+            else None,
+            sources=tuple(sources),
+        )
+
+    def _part(self, sheet: Sheet) -> FileFlows:
+        """The labelled flows of a file."""
+        names = self.names_of(sheet)
+        labels = self._toml["table"]["label"]
+        label = next((name for name in labels if name in names), labels[0])
+        check_header(sheet, names, [*sorted(self._required), label], comma=self.comma)
+        wanted = [name for name in self._columns if name in names]
+        key = self._key if {*self._key} <= {*names} else ()
+        columns, texts, repairs, rows = self._parse(
+            sheet, names, wanted, (label, *(n for n in key if n not in wanted))
+        )
+        classes = self._classes(sheet, label, texts[label])
+        tuples = None
+        if key:
+            source, sport, destination, dport, protocol = (
+                np.array(texts[n].texts)[texts[n].codes] if n in texts else columns[n].astype(str)
+                for n in key
+            )
+            ends = zip(source, sport, destination, dport, protocol, strict=True)
+            tuples = [(*sorted([(a, b), (c, d)]), p) for a, b, c, d, p in ends]
+        return FileFlows(columns, classes, tuples, repairs, rows)
+
+    def _classes(self, sheet: Sheet, label: str, column: TextColumn) -> NDArray[np.str_]:
+        """Class of each row.
+
+        Raises:
+            DataError: a row has none, or there are too many.
+        """
+        if "" in column.texts:
+            row = int(np.argmax(column.codes == column.texts.index("")))
+            raise sheet.cell_error(True, row, label, "no class; fill the cell or remove the line")
+        if len(column.texts) > MOST_CLASSES:
+            raise DataError(
+                f"{sheet.name}, column {label!r}: {len(column.texts):,} classes, at most "
+                f"{MOST_CLASSES} expected; is this the label?"
+            )
+        return np.array(column.texts)[column.codes]
+
+    def _parse(
+        self, sheet: Sheet, names: Sequence[str], wanted: Collection[str], more: Sequence[str]
+    ) -> tuple[dict[str, Column], Mapping[str, TextColumn], Mapping[str, int], int]:
+        """Wanted columns in integer units, the text columns, repaired cells, rows with such."""
+        rules = {n: self._rules[n] for n in wanted}
+        numeric = [n for n, rule in rules.items() if rule.kind == "number"]
+        known = {*wanted, *more}
+        cells = parse_sheet(
+            sheet,
+            [n if n in known else "" for n in names],
+            header=True,
+            numeric=numeric,
+            text=[*(n for n in rules if n not in numeric), *more],
+            gaps=[n for n in numeric if rules[n].blank != "refuse"],
+        )
+        columns: dict[str, Column] = {}
+        repairs: dict[str, int] = {}
+        repaired = np.zeros(cells.rows, dtype=np.bool_)
+
+        def repair(bad: NDArray[np.bool_], what: str) -> None:
+            nonlocal repaired
+            if bad.any():
+                repairs[what] = int(bad.sum())
+                repaired |= bad
+
+        for name, rule in rules.items():
+            if rule.kind == "address":
+                columns[name] = _by_text(sheet, name, cells.texts[name], _address, "an address")
+            elif rule.kind == "category":
+                columns[name] = _category(cells.texts[name], rule)
+                repair(columns[name] == len(rule.values), f"{name} of no known value")
+            else:
+                columns |= _number(name, rule, cells.numbers[name].astype(np.float64), repair)
+        return columns, cells.texts, repairs, int(repaired.sum())
+
+
+def changed_cells_lines(parts: Sequence[FileFlows], rows: int) -> tuple[str, ...]:
+    """Lines about the cells that had to be changed, by column and reason."""
+    counts: Counter[str] = Counter()
+    for part in parts:
+        counts.update(part.repairs)
+    return tuple(f"{what}: {n:,} of {rows:,} rows" for what, n in counts.items())
+
+
+def rule_of(entry: Mapping[str, Any]) -> ColumnRule:
+    """How the cells of a column become integers, by its entry in a catalogue.
+
+    Raises:
+        ModelError: the entry says what no rule can be.
+    """
+    known = {k: v for k, v in entry.items() if k in ColumnRule.__dataclass_fields__}
+    kind = known.get("kind", "number")
+    if kind == "quotient":
+        known = {"blank": "largest", **known, "kind": "number"}
+    return ColumnRule.from_dict(known)
+
+
+def _number(
+    name: str,
+    rule: ColumnRule,
+    values: NDArray[np.float64],
+    repair: Callable[[NDArray[np.bool_], str], None],
+) -> dict[str, Column]:
+    """The features of a column of numbers; what is changed is told to ``repair``."""
+    largest = (1 << rule.bits) - 1
+
+    def integers(of: NDArray[np.float64]) -> Column:
+        return np.minimum(to_integer(np.maximum(of, 0), rule.scale), largest)
+
+    blank, endless, below = np.isnan(values), np.isposinf(values), values < 0
+    if rule.blank == "zero":
+        repair(blank, f"{name} blank, set to 0")
+        repair(endless, f"{name} infinite, set to the largest value")
+    else:
+        repair(blank | endless, f"{name} blank or infinite, set to the largest value")
+    if rule.negative == "split":
+        repair(np.isneginf(values), f"{name} infinite, set to the largest value")
+    else:
+        repair(below, f"{name} negative, set to 0")
+    known = np.clip(np.where(blank, 0.0, values), -_VAST, _VAST)
+    above = np.isfinite(values) & (np.rint(np.abs(known) * rule.scale) > largest)
+    repair(above, f"{name} above the largest value, set to it")
+    out = {name: np.where(blank & (rule.blank == "largest"), largest, integers(known))}
+    if rule.negative == "split":
+        out[name + NEGATIVE_PART] = integers(-known)
+    return out
+
+
+def _category(column: TextColumn, rule: ColumnRule) -> Column:
+    place = {text: i for i, text in enumerate(rule.values)}
+    codes = np.array([place.get(t, len(place)) for t in column.texts], dtype=np.int64)
+    return codes[column.codes]
+
+
+def _numbered(keys: Iterable[tuple[Any, ...]]) -> NDArray[np.int64]:
+    known: dict[tuple[Any, ...], int] = {}
+    return np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
+
+
+def _by_text(
+    sheet: Sheet, name: str, column: TextColumn, of: Callable[[str], Any], expected: str
+) -> NDArray[Any]:
+    """Values of a column of text.
+
+    Raises:
+        DataError: a cell is not what is expected; ``of`` said None.
+    """
+    values = [of(text) for text in column.texts]
+    bad = np.array([value is None for value in values], dtype=np.bool_)[column.codes]
+    if bad.any():
+        row = int(np.argmax(bad))
+        got = printable(column.texts[column.codes[row]])
+        raise sheet.cell_error(True, row, name, f"expected {expected}, got {got!r}")
+    return np.array(values)[column.codes]
+
+
+def _address(text: str) -> int | None:
+    """An IPv4 address as its integer; 0 for an IPv6 one, which has no place in 32 bits."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return int(address) if address.version == 4 else 0

@@ -1,0 +1,355 @@
+"""Flow tables of the user's own: read by what is inferred of them, or by a ``columns.toml``.
+
+:func:`describe` infers a catalogue from a table's names and cells. A ``columns.toml`` beside the
+data, or one that is named, overrides what it mentions. A network that is trained on such a table
+carries the rules of the columns that it reads, :class:`~n3ic.model.columns.TableRules`, and reads
+the next table by them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.data.catalogue_dataset import (
+    MOST_CLASSES,
+    TEXT,
+    CatalogueDataSet,
+    FileFlows,
+    canonical,
+    changed_cells_lines,
+)
+from n3ic.data.column_profile import ColumnProfile, column_names, profile_columns
+from n3ic.data.delimited import Sheet, TextColumn
+from n3ic.data.description import COLUMNS_FILE, read_description
+from n3ic.data.file_tables import open_sheets
+from n3ic.data.files import TABLE_SUFFIXES, find_tables, printable
+from n3ic.data.inference import infer
+from n3ic.data.naming import is_label_name
+from n3ic.data.table import FlowTable
+from n3ic.errors import DataError, ModelError, UsageError
+from n3ic.model.columns import TableRules
+
+OWN = "flows"  # the data set and the use case of any table, on the command line
+MOST_COLUMNS = 4096
+_CANDIDATES = 20
+_LONGEST_CLASS = 256
+_WHOLE = re.compile(r"[+-]?\d{1,15}(\.0*)?", re.ASCII)
+_HARMLESS = ("0", "benign", "normal", "legitimate", "legit", "background", "clean", "false", "no")
+
+
+class UserTable(CatalogueDataSet):
+    """A table that a catalogue describes, whoever wrote it.
+
+    Args:
+        catalogue: as :mod:`n3ic.data.catalogue_dataset` has it, or the rules that a network
+        carries.
+        classes: of the network that the flows are for, of which they may lack some; None for
+            flows to train on.
+    """
+
+    name: ClassVar[str] = OWN
+    summary: ClassVar[str] = "a table of flows that is described by its columns"
+    comma: ClassVar[bool] = False
+    suffixes: ClassVar[tuple[str, ...]] = (*TABLE_SUFFIXES, ".log", ".parquet")
+    unpublished: ClassVar[str] = "a table of the user's own"
+
+    def __init__(
+        self, catalogue: Mapping[str, Any] | TableRules, classes: tuple[str, ...] | None = None
+    ) -> None:
+        self._given = _catalogue_of(catalogue) if isinstance(catalogue, TableRules) else catalogue
+        self._known = classes
+
+    @property
+    def _toml(self) -> Mapping[str, Any]:
+        return self._given
+
+    @property
+    def toml(self) -> Mapping[str, Any]:
+        """The catalogue as plain data."""
+        return self._given
+
+    @property
+    def rules(self) -> TableRules:
+        """How the table's columns and label are read."""
+        table = self._given["table"]
+        return TableRules(
+            self._rules,
+            next(iter(table.get("label", ())), ""),
+            table.get("positive", ""),
+            table.get("blank_label", ""),
+        )
+
+    def load_noting(
+        self, path: str | Path | Sequence[str | Path]
+    ) -> tuple[FlowTable, tuple[str, ...]]:
+        """The table, and lines about the cells that had to be changed.
+
+        Raises:
+            DataError: the files are not what they should be; names file, line and column.
+        """
+        table, parts = self._read(path)
+        return table, changed_cells_lines(parts, len(table))
+
+    def names_of(self, sheet: Sheet) -> list[str]:
+        """Names of a sheet's columns, each of its own."""
+        return column_names(sheet.first)
+
+    def _part(self, sheet: Sheet) -> FileFlows:
+        if not self.rules.label:
+            raise DataError(f"{sheet.name}: nothing says which column is the class; name a label")
+        return super()._part(sheet)
+
+    def _classes(self, sheet: Sheet, label: str, column: TextColumn) -> NDArray[np.str_]:
+        blank = self._given["table"].get("blank_label", "")
+        texts = [text or blank for text in _same_spelling(column.texts)]
+        if "" in texts and not blank:
+            row = int(np.argmax(column.codes == texts.index("")))
+            raise sheet.cell_error(
+                True,
+                row,
+                label,
+                f"no class; fill the cell, or say under [table] of {COLUMNS_FILE} what a blank "
+                'stands for: blank_label = "benign"',
+            )
+        if len({*texts}) > MOST_CLASSES:
+            raise DataError(
+                f"{sheet.name}, column {label!r}: {len({*texts}):,} classes, at most "
+                f"{MOST_CLASSES} expected; is this the label?"
+            )
+        if (longest := max(texts, key=len))[_LONGEST_CLASS:]:
+            raise DataError(
+                f"{sheet.name}, column {label!r}: a class of {len(longest):,} characters, "
+                f"{printable(longest)!r}; at most {_LONGEST_CLASS} expected; is this the label?"
+            )
+        return np.array(texts)[column.codes]
+
+    def _table(self, parts: Sequence[Any], sources: Sequence[Any]) -> FlowTable:
+        table = replace(super()._table(parts, sources), rules=self.rules)
+        positive = self.rules.positive
+        if self._known is not None:
+            if self._known != (f"not {positive}", positive):
+                return table
+            found = np.isin(table.label, table.members(positive))
+            return replace(table, label=found.astype(np.int64), classes=self._known)
+        return with_positive(table, positive)
+
+
+def _catalogue_of(rules: TableRules) -> Mapping[str, Any]:
+    """The catalogue of the columns that a network reads."""
+    return {
+        "table": {
+            "label": [rules.label],
+            "positive": rules.positive,
+            "blank_label": rules.blank_label,
+        },
+        "columns": {
+            name: {**vars(rule), "meaning": name, "reason": ""}
+            for name, rule in rules.columns.items()
+        },
+    }
+
+
+def _same_spelling(texts: Sequence[str]) -> list[str]:
+    """Classes that are whole numbers, written as such: ``1.0`` is ``1``."""
+    if not all(_WHOLE.fullmatch(text) for text in texts if text):
+        return list(texts)
+    return [str(int(float(t))) if t else "" for t in texts]
+
+
+def with_positive(table: FlowTable, positive: str) -> FlowTable:
+    """A table whose second class is the one that is looked for, where it has two or is given two.
+
+    Args:
+        table: the flows.
+        positive: the class that is told from all others; where empty, all are told apart, and of
+            two the one that is not called benign, normal or the like is looked for.
+
+    Raises:
+        DataError: there is no such class, or a single one.
+    """
+    if len(table.classes) < 2:
+        raise DataError(
+            f"the label has the one class {table.classes[0]!r} in every row; two or more are needed"
+        )
+    if positive and len(table.classes) > 2:
+        return table.against_rest(positive)
+    if len(table.classes) > 2:
+        return table
+    if positive and positive not in table.classes:
+        return table.against_rest(positive)
+    first, second = table.classes
+    turn = first == positive if positive else second.lower() in _HARMLESS
+    if not turn:
+        return table
+    return replace(table, classes=(second, first), label=1 - table.label)
+
+
+def describe(
+    paths: str | Path | Sequence[str | Path],
+    label: str = "",
+    description: str | Path | None = None,
+    *,
+    positive: str = "",
+    beside: bool = True,
+) -> tuple[UserTable, list[ColumnProfile]]:
+    """Infer how tables of one layout are read, and apply what the user says of them.
+
+    Args:
+        paths: files or folders; CSV with any separator, Zeek logs, Parquet, packed or not.
+        label: the column of the class; what ``columns.toml`` says where empty.
+        description: a ``columns.toml``; the one beside the data where None and ``beside``.
+        positive: the class that is told from all others.
+        beside: whether a ``columns.toml`` beside the data counts.
+
+    Returns:
+        The table to read, and the facts of every column.
+
+    Raises:
+        DataError: the tables cannot be read, differ in their columns, or what is said of them is
+            not so.
+        UsageError: there is no such label.
+    """
+    files = find_tables(paths, UserTable.suffixes)
+    if description is None and beside:
+        description = description_beside(paths if isinstance(paths, str | Path) else files[0])
+    said = read_description(description) if description else {"table": {}, "columns": {}}
+    sheets = [table.sheet for file in files for table in open_sheets(file)]
+    header = sheets[0].first
+    names = column_names(header)
+    if len(names) > MOST_COLUMNS:
+        raise DataError(f"{sheets[0].name}: {len(names):,} columns, at most {MOST_COLUMNS:,}")
+    if len(names) < 2:
+        raise DataError(
+            f"{sheets[0].name}: a single column; expected a flow a line, its cells separated by "
+            "commas, semicolons, tabs or bars"
+        )
+    wanted = label or next(iter(said["table"].get("label", ())), "")
+    named = _label(wanted, header, names, sheets[0].name) if wanted else ""
+    facts = profile_columns(sheets, named)
+    found = infer(facts, named)
+    unknown = [name for name in said["columns"] if name not in {*names} - {named}]
+    if unknown:
+        raise DataError(
+            f"{description}: describes the column {unknown[0]!r}, which {sheets[0].name} "
+            f"{'has as its label' if unknown[0] == named else 'lacks'}"
+        )
+    columns = {
+        name: _overridden(f"{description}: [columns.{name}]", entry, said["columns"].get(name, {}))
+        for name, entry in found["columns"].items()
+    }
+    table = {**found["table"], **said["table"]}
+    if named:
+        table["label"] = [named]
+    if positive:
+        table["positive"] = positive
+    own = UserTable({"table": table, "columns": columns})
+    try:
+        own.rules  # noqa: B018 - checks every entry
+    except ModelError as error:
+        raise DataError(f"{description}: {error}") from error
+    return own, facts
+
+
+def description_beside(path: str | Path) -> Path | None:
+    """The ``columns.toml`` beside a table, or in a folder of tables; None where there is none."""
+    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    found = folder / COLUMNS_FILE
+    return found if found.is_file() else None
+
+
+def described_as(table: FlowTable) -> UserTable:
+    """How the features of a table were read, to be written as a ``columns.toml``."""
+    rules = table.rules or TableRules({})
+    known = {f.name: f for f in table.catalogue}
+    columns = {
+        name: {
+            "use": known[name].usable,
+            "reason": known[name].nic_reason,
+            "meaning": known[name].meaning,
+            **rule.to_dict(),
+            "unit": rule.unit,
+            "bits": rule.bits,
+        }
+        for name, rule in rules.columns.items()
+    }
+    said = {"positive": rules.positive, "blank_label": rules.blank_label}
+    return UserTable({"table": {"label": [rules.label], **said}, "columns": columns})
+
+
+def summary_lines(own: UserTable, facts: Sequence[ColumnProfile]) -> list[str]:
+    """Which columns are used in which units, and which are left out and why."""
+    used: list[str] = []
+    left: dict[str, list[str]] = {}
+    for name, entry in own.toml["columns"].items():
+        if entry["use"]:
+            unit = entry.get("unit", "")
+            used.append(f"{name} ({unit})" if unit else name)
+        else:
+            left.setdefault(entry["reason"], []).append(name)
+    rows = facts[0].rows if facts else 0
+    return [
+        f"{rows:,} rows, label {own.rules.label!r}, {len(used)} columns: {', '.join(used)}",
+        *(f"left out: {', '.join(names)}: {reason}" for reason, names in left.items()),
+        f"n3ic data describe writes a {COLUMNS_FILE} to change that; --columns names features",
+    ]
+
+
+def _overridden(where: str, inferred: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry of a column: what is inferred, but for what is said.
+
+    Raises:
+        DataError: a column of text is to be used.
+    """
+    entry = {**inferred, **said}
+    if entry["kind"] != "category":
+        entry.pop("values", None)
+    if entry["kind"] == TEXT and said.get("use"):
+        raise DataError(
+            f"{where}: a column of text ({inferred['reason']}) is used as a category: say "
+            'kind = "category" and values = ["one", "other"]'
+        )
+    return entry
+
+
+def labels_of(facts: Sequence[ColumnProfile]) -> list[str]:
+    """Columns that could be a label, with how many classes each, best first."""
+    few = [f for f in facts if 1 < f.distinct <= MOST_CLASSES]
+    ordered = sorted(few, key=lambda f: (not is_label_name(f.name), f.distinct))
+    return [f"{f.header} ({f.distinct} values)" for f in ordered[:_CANDIDATES]]
+
+
+def need_label(own: UserTable, facts: Sequence[ColumnProfile], source: object) -> None:
+    """Check that a table's label is known.
+
+    Raises:
+        UsageError: it is not; the text lists columns that could be it.
+    """
+    if not own.rules.label:
+        could = ", ".join(labels_of(facts)) or "none has few enough values"
+        raise UsageError(
+            f"{source}: which column is the class? Say --label COLUMN; these could be: {could}"
+        )
+
+
+def _label(wanted: str, header: Sequence[str], names: Sequence[str], source: str) -> str:
+    """Name of the label's column, which the user may spell as the file or as n3ic does.
+
+    Raises:
+        UsageError: no column, or more than one, is called so.
+    """
+    found = [i for i, text in enumerate(header) if text == wanted.strip()]
+    found = found or [i for i, text in enumerate(header) if canonical(text) == canonical(wanted)]
+    found = found or [i for i, name in enumerate(names) if name == wanted]
+    if len(found) == 1:
+        return names[found[0]]
+    if found:
+        raise UsageError(f"{source}: {len(found)} columns are called {wanted!r}; rename one")
+    listed = ", ".join(printable(h) for h in header[:60])
+    raise UsageError(f"{source}: no column {wanted!r}; its columns are {listed}")

@@ -1,0 +1,123 @@
+"""Flows of single captures, kept beside a table until all captures are finished.
+
+A part is two files: the flows (Arrow IPC) and, written after them, the counters (JSON). Its name is
+a digest of the capture (path, size, modification time), the meter's specification and its code. A
+part is made again if one of them changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from n3ic.errors import DataError
+from n3ic.meter.source import meter_source
+from n3ic.model.metering import MeterSpec
+from n3ic.util.files import new_file, write_atomic
+from n3ic.util.json_text import json_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PART_FILE = re.compile(r"[0-9a-f]{64}\.(flows|counted)")
+_LAYOUT = 1
+
+
+@dataclass(frozen=True)
+class CaptureCheckpoint:
+    """The flows of a capture, and what was counted.
+
+    Attributes:
+        file: the flows.
+        flows: how many they are.
+        counters: see :meth:`~n3ic.meter.compiled.CompiledMeter.counters`.
+        damage: where and why the capture ended early; empty where it did not.
+    """
+
+    file: Path
+    flows: int
+    counters: Mapping[str, int]
+    damage: str
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The flows, batch by batch.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        import pyarrow as pa
+
+        rows = 0
+        try:
+            with pa.memory_map(str(self.file)) as stream, pa.ipc.open_stream(stream) as reader:
+                for batch in reader:
+                    rows += len(batch)
+                    yield pa.Table.from_batches([batch])
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{self.file} is damaged; remove it, start again: {error}") from error
+        if rows != self.flows:
+            raise DataError(f"{self.file} is cut short; remove it, start again")
+
+
+def checkpoint_folder(out: str | Path) -> Path:
+    """Where the parts of a table lie."""
+    return Path(f"{out}.parts")
+
+
+def checkpoint_file(folder: Path, capture: Path, name: str, spec: MeterSpec) -> Path:
+    """Where the flows of a capture lie, under the name that their rows have."""
+    seen = capture.stat()
+    said = [_LAYOUT, str(capture.resolve()), seen.st_size, seen.st_mtime_ns, name, _digest(spec)]
+    return folder / f"{hashlib.sha256(json.dumps(said).encode()).hexdigest()}.flows"
+
+
+@lru_cache(maxsize=8)
+def _digest(spec: MeterSpec) -> str:
+    """Of a specification and of its code."""
+    said = [spec.to_json(), sorted(meter_source(spec).items())]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+
+
+def read_checkpoint(file: Path) -> CaptureCheckpoint | None:
+    """A complete part, or None."""
+    try:
+        said = json.loads(file.with_suffix(".counted").read_bytes())
+        counters = {str(name): int(count) for name, count in said["counters"].items()}
+        part = CaptureCheckpoint(file, int(said["flows"]), counters, str(said["damage"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return part if file.is_file() else None
+
+
+def write_checkpoint(
+    file: Path, tables: Iterator[pa.Table], counted: Callable[[], tuple[Mapping[str, int], str]]
+) -> None:
+    """Write a part.
+
+    Args:
+        file: where its flows go.
+        tables: the flows, at least one table of them.
+        counted: the counters and the damage, once all tables are there.
+
+    Raises:
+        N3icError: the files cannot be written.
+    """
+    import pyarrow as pa
+
+    first = next(tables)
+    flows = len(first)
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with new_file(file) as stream, pa.ipc.new_stream(stream, first.schema, options=options) as out:
+        out.write_table(first)
+        for table in tables:
+            flows += len(table)
+            out.write_table(table)
+    counters, damage = counted()
+    text = json_text({"flows": flows, "counters": dict(counters), "damage": damage})
+    write_atomic(file.with_suffix(".counted"), text)

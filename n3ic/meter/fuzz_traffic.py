@@ -1,0 +1,161 @@
+"""Traffic that meters must agree on: sound, cut short, damaged and hostile packets, by seed."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from n3ic.meter.packet import LINK_COOKED, LINK_ETHERNET, LINK_RAW, TCP, UDP
+from n3ic.model.metering import MeterSpec
+
+Frame = tuple[bytes, int, int]
+"""Captured bytes, length on the wire, time in units of the specification."""
+
+_VLAN, _QINQ, _IPV4, _IPV6 = b"\x81\0\0\1", b"\x88\xa8\0\1\x81\0\0\1", b"\x08\x00", b"\x86\xdd"
+_FRAGMENT = 44
+_ETHERNET_HEADER = 14
+
+
+@dataclass(frozen=True)
+class FuzzCapture:
+    """A capture that was made.
+
+    Attributes:
+        name: of its file.
+        data: the file.
+        link: its link type.
+        frames: the packets in it that can be read.
+    """
+
+    name: str
+    data: bytes
+    link: int
+    frames: tuple[Frame, ...]
+
+
+def fuzz_captures(spec: MeterSpec, seed: int, packets: int) -> Iterator[FuzzCapture]:
+    """Captures of each form, byte order and some link types; the last one ends early.
+
+    Args:
+        spec: whose time-outs and times of decision the packets come close to.
+        seed: the same one gives the same captures.
+        packets: in each capture.
+    """
+    r = Random(seed)  # noqa: S311 - traffic, no secret
+    frames = tuple(fuzz_frames(r, packets, _steps(spec)))
+    yield FuzzCapture(
+        "ethernet.pcap", pcap(LINK_ETHERNET, frames, spec.tick_ns, "<"), LINK_ETHERNET, frames
+    )
+    raw = tuple(
+        (frame[_ETHERNET_HEADER:], max(0, length - _ETHERNET_HEADER), time)
+        for frame, length, time in fuzz_frames(r, packets, _steps(spec))
+    )
+    yield FuzzCapture("raw.pcapng", pcapng(LINK_RAW, raw, spec.tick_ns, ">"), LINK_RAW, raw)
+    cooked = tuple(
+        (bytes(2) + frame, length + 2, time)
+        for frame, length, time in fuzz_frames(r, packets, _steps(spec))
+    )
+    cut = pcap(LINK_COOKED, cooked, spec.tick_ns, ">")[:-1]
+    yield FuzzCapture("cut.pcap", cut, LINK_COOKED, cooked[:-1])
+
+
+def _steps(spec: MeterSpec) -> list[int]:
+    """Times between packets, in units: mostly short, at the limits of the specification at times.
+
+    Some go back.
+    """
+    rule = spec.decision
+    limits = [spec.idle_timeout, spec.active_timeout, rule.after]
+    near = [step + d for limit in limits if limit for step in (limit, limit // 8) for d in (0, 1)]
+    return [0, 0, 1, 1, 2, 7, 60, -3] * (2 * len(near)) + near
+
+
+def fuzz_frames(r: Random, count: int, steps: Sequence[int]) -> Iterator[Frame]:
+    """Ethernet frames of a few hosts and ports, with times that are such steps apart."""
+    time = 0
+    for _ in range(count):
+        time = max(0, time + r.choice(steps))
+        yield *fuzz_frame(r), time
+
+
+def fuzz_frame(r: Random) -> tuple[bytes, int]:
+    """Captured bytes and length on the wire of an Ethernet frame: cut, damaged, or sound."""
+    protocol = r.choice([TCP, TCP, TCP, UDP, UDP, 1, 50])
+    make, kind = (_ipv6, _IPV6) if r.random() < 0.3 else (_ipv4, _IPV4)
+    tags = r.choice([b""] * 6 + [_VLAN, _QINQ, _VLAN * 3])
+    frame = bytes(12) + tags + kind + make(r, protocol, _transport(r, protocol))
+    length = r.choice([len(frame)] * 20 + [1, 2**32 - 3])
+    if r.random() < 0.1:
+        frame = frame[: r.randint(0, len(frame))]
+    if frame and r.random() < 0.05:
+        damaged = bytearray(frame)
+        for _ in range(3):
+            damaged[r.randrange(len(damaged))] = r.randrange(256)
+        frame = bytes(damaged)
+    return frame, length
+
+
+def _transport(r: Random, protocol: int) -> bytes:
+    data = bytes(r.choice([0, 0, 1, 20, 300]))
+    ports = r.randint(1, 3), r.randint(1, 3)
+    if protocol == TCP:
+        offset = r.choice([0x50, 0x50, 0x80, 0x10])
+        flags = r.choice([2, 18, 16, 16, 16, 24, 17, 20])
+        rest = (0, 0, offset, flags, r.randint(0, 65535), 0, 0)
+        return struct.pack(">HHIIBBHHH", *ports, *rest) + data
+    if protocol == UDP:
+        return struct.pack(">HHHH", *ports, 8 + len(data), 0) + data
+    return data
+
+
+def _ipv4(r: Random, protocol: int, transport: bytes) -> bytes:
+    total = r.choice([20 + len(transport)] * 8 + [0, 10, 65535])
+    fragment = r.choice([0] * 8 + [0x2000, 2, 0x4000])
+    parts = (r.randint(0, 2), fragment, r.randint(1, 255), protocol, 0)
+    header = struct.pack(">BBHHHBBH", 0x45, 0, total, *parts)
+    return header + b"".join(bytes([10, 0, 0, r.randint(1, 4)]) for _ in range(2)) + transport
+
+
+def _ipv6(r: Random, protocol: int, transport: bytes) -> bytes:
+    following = protocol
+    if r.random() < 0.2:
+        offset = r.choice([1, 8, 9, 0])
+        transport = struct.pack(">BBHI", protocol, 0, offset, r.randint(0, 2)) + transport
+        following = _FRAGMENT
+    length = r.choice([len(transport)] * 8 + [0, 65535])
+    following = r.choice([following] * 9 + [0])
+    header = struct.pack(">IHBB", 6 << 28, length, following, r.randint(1, 255))
+    return header + b"".join(bytes(15) + bytes([r.randint(1, 4)]) for _ in range(2)) + transport
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def pcap(link: int, frames: Sequence[Frame], tick_ns: int, order: str) -> bytes:
+    """A pcap file with stamps of nanoseconds; ``order`` of bytes as in :mod:`struct`."""
+    out = [struct.pack(order + "IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, link)]
+    for frame, length, time in frames:
+        seconds, rest = divmod(time * tick_ns, 10**9)
+        out += [struct.pack(order + "IIII", seconds, rest, len(frame), length), frame]
+    return b"".join(out)
+
+
+def pcapng(link: int, frames: Sequence[Frame], tick_ns: int, order: str) -> bytes:
+    """A pcapng file of one section and interface with stamps of nanoseconds."""
+
+    def block(kind: int, body: bytes) -> bytes:
+        body += bytes(-len(body) % 4)
+        size = struct.pack(order + "I", len(body) + 12)
+        return struct.pack(order + "I", kind) + size + body + size
+
+    resolution = struct.pack(order + "HHB3xHH", 9, 1, 9, 0, 0)
+    out = [
+        block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1)),
+        block(1, struct.pack(order + "HHI", link, 0, 0) + resolution),
+    ]
+    for frame, length, time in frames:
+        high, low = divmod(time * tick_ns, 1 << 32)
+        out.append(block(6, struct.pack(order + "IIIII", 0, high, low, len(frame), length) + frame))
+    return b"".join(out)

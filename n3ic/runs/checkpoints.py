@@ -1,0 +1,199 @@
+"""Trainings of a run that are done, kept beside its place until the run is written.
+
+A run of several seeds, networks or protocols that is interrupted goes on where it was: what was
+trained is read, the rest is trained. A part is found by a digest of all that decides it (rows,
+recipe, seed, ...), so that one of other data or of another recipe is never taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from n3ic import __version__
+from n3ic.data.table import FlowTable
+from n3ic.errors import ModelError
+from n3ic.evaluation.metrics import Evaluation
+from n3ic.model.families import parse_model
+from n3ic.model.file import Tensors, pack_file, read_file, unpack_file
+from n3ic.runs.experiment import TrainingResult
+from n3ic.runs.preparation import Experiment
+from n3ic.util.files import telling_what_is_kept, work_folder, write_atomic
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Shape = tuple[int, ...]
+FAMILY = "training-part"
+_OWN = re.compile(r"[0-9a-f]{64}\.part")
+
+
+@dataclass(frozen=True)
+class TrainingCheckpoints:
+    """A folder of trainings that are done."""
+
+    folder: Path
+
+    def find(
+        self, experiment: Experiment, shapes: tuple[Shape, ...]
+    ) -> dict[Shape, TrainingResult] | None:
+        """The results of an experiment, by hidden layers; None where they are not there.
+
+        Args:
+            experiment: what decides them, but for the hidden layers.
+            shapes: hidden layers of its networks, which are trained together.
+        """
+        path = self._path(experiment, shapes)
+        if not path.exists():
+            return None
+        try:
+            header, tensors = unpack_file(read_file(path), str(path))
+            if header["family"] != FAMILY:
+                return None
+            return {
+                shape: _result(experiment, shape, said, tensors, f"{i}.")
+                for i, (shape, said) in enumerate(zip(shapes, header["results"], strict=True))
+            }
+        except (ModelError, LookupError, TypeError, ValueError):
+            return None  # damaged, so it is trained again
+
+    def keep(
+        self,
+        experiment: Experiment,
+        shapes: tuple[Shape, ...],
+        results: Mapping[Shape, TrainingResult],
+    ) -> None:
+        """Write the results of an experiment, whole or not at all."""
+        said = []
+        tensors: dict[str, NDArray[Any]] = {}
+        for i, shape in enumerate(shapes):
+            plain, arrays = _plain(results[shape])
+            said.append(plain)
+            tensors |= {f"{i}.{name}": array for name, array in arrays.items()}
+        write_atomic(self._path(experiment, shapes), pack_file(FAMILY, {"results": said}, tensors))
+
+    def _path(self, experiment: Experiment, shapes: tuple[Shape, ...]) -> Path:
+        return self.folder / f"{experiment_digest(experiment, shapes)}.part"
+
+
+@contextmanager
+def training_checkpoints(run: Path, note: Callable[[str], object]) -> Iterator[TrainingCheckpoints]:
+    """The trainings of a run that is being written; they go when the block ends well.
+
+    Args:
+        run: the run's folder, beside which they lie.
+        note: is told where they are kept when the block fails.
+
+    Raises:
+        UsageError: another process has the folder, or it holds files of others.
+    """
+    folder = run.with_name(f".{run.name}.n3ic-parts")
+    with (
+        work_folder(folder, _OWN) as place,
+        telling_what_is_kept(place, "*.part", "trained part", note),
+    ):
+        yield TrainingCheckpoints(place)
+
+
+def experiment_digest(
+    experiment: Experiment, shapes: tuple[Shape, ...] = (), rows: str = ""
+) -> str:
+    """SHA-256 of all that decides an experiment's results: rows, recipe, split, seed, ...
+
+    Args:
+        experiment: the experiment.
+        shapes: hidden layers of its networks, where they are not its recipe's.
+        rows: digest of its table, where that is known already.
+    """
+    said = [
+        __version__,
+        rows or table_digest(experiment.table),
+        experiment.recipe.to_dict(),
+        [experiment.protocol, experiment.seed, experiment.name, experiment.positive],
+        [experiment.with_baselines, shapes, experiment.keeps and experiment.keeps.digest],
+    ]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def table_digest(table: FlowTable) -> str:
+    """SHA-256 of all that training reads of a table."""
+    said = [
+        [table.name, table.sha256, table.synthetic, table.time_order, table.classes],
+        [asdict(f) for f in table.catalogue],
+        None if table.meter is None else table.meter.digest,
+        None if table.rules is None else table.rules.to_dict(),
+        [*table.features],
+    ]
+    digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for column in (table.label, table.partition, table.conversation, *table.features.values()):
+        if column is not None:
+            digest.update(f"{column.dtype.str} {column.shape} ".encode())
+            digest.update(column.tobytes())
+    return digest.hexdigest()
+
+
+def _plain(result: TrainingResult) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """A result as plain data for JSON, and its arrays by name; pairs keep their order."""
+    said = {
+        "positive": result.positive,
+        "test": result.test.to_dict(),
+        "validation": result.validation.to_dict(),
+        "train_accuracy": result.train_accuracy,
+        "twin_share": result.twin_share,
+        "baselines": [(name, e.to_dict()) for name, e in result.baselines.items()],
+        "history": [list(asdict(epoch).values()) for epoch in result.history],
+        "feature_scores": list(result.feature_scores.items()),
+        "scores": [(n, s.dtype.str, s.shape) for n, s in result.test_scores.items()],
+        "rows": list(result.rows.items()),
+        "notes": list(result.notes),
+        "model_bytes": len(result.model.to_bytes()),
+    }
+    arrays: dict[str, NDArray[Any]] = {
+        "model": np.frombuffer(result.model.to_bytes(), np.uint8),
+        "label": result.test_label,
+        **{f"scores.{name}": array for name, array in result.test_scores.items()},
+    }
+    return said, arrays
+
+
+def _result(
+    experiment: Experiment, shape: Shape, said: Mapping[str, Any], tensors: Tensors, prefix: str
+) -> TrainingResult:
+    """The result that :func:`_plain` made data of."""
+    from n3ic.training.loop import Epoch
+
+    rows = dict(said["rows"])
+    model = tensors.take(f"{prefix}model", np.uint8, (said["model_bytes"],))
+    return TrainingResult(
+        model=parse_model(model.tobytes(), "a trained part"),
+        protocol=experiment.protocol,
+        recipe=experiment.recipe.with_options({"hidden": shape}),
+        positive=said["positive"],
+        test=_evaluation(said["test"]),
+        validation=_evaluation(said["validation"]),
+        train_accuracy=said["train_accuracy"],
+        twin_share=said["twin_share"],
+        baselines={name: _evaluation(figures) for name, figures in said["baselines"]},
+        history=tuple(Epoch(*values) for values in said["history"]),
+        feature_scores=dict(said["feature_scores"]),
+        test_label=tensors.take(f"{prefix}label", np.int64, (rows["test"],)),
+        test_scores={
+            name: tensors.take(f"{prefix}scores.{name}", np.dtype(kind).type, tuple(size))
+            for name, kind, size in said["scores"]
+        },
+        rows=rows,
+        notes=tuple(said["notes"]),
+    )
+
+
+def _evaluation(said: Mapping[str, Any]) -> Evaluation:
+    confusion = tuple(tuple(row) for row in said["confusion"])
+    return replace(Evaluation(**said), confusion=confusion)

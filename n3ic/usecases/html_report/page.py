@@ -1,0 +1,259 @@
+"""The report of a run as one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from n3ic import __version__
+from n3ic.errors import N3icError
+from n3ic.evaluation.held_out import HeldOut, held_out
+from n3ic.model.classifier import Classifier
+from n3ic.model.inputs import RATE_UNIT, InputSpec
+from n3ic.model.network import BinaryModel
+from n3ic.runs.folder import FIGURES, Run, figure_cells, models_of
+from n3ic.targets.overview import HEAD, LEGEND, TargetRow
+from n3ic.usecases.evaluation import LabelledFlows, labelled_flows
+from n3ic.usecases.html_report.charts import Chart
+from n3ic.usecases.html_report.flows import ExplainedFlow, confidence, explained_flows
+from n3ic.usecases.shunt_study import ShuntStudy
+from n3ic.util.display import HTML, TextTable, visible
+from n3ic.util.templates import render_html
+
+_FLOWS = 5  # of a single network
+_MAX_PICTURE = 4 << 20
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Rows by true class and predicted class, as text."""
+
+    classes: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class NetworkSection:
+    """What the page says of one network.
+
+    Attributes:
+        task: its name in a set; empty for a single one.
+        line: what it is, in a line.
+        facts: family, shape, classes, provenance.
+        layers: what each layer takes; None of other families.
+        bits: the input bits in words.
+        confusion: on the test rows; None where nobody knows.
+        charts: how sure it is and what that rests on, of the rows that it was not trained on.
+        picture: the run's picture of the ROC, as a URL that holds it; where there are no charts.
+        sureness: the same in tables, and its study of shunting.
+        flows: decisions, and what they rest on.
+        no_flows: why there are none.
+    """
+
+    task: str
+    line: str
+    facts: TextTable
+    layers: TextTable | None
+    bits: TextTable
+    confusion: Confusion | None
+    charts: tuple[Chart, ...]
+    picture: str
+    sureness: tuple[TextTable, ...]
+    flows: tuple[ExplainedFlow, ...]
+    no_flows: str
+
+
+@dataclass(frozen=True)
+class HtmlReport:
+    """What the template shows; see ``page.html.j2``."""
+
+    title: str
+    line: str
+    warnings: tuple[str, ...]
+    data: tuple[TextTable, ...]
+    notes: tuple[str, ...]
+    figures: tuple[TextTable, ...]
+    targets: TextTable
+    legend: str
+    networks: tuple[NetworkSection, ...]
+    tool: str = f"n3ic {__version__}"
+
+
+def html_report(
+    source: Path,
+    models: Mapping[str, Classifier],
+    metrics: Mapping[str, Any] | None,
+    rows: Sequence[TargetRow],
+    *,
+    data: str | Path | None = None,
+    dataset: str | None = None,
+    studies: Mapping[str, ShuntStudy] | None = None,
+) -> str:
+    """The page as text.
+
+    Args:
+        source: the run folder or the model file.
+        models: its networks, by task.
+        metrics: the run's metrics, where there are any.
+        rows: of the targets, see :func:`~n3ic.targets.overview.overview`.
+        data: files of labelled flows; the data set's embedded sample where None.
+        dataset: the data set that reads them; the one that the network was trained on where None.
+        studies: what shunting makes of the networks, by task.
+    """
+    flows, why = _flows(source, data, dataset)
+    run = Run(source, metrics or {}, models_of(source))
+    parts = tuple(
+        _network(source, task, model, run.metrics, flows.get(task), why, (studies or {}).get(task))
+        for task, model in models.items()
+    )
+    shown = next(iter(flows.values())).table.view() if flows else None
+    view = run.view()
+    page = HtmlReport(
+        title=f"Report of {source.name}",
+        line=view.line,
+        warnings=_warnings(run.metrics),
+        data=(*view.tables[1:], *(shown.tables if shown else ())),
+        notes=_texts(_part(run.metrics, "data").get("notes")),
+        figures=(run.figures, *_each(models, run.metrics)),
+        targets=_targets(rows),
+        legend=LEGEND,
+        networks=parts,
+    )
+    folders = (Path(__file__).parent, HTML)
+    return visible(render_html(folders, "page.html.j2", {"page": page}))
+
+
+def _flows(
+    source: Path, data: str | Path | None, dataset: str | None
+) -> tuple[Mapping[str, LabelledFlows], str]:
+    """Labelled flows by task, or none and why; a mistake in what was named is an error."""
+    try:
+        return labelled_flows(source, data, dataset), ""
+    except N3icError as error:
+        if data is not None or dataset is not None:
+            raise
+        return {}, f"No flows to look at: {error}"
+
+
+def _network(
+    source: Path,
+    task: str,
+    model: Classifier,
+    metrics: Mapping[str, Any],
+    flows: LabelledFlows | None,
+    why: str,
+    study: ShuntStudy | None,
+) -> NetworkSection:
+    found: HeldOut | None = None
+    if flows is not None:
+        try:
+            found = held_out(flows.model, flows.table, label=flows.label, positive=flows.positive)
+        except N3icError as error:
+            why = f"No flows to look at: {error}"
+    view = model.view()
+    charts, tables = confidence(found) if found and len(found.rows) else ((), ())
+    return NetworkSection(
+        task=task,
+        line=view.line,
+        facts=view.tables[0],
+        layers=model.memory_table if isinstance(model, BinaryModel) else None,
+        bits=bits_table(model.input),
+        confusion=_confusion(_test(metrics, task).get("confusion"), model.classes),
+        charts=charts,
+        picture="" if task else _picture(source / "plots" / "roc.png"),
+        sureness=(*tables, *(study.tables if study else ())),
+        flows=explained_flows(found, 1 if task else _FLOWS) if found else (),
+        no_flows=why or "No flows to look at.",
+    )
+
+
+def bits_table(spec: InputSpec) -> TextTable:
+    """Every input bit in words, and how often training rows set it."""
+    rates = [rate for f in spec.fields for rate in (f.rates or (None,) * f.width)]
+    rows = tuple(
+        (*spec.explain(i).split(": ", 1), "" if r is None else f"{100 * r / RATE_UNIT:.1f} %")
+        for i, r in enumerate(rates)
+    )
+    return TextTable("Input bits", ("bit", "is set where", "set in training"), rows, left=2)
+
+
+def _each(models: Mapping[str, Classifier], metrics: Mapping[str, Any]) -> tuple[TextTable, ...]:
+    """Figures of the networks of a set, a row each."""
+    if len(models) < 2:
+        return ()
+    rows = tuple((task, *figure_cells(_test(metrics, task))) for task in models)
+    return (TextTable("Test rows of each network", ("network", *FIGURES.values()), rows),)
+
+
+def _targets(rows: Sequence[TargetRow]) -> TextTable:
+    """A row a target, its words left of its numbers."""
+    order = [HEAD.index(name) for name in ("target", "fits", "equality", "resources")]
+    order += [i for i in range(len(HEAD)) if i not in order]
+    cells = tuple((*(row.cells[i] for i in order), "; ".join(row.remarks)) for row in rows)
+    words = 4  # target, fits, equality, resources
+    head = tuple(HEAD[i] for i in order)
+    return TextTable(
+        "Targets",
+        (*head[:words], "remarks", *head[words:]),
+        tuple((*c[:words], c[-1], *c[words:-1]) for c in cells),
+        left=words + 1,
+    )
+
+
+def _test(metrics: Mapping[str, Any], task: str) -> Mapping[str, Any]:
+    """The figures on test rows of one network."""
+    if not task:
+        return _part(metrics, "test")
+    groups = (_part(metrics, name) for name in metrics)
+    found = (_part(_part(group, task), "test") for group in groups)
+    return next((figures for figures in found if figures), {})
+
+
+def _part(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = data.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+def _warnings(metrics: Mapping[str, Any]) -> tuple[str, ...]:
+    said = metrics.get("no_better_than")
+    synthetic = _part(metrics, "data").get("synthetic") is True
+    return tuple(
+        text
+        for text, there in (
+            ("A generator made these flows: the figures say nothing of real traffic.", synthetic),
+            (f"No better than always saying {said}.", bool(said)),
+        )
+        if there
+    )
+
+
+def _confusion(found: object, classes: Sequence[str]) -> Confusion | None:
+    """The confusion matrix of a file, if it is one."""
+    many = len(classes)
+    if not isinstance(found, list) or len(found) != many:
+        return None
+    rows = [row for row in found if isinstance(row, list) and len(row) == many]
+    if len(rows) < many or any(type(n) is not int for row in rows for n in row):
+        return None
+    cells = tuple(tuple(f"{n:,} ({n / max(sum(row), 1):.1%})" for n in row) for row in rows)
+    return Confusion(tuple(classes), cells)
+
+
+def _picture(path: Path) -> str:
+    """A PNG file as a URL that holds it; empty where it is none."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_MAX_PICTURE + 1)
+    except OSError:
+        return ""
+    if len(data) > _MAX_PICTURE or not data.startswith(_PNG):
+        return ""
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"

@@ -1,0 +1,148 @@
+"""What a request trains on: its use case's tables, and how they may be split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from n3ic.data.split import SplitProtocol, protocols_of
+from n3ic.data.table import FlowTable
+from n3ic.errors import DataError, UsageError
+from n3ic.model.network import BinaryModel
+from n3ic.options import OptionValue, parse_options
+from n3ic.runs.preparation import Experiment
+from n3ic.runs.progress import TrainingProgress
+from n3ic.training.kept_input import kept_input
+from n3ic.training.recipe import Recipe
+from n3ic.usecases.base import UseCase, use_case
+from n3ic.usecases.request import TrainRequest
+from n3ic.util.names import path_component
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """What a request trains on.
+
+    Attributes:
+        case: the use case.
+        options: its own options, defaults included.
+        table: what was read.
+        tasks: the tables to train a network on, by name; one unnamed for a single network.
+        protocols: how they may be split; the networks of the first are kept.
+        kept: the networks whose input is kept, by task; empty where inputs are chosen.
+    """
+
+    case: UseCase
+    options: Mapping[str, OptionValue]
+    table: FlowTable = field(repr=False)
+    tasks: Mapping[str, FlowTable] = field(repr=False)
+    protocols: tuple[SplitProtocol, ...]
+    kept: Mapping[str, BinaryModel] = field(default_factory=dict, repr=False)
+
+    @property
+    def n_classes(self) -> int:
+        """Of the table that has most."""
+        return max(len(rows.classes) for rows in self.tasks.values())
+
+    def experiments(self, recipe: Recipe) -> dict[str, Experiment]:
+        """A training of each table, by task, under the protocol whose networks are kept.
+
+        Raises:
+            DataError: a table lacks the class that the use case detects.
+        """
+        return {
+            task: Experiment(
+                rows,
+                recipe,
+                self.protocols[0],
+                name=f"{self.case.name}-{task}" if task else self.case.name,
+                positive=_positive(self.case, rows),
+                keeps=self.kept.get(task),
+            )
+            for task, rows in self.tasks.items()
+        }
+
+
+def read_training_data(request: TrainRequest, progress: TrainingProgress) -> TrainingData:
+    """Read what a request trains on.
+
+    Args:
+        request: which use case, data and protocol.
+        progress: what is told meanwhile.
+
+    Raises:
+        UsageError: an unknown name or option.
+        DataError: the data cannot be read or split.
+    """
+    case = use_case(request.use_case)
+    options = parse_options(case.options, request.options, case.name)
+    request.chosen_recipe(case)  # a mistake in it is said before the data are read
+    progress.stage("loading data")
+    table = request.table
+    if table is None:
+        table = case.load(request.data, request.dataset, options, progress.note)
+    tasks = case.tasks(table, options)
+    if not tasks:
+        raise UsageError(f"{case.name}: the options leave no network to train")
+    if set(tasks) != {""} and not case.group:
+        raise UsageError(
+            f"the use case {case.name} has several networks and no word for one (group)"
+        )
+    protocols = _protocols(case, table, request.protocol)
+    return TrainingData(case, options, table, tasks, protocols, _kept(request, tasks))
+
+
+def _kept(request: TrainRequest, tasks: Mapping[str, FlowTable]) -> dict[str, BinaryModel]:
+    """The network whose input each task keeps; empty where inputs are chosen.
+
+    Raises:
+        UsageError: there is none for a task, or its input does not fit the table.
+    """
+    if not request.kept:
+        return {}
+    names = {task: path_component(task) if task else "" for task in tasks}
+    if len(request.kept) == 1 and len(names) == 1:
+        names = dict.fromkeys(names, next(iter(request.kept)))
+    if missing := [task for task, name in names.items() if name not in request.kept]:
+        held = ", ".join(filter(None, request.kept)) or "a single network"
+        raise UsageError(
+            f"--input-of {request.input_of}: expected a network for each of "
+            f"{', '.join(missing) or 'a single one: name its file'}; it holds {held}"
+        )
+    kept = {task: request.kept[name] for task, name in names.items()}
+    for task, model in kept.items():
+        kept_input(tasks[task], model)
+    return kept
+
+
+def _protocols(
+    case: UseCase, table: FlowTable, wanted: SplitProtocol | None
+) -> tuple[SplitProtocol, ...]:
+    """The protocols that the table allows, the one whose networks are kept first.
+
+    Raises:
+        DataError: the table does not allow the one that is wanted.
+    """
+    allowed = protocols_of(table)
+    main = wanted or (case.protocol if case.protocol in allowed else "random")
+    if main not in allowed:
+        raise DataError(
+            f"protocol {main!r} is not possible with {table.name}; it allows {', '.join(allowed)}"
+        )
+    return (main, *(p for p in allowed if p != main))
+
+
+def _positive(case: UseCase, table: FlowTable) -> int | None:
+    """Index of the class whose detection is counted, where the use case names one.
+
+    Raises:
+        DataError: the table has no such class.
+    """
+    if not case.positive:
+        return None
+    if case.positive not in table.classes:
+        raise DataError(
+            f"{case.name} detects the class {case.positive!r}, which {table.name} does not have; "
+            f"its classes are {', '.join(table.classes)}"
+        )
+    return table.classes.index(case.positive)

@@ -1,0 +1,324 @@
+"""Lowers graphs for software targets: networks that read one packet, a join, a policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from n3ic.errors import CardError
+from n3ic.model.network import BinaryModel
+from n3ic.systems.card.description import (
+    Action,
+    Card,
+    Graph,
+    InputStage,
+    Join,
+    Meter,
+    NetworkTask,
+    Parallel,
+    Policy,
+    Rule,
+    UidCarrier,
+)
+from n3ic.systems.card.models import network_of
+from n3ic.systems.card.plan import CardPlan
+
+RESULT_AT = {"header": 16, "vlan": 20, "udp-port": 44}  # first byte of the results in a frame
+RESULT_BYTES = 10  # model 4, class 2, margin 4
+LONGEST_FRAME = 1518
+_WEIGHTS = 1 << 16  # sum of all tenants' weights
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """A network that reads the packet.
+
+    Attributes:
+        task: full name of its task.
+        model: the network.
+        features: whether the packet holds integer features; otherwise input bits.
+    """
+
+    task: str
+    model: BinaryModel
+    features: bool
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of its input: four per feature, or the bits as one number."""
+        spec = self.model.input
+        return 4 * len(spec.features) if self.features else -(-spec.n_bits // 8)
+
+
+class VerdictRule:
+    """Condition of a rule: certain classes, with margins between two bounds."""
+
+    classes: tuple[int, ...]
+    margin: int
+    below: int | None
+
+    def is_about(self, verdict: int, margin: int) -> bool:
+        """Whether the rule matches a verdict."""
+        near = self.margin <= margin and (self.below is None or margin < self.below)
+        return near and (not self.classes or verdict in self.classes)
+
+
+@dataclass(frozen=True)
+class SoftwareRule(VerdictRule):
+    """Action for a verdict; see :class:`~n3ic.systems.card.description.Rule`.
+
+    Attributes:
+        action: forward, drop, mark or mirror.
+        classes: indices of the matching classes; empty for all.
+        margin: smallest matching margin.
+        below: exclusive upper bound of matching margins; None for no bound.
+        value: port of ``forward`` and ``mirror``, DSCP of ``mark``; 0 if not given.
+    """
+
+    action: Action
+    classes: tuple[int, ...]
+    margin: int
+    below: int | None
+    value: int
+
+
+@dataclass(frozen=True, eq=False)
+class SoftwareGraph:
+    """The flow of packets with one UID.
+
+    Attributes:
+        name: tenant and graph.
+        tenant: index of the owner.
+        uid: identifier in its packets.
+        branches: networks, which all read the same field of the packet.
+        join: how the results are joined.
+        rules: rules for the packet; the first match counts.
+    """
+
+    name: str
+    tenant: int
+    uid: int
+    branches: tuple[Branch, ...]
+    join: Join
+    rules: tuple[SoftwareRule, ...]
+
+    @property
+    def results(self) -> int:
+        """Number of results that its packets have room for."""
+        return len(self.branches) if self.join == "both" else 1
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of the field in its packets."""
+        return self.branches[0].input_bytes
+
+
+@dataclass(frozen=True)
+class SoftwareTenant:
+    """A tenant's share of the software.
+
+    Attributes:
+        name: its name.
+        weight: weight of its turns; all weights sum to about 65,536.
+        rate: rate of its token bucket, in bytes per second.
+        burst: size of the bucket, in bytes.
+        packets: guaranteed packets per second.
+        burst_packets: packets that may pass at once.
+    """
+
+    name: str
+    weight: int
+    rate: int
+    burst: int
+    packets: int
+    burst_packets: int
+
+
+@dataclass(frozen=True, eq=False)
+class SoftwareCard:
+    """A plan as software runs it.
+
+    Attributes:
+        name: name of the card.
+        tenants: tenants of the card.
+        graphs: graphs in ascending order of their UIDs.
+        carrier: how packets carry a UID.
+    """
+
+    name: str
+    tenants: tuple[SoftwareTenant, ...]
+    graphs: tuple[SoftwareGraph, ...]
+    carrier: UidCarrier
+
+    @cached_property
+    def networks(self) -> dict[str, BinaryModel]:
+        """All networks by task name, in the order of the graphs."""
+        return {b.task: b.model for g in self.graphs for b in g.branches}
+
+    @property
+    def result_at(self) -> int:
+        """First byte of the results in a frame."""
+        return RESULT_AT[self.carrier]
+
+    @property
+    def offset(self) -> int:
+        """First byte of the input in a frame; every frame has room for the most results."""
+        return self.result_at + RESULT_BYTES * max(g.results for g in self.graphs)
+
+
+def software_card(plan: CardPlan, target: str) -> SoftwareCard:
+    """Lower a plan for a target that runs networks, input stages, joins and policies.
+
+    Args:
+        plan: the plan.
+        target: name of the target, for errors.
+
+    Raises:
+        CardError: software targets do not support a task or flow; the error names its line.
+    """
+    card = unplanned_card(plan.card, target)
+    return replace(card, tenants=tuple(_tenants(plan, card)))
+
+
+def unplanned_card(card: Card, target: str) -> SoftwareCard:
+    """Lower a card before a plan sets the tenants' shares.
+
+    Args:
+        card: its description.
+        target: name of the target, for errors.
+
+    Raises:
+        CardError: software targets do not support a task or flow; the error names its line.
+    """
+    for tenant in card.tenants:
+        if tenant.ports:
+            raise CardError(
+                f"{card.source}:{tenant.line}: tenant {tenant.name!r}: target {target} knows no "
+                "ports of a tenant, expected none in [[tenants]]"
+            )
+    graphs = [
+        _graph(card, t, graph, target)
+        for t, tenant in enumerate(card.tenants)
+        for graph in tenant.graphs
+    ]
+    found = SoftwareCard(
+        card.name,
+        tuple(SoftwareTenant(t.name, 1, 1, 1, 1, 1) for t in card.tenants),
+        tuple(sorted(graphs, key=lambda g: g.uid)),
+        card.device.uid,
+    )
+    for graph in graphs:
+        if found.offset + graph.input_bytes > LONGEST_FRAME:
+            raise CardError(
+                f"{card.source}: graph {graph.name}: its packets have "
+                f"{found.offset + graph.input_bytes} bytes, expected at most {LONGEST_FRAME}"
+            )
+    return found
+
+
+def _tenants(plan: CardPlan, card: SoftwareCard) -> Iterator[SoftwareTenant]:
+    shortest = {g.uid: card.offset + g.input_bytes for g in card.graphs}
+    planned = {(g.tenant, g.graph): g for g in plan.graphs}
+    total = sum(s.dominant_share for s in plan.shares)
+    for tenant, share in zip(plan.card.tenants, plan.shares, strict=True):
+        given = [planned[tenant.name, g.name] for g in tenant.graphs]
+        # A request is as long as its field needs, even if the stated mean length is smaller.
+        lengths = [
+            max(g.packet_bytes, shortest[s.uid]) for g, s in zip(given, tenant.graphs, strict=True)
+        ]
+        part = share.dominant_share / total if total else 1 / len(plan.shares)
+        yield SoftwareTenant(
+            tenant.name,
+            max(1, round(_WEIGHTS * part)),
+            max(1, math.ceil(sum(g.guaranteed * n for g, n in zip(given, lengths, strict=True)))),
+            max(2 * LONGEST_FRAME, sum(g.burst_bytes for g in given)),
+            max(1, math.ceil(sum(g.guaranteed for g in given))),
+            max(1, *(round(g.burst_bytes / g.packet_bytes) for g in given)),
+        )
+
+
+def _graph(card: Card, tenant: int, graph: Graph, target: str) -> SoftwareGraph:
+    where = f"{card.source}:{graph.line}: graph {graph.name!r}"
+    before: list[str] = []
+    ways: list[tuple[str, ...]] = []
+    join: Join = "both"
+    rules: list[Rule] = []
+    for step in graph.flow.steps:
+        if isinstance(step, Parallel):
+            if ways or any(b.parallels for b in step.branches):
+                raise CardError(f"{where}: target {target} joins the branches of a flow once")
+            inside = [[n for n in b.tasks() if not _before(card, n)] for b in step.branches]
+            ways = [(*before, *names) for names in inside]
+            join = step.join
+            continue
+        task = card.tasks[step]
+        if isinstance(task, Policy):
+            rules += task.rules
+        elif _before(card, step):
+            continue
+        elif ways or rules:
+            raise CardError(f"{where}: {step!r} comes behind a join or a policy, where none can be")
+        else:
+            before.append(step)
+    branches = tuple(_branch(card, way, where, target) for way in ways or [tuple(before)])
+    fields = {(b.features, b.input_bytes) for b in branches}
+    if len(fields) > 1:
+        lengths = sorted(length for _, length in fields)
+        raise CardError(f"{where}: its branches read fields of {lengths} bytes, expected one field")
+    first = branches[0].model
+    names = {b.model.input.features for b in branches if b.features}
+    if len(names) > 1:
+        raise CardError(f"{where}: its branches read other features, expected the same ones")
+    return SoftwareGraph(
+        f"{card.tenants[tenant].name}/{graph.name}",
+        tenant,
+        graph.uid,
+        branches,
+        join,
+        tuple(_rule(rule, first.classes, where) for rule in rules),
+    )
+
+
+def _before(card: Card, name: str) -> bool:
+    """Whether a task runs before the card, so that packets hold the features of a meter."""
+    return isinstance(card.tasks[name], Meter)
+
+
+def _branch(card: Card, way: Sequence[str], where: str, target: str) -> Branch:
+    for name in way:
+        task = card.tasks[name]
+        if not isinstance(task, InputStage | NetworkTask):
+            what = "policy in a branch" if isinstance(task, Policy) else f"{task.kind} task"
+            raise CardError(
+                f"{where}: {name!r}: target {target} has no {what} on a shared card: its graphs "
+                "are an input stage, networks, a join and a policy"
+            )
+    stages, networks = (
+        [n for n in way if isinstance(card.tasks[n], kind)] for kind in (InputStage, NetworkTask)
+    )
+    if len(networks) != 1 or len(stages) > 1 or way[-1] != networks[0]:
+        raise CardError(
+            f"{where}: expected at most one input stage and then one network, got "
+            f"{' > '.join(way) or 'nothing'}"
+        )
+    model = network_of(card, networks[0])
+    if stages and network_of(card, stages[0]).input != model.input:
+        raise CardError(f"{where}: {networks[0]!r} was trained on another input than {stages[0]!r}")
+    return Branch(networks[0], model, bool(stages))
+
+
+def _rule(rule: Rule, classes: Sequence[str], where: str) -> SoftwareRule:
+    unknown = [c for c in rule.classes if c not in classes]
+    if unknown:
+        known = ", ".join(classes)
+        raise CardError(f"{where}: a rule is about class {unknown[0]!r}, expected one of {known}")
+    given = rule.mark if rule.action == "mark" else rule.port
+    return SoftwareRule(
+        rule.action,
+        tuple(classes.index(c) for c in rule.classes),
+        rule.margin,
+        rule.below,
+        given or 0,
+    )

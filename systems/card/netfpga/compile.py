@@ -1,0 +1,415 @@
+"""From a plan to a card: which executor stands in which region, and the ways of the packets."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Any
+
+from n3ic.errors import CardError
+from n3ic.exporters.netfpga import sequential
+from n3ic.exporters.netfpga.packet.traffic import BEAT
+from n3ic.model.network import BinaryModel
+from n3ic.options import Option, parse_options
+from n3ic.systems.card.description import (
+    Card,
+    Graph,
+    InputStage,
+    Meter,
+    NetworkTask,
+    Parallel,
+    Policy,
+    Series,
+    UserVerilog,
+)
+from n3ic.systems.card.description import Rule as CardRule
+from n3ic.systems.card.models import network_of
+from n3ic.systems.card.netfpga.image import (
+    ALL_PORTS,
+    MAX_BURST,
+    RATE_UNIT,
+    CardGraph,
+    CardRegion,
+    CardTask,
+    CardTenant,
+    CoreTask,
+    HardwareRule,
+    InputTask,
+    Join,
+    Leg,
+    NetfpgaCardImage,
+    UserTask,
+)
+from n3ic.systems.card.plan import CardPlan, GraphPlan
+
+_LONGEST = 48  # beats of the longest frame: a bucket must let it pass
+_MAX_SOURCE_BYTES = 1 << 20
+_LIMIT_CLOCKS = 4096  # of a user's task, before it is cut off
+_NAME = re.compile(r"[A-Za-z0-9_]+\.s?vh?")
+_MODULE = re.compile(r"^\s*module\s+(\w+)", re.MULTILINE)
+# What a simulator or a synthesiser would do with files or programs of the machine it runs on.
+_SYSTEM = re.compile(r"\$(?!clog2\b|signed\b|unsigned\b|bits\b)\w+|`include\b")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a task stands: its place in a region's chain, and in an executor that it shares."""
+
+    index: int
+    model: int = 0
+
+
+def image_of(plan: CardPlan, options: Sequence[Option], clock_hz: float) -> NetfpgaCardImage:
+    """The card of a plan.
+
+    Networks of one shape in one region share a sequential executor, as many as it computes at the
+    guaranteed rates: each costs memory and little logic. Policies take no region: they stand where
+    packets leave. Nor do meters: packets hold the features that a meter computed before the card.
+
+    Args:
+        plan: the plan; its regions without a task are left out.
+        options: what networks may be told.
+        clock_hz: of the card.
+
+    Raises:
+        CardError: a task or a flow that this target does not have; names it.
+    """
+    card = plan.card
+    models = {
+        n: network_of(card, n)
+        for n, t in card.tasks.items()
+        if isinstance(t, NetworkTask | InputStage)
+    }
+    chosen = [r for r in plan.regions if any(_placed(card, name) for name in r.chain)]
+    regions: list[CardRegion] = []
+    places: dict[tuple[int, str], _Place] = {}
+    number = {r.index: i for i, r in enumerate(chosen)}
+    chains = _Chains(card, models, options, _loads(plan), clock_hz)
+    for region in chosen:
+        tasks, found = chains.tasks(region.chain)
+        regions.append(CardRegion(tuple(tasks)))
+        places |= {(number[region.index], name): place for name, place in found.items()}
+    _check_names(regions)
+    planned = {(g.tenant, g.graph): g for g in plan.graphs}
+    graphs = [
+        _graph(card, t, graph, planned[tenant.name, graph.name], models, number, places)
+        for t, tenant in enumerate(card.tenants)
+        for graph in tenant.graphs
+    ]
+    tenants = [CardTenant(tenant.name) for tenant in card.tenants]
+    image = NetfpgaCardImage(
+        card.name, tuple(tenants), tuple(graphs), tuple(regions), carrier=card.device.uid
+    )
+    shares = [
+        _share(image, t, [planned[tenant.name, g.name] for g in tenant.graphs], clock_hz)
+        for t, tenant in enumerate(card.tenants)
+    ]
+    return replace(image, tenants=tuple(shares))
+
+
+def _placed(card: Card, name: str) -> bool:
+    return not isinstance(card.tasks[name], Policy | Meter)
+
+
+def _loads(plan: CardPlan) -> dict[str, float]:
+    """Inferences a second of each task at the guaranteed rates."""
+    loads: dict[str, float] = defaultdict(float)
+    flows = {(t.name, g.name): g.flow for t in plan.card.tenants for g in t.graphs}
+    for graph in plan.graphs:
+        for name in flows[graph.tenant, graph.graph].tasks():
+            loads[name] += graph.guaranteed
+    return loads
+
+
+@dataclass
+class _Shared:
+    """Networks that share an executor while it has time for another one."""
+
+    index: int
+    names: list[str]
+    models: list[BinaryModel]
+    layouts: list[sequential.SequentialLayout]
+    load: float
+
+
+@dataclass(frozen=True)
+class _Chains:
+    """What chains are made of.
+
+    Attributes:
+        card: the card.
+        models: networks by their task's name.
+        options: what networks may be told.
+        loads: inferences a second of each task.
+        clock_hz: of the card.
+    """
+
+    card: Card
+    models: Mapping[str, BinaryModel]
+    options: Sequence[Option]
+    loads: Mapping[str, float]
+    clock_hz: float
+
+    def tasks(self, names: Sequence[str]) -> tuple[list[CardTask], dict[str, _Place]]:
+        """The tasks of a region, and where each name stands among them."""
+        tasks: list[CardTask] = []
+        places: dict[str, _Place] = {}
+        shared: list[_Shared] = []
+        for name in names:
+            task = self.card.tasks[name]
+            if isinstance(task, NetworkTask):
+                places[name] = self._network(task, tasks, shared)
+            elif isinstance(task, InputStage):
+                places[name] = _Place(len(tasks))
+                tasks.append(InputTask(self.models[name]))
+            elif isinstance(task, UserVerilog):
+                places[name] = _Place(len(tasks))
+                tasks.append(_user(self.card, task))
+        for each in shared:
+            layout = sequential.shared(each.layouts)
+            tasks[each.index] = CoreTask(tuple(each.models), layout=layout, names=tuple(each.names))
+        return tasks, places
+
+    def _network(self, task: NetworkTask, tasks: list[CardTask], shared: list[_Shared]) -> _Place:
+        model = self.models[task.name]
+        chosen = parse_options(self.options, task.options, "target netfpga")
+        if chosen["style"] == "unrolled":
+            outputs: Any = chosen["outputs"]
+            tasks.append(
+                CoreTask((model,), "unrolled", None, int(chosen["pipeline"]), outputs, (task.name,))
+            )
+            return _Place(len(tasks) - 1)
+        layout, load = sequential.plan_with(model, chosen), self.loads[task.name]
+        for each in shared:
+            first = each.layouts[0]
+            interval = CoreTask((model,), layout=first).interval
+            room = self.clock_hz / interval - each.load
+            if _alike(first, layout) and load <= room:
+                each.names.append(task.name)
+                each.models.append(model)
+                each.layouts.append(layout)
+                each.load += load
+                return _Place(each.index, len(each.models) - 1)
+        shared.append(_Shared(len(tasks), [task.name], [model], [layout], load))
+        tasks.append(CoreTask((model,), layout=layout))
+        return _Place(len(tasks) - 1)
+
+
+def _alike(one: sequential.SequentialLayout, other: sequential.SequentialLayout) -> bool:
+    """Whether two networks can share an executor: one shape, one width of scores."""
+    shapes = [[(p.n, p.m) for p in each.layers] for each in (one, other)]
+    same = one.score_w == other.score_w and one.modules == other.modules
+    return shapes[0] == shapes[1] and same and one.tables == other.tables
+
+
+def _user(card: Card, task: UserVerilog) -> UserTask:
+    """A user's Verilog, which may not reach files or programs of who simulates it.
+
+    Raises:
+        CardError: a file cannot be read, or says what is refused.
+    """
+    where = f"{card.source}:{task.line}: task {task.name!r}"
+    sources = []
+    for path in task.sources:
+        try:
+            with Path(path).open("rb") as stream:
+                text = stream.read(_MAX_SOURCE_BYTES + 1).decode("ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CardError(f"{where}: {path} cannot be read as Verilog: {error}") from error
+        if len(text) > _MAX_SOURCE_BYTES or not _NAME.fullmatch(path.name):
+            raise CardError(
+                f"{where}: expected Verilog files of at most {_MAX_SOURCE_BYTES >> 20} MiB with "
+                f"names such as filter.v, got {path.name[:80]!r}"
+            )
+        refused = _SYSTEM.search(text)
+        if refused:
+            raise CardError(
+                f"{where}: {path.name}: expected a design that runs by itself, got "
+                f"{refused.group()}: system tasks and `include are refused"
+            )
+        sources.append((path.name, text))
+    if task.top not in {m for _, text in sources for m in _MODULE.findall(text)}:
+        raise CardError(f"{where}: expected a module {task.top} in its sources, there is none")
+    return UserTask(task.top, tuple(sources), task.data_bits, _LIMIT_CLOCKS)
+
+
+def _check_names(regions: Sequence[CardRegion]) -> None:
+    """Refuse two users' modules of one name, and those of the card's own."""
+    seen: dict[str, tuple[tuple[str, str], ...]] = {}
+    for region in regions:
+        for task in region.tasks:
+            if not isinstance(task, UserTask):
+                continue
+            for name in {m for _, text in task.sources for m in _MODULE.findall(text)}:
+                if name.startswith("n3ic_") or seen.get(name, task.sources) != task.sources:
+                    raise CardError(
+                        f"module {name} of a user's task: expected a name that no other task has "
+                        "and that does not begin with n3ic_"
+                    )
+                seen[name] = task.sources
+
+
+# --- graphs ------------------------------------------------------------------------------------
+
+
+def _graph(
+    card: Card,
+    tenant: int,
+    graph: Graph,
+    planned: GraphPlan,
+    models: Mapping[str, BinaryModel],
+    number: Mapping[int, int],
+    places: Mapping[tuple[int, str], _Place],
+) -> CardGraph:
+    where = f"{card.source}:{graph.line}: graph {graph.name!r}"
+    if not planned.paths:
+        raise CardError(f"{where}: the plan has no way for it")
+    branches, join, policies = _branches(card, graph.flow, where)
+    ways = [
+        {
+            name: number[visit.region]
+            for stage in path.stages
+            for visit in stage
+            for name in visit.tasks
+            if _placed(card, name)
+        }
+        for path in planned.paths
+    ]
+    legs = tuple(_legs(names, ways, places) for names in branches)
+    sizes = {_field_bytes(card.tasks[names[0]], models, where) for names in branches}
+    if len(sizes) > 1:
+        raise CardError(
+            f"{where}: its branches read inputs of {sorted(sizes)} bytes, expected one length"
+        )
+    classes: tuple[str, ...] = ()
+    for name in branches[0]:
+        if isinstance(card.tasks[name], NetworkTask):
+            classes = models[name].classes
+    return CardGraph(
+        name=f"{card.tenants[tenant].name}/{graph.name}",
+        tenant=tenant,
+        uid=graph.uid,
+        input_bytes=sizes.pop(),
+        branches=legs,
+        join=join,
+        rules=tuple(_rule(rule, classes, where) for p in policies for rule in p.rules),
+        sources=reduce(or_, card.tenants[tenant].ports, 0) or ALL_PORTS,
+    )
+
+
+def _branches(
+    card: Card, flow: Series, where: str
+) -> tuple[tuple[tuple[str, ...], ...], Join, list[Policy]]:
+    """A flow as branches of tasks, from the packet to the join; and its policies."""
+    before: list[str] = []
+    branches: list[tuple[str, ...]] = []
+    join: Join = "both"
+    policies: list[Policy] = []
+    for step in flow.steps:
+        if isinstance(step, Parallel):
+            if branches or any(b.parallels for b in step.branches):
+                raise CardError(f"{where}: target netfpga joins the branches of a flow once")
+            inside = [
+                tuple(n for n in b.tasks() if not isinstance(card.tasks[n], Meter))
+                for b in step.branches
+            ]
+            if any(isinstance(card.tasks[n], Policy) for names in inside for n in names):
+                raise CardError(f"{where}: a policy stands behind the join, not in a branch")
+            branches = [(*before, *names) for names in inside]
+            join = step.join
+            continue
+        task = card.tasks[step]
+        if isinstance(task, Policy):
+            policies.append(task)
+        elif isinstance(task, Meter):
+            continue
+        elif branches or policies:
+            raise CardError(f"{where}: {step!r} comes behind a join or a policy, where none can be")
+        else:
+            before.append(step)
+    found = branches or [tuple(before)]
+    if not all(found):
+        raise CardError(f"{where}: expected a network or a user's task, it has none")
+    return tuple(found), join, policies
+
+
+def _legs(
+    names: Sequence[str],
+    ways: Sequence[Mapping[str, int]],
+    places: Mapping[tuple[int, str], _Place],
+) -> tuple[Leg, ...]:
+    """The passes of a branch: several ways are instances where they are alike."""
+    shapes = [_passes(names, way, places) for way in ways]
+    alike = [s for s in shapes if [p[1:] for p in s] == [p[1:] for p in shapes[0]]]
+    return tuple(
+        Leg(tuple(sorted({s[i][0] for s in alike})), tasks, model)
+        for i, (_, tasks, model) in enumerate(alike[0])
+    )
+
+
+def _passes(
+    names: Sequence[str], way: Mapping[str, int], places: Mapping[tuple[int, str], _Place]
+) -> list[tuple[int, tuple[int, ...], int]]:
+    """Region, tasks and network of each pass."""
+    out: list[tuple[int, tuple[int, ...], int]] = []
+    for name in names:
+        region = way[name]
+        place = places[region, name]
+        if out and out[-1][0] == region and place.index > out[-1][1][-1]:
+            _, tasks, model = out[-1]
+            out[-1] = (region, (*tasks, place.index), max(model, place.model))
+        else:
+            out.append((region, (place.index,), place.model))
+    return out
+
+
+def _field_bytes(task: Any, models: Mapping[str, BinaryModel], where: str) -> int:
+    """Bytes of the field that the first task of a branch reads."""
+    if isinstance(task, InputStage):
+        return 4 * len(models[task.name].input.features)
+    if isinstance(task, NetworkTask):
+        return -(-models[task.name].input.n_bits // 8)
+    if isinstance(task, UserVerilog):
+        return task.data_bits // 8
+    raise CardError(f"{where}: begins with a {task.kind}, expected an input stage or a network")
+
+
+def _rule(rule: CardRule, classes: Sequence[str], where: str) -> HardwareRule:
+    unknown = [c for c in rule.classes if c not in classes]
+    if unknown:
+        raise CardError(f"{where}: a rule is about class {unknown[0]!r}, expected one of {classes}")
+    if rule.action == "mark":
+        raise CardError(f"{where}: target netfpga marks no packets: drop, mirror or forward them")
+    port = 0 if rule.port is None else rule.port
+    return HardwareRule(
+        classes=tuple(classes.index(c) for c in rule.classes),
+        margin=rule.margin,
+        below=rule.below,
+        drop=rule.action == "drop",
+        to=port if rule.action == "forward" else 0,
+        copy=port if rule.action == "mirror" else 0,
+    )
+
+
+def _share(
+    image: NetfpgaCardImage, tenant: int, planned: Sequence[GraphPlan], clock_hz: float
+) -> CardTenant:
+    """A tenant whose bucket lets pass what its graphs are guaranteed together."""
+    beats = 0.0
+    mine = [g for g in image.graphs if g.tenant == tenant]
+    for graph, given in zip(mine, planned, strict=True):
+        least = image.offset + graph.input_bytes  # bytes of a packet that asks
+        beats += given.guaranteed * math.ceil(max(given.packet_bytes, least) / BEAT)
+    rate = math.ceil(beats / clock_hz * RATE_UNIT)
+    burst = math.ceil(sum(g.burst_bytes for g in planned) / BEAT)
+    return CardTenant(
+        image.tenants[tenant].name,
+        min(max(1, rate), RATE_UNIT),
+        min(max(_LONGEST, burst), MAX_BURST),
+    )

@@ -1,0 +1,56 @@
+"""What networks take of a card's program: a shape's stages are there once for all of that shape."""
+
+from __future__ import annotations
+
+from n3ic.exporters.p4.interpreter import Switch
+from n3ic.systems.card.p4.image import P4CardImage, ShapeGroup, graph_entries_of, network_entries_of
+from n3ic.systems.card.p4.write import program_of
+from n3ic.systems.card.resources import Amount
+
+_TOLD = "part of the card's program, compiled: a shape's by its networks, the rest by all"
+
+
+def joint_needs(image: P4CardImage) -> dict[str, dict[str, Amount]]:
+    """Tables, entries, popcount stages and PHV bits of each network, by its task's name.
+
+    All together are what the program has. What a shape has is divided among its networks, what
+    all have among all, and what a graph has among its networks.
+    """
+    program = Switch(program_of(image), field_bits=1 << 20)
+    held = {"tables": len(program.tables), "phv": program.metadata_bits + program.header_bits}
+    needs: dict[str, dict[str, float]] = {}
+    for group in image.groups:
+        own = {"tables": _tables(group), "phv": _phv(group), "stages": _stages(group)}
+        for slot, task in enumerate(group.tasks, 1):
+            needs[task] = {name: amount / len(group.tasks) for name, amount in own.items()}
+            needs[task]["table_entries"] = len(list(network_entries_of(group, slot)))
+        held = {name: amount - own[name] for name, amount in held.items()}
+    for name, amount in held.items():
+        for task in needs:
+            needs[task][name] += amount / len(needs)
+    for graph in image.card.graphs:
+        entries = len(list(graph_entries_of(image, graph)))
+        for branch in graph.branches:
+            needs[branch.task]["table_entries"] += entries / len(graph.branches)
+    return {
+        task: {name: Amount(amount, "measured", _TOLD) for name, amount in sorted(own.items())}
+        for task, own in needs.items()
+    }
+
+
+def _tables(group: ShapeGroup) -> int:
+    """Of the layers; those that load the input, read the model twice, shunt, and find the best."""
+    network = group.network
+    layers = sum(2 * len(y.neurons) + len(y.stages) for y in network.layers)
+    return layers + 3 + network.shunts + 2 * network.classes - 1
+
+
+def _stages(group: ShapeGroup) -> int:
+    return sum(len(y.stages) for y in group.network.layers)
+
+
+def _phv(group: ShapeGroup) -> int:
+    """Of the input, the counters, and the bits of hidden layers."""
+    network = group.network
+    layers = sum(y.inputs * y.outputs + y.outputs * y.hidden for y in network.layers)
+    return network.input_bits + layers

@@ -1,0 +1,185 @@
+"""A planned card as something to simulate."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from n3ic.errors import UsageError
+from n3ic.systems.card.demand import demand_of, of_every_packet
+from n3ic.systems.card.plan import CardPlan, GraphPlan
+from n3ic.systems.card.planner import time_weights
+from n3ic.systems.card.resources import Budget
+from n3ic.systems.card.simulation.loads import SIZE_KINDS, Load, parse_load
+from n3ic.systems.card.simulation.scenario import (
+    Board,
+    Failure,
+    PlacedChain,
+    Scenario,
+    SimGraph,
+    SimTask,
+    SimTenant,
+)
+from n3ic.targets.base import exporter
+
+DEFAULT_CLOCK_HZ = 250e6  # SuperNIC's, where the target has none
+_EVENT = re.compile(r"(?P<who>.+):(?P<what>arrives|leaves|stuck|lost)@(?P<at>[0-9.eE+-]+)")
+
+
+def scenario_of(planned: CardPlan, budget: Budget, seconds: float) -> Scenario:
+    """A card as it was planned, each graph with a constant load of what it wants.
+
+    A region is one unit of area. The time of a task is that of its report: the latency as it
+    stands there, the interval from what one instance sustains, in clock cycles of the target.
+
+    Args:
+        planned: the plan.
+        budget: what there is of the card.
+        seconds: how long to simulate.
+    """
+    target = planned.card.device.target
+    clock = exporter(target).device.clock_mhz * 1e6 if target else 0.0
+    hz = clock or DEFAULT_CLOCK_HZ
+    demand = demand_of(planned.card, budget, planned.costs)
+    entitled = [g.entitled / g.wanted for g in planned.graphs]
+    weights = time_weights(demand, demand.wanted * 0 + entitled)
+    graphs = tuple(
+        _graph(planned, g, max(float(w), 1e-9))
+        for g, w in zip(planned.graphs, weights, strict=True)
+    )
+    ingress = next((r.capacity for r in planned.resources if r.name == "ingress"), None)
+    board = Board(
+        clock_hz=hz,
+        schedule=max(1, round(budget.scheduling_ns * hz / 1e9)) if budget.scheduling_ns else 16,
+        link_gbps=ingress or Board.link_gbps,
+    )
+    return Scenario(
+        board,
+        {name: _task(planned, name, hz) for name in planned.card.tasks},
+        tuple(SimTenant(t.name, t.weight) for t in planned.card.tenants),
+        graphs,
+        len(planned.regions),
+        1.0,
+        tuple(PlacedChain(r.chain) for r in planned.regions),
+        seconds,
+    )
+
+
+def with_loads(scenario: Scenario, texts: Sequence[str], sizes: str) -> Scenario:
+    """A scenario whose tenants offer other loads, typed as for :func:`parse_load`."""
+    names = tuple(scenario.tenant_of)
+    graphs = list(scenario.graphs)
+    for text in texts:
+        tenant, kind, factor = parse_load(text, names)
+        for i, graph in enumerate(graphs):
+            if tenant in ("", graph.tenant):
+                load = replace(graph.load, kind=kind, rate=graph.load.rate * factor)
+                graphs[i] = replace(graph, load=load)
+    mix = next((k for k in SIZE_KINDS if k == sizes), None)
+    if mix is None:
+        raise UsageError(f"--sizes: expected one of {', '.join(SIZE_KINDS)}, got {sizes!r}")
+    changed = tuple(replace(g, load=replace(g.load, sizes=mix)) for g in graphs)
+    return replace(scenario, graphs=changed)
+
+
+def with_events(scenario: Scenario, texts: Sequence[str]) -> Scenario:
+    """A scenario in which things happen.
+
+    Args:
+        scenario: the one without.
+        texts: ``TENANT:arrives@SECOND``, ``TENANT:leaves@SECOND``, ``REGION:stuck@SECOND``,
+            ``REGION:lost@SECOND``.
+
+    Raises:
+        UsageError: an event is malformed, or names an unknown tenant or region.
+    """
+    tenants = dict(scenario.tenant_of)
+    failures = list(scenario.failures)
+    for text in texts:
+        found = _EVENT.fullmatch(text)
+        at = _number(found["at"]) if found else math.nan
+        if found is None or not 0 <= at < scenario.seconds:
+            raise UsageError(
+                f"--event {text!r}: expected TENANT:arrives@SECOND, TENANT:leaves@SECOND, "
+                f"REGION:stuck@SECOND or REGION:lost@SECOND, before {scenario.seconds:g} s"
+            )
+        who, what = found["who"], found["what"]
+        if what in ("stuck", "lost"):
+            if not who.isdecimal() or int(who) >= scenario.regions:
+                raise UsageError(
+                    f"--event {text!r}: no region {who!r}, there are 0 to {scenario.regions - 1}"
+                )
+            failures.append(Failure(at, int(who), "stuck" if what == "stuck" else "lost"))
+        elif who not in tenants:
+            raise UsageError(f"--event {text!r}: no tenant {who!r}, there are {', '.join(tenants)}")
+        else:
+            arrives = at if what == "arrives" else tenants[who].arrives
+            leaves = at if what == "leaves" else tenants[who].leaves
+            tenants[who] = replace(tenants[who], arrives=arrives, leaves=leaves)
+    return replace(scenario, tenants=tuple(tenants.values()), failures=tuple(failures))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _graph(planned: CardPlan, given: GraphPlan, weight: float) -> SimGraph:
+    tenant, graph = planned.card.graphs[given.uid]
+    length = round(graph.packet_bytes)
+    return SimGraph(
+        f"{tenant.name}/{graph.name}",
+        tenant.name,
+        graph.flow,
+        Load(given.wanted, bytes=length),
+        given.guaranteed,
+        weight=weight,
+        burst=max(1.0, given.burst_bytes / graph.packet_bytes),
+        deciding=min(1.0, graph.inferences_per_packet),
+    )
+
+
+def _task(planned: CardPlan, name: str, hz: float) -> SimTask:
+    cost = planned.costs[name]
+    resources = {r.name: r for r in planned.resources}
+    area, interval, turns = 0.0, 1, False
+    for need, amount in cost.needs.items():
+        resource = resources[need]
+        if resource.within != "region" or not resource.capacity:
+            continue
+        if resource.per == "instance":
+            area = max(area, amount.value / resource.capacity)
+        else:  # what a packet takes of what the region has a second
+            interval = max(interval, math.ceil(amount.value / resource.capacity * hz))
+            turns = True
+    gbps = math.inf
+    if cost.rate is not None and cost.rate.unit == "Gb/s":
+        gbps = cost.rate.value
+    elif cost.rate is not None:
+        interval = max(interval, math.ceil(hz / cost.rate.value - 1e-9))
+    latency = interval
+    if cost.latency_ns is not None:
+        latency = max(1, math.ceil(cost.latency_ns.value * hz / 1e9 - 1e-9))
+    return SimTask(
+        name,
+        latency,
+        interval,
+        gbps,
+        area=area,
+        per_inference=not of_every_packet(planned.card.tasks[name]),
+        turns=turns,
+    )
+
+
+def packets_offered(scenario: Scenario) -> Mapping[str, float]:
+    """Packets that each graph offers on average while it is simulated."""
+    out = {}
+    for graph in scenario.graphs:
+        tenant = scenario.tenant_of[graph.tenant]
+        length = min(tenant.leaves, scenario.seconds) - tenant.arrives
+        out[graph.name] = graph.load.rate * max(0.0, length)
+    return out

@@ -1,0 +1,313 @@
+"""The home of a ring: it starts the session, lets rows in, and gathers what comes back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import ClusterError
+from n3ic.model.bits import WORD_BITS, word_count
+from n3ic.systems.cluster.binary import layer_input
+from n3ic.systems.cluster.endpoint import SILENT
+from n3ic.systems.cluster.node import ROW_SLOTS
+from n3ic.systems.cluster.placement import LayerSplit, ModelPlacement
+from n3ic.systems.cluster.protocol import (
+    BY_RANGE,
+    HOME,
+    MAX_ROW,
+    ControlId,
+    DataId,
+    PacketType,
+    ProtocolError,
+    TaskPacket,
+)
+
+
+@dataclass(frozen=True)
+class NodeShare:
+    """What a node says it holds, in ``STATUS``; fields as there."""
+
+    node: int
+    kind: int
+    array: int
+    start: int
+    end: int
+    offset: int
+    words: int
+
+
+def expected_shares(placement: ModelPlacement) -> set[NodeShare]:
+    """What the nodes of a placement must say they hold."""
+    found = set()
+    for array, layer in enumerate(placement.layers):
+        inputs = word_count(placement.shape[array])
+        for share in layer.shares:
+            if layer.split is LayerSplit.INPUT:
+                first, words = share.start // WORD_BITS, word_count(share.end - share.start)
+                end = share.start + WORD_BITS * words
+                found.add(NodeShare(share.node, 2, array, share.start, end, first, words))
+            else:
+                found.add(NodeShare(share.node, 1, array, share.start, share.end, 0, inputs))
+        for share in layer.reducers:
+            found.add(NodeShare(share.node, 3, array, share.start, share.end, 0, 0))
+    return found
+
+
+class Coordinator:
+    """The home's handler.
+
+    Args:
+        nodes: nodes of the ring.
+        digest: of the model that they are to hold.
+        data: takes the data packets that come home; returns packets to send.
+
+    Attributes:
+        ended: the ring has said that it ends.
+        error: why the session has failed; None while it has not.
+        slots: rows that every node has room for; known when :attr:`started`.
+    """
+
+    number = HOME
+
+    def __init__(
+        self, nodes: int, digest: str, data: Callable[[TaskPacket], Iterable[TaskPacket]]
+    ) -> None:
+        self.ended = False
+        self.error: ClusterError | None = None
+        self.slots = ROW_SLOTS
+        self._nodes = nodes
+        self._digest = bytes.fromhex(digest)
+        self._data = data
+        self._closed = False
+        self._told: dict[int, set[NodeShare]] = {}
+        self._counts: dict[int, int] = {}
+
+    def clear(self) -> None:
+        """Nothing: the home begins sessions, and none begins it."""
+
+    def start(self) -> TaskPacket:
+        """The packet that begins the session."""
+        body = self._digest.ljust(48, b"\0")
+        return TaskPacket(PacketType.CONTROL, ControlId.START, BY_RANGE, 0, 0, 0, body=body)
+
+    @property
+    def started(self) -> bool:
+        """The ring is closed, and every node has told what it holds."""
+        return (
+            self._closed
+            and len(self._counts) == self._nodes
+            and all(len(self._told[node]) == count for node, count in self._counts.items())
+        )
+
+    @property
+    def holdings(self) -> set[NodeShare]:
+        """What the nodes hold, as they told."""
+        return {held for told in self._told.values() for held in told if held.kind}
+
+    def check(self, placement: ModelPlacement) -> None:
+        """Refuse a ring that does not hold what it should.
+
+        Raises:
+            ClusterError: a node holds something else; the error names it.
+        """
+        expected = expected_shares(placement)
+        for held in sorted(expected ^ self.holdings, key=lambda h: (h.node, h.array)):
+            what = "does not hold" if held in expected else "holds"
+            raise ClusterError(
+                f"node {held.node} {what} [{held.start}, {held.end}) of layer {held.array}, "
+                "unlike the plan"
+            )
+
+    def handle(self, packet: TaskPacket) -> list[TaskPacket]:
+        """Take a packet that came round the ring."""
+        if packet.type is PacketType.CONTROL:
+            self._control(packet)
+            return []
+        if packet.type is PacketType.DATA and packet.destination == HOME:
+            return list(self._data(packet))
+        if packet.lap:
+            self.fail(
+                f"[{packet.start}, {packet.end}) of array {packet.array} went round the ring: "
+                "no node holds it"
+            )
+            return []
+        return [replace(packet, lap=True)]
+
+    def fail(self, text: str) -> None:
+        """The session has failed; the first reason stays."""
+        self.error = self.error or ClusterError(text)
+
+    def _control(self, packet: TaskPacket) -> None:
+        if packet.identifier is ControlId.START:
+            self._closed = True
+        elif packet.identifier is ControlId.TERMINATE:
+            self.ended = True
+        elif packet.identifier is ControlId.STATUS:
+            self._status(packet)
+        else:
+            code, node = (int.from_bytes(packet.body[at : at + 4], "big") for at in (0, 4))
+            text = packet.body[8:].rstrip(b"\0").decode("ascii", "replace")
+            if code == SILENT:
+                self.fail(f"node {node} is dead or cut off ({text}), says node {packet.row}")
+            else:
+                self.fail(f"node {packet.row} failed: {text}")
+
+    def _status(self, packet: TaskPacket) -> None:
+        numbers = np.frombuffer(packet.body, dtype=">u4", offset=32).tolist()
+        kind, slots, words, count = (int(n) for n in numbers)
+        if packet.body[:32] != self._digest:
+            self.fail(
+                f"node {packet.row} holds model {packet.body[:32].hex()[:12]}, "
+                f"not {self._digest.hex()[:12]}"
+            )
+        place = (packet.array, packet.start, packet.end, packet.offset)
+        self._told.setdefault(packet.row, set()).add(NodeShare(packet.row, kind, *place, words))
+        self._counts[packet.row] = count
+        if kind:
+            self.slots = min(self.slots, max(slots, 1))
+
+
+class RingFlow(ABC):
+    """Work that goes round a ring: the packets that it sends, and those that come home."""
+
+    slots = 1
+
+    @property
+    @abstractmethod
+    def idle(self) -> bool:
+        """Nothing is queued or on its way."""
+
+    @abstractmethod
+    def admit(self) -> list[TaskPacket]:
+        """The tasks that have room now."""
+
+    @abstractmethod
+    def take(self, packet: TaskPacket) -> list[TaskPacket]:
+        """Take data that came home; the tasks that have room now.
+
+        Raises:
+            ProtocolError: the data answers no request.
+        """
+
+
+Row = TypeVar("Row", bound=np.generic)
+
+
+class TaggedRows(RingFlow, Generic[Row]):
+    """Rows on their way, as many at once as every node has room for.
+
+    Args:
+        array: the array whose results come home.
+        kind: identifier of the data packets that bring them.
+        width: numbers of a row's result.
+        result: their type.
+        done: takes a row's number and its result, of shape ``(width,)``.
+
+    Attributes:
+        slots: rows at once.
+    """
+
+    def __init__(
+        self,
+        array: int,
+        kind: DataId,
+        width: int,
+        result: type[Row],
+        done: Callable[[int, NDArray[Row]], None],
+    ) -> None:
+        self.slots = 1
+        self._array = array
+        self._kind = kind
+        self._width = width
+        self._result = result
+        self._done = done
+        self._queue: deque[NDArray[Any]] = deque()
+        self._next = 0
+        self._flying: dict[int, tuple[NDArray[Row], NDArray[np.bool_]]] = {}
+
+    @abstractmethod
+    def _tasks(self, row: int, operand: NDArray[Any]) -> list[TaskPacket]:
+        """The tasks of a row; ``row`` is its tag."""
+
+    @abstractmethod
+    def _values(self, packet: TaskPacket) -> NDArray[Row]:
+        """The numbers of a data packet."""
+
+    def submit(self, rows: Iterable[NDArray[Any]]) -> int:
+        """Queue rows; the number of the first."""
+        first = self._next + len(self._queue)
+        self._queue.extend(rows)
+        return first
+
+    @property
+    def idle(self) -> bool:
+        """No row is queued or on its way."""
+        return not self._queue and not self._flying
+
+    @property
+    def missing(self) -> list[int]:
+        """Rows that were sent and whose results are not home."""
+        return sorted(self._flying)
+
+    def admit(self) -> list[TaskPacket]:
+        """The tasks of rows that have room now."""
+        packets: list[TaskPacket] = []
+        while self._queue and self._next - min(self._flying, default=self._next) < self.slots:
+            row = self._next
+            self._next += 1
+            self._flying[row] = (
+                np.zeros(self._width, dtype=self._result),
+                np.zeros(self._width, dtype=np.bool_),
+            )
+            packets += self._tasks(row & MAX_ROW, self._queue.popleft())
+        return packets
+
+    def take(self, packet: TaskPacket) -> list[TaskPacket]:
+        """Take numbers of a row's result; the tasks of rows that have room now."""
+        row = next((r for r in self._flying if r & MAX_ROW == packet.row), None)
+        if (
+            packet.identifier is not self._kind
+            or packet.array != self._array
+            or row is None
+            or packet.end > self._width
+            or self._flying[row][1][packet.start : packet.end].any()
+        ):
+            raise ProtocolError(
+                f"{packet.identifier.name.lower()} [{packet.start}, {packet.end}) of row "
+                f"{packet.row} came, which nobody asked for"
+            )
+        result, there = self._flying[row]
+        result[packet.start : packet.end] = self._values(packet)
+        there[packet.start : packet.end] = True
+        if there.all():
+            del self._flying[row]
+            self._done(row, result)
+        return self.admit()
+
+
+class RowFlow(TaggedRows[np.int32]):
+    """Rows on their way through a binary network.
+
+    Args:
+        placement: where the network lies.
+        done: takes a row's number and its scores, int32 of shape ``(classes,)``.
+    """
+
+    def __init__(
+        self, placement: ModelPlacement, done: Callable[[int, NDArray[np.int32]], None]
+    ) -> None:
+        last = len(placement.layers) - 1
+        super().__init__(last, DataId.SCORES, placement.shape[-1], np.int32, done)
+        self._input = layer_input(placement, 0)
+
+    def _tasks(self, row: int, operand: NDArray[Any]) -> list[TaskPacket]:
+        return self._input.packets(operand, row, 0, lap=True)
+
+    def _values(self, packet: TaskPacket) -> NDArray[np.int32]:
+        return packet.scores

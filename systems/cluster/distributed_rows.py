@@ -1,0 +1,325 @@
+"""Arrays that are distributed by rows: read by RDMA, and kept where a task waits for them.
+
+A row's payload is a vector of int64, 4,096 slices of six at most. A task that needs rows of another
+node is frozen; the RDMA task that it causes goes to the rows' owner, and data packets bring them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import ClusterError
+from n3ic.systems.cluster.node import HeldArray
+from n3ic.systems.cluster.placement import Share
+from n3ic.systems.cluster.protocol import (
+    BY_RANGE,
+    HOME,
+    MAX_NODES,
+    MAX_OFFSET,
+    WIDE_PER_PACKET,
+    DataId,
+    PacketType,
+    ProtocolError,
+    TaskPacket,
+    body_of,
+)
+
+Payload = NDArray[np.int64]
+MAX_PAYLOAD = MAX_OFFSET * WIDE_PER_PACKET
+INT64_BOUND = 1 << 63
+
+
+def row_shares(rows: int, nodes: int) -> tuple[Share, ...]:
+    """Divide rows evenly over the nodes of a ring; some get none where there are fewer rows."""
+    bounds = [rows * i // nodes for i in range(nodes + 1)]
+    return tuple(Share(i + 1, a, b) for i, (a, b) in enumerate(pairwise(bounds)))
+
+
+def request(array: int, start: int, end: int, node: int) -> TaskPacket:
+    """The RDMA task that asks for rows.
+
+    Args:
+        array: which array.
+        start: the first row.
+        end: one more than the last.
+        node: who asks.
+    """
+    body = node.to_bytes(4, "big").ljust(48, b"\0")
+    lap = node == HOME
+    return TaskPacket(PacketType.RDMA, DataId.WIDE, BY_RANGE, array, start, end, body=body, lap=lap)
+
+
+def requester(packet: TaskPacket) -> int:
+    """The node that an RDMA task comes from.
+
+    Raises:
+        ProtocolError: the task requests no rows, or names no requester.
+    """
+    node = int.from_bytes(packet.body[:4], "big")
+    if packet.identifier is not DataId.WIDE or node > MAX_NODES:
+        raise ProtocolError(f"an RDMA task of array {packet.array} asks for no rows")
+    return node
+
+
+def answer(array: int, row: int, payload: Payload, node: int) -> Iterator[TaskPacket]:
+    """The data packets that bring a row to a node.
+
+    Their ``row`` is the number of slices, their ``offset`` the slice, their ``count`` its elements.
+    """
+    slices = max(1, -(-len(payload) // WIDE_PER_PACKET))
+    for i in range(slices):
+        part = payload[i * WIDE_PER_PACKET : (i + 1) * WIDE_PER_PACKET]
+        yield TaskPacket(
+            PacketType.DATA,
+            DataId.WIDE,
+            node,
+            array,
+            row,
+            row + 1,
+            row=slices,
+            count=len(part),
+            offset=i,
+            body=body_of(part, ">i8"),
+        )
+
+
+class PendingRows:
+    """Rows whose slices are on their way."""
+
+    def __init__(self) -> None:
+        self._slices: dict[tuple[int, int], dict[int, Payload]] = {}
+
+    def clear(self) -> None:
+        """Forget what has come."""
+        self._slices.clear()
+
+    def put(self, packet: TaskPacket) -> Payload | None:
+        """Take a slice; the row's payload when it is complete.
+
+        Raises:
+            ProtocolError: the packet is not a slice, or a duplicate.
+        """
+        if (
+            packet.identifier is not DataId.WIDE
+            or packet.end != packet.start + 1
+            or packet.count > WIDE_PER_PACKET
+            or packet.offset >= packet.row
+        ):
+            raise ProtocolError(f"data of array {packet.array} is no slice of a row")
+        key = packet.start, packet.row
+        slices = self._slices.setdefault(key, {})
+        if packet.offset in slices:
+            raise ProtocolError(f"a slice of row {packet.start} came twice")
+        numbers = np.frombuffer(packet.body, dtype=">i8", count=packet.count)
+        slices[packet.offset] = numbers.astype(np.int64)
+        if len(slices) < packet.row:
+            return None
+        del self._slices[key]
+        return np.concatenate([slices[i] for i in range(packet.row)])
+
+
+class DistributedRows(HeldArray):
+    """Some rows of an array, and those of others that this node has asked for.
+
+    A node that reads an array holds one of these even where it holds none of its rows.
+
+    Args:
+        array: the array's number.
+        share: the node, and the rows that it holds; the home writes them.
+        bound: the largest size of any element of the whole array.
+    """
+
+    tasks: ClassVar = frozenset()
+    readable: ClassVar = True
+
+    def __init__(self, array: int, share: Share, bound: int) -> None:
+        super().__init__(array, share.start, share.end)
+        self.bound = bound
+        self.node = share.node
+        self.readers: list[RowReader] = []
+        self._own: dict[int, Payload] = {}
+        self._arriving = PendingRows()
+        self._asked: set[int] = set()
+        self._cached: dict[int, Payload] = {}
+
+    def clear(self) -> None:
+        """Forget everything: a session begins."""
+        self.forget()
+        self._own.clear()
+        self._arriving.clear()
+
+    def forget(self) -> None:
+        """Forget the rows of others: they may change."""
+        self._asked.clear()
+        self._cached.clear()
+
+    def row(self, number: int) -> Payload | None:
+        """A row's payload; None where it is not here."""
+        if self.start <= number < self.end:
+            return self._own.get(number)
+        return self._cached.get(number)
+
+    def fetch(self, numbers: Iterable[int]) -> list[TaskPacket]:
+        """RDMA tasks for rows of others that have not been asked for."""
+        new = sorted(n for n in set(numbers) - self._asked if not self.start <= n < self.end)
+        self._asked.update(new)
+        runs = np.split(new, np.flatnonzero(np.diff(new) != 1) + 1) if new else []
+        return [request(self.array, int(r[0]), int(r[-1]) + 1, self.node) for r in runs]
+
+    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+        """No task is done here."""
+        raise ProtocolError(f"array {self.array} takes no task")
+
+    def read(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+        """Send rows to whoever asks."""
+        for number in range(packet.start, packet.end):
+            payload = self._own.get(number)
+            if payload is None:
+                raise ProtocolError(f"row {number} of array {self.array} was never written")
+            yield from answer(self.array, number, payload, requester(packet))
+
+    def arrived(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+        """Write a row that is held, or keep one that was asked for and thaw who waits for it."""
+        number = packet.start
+        held = self.start <= number < self.end
+        if not held and (number not in self._asked or number in self._cached):
+            raise ProtocolError(f"row {number} of array {self.array} was not asked for")
+        payload = self._arriving.put(packet)
+        if payload is None:
+            return
+        (self._own if held else self._cached)[number] = payload
+        yield from self.thaw(number)
+
+    def thaw(self, number: int) -> Iterable[TaskPacket]:
+        """What becomes of the tasks that waited for a row."""
+        for reader in self.readers:
+            yield from reader.thaw(number)
+
+
+@dataclass(eq=False)
+class BlockedTask:
+    """A task that waits.
+
+    Attributes:
+        packet: the task.
+        missing: rows that it needs and that are not here.
+    """
+
+    packet: TaskPacket
+    missing: set[int]
+
+
+class RowReader(DistributedRows):
+    """Rows that tasks compute from rows of another array, and that wait for these.
+
+    Args:
+        source: what this node holds of the array that is read.
+        share: the node, and the rows that it computes.
+        bound: the largest size of any result.
+        array: the number of the results' array.
+    """
+
+    def __init__(self, array: int, source: DistributedRows, share: Share, bound: int) -> None:
+        if bound >= INT64_BOUND:
+            raise ClusterError(
+                f"array {array}: a sum may reach {bound:,}, beyond 64 bits; use smaller numbers"
+            )
+        super().__init__(array, share, bound)
+        self.source = source
+        source.readers.append(self)
+        self._frozen: dict[int, list[BlockedTask]] = {}
+        self._waiting = 0
+        self._reads: list[TaskPacket] = []
+
+    def clear(self) -> None:
+        """Forget everything: a session begins."""
+        super().clear()
+        self._frozen.clear()
+        self._waiting = 0
+        self._reads.clear()
+
+    def needs(self, packet: TaskPacket) -> Iterable[int]:
+        """Rows of the source that a task reads."""
+        raise NotImplementedError
+
+    def compute(self, packet: TaskPacket) -> None:
+        """Do a task whose rows are all here."""
+        raise NotImplementedError
+
+    def computed(self, number: int) -> bool:
+        """Whether a result is final."""
+        raise NotImplementedError
+
+    def payload(self, number: int) -> Payload:
+        """A result that is final."""
+        raise NotImplementedError
+
+    def row(self, number: int) -> Payload | None:
+        """A row's payload; None where it is not here."""
+        if self.start <= number < self.end:
+            return self.payload(number) if self.computed(number) else None
+        return super().row(number)
+
+    def take(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+        """Do a task, or freeze it and ask for the rows that it lacks."""
+        missing = {n for n in self.needs(packet) if self.source.row(n) is None}
+        if not missing:
+            self.compute(packet)
+            yield from self._released()
+            return
+        frozen = BlockedTask(packet, missing)
+        self._waiting += 1
+        for number in missing:
+            self._frozen.setdefault(number, []).append(frozen)
+        yield from self.source.fetch(tuple(missing))
+
+    def thaw(self, number: int) -> Iterable[TaskPacket]:
+        """Do the tasks that waited for a row of the source, and now for nothing more."""
+        done = False
+        for task in self._frozen.pop(number, []):
+            task.missing.discard(number)
+            if not task.missing:
+                self._waiting -= 1
+                self.compute(task.packet)
+                done = True
+        if done:
+            yield from self._released()
+
+    def read(self, packet: TaskPacket) -> Iterable[TaskPacket]:
+        """Send results to whoever asks, once they are final."""
+        requester(packet)
+        self._reads.append(packet)
+        yield from self._released()
+
+    def _released(self) -> Iterator[TaskPacket]:
+        """Answers that waited for results, and tasks of others that read them here."""
+        waiting, self._reads = self._reads, []
+        for packet in waiting:
+            numbers = range(packet.start, packet.end)
+            if not all(self.computed(n) for n in numbers):
+                self._reads.append(packet)
+                continue
+            for n in numbers:
+                yield from answer(self.array, n, self.payload(n), requester(packet))
+            if requester(packet) == HOME:  # the work is done: the next one has other operands
+                self.forget()
+                self.source.forget()
+        for reader in self.readers:
+            for n in reader.waits():
+                if self.row(n) is not None:
+                    yield from reader.thaw(n)
+
+    def waits(self) -> list[int]:
+        """Rows of the source that tasks wait for."""
+        return list(self._frozen)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether a task waits."""
+        return self._waiting > 0

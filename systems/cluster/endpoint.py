@@ -1,0 +1,244 @@
+"""A station of the ring, a node or the home, with its two links: bytes in, bytes out.
+
+This module uses no sockets or clocks: the caller passes times in seconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from n3ic.systems.cluster.link import LinkTiming, Receiver, Sender
+from n3ic.systems.cluster.protocol import (
+    BODY_BYTES,
+    HOME,
+    MAX_PACKETS,
+    WINDOW,
+    ControlId,
+    Datagram,
+    PacketType,
+    ProtocolError,
+    TaskPacket,
+)
+
+SILENT, IMPOSSIBLE, FAILED = 1, 2, 3
+"""Codes of ``ERROR``."""
+_TEXT = BODY_BYTES - 8
+ROOM = 4096
+"""Packets that wait to be handled; while there are more, datagrams are dropped."""
+_REPORTS = 3  # copies of an error report, because reports are not acknowledged
+
+
+class Handler(Protocol):
+    """What takes a station's packets: a :class:`Node` or the home."""
+
+    number: int
+    ended: bool
+
+    def clear(self) -> None:
+        """Forget everything: a session begins."""
+
+    def handle(self, packet: TaskPacket) -> list[TaskPacket]:
+        """Take a packet; return those for the successor."""
+        ...
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """How to send to a neighbour.
+
+    Attributes:
+        per_datagram: maximum packets per datagram.
+        window: maximum datagrams in flight.
+    """
+
+    per_datagram: int = MAX_PACKETS
+    window: int = WINDOW
+
+
+CARD = Neighbour(per_datagram=1, window=8)
+"""A node of the card subset: one packet a datagram."""
+
+
+def error_packet(number: int, code: int, node: int, text: str) -> TaskPacket:
+    """Make the ``ERROR`` packet that a node sends home.
+
+    Args:
+        number: number of the reporting node.
+        code: error code of the protocol.
+        node: number of the node in question.
+        text: description, cut to 40 ASCII characters.
+    """
+    said = text.encode("ascii", "replace")[:_TEXT].ljust(_TEXT, b"\0")
+    body = code.to_bytes(4, "big") + node.to_bytes(4, "big") + said
+    return TaskPacket(PacketType.CONTROL, ControlId.ERROR, HOME, 0, 0, 0, row=number, body=body)
+
+
+class Endpoint:
+    """Links and session of a node or of the home.
+
+    Args:
+        handler: handler of the packets.
+        nodes: number of nodes beside the home.
+        successor: how to send to the successor.
+        timing: times of retransmission and giving up.
+        session: session that the home begins; None for a node, whose predecessor begins it.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        nodes: int,
+        *,
+        successor: Neighbour | None = None,
+        timing: LinkTiming | None = None,
+        session: int | None = None,
+    ) -> None:
+        self.handler = handler
+        self.failed = False
+        self.dropped = 0
+        number = handler.number
+        self.predecessor = (number - 1) % (nodes + 1)
+        self.successor = (number + 1) % (nodes + 1)
+        self._talk = successor or Neighbour()
+        self._timing = timing or LinkTiming()
+        self._acknowledge = False
+        self._inbox: deque[TaskPacket] = deque()
+        self._urgent: list[Datagram] = []
+        self._session = -1 if session is None else session
+        self._begin_links()
+
+    def _begin_links(self) -> None:
+        self._inbox.clear()
+        self._receiver = Receiver()
+        self._sender = Sender(
+            max(self._session, 0),
+            self.handler.number,
+            self.successor,
+            per_datagram=self._talk.per_datagram,
+            window=self._talk.window,
+            timing=self._timing,
+        )
+
+    @property
+    def resent(self) -> int:
+        """Number of retransmitted datagrams."""
+        return self._sender.resent
+
+    @property
+    def done(self) -> bool:
+        """Whether the handler has ended and its successor knows."""
+        return self.failed or (self.handler.ended and self._sender.idle and not self._inbox)
+
+    def send(self, packets: Iterable[TaskPacket]) -> None:
+        """Queue packets for the successor."""
+        self._sender.push(packets)
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Process a received datagram; damaged and foreign ones are dropped."""
+        if self.failed:
+            return
+        try:
+            datagram = Datagram.decode(data)
+        except ProtocolError:
+            self.dropped += 1
+            return
+        if datagram.receiver != self.handler.number or not self._belongs(datagram):
+            self.dropped += 1
+            return
+        if datagram.sender == self.successor and datagram.acknowledge is not None:
+            self._sender.acknowledged(datagram.acknowledge, datagram.selective, now)
+        if datagram.packets:
+            self._take(datagram)
+
+    def _belongs(self, datagram: Datagram) -> bool:
+        """Whether a datagram is of this session; begins a new session if it says so."""
+        if datagram.session == self._session:
+            return True
+        from_predecessor = datagram.sender == self.predecessor
+        # Session numbers only rise, so a late datagram of an old session cannot reset the ring.
+        if not datagram.begin or not from_predecessor or datagram.session < self._session:
+            return False
+        if self.handler.number == HOME:
+            return False
+        self._session = datagram.session
+        self.handler.clear()
+        self._begin_links()
+        return True
+
+    def _take(self, datagram: Datagram) -> None:
+        if _is_report(datagram) and self.handler.number == HOME:
+            self._inbox.extend(datagram.packets)
+        elif datagram.sender != self.predecessor:
+            self.dropped += 1
+        elif len(self._inbox) < ROOM:  # otherwise it is not acknowledged, and will be retransmitted
+            self._acknowledge = True
+            self._inbox.extend(self._receiver.accept(datagram))
+
+    @property
+    def busy(self) -> bool:
+        """Whether received packets wait to be handled."""
+        return bool(self._inbox) and not self.failed
+
+    def work(self, packets: int = 64) -> None:
+        """Handle some of the received packets.
+
+        They were acknowledged on arrival, so slow work does not cause retransmissions.
+        """
+        for _ in range(min(packets, len(self._inbox))):
+            try:
+                self._sender.push(self.handler.handle(self._inbox.popleft()))
+            except ProtocolError as error:
+                self._report(IMPOSSIBLE, self.handler.number, str(error))
+                return
+
+    def _report(self, code: int, node: int, text: str) -> None:
+        """Report an error directly to the home, and stop."""
+        number = self.handler.number
+        packet = error_packet(number, code, node, text)
+        if number == HOME:
+            self.handler.handle(packet)
+        else:
+            self._urgent.append(Datagram(self._session, number, HOME, packets=(packet,)))
+        self.failed = True
+
+    def outgoing(self, now: float) -> list[tuple[int, bytes]]:
+        """Datagrams to send now, as pairs of node number and bytes."""
+        out: list[tuple[int, bytes]] = []
+        if not self.failed and self._sender.silent(now):
+            self._report(SILENT, self.successor, f"no acknowledgement for {self._timing.limit:g} s")
+        if self._acknowledge:
+            self._acknowledge = False
+            expected, selective = self._receiver.acknowledgement
+            answer = Datagram(
+                self._session,
+                self.handler.number,
+                self.predecessor,
+                acknowledge=expected,
+                selective=selective,
+            )
+            out.append((self.predecessor, answer.encode()))
+        if not self.failed:
+            out += [(self.successor, d.encode()) for d in self._sender.due(now)]
+        out += [(HOME, d.encode()) for d in self._urgent] * _REPORTS
+        self._urgent.clear()
+        return out
+
+    @property
+    def wake(self) -> float | None:
+        """Time at which :meth:`outgoing` has something again if nothing arrives; None if never."""
+        return None if self.failed else self._sender.wake
+
+
+def _is_report(datagram: Datagram) -> bool:
+    """Whether a datagram is an ``ERROR`` sent directly home, outside a link's sequence."""
+    first = datagram.packets[0]
+    return (
+        len(datagram.packets) == 1
+        and not datagram.sequence
+        and not datagram.begin
+        and first.type is PacketType.CONTROL
+        and first.identifier is ControlId.ERROR
+    )

@@ -1,0 +1,377 @@
+"""Starts the nodes of a ring as processes of a Dask cluster: this machine's, or another's."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from n3ic.errors import ClusterError, MissingDependencyError
+from n3ic.model.network import BinaryModel
+from n3ic.systems.cluster.binary import held_by
+from n3ic.systems.cluster.endpoint import Endpoint
+from n3ic.systems.cluster.kernels import GemmKernel, Kernel
+from n3ic.systems.cluster.link import LinkTiming
+from n3ic.systems.cluster.node import HeldArray, Node
+from n3ic.systems.cluster.placement import ModelPlacement
+from n3ic.systems.cluster.protocol import HOME
+from n3ic.systems.cluster.session import (
+    CoordinatorSession,
+    GemmSession,
+    JobSession,
+    RingLink,
+    Session,
+    talk,
+)
+from n3ic.systems.cluster.udp import (
+    Address,
+    FaultInjection,
+    UdpEndpoint,
+    neighbours,
+    open_socket,
+    run_endpoint,
+)
+from n3ic.util.signals import held
+
+LOOPBACK = "127.0.0.1"
+_STOP_S = 2
+AnySession = TypeVar("AnySession", bound=CoordinatorSession)
+_SEED_STEP = 1_000_003  # makes each node lose different datagrams
+
+
+@dataclass(frozen=True)
+class RingOptions:
+    """How a ring is started.
+
+    Attributes:
+        dask: address of a Dask scheduler (``tcp://host:8786``) whose workers have n3ic installed;
+            processes of this machine if None.
+        cards: nodes of the card subset that run already, and where.
+        addresses: where other nodes, the home included, are to listen; any free port if a node is
+            not named. A card's neighbours need fixed ones.
+        timing: of all links.
+        faults: damage done on purpose by every node.
+    """
+
+    dask: str | None = None
+    cards: Mapping[int, Address] = field(default_factory=dict)
+    addresses: Mapping[int, Address] = field(default_factory=dict)
+    timing: LinkTiming = field(default_factory=LinkTiming)
+    faults: FaultInjection = field(default_factory=FaultInjection)
+
+
+class RingWork(ABC):
+    """What a ring is started for."""
+
+    nodes: int
+
+    @abstractmethod
+    def part(self, number: int) -> NodeAssignment:
+        """What a node is to hold."""
+
+    @abstractmethod
+    def session(self, link: RingLink, sock: socket.socket) -> CoordinatorSession:
+        """The home's session, once the nodes run."""
+
+
+@dataclass(frozen=True)
+class NodeAssignment:
+    """What goes to a node's process.
+
+    Attributes:
+        digest: SHA-256 of the whole.
+        held: arrays; empty for a model.
+        model: bytes of a model file.
+        placement: of the model, as JSON has it.
+    """
+
+    digest: str
+    held: Sequence[HeldArray] = ()
+    model: bytes = b""
+    placement: Mapping[str, Any] = field(default_factory=dict)
+
+    def arrays(self, number: int) -> Sequence[HeldArray]:
+        """What the node holds."""
+        if not self.model:
+            return self.held
+        model = BinaryModel.from_bytes(self.model)
+        return held_by(model, ModelPlacement.from_dict(dict(self.placement)), number)
+
+
+class ModelWork(RingWork):
+    """A binary model.
+
+    Args:
+        model: the model.
+        placement: who holds what of it.
+    """
+
+    def __init__(self, model: BinaryModel, placement: ModelPlacement) -> None:
+        placement.check_model(model)
+        self.nodes = placement.nodes
+        self._model, self._placement = model, placement
+        self._part = NodeAssignment(
+            model.digest, model=model.to_bytes(), placement=placement.to_dict()
+        )
+
+    def part(self, number: int) -> NodeAssignment:
+        """The model and its placement: a node takes its share of it."""
+        return self._part
+
+    def session(self, link: RingLink, sock: socket.socket) -> Session:
+        """The home's session."""
+        return Session(self._model, self._placement, link, sock)
+
+
+class KernelWork(RingWork):
+    """A kernel of integers.
+
+    Args:
+        kernel: the kernel.
+        nodes: nodes of the ring.
+    """
+
+    def __init__(self, kernel: Kernel | GemmKernel, nodes: int) -> None:
+        self.nodes = nodes
+        self._kernel = kernel
+
+    def part(self, number: int) -> NodeAssignment:
+        """A node's rows, or its columns of a matrix."""
+        return NodeAssignment(self._kernel.digest, self._kernel.held(number, self.nodes))
+
+    def session(self, link: RingLink, sock: socket.socket) -> GemmSession | JobSession:
+        """The home's session."""
+        if isinstance(self._kernel, GemmKernel):
+            return GemmSession(self._kernel, self.nodes, link, sock)
+        return JobSession(self._kernel, self.nodes, link, sock)
+
+
+class NodeProcess:
+    """A node in a worker process: a Dask actor.
+
+    Args:
+        part: what it holds.
+        nodes: nodes of the ring.
+        number: the node's number.
+        address: where it listens; None for any free port of the worker's host.
+    """
+
+    def __init__(
+        self, part: NodeAssignment, nodes: int, number: int, address: Address | None
+    ) -> None:
+        self._nodes = nodes
+        self._node = Node(number, part.arrays(number), part.digest)
+        self._sock = open_socket(*(address or (_worker_host(), 0)))
+        self._station: Endpoint | None = None
+        self._wire: UdpEndpoint | None = None
+        self._stopped = False
+
+    def address(self) -> Address:
+        """Where it listens."""
+        host, port = self._sock.getsockname()
+        return host, port
+
+    def process(self) -> int:
+        """Its process id."""
+        import os
+
+        return os.getpid()
+
+    def serve(
+        self,
+        ring: Mapping[int, Address],
+        cards: list[int],
+        timing: LinkTiming,
+        faults: FaultInjection,
+    ) -> None:
+        """Run the node on a thread of its own."""
+        number = self._node.number
+        self._wire = UdpEndpoint(self._sock, neighbours(number, self._nodes, ring), faults)
+        self._station = Endpoint(
+            self._node, self._nodes, successor=talk(number, self._nodes, cards), timing=timing
+        )
+        threading.Thread(
+            target=run_endpoint,
+            args=(self._station, self._wire),
+            kwargs={"timing": timing, "stopped": lambda: self._stopped},
+            daemon=True,
+        ).start()
+
+    def stop(self) -> None:
+        """Leave the ring, whatever its session is about."""
+        self._stopped = True
+
+    def counters(self) -> dict[str, int]:
+        """Datagrams that it sent again, dropped when they came, and lost on purpose."""
+        if self._station is None or self._wire is None:
+            return {"resent": 0, "dropped": 0, "lost": 0}
+        return {
+            "resent": self._station.resent,
+            "dropped": self._station.dropped,
+            "lost": self._wire.lost,
+        }
+
+
+def _worker_host() -> str:
+    from distributed import get_worker
+
+    host: str = get_worker().address.rpartition("://")[2].rpartition(":")[0]
+    return host
+
+
+@dataclass(frozen=True, eq=False)
+class Ring(Generic[AnySession]):
+    """A ring whose nodes run.
+
+    Attributes:
+        session: the home's.
+        processes: the actor of each node that was started here, by number.
+    """
+
+    session: AnySession
+    processes: Mapping[int, Any]
+
+    def counters(self) -> dict[int, dict[str, int]]:
+        """Of each process: datagrams sent again, dropped, and lost on purpose."""
+        return {number: actor.counters().result() for number, actor in self.processes.items()}
+
+    def process_ids(self) -> dict[int, int]:
+        """The process of each node that was started here."""
+        return {number: actor.process().result() for number, actor in self.processes.items()}
+
+
+@contextmanager
+def ring(
+    model: BinaryModel, placement: ModelPlacement, options: RingOptions | None = None
+) -> Iterator[Ring[Session]]:
+    """Start a ring for a binary model; it ends with the block.
+
+    Args:
+        model: the model.
+        placement: who holds what of it.
+        options: how to start it.
+
+    Raises:
+        ClusterError: a node does not start, is silent, or holds something else.
+        MissingDependencyError: distributed is not installed.
+    """
+    chosen = options or RingOptions()
+    work = ModelWork(model, placement)
+    with (
+        workers(placement.nodes - len(chosen.cards), chosen.dask) as client,
+        ring_on(client, work, chosen) as running,
+    ):
+        assert isinstance(running.session, Session)  # noqa: S101 - of ModelWork
+        yield Ring(running.session, running.processes)
+
+
+@contextmanager
+def ring_on(
+    client: Any, work: RingWork, options: RingOptions
+) -> Iterator[Ring[CoordinatorSession]]:
+    """Start a ring on the workers of :func:`workers`; it ends with the block.
+
+    Args:
+        client: the Dask client.
+        work: what the ring is for.
+        options: how to start it.
+
+    Raises:
+        ClusterError: a node does not start, is silent, or holds something else.
+    """
+    everyone = set(range(work.nodes + 1))
+    wrong = (set(options.cards) | set(options.addresses)) - everyone
+    if wrong or HOME in options.cards:
+        raise ClusterError(f"node {min(wrong, default=HOME)} is none of the ring's nodes")
+    processes = _started(client, work, sorted(everyone - {HOME, *options.cards}), options)
+    found: dict[int, Address] = {n: actor.address().result() for n, actor in processes.items()}
+    addresses = found | dict(options.cards)
+    sock = open_socket(*(options.addresses.get(HOME) or (_host_towards(addresses[1][0]), 0)))
+    addresses[HOME] = sock.getsockname()
+    for number, actor in processes.items():
+        faults = FaultInjection(options.faults.loss, options.faults.seed + _SEED_STEP * number)
+        actor.serve(addresses, list(options.cards), options.timing, faults).result()
+    link = RingLink(addresses, options.cards, options.timing, options.faults)
+    try:
+        with work.session(link, sock) as session:
+            yield Ring(session, processes)
+    finally:
+        for actor in processes.values():
+            with suppress(Exception):  # a dead worker raises errors of any type
+                actor.stop().result(timeout=_STOP_S)
+
+
+def _started(
+    client: Any, work: RingWork, numbers: Sequence[int], options: RingOptions
+) -> dict[int, Any]:
+    """An actor a node, on the workers in turn."""
+    there = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    if numbers and not there:
+        raise ClusterError(f"{options.dask}: the Dask cluster has no worker")
+    futures = {
+        number: client.submit(
+            NodeProcess,
+            work.part(number),
+            work.nodes,
+            number,
+            options.addresses.get(number),
+            workers=[there[i % len(there)]],
+            actor=True,
+            pure=False,
+        )
+        for i, number in enumerate(numbers)
+    }
+    return {number: future.result() for number, future in futures.items()}
+
+
+def _host_towards(host: str) -> str:
+    """The address of this machine that another one sees."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect((host, 9))  # UDP: chooses the route and sends nothing
+        own: str = sock.getsockname()[0]
+        return own
+
+
+@contextmanager
+def workers(processes: int, dask: str | None = None) -> Iterator[Any]:
+    """Worker processes: of this machine, or of a Dask cluster that runs.
+
+    Args:
+        processes: how many to start on this machine.
+        dask: address of a scheduler instead.
+
+    Yields:
+        The Dask client.
+
+    Raises:
+        ClusterError: no scheduler answers.
+        MissingDependencyError: distributed is not installed.
+    """
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise MissingDependencyError(
+            "a ring of processes needs distributed; install it with: pip install 'n3ic[cluster]'"
+        ) from error
+    if dask is not None:
+        try:
+            client = Client(dask, timeout="10s")
+        except (OSError, ValueError, TimeoutError) as error:
+            raise ClusterError(f"no Dask scheduler answers at {dask}: {error}") from error
+        with client:
+            yield client
+        return
+    with held():  # workers inherit that: this process alone is to end them
+        cluster = LocalCluster(
+            n_workers=processes,
+            threads_per_worker=1,
+            host=LOOPBACK,
+            dashboard_address=f"{LOOPBACK}:0",
+            silence_logs=50,
+        )
+    with cluster, Client(cluster) as client:
+        yield client

@@ -1,0 +1,107 @@
+"""Several networks as one wide one: what a cluster computes in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from n3ic.errors import ClusterError
+from n3ic.model.columns import ColumnRule, TableRules
+from n3ic.model.inputs import InputSpec
+from n3ic.model.layers import Connections, HiddenLayer, OutputLayer
+from n3ic.model.network import BinaryModel
+
+
+def merge_models(models: Mapping[str, BinaryModel]) -> BinaryModel:
+    """One network whose layers are those of several networks, side by side.
+
+    Its input has every field of theirs once; masks keep each neuron to the inputs of its own
+    network, where others have more. Its classes are ``network/class``, its scores those of the
+    networks one after another. Data and meter are those of the first one; of a table, it reads
+    the columns of all.
+
+    Args:
+        models: networks of as many layers each, by name.
+
+    Raises:
+        ClusterError: the networks have different depths, read a column of a table differently, or
+            none were given.
+    """
+    parts = list(models.values())
+    if not parts:
+        raise ClusterError("no networks to put side by side")
+    first = parts[0]
+    for name, model in models.items():
+        if len(model.layers) != len(first.layers):
+            raise ClusterError(
+                f"{name} has {len(model.layers)} layers, {next(iter(models))} "
+                f"{len(first.layers)}: networks that are put side by side have as many each"
+            )
+    spec, places = _inputs(parts)
+    hidden = []
+    for depth in range(len(first.hidden)):
+        layers = [model.hidden[depth] for model in parts]
+        weights, mask = _joined(layers, places)
+        thresholds = np.concatenate([layer.thresholds for layer in layers])
+        hidden.append(HiddenLayer(weights, mask=mask, thresholds=thresholds))
+        sizes = np.cumsum([0, *(layer.n_outputs for layer in layers)])
+        places = [np.arange(a, b) for a, b in pairwise(sizes)]
+    outputs = [model.output for model in parts]
+    weights, mask = _joined(outputs, places)
+    return BinaryModel(
+        input=spec,
+        hidden=tuple(hidden),
+        output=OutputLayer(weights, mask=mask, bias=np.concatenate([o.bias for o in outputs])),
+        classes=tuple(f"{name}/{c}" for name, model in models.items() for c in model.classes),
+        name="side by side",
+        provenance=first.provenance,
+        meter=first.meter,
+        table=_table(models, spec),
+    )
+
+
+def _table(models: Mapping[str, BinaryModel], spec: InputSpec) -> TableRules | None:
+    """The columns that the networks read, with the label of the first; None where one says none."""
+    columns: dict[str, ColumnRule] = {}
+    for name, model in models.items():
+        for column, rule in (model.table.columns if model.table else {}).items():
+            if columns.setdefault(column, rule) != rule:
+                raise ClusterError(
+                    f"{name} reads the column {column!r} in another way than a network before it: "
+                    "networks that are put side by side read one table alike"
+                )
+    first = next(iter(models.values())).table
+    found = replace(first, columns=columns) if first else None
+    return found if found and {*spec.features} <= {*found.features} else None
+
+
+def _inputs(models: Sequence[BinaryModel]) -> tuple[InputSpec, list[NDArray[np.intp]]]:
+    """An input of all fields, and where the bits of each network stand in it."""
+    fields = dict.fromkeys(field for model in models for field in model.input.fields)
+    spec = InputSpec(tuple(fields))
+    start = dict(zip(spec.fields, spec.offsets, strict=True))
+    places = [
+        np.concatenate([start[f] + np.arange(f.width) for f in model.input.fields])
+        for model in models
+    ]
+    return spec, places
+
+
+def _joined(
+    layers: Sequence[Connections], places: Sequence[NDArray[np.intp]]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_] | None]:
+    """Weights and mask of layers whose inputs stand at ``places`` of one input."""
+    columns = 1 + max(int(place.max()) for place in places)
+    shape = (sum(layer.n_outputs for layer in layers), columns)
+    weights, mask = np.ones(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
+    row = 0
+    for layer, place in zip(layers, places, strict=True):
+        neurons = slice(row, row + layer.n_outputs)
+        weights[neurons, place] = layer.weights
+        mask[neurons, place] = True if layer.mask is None else layer.mask
+        row += layer.n_outputs
+    return weights, None if mask.all() else mask

@@ -1,0 +1,134 @@
+"""Nodes of a ring that are simulated cards, started by the target whose cards they are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from n3ic.errors import ClusterError
+from n3ic.model.network import BinaryModel
+from n3ic.plugins import Plugin, find
+from n3ic.systems.cluster.placement import ModelPlacement
+from n3ic.systems.cluster.udp import Address
+
+
+@dataclass(frozen=True)
+class SimulatedCard:
+    """A card that runs.
+
+    Attributes:
+        address: IPv4 address and UDP port of the card.
+        predecessor: where its predecessor must listen.
+        successor: where its successor must listen.
+        counters: filled when it has ended: datagrams that it sent again (``resent``), dropped
+            (``dropped``), and lost on purpose (``lost``).
+    """
+
+    address: Address
+    predecessor: Address
+    successor: Address
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+class CardSimulator(Plugin, ABC):
+    """What simulates cards of a target as nodes of a ring.
+
+    Found in the group ``n3ic.simulated_cards``.
+    """
+
+    @abstractmethod
+    def run(
+        self, model: BinaryModel, placement: ModelPlacement, node: int, *, loss: float, seed: int
+    ) -> AbstractContextManager[SimulatedCard]:
+        """A node's card, which runs while the context is entered.
+
+        Args:
+            model: the model that was placed.
+            placement: who holds what.
+            node: the card's number.
+            loss: share of its datagrams to throw away on purpose.
+            seed: of that choice.
+
+        Raises:
+            ClusterError: the card cannot hold what the placement gives it.
+            MissingDependencyError: a tool that it needs is missing.
+        """
+
+
+class SimulatedCards:
+    """The simulated cards of a ring.
+
+    Attributes:
+        cards: those that run, or have run, by node.
+        neighbours: where their neighbours must listen, by node.
+    """
+
+    def __init__(self) -> None:
+        self.cards: dict[int, SimulatedCard] = {}
+        self.neighbours: dict[int, Address] = {}
+
+    @property
+    def addresses(self) -> dict[int, Address]:
+        """Where the cards are, by node."""
+        return {node: card.address for node, card in self.cards.items()}
+
+    @property
+    def counters(self) -> dict[int, dict[str, int]]:
+        """What they counted, by node, when they have ended."""
+        none = {"resent": 0, "dropped": 0, "lost": 0}
+        return {node: none | card.counters for node, card in self.cards.items()}
+
+    def add(self, node: int, card: SimulatedCard, nodes: int) -> None:
+        """Take a card into a ring of so many nodes.
+
+        Raises:
+            ClusterError: it shares a neighbour with another one.
+        """
+        self.cards[node] = card
+        for neighbour, address in ((node - 1, card.predecessor), (node + 1, card.successor)):
+            if self.neighbours.setdefault(neighbour % (nodes + 1), address) != address:
+                raise ClusterError(
+                    f"node {neighbour % (nodes + 1)} is between two simulated cards, and can "
+                    "listen for one of them alone; put one more process between them"
+                )
+
+
+@contextmanager
+def simulated_cards(
+    model: BinaryModel,
+    placement: ModelPlacement,
+    targets: Mapping[int, str],
+    *,
+    loss: float = 0.0,
+    seed: int = 0,
+) -> Iterator[SimulatedCards]:
+    """Run some nodes of a ring as simulated cards.
+
+    Args:
+        model: the model that was placed.
+        placement: who holds what.
+        targets: of each node that is a card.
+        loss: share of the datagrams that each throws away on purpose.
+        seed: of that choice.
+
+    Raises:
+        ClusterError: a node is not in the ring, is beside another card, or cannot hold its share.
+        UsageError: no target of that name has simulated cards.
+        MissingDependencyError: a tool that a card needs is missing.
+    """
+    found = SimulatedCards()
+    with ExitStack() as stack:
+        for node, target in sorted(targets.items()):
+            if not 1 <= node <= placement.nodes:
+                raise ClusterError(f"node {node}: the ring has nodes 1 to {placement.nodes}")
+            if node + 1 in targets:
+                raise ClusterError(
+                    f"nodes {node} and {node + 1} are simulated cards, and no network connects "
+                    "them; put a process between them"
+                )
+            simulator: CardSimulator = find("n3ic.simulated_cards", target, CardSimulator)
+            running = simulator.run(model, placement, node, loss=loss, seed=seed + node)
+            found.add(node, stack.enter_context(running), placement.nodes)
+        yield found

@@ -1,0 +1,163 @@
+"""Stations on UDP sockets: the loop that moves datagrams and keeps the time."""
+
+from __future__ import annotations
+
+import random
+import select
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from n3ic.errors import ClusterError
+from n3ic.systems.cluster.endpoint import Endpoint
+from n3ic.systems.cluster.link import LinkTiming
+from n3ic.systems.cluster.protocol import HOME
+
+Address = tuple[str, int]
+_BUFFER_BYTES = 1 << 22
+_DATAGRAM_BYTES = 2048
+_BURST = 64  # datagrams read before answers are sent
+_IDLE_S = 0.5
+
+
+@dataclass(frozen=True)
+class FaultInjection:
+    """Damage done on purpose to what a station sends.
+
+    Attributes:
+        loss: share of the datagrams that are thrown away.
+        seed: of the choice.
+    """
+
+    loss: float = 0.0
+    seed: int = 0
+
+
+def open_socket(host: str, port: int = 0) -> socket.socket:
+    """Open a UDP socket for a station.
+
+    Args:
+        host: an IPv4 address of this machine.
+        port: port; 0 for any free port.
+
+    Raises:
+        ClusterError: the socket cannot be bound.
+    """
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise ClusterError(f"{host}:{port}: {error.strerror or error}") from error
+    for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+        sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
+    sock.setblocking(False)
+    return sock
+
+
+class UdpEndpoint:
+    """A station's socket, and where the others are.
+
+    Args:
+        sock: from :func:`open_socket`; closed with the wire.
+        addresses: of the nodes that it sends to, by number.
+        faults: damage done on purpose.
+
+    Attributes:
+        lost: datagrams that were thrown away on purpose.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        addresses: Mapping[int, Address],
+        faults: FaultInjection | None = None,
+    ) -> None:
+        self.lost = 0
+        self._sock = sock
+        self._addresses = dict(addresses)
+        self._faults = faults or FaultInjection()
+        self._random = random.Random(self._faults.seed)  # noqa: S311 - faults, no secrets
+        self._bell_in, self._bell_out = socket.socketpair()
+        self._bell_in.setblocking(False)
+        self._bell_out.setblocking(False)
+
+    def send(self, node: int, data: bytes) -> None:
+        """Send a datagram; one that the network refuses counts as lost."""
+        if self._faults.loss and self._random.random() < self._faults.loss:
+            self.lost += 1
+            return
+        with suppress(OSError):
+            self._sock.sendto(data, self._addresses[node])
+
+    def wait(self, seconds: float) -> list[bytes]:
+        """Wait for datagrams or for :meth:`ring`; return those that have arrived."""
+        select.select([self._sock, self._bell_in], [], [], seconds)
+        with suppress(BlockingIOError):
+            self._bell_in.recv(_DATAGRAM_BYTES)
+        found: list[bytes] = []
+        with suppress(OSError):  # nothing more is there
+            while len(found) < _BURST:
+                found.append(self._sock.recv(_DATAGRAM_BYTES))
+        return found
+
+    def ring(self) -> None:
+        """End a :meth:`wait` of another thread; nothing on a wire that is closed."""
+        with suppress(OSError):
+            self._bell_out.send(b"\0")
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for sock in (self._sock, self._bell_in, self._bell_out):
+            sock.close()
+
+
+def run_endpoint(
+    station: Endpoint,
+    wire: UdpEndpoint,
+    *,
+    timing: LinkTiming | None = None,
+    each: Callable[[float], None] | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> None:
+    """Run a station until its session has ended.
+
+    After the end it acknowledges for a while, since the last acknowledgements may be lost.
+
+    Args:
+        station: the node or the home.
+        wire: its socket.
+        timing: of its links.
+        each: called with the time before anything is sent.
+        stopped: whether to leave at once.
+    """
+    linger = 2 * (timing or LinkTiming()).longest
+    end: float | None = None
+    while not stopped():
+        now = time.monotonic()
+        if each is not None:
+            each(now)
+        _flush(station, wire, now)
+        if station.done and end is None:
+            end = now + linger
+        if end is not None and now >= end:
+            return
+        due = [t for t in (station.wake, end) if t is not None]
+        wait = 0.0 if station.busy else max(0.0, min([now + _IDLE_S, *due]) - now)
+        for data in wire.wait(wait):
+            station.receive(data, time.monotonic())
+        _flush(station, wire, time.monotonic())
+        station.work()
+
+
+def _flush(station: Endpoint, wire: UdpEndpoint, now: float) -> None:
+    for node, data in station.outgoing(now):
+        wire.send(node, data)
+
+
+def neighbours(number: int, nodes: int, ring: Mapping[int, Address]) -> dict[int, Address]:
+    """Whom a station sends to: predecessor, successor and, for errors, the home."""
+    wanted = {(number - 1) % (nodes + 1), (number + 1) % (nodes + 1), HOME}
+    return {node: ring[node] for node in wanted}
