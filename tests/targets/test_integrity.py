@@ -196,7 +196,7 @@ def test_the_command_line_has_the_rule(tmp_path):
     assert code == 3 and "was not run" in text
     code, text = verify("--run-changed")
     assert code == 3 and "with your rights" in text
-    assert "it does not run" in verify("--help")[1]
+    assert "Files that" in verify("--help")[1]
 
 
 GOOD = {
