@@ -159,7 +159,7 @@ class Mutant(NamedTuple):
     Attributes:
         path: the file, from the repository's root.
         line: first line of the statement, or of its head.
-        end: its last line.
+        end: its last line; 0 where it runs on import, so that no test is the one that executes it.
         number: which of the file's changes it is.
         inside: qualified name of the function or class around it; the line's text for C.
         before: what stood there.
@@ -246,7 +246,9 @@ def _python(source: str) -> Iterator[Change]:
             yield *place.lines, place.inside, before, after, mutated
 
 
-def _places(node: ast.AST, inside: str, lines: tuple[int, int]) -> Iterator[tuple[_Place, ast.AST]]:
+def _places(
+    node: ast.AST, inside: str, lines: tuple[int, int], called: bool = False
+) -> Iterator[tuple[_Place, ast.AST]]:
     """Every node whose value may matter, the outermost first."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         inside = f"{inside}.{node.name}".lstrip(".")
@@ -258,9 +260,10 @@ def _places(node: ast.AST, inside: str, lines: tuple[int, int]) -> Iterator[tupl
                 continue
             if isinstance(child, ast.stmt):
                 lines = _head(child)
-            place = _Place(node, field, index, inside, lines)
+            called = called or (isinstance(node, ast.FunctionDef) and field == "body")
+            place = _Place(node, field, index, inside, lines if called else (lines[0], 0))
             yield place, child
-            yield from _places(child, inside, lines)
+            yield from _places(child, inside, lines, called)
 
 
 def _is_prose(node: ast.AST) -> bool:

@@ -1,4 +1,4 @@
-"""Imports run downwards only, between packages of the core and between the roots."""
+"""Imports run downwards only, between packages of the core and between the roots.
 
 Both tables are those of docs/explanation/architecture.md.
 """

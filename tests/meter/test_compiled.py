@@ -133,3 +133,20 @@ def test_a_jump_is_more_than_a_day_for_both(equal):
     frame = random_frames(random.Random(0), 1)[0][0]
     times = (1000, 500, 1000 + day, 1000 + 2 * day + 1000, 2000, 9 * day)
     equal(spec, 1, [(frame, 60, time) for time in times])
+
+
+def test_packets_without_a_whole_tcp_header_have_no_flags_and_no_window(equal):
+    ip = b"\x45\0\0\x28\0\0\0\0\x40"
+    ends = b"\0\0" + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + b"\0\1\0\2"
+    header = bytes(8) + b"\x50\x12\x03\x04"  # of TCP, behind its ports
+    frames = []
+    for number, (protocol, held) in enumerate([(6, 12), (6, 11), (17, 12), (1, 12)]):
+        frame = bytes(12) + b"\x08\0" + ip + bytes([protocol]) + ends + header[:held]
+        frames.append((frame, 54, number))
+    registers = Register("flags", "or", "tcp_flags", width=8), Register("win", "max", "tcp_window")
+    features = MeteredFeature("flags", "flags"), MeteredFeature("win", "win")
+    decision = Decision(packets=1, repeat=True)
+    rows = equal(MeterSpec(registers, features, decision=decision), 1, frames)
+    assert sorted(row[-1] for row in rows)[-1] == (0x12, 0x0304)
+    alone = equal(MeterSpec(registers, features, decision=decision), 1, frames[1:])
+    assert {row[-1] for row in alone} == {(0, 0)}

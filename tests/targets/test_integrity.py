@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from n3ic.errors import ExportError, N3icError, N3icWarning, UsageError
 from n3ic.model.random_models import random_model
 from n3ic.targets import artefacts
 from n3ic.targets.directory import export
-from n3ic.targets.integrity import trusted_copy
+from n3ic.targets.figures import Figure, Report
+from n3ic.targets.integrity import _report, trusted_copy
+from n3ic.targets.report import REPORT
 from n3ic.targets.verification import verify_directory
 from n3ic.util.files import sha256_file
 from n3ic.util.json_text import json_text
@@ -259,3 +262,30 @@ def test_no_export_directory_is_said(tmp_path):
     os.mkfifo(tmp_path / "manifest.json")
     with pytest.raises(ExportError, match="no regular file"):
         verify_directory(tmp_path)
+
+
+def test_what_a_report_claims_is_taken_where_it_is_whole(tmp_path):
+    figure = Figure("lut", 7, "site", "estimated", "source", 9.5)
+    whole = {"figures": [asdict(figure)], "notes": ["n"], "accuracy": {"test": 0.5}}
+
+    def claimed(**changes):
+        (tmp_path / REPORT).write_text(json.dumps(whole | changes))
+        return _report(tmp_path)
+
+    assert _report(tmp_path) == (Report((), ()), {})
+    assert claimed() == (Report((figure,), ("n",)), {"test": 0.5})
+    assert claimed(figures=[asdict(figure) | {"paper": None}])[0].figures[0].paper is None
+    assert claimed(accuracy=[1]) == (Report((figure,), ("n",)), {})
+    for damaged in (
+        {"figures": [asdict(figure) | {"value": "7"}]},
+        {"figures": [asdict(figure) | {"paper": "7"}]},
+        {"figures": [asdict(figure) | {"unit": 7}]},
+        {"figures": [asdict(figure) | {"source": None}]},
+        {"figures": [asdict(figure) | {"more": 1}]},
+        {"figures": 7},
+        {"notes": [7]},
+        {"notes": None},
+    ):
+        assert claimed(**damaged) == (Report((), ()), {}), damaged
+    (tmp_path / REPORT).write_text("{")
+    assert _report(tmp_path) == (Report((), ()), {})

@@ -204,3 +204,8 @@ def test_damaged_files_are_refused(tmp_path):
             SpnModel.from_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
     with pytest.raises(ModelError):
         SpnModel.from_bytes(data[:-4])
+
+
+def test_tables_and_weights_cannot_be_changed():
+    assert not Leaf(0, [1, 2]).table.flags.writeable
+    assert not Sum((0, 1), [1, 2]).weights.flags.writeable
