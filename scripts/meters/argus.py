@@ -23,14 +23,14 @@ from n3ic.meter.standard import standard_spec
 from .comparison import (
     DAMAGED,
     NOT_EXPLAINED,
-    Compared,
-    Comparison,
-    Pair,
-    Seen,
+    ComparedFeature,
+    FlowPair,
+    MeterComparison,
+    ObservedFlow,
     Test,
     damaged,
-    matched,
-    ours_of,
+    match_flows,
+    reference_flows_of,
 )
 
 HOUR_US = 3_600_000_000
@@ -120,7 +120,7 @@ def _ours(name: str) -> Any:
 def _theirs(name: str, factor: float = 1.0, *, tcp: bool = False) -> Any:
     """A column of argus; ``{}`` in its name is the side."""
 
-    def value(pair: Pair, side: str) -> float | None:
+    def value(pair: FlowPair, side: str) -> float | None:
         if tcp and pair.seen.record.key.protocol != TCP:
             return None
         text = pair.other[name.format(side)].strip()
@@ -129,22 +129,22 @@ def _theirs(name: str, factor: float = 1.0, *, tcp: bool = False) -> Any:
     return value
 
 
-def _mean(pair: Pair, side: str) -> float:
+def _mean(pair: FlowPair, side: str) -> float:
     """Mean size rounded half up, as UNSW-NB15 has it."""
     return float(math.floor(float(pair.other[f"{side}meansz"] or 0) + 0.5))
 
 
-def _ttl(pair: Pair, side: str) -> float | None:
+def _ttl(pair: FlowPair, side: str) -> float | None:
     return float(pair.other[f"{side}ttl"] or 0) if int(pair.other[f"{side}pkts"]) else None
 
 
-def _window(pair: Pair, side: str) -> float | None:
+def _window(pair: FlowPair, side: str) -> float | None:
     several = pair.seen.record.packets > 1  # argus prints 0 for one packet
     value: float | None = _theirs("{}win", tcp=True)(pair, side) if several else None
     return value
 
 
-def _load(pair: Pair, side: str) -> float:
+def _load(pair: FlowPair, side: str) -> float:
     """Bits a second by argus' rule from our registers: one mean packet less, over the duration."""
     f = pair.seen.record.features
     packets, size, time = f[f"{side}pkts"], f[f"{side}bytes"], f["dur"]
@@ -154,34 +154,34 @@ def _load(pair: Pair, side: str) -> float:
 # --- why they differ -------------------------------------------------------------------------
 
 
-def _back(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _back(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return pair.seen.back
 
 
-def _icmp_error(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _icmp_error(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return "U" in pair.other["flgs"]
 
 
-def _unsaid(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _unsaid(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return pair.seen.unsaid
 
 
-def _turned(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _turned(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return pair.turned
 
 
-def _begins_with_syn_ack(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _begins_with_syn_ack(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return any(p.tcp_flags & (SYN | ACK) == SYN | ACK for p in pair.seen.packets[:1])
 
 
-def _joined_late(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _joined_late(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     """Whether no SYN was seen and the first packet came from the lower port."""
     key = pair.seen.record.key
     syn = any(p.tcp_flags & SYN for p in pair.seen.packets)
     return key.protocol == TCP and not syn and key.source_port < key.destination_port
 
 
-def _same_times(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _same_times(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     """Whether argus' rule, which passes over packets that are not later, gives its value."""
     total = number = 0
     last: int | None = None
@@ -198,41 +198,41 @@ def _same_times(pair: Pair, side: str, ours: float, theirs: float) -> bool:
     return abs(mean - theirs) <= max(1.0, 2e-6 * mean)
 
 
-def _goes_on(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _goes_on(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return pair.later
 
 
-def _since_1970(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _since_1970(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return pair.seen.record.first < 1_000_000
 
 
-def _scaled(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _scaled(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return any(ours * (1 << k) == theirs for k in range(1, 15))
 
 
-def _only_ends(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _only_ends(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return all(p.tcp_flags & (FIN | RST) for p in pair.seen.of(side))
 
 
-def _closed_window(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _closed_window(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return ours == 0 and theirs in [p.tcp_window for p in pair.seen.of(side)]
 
 
-def _much_later(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _much_later(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return ours > 60_000_000
 
 
-def _syn_with_ecn(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _syn_with_ecn(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     syns = [p for p in pair.seen.packets if p.tcp_flags & SYN]
     return bool(syns) and bool(syns[0].tcp_flags & _ECHO) and theirs == 0
 
 
-def _syn_ack_again(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _syn_ack_again(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     answers = [p for p in pair.seen.packets if p.tcp_flags & (SYN | ACK) == SYN | ACK]
     return len(answers) > 1
 
 
-def _no_bare_ack(pair: Pair, side: str, value: float, theirs: float) -> bool:
+def _no_bare_ack(pair: FlowPair, side: str, value: float, theirs: float) -> bool:
     """Whether data came with the first ACK behind the SYN-ACK."""
     behind = False
     for packet in pair.seen.packets:
@@ -261,8 +261,8 @@ _SETUP: tuple[tuple[str, Test], ...] = (
     _TIMES[4],
 )
 _SIDES = ("s", "d")
-FEATURES: tuple[Compared, ...] = (
-    Compared(
+FEATURES: tuple[ComparedFeature, ...] = (
+    ComparedFeature(
         "direction",
         "source is the sender of the first packet",
         ("",),
@@ -273,12 +273,16 @@ FEATURES: tuple[Compared, ...] = (
             ("no SYN was seen: argus takes the lower port for the server's", _joined_late),
         ),
     ),
-    Compared("dur", "us", ("",), _ours("dur"), _theirs("dur", 1e6), 1.01, _TIMES),
-    Compared("spkts, dpkts", "", _SIDES, _ours("{}pkts"), _theirs("{}pkts"), reasons=_SIZES),
-    Compared("sbytes, dbytes", "", _SIDES, _ours("{}bytes"), _theirs("{}bytes"), reasons=_SIZES),
-    Compared("smean, dmean", "rounded half up", _SIDES, _ours("{}mean"), _mean, reasons=_SIZES),
-    Compared("sttl, dttl", "of the last packet", _SIDES, _ours("{}ttl"), _ttl),
-    Compared(
+    ComparedFeature("dur", "us", ("",), _ours("dur"), _theirs("dur", 1e6), 1.01, _TIMES),
+    ComparedFeature("spkts, dpkts", "", _SIDES, _ours("{}pkts"), _theirs("{}pkts"), reasons=_SIZES),
+    ComparedFeature(
+        "sbytes, dbytes", "", _SIDES, _ours("{}bytes"), _theirs("{}bytes"), reasons=_SIZES
+    ),
+    ComparedFeature(
+        "smean, dmean", "rounded half up", _SIDES, _ours("{}mean"), _mean, reasons=_SIZES
+    ),
+    ComparedFeature("sttl, dttl", "of the last packet", _SIDES, _ours("{}ttl"), _ttl),
+    ComparedFeature(
         "sload, dload",
         "8 (bytes - bytes / packets) / dur of our registers; our feature leaves out no packet",
         _SIDES,
@@ -289,8 +293,10 @@ FEATURES: tuple[Compared, ...] = (
             *_TIMES,
         ),
     ),
-    Compared("rate", "packets a 1000 s", ("",), _ours("rate"), _theirs("rate", 1e3), 1.01, _TIMES),
-    Compared(
+    ComparedFeature(
+        "rate", "packets a 1000 s", ("",), _ours("rate"), _theirs("rate", 1e3), 1.01, _TIMES
+    ),
+    ComparedFeature(
         "sinpkt, dinpkt",
         "us",
         _SIDES,
@@ -304,10 +310,10 @@ FEATURES: tuple[Compared, ...] = (
         ),
     ),
     *(
-        Compared(name, "us", ("",), _ours(name), _theirs(name, 1e6, tcp=True), 1.01, _SETUP)
+        ComparedFeature(name, "us", ("",), _ours(name), _theirs(name, 1e6, tcp=True), 1.01, _SETUP)
         for name in ("synack", "ackdat", "tcprtt")
     ),
-    Compared(
+    ComparedFeature(
         "swin, dwin",
         "not scaled; flows of one packet aside",
         _SIDES,
@@ -326,7 +332,7 @@ FEATURES: tuple[Compared, ...] = (
 # --- the comparison --------------------------------------------------------------------------
 
 
-def compare_argus(captures: Sequence[str | Path]) -> Comparison:
+def compare_argus(captures: Sequence[str | Path]) -> MeterComparison:
     """Compare the standard meter with argus.
 
     Args:
@@ -336,14 +342,14 @@ def compare_argus(captures: Sequence[str | Path]) -> Comparison:
         MissingDependencyError: argus, ra or libpcap is not installed.
         DataError: a capture cannot be read.
     """
-    found = Comparison()
+    found = MeterComparison()
     with ThreadPoolExecutor(8) as pool:  # argus sleeps when it is done
         for path, rows in zip(captures, pool.map(argus_rows, captures), strict=True):
             add_argus(found, path, rows)
     return found
 
 
-def add_argus(found: Comparison, path: str | Path, rows: Sequence[Row] | None) -> None:
+def add_argus(found: MeterComparison, path: str | Path, rows: Sequence[Row] | None) -> None:
     """Count a capture.
 
     Args:
@@ -351,7 +357,7 @@ def add_argus(found: Comparison, path: str | Path, rows: Sequence[Row] | None) -
         path: the capture.
         rows: argus' records of it; None where it does not read it.
     """
-    flows, aside = ours_of(path, SPEC)
+    flows, aside = reference_flows_of(path, SPEC)
     found.captures += 1
     found.ours += len(flows)
     found.theirs += len(rows or ())
@@ -364,10 +370,10 @@ def add_argus(found: Comparison, path: str | Path, rows: Sequence[Row] | None) -
     tunnel = any(seen.record.key.protocol == _GRE for seen in flows)
     told = sum(int(row["spkts"]) + int(row["dpkts"]) for row in others)
     unread = aside["not IP"] + aside["link type not known"] > told
-    for ours, theirs in matched(flows, keyed):
+    for ours, theirs in match_flows(flows, keyed):
         if len(ours) == len(theirs):
             for i, (seen, row) in enumerate(zip(ours, theirs, strict=True)):
-                found.add(Pair(seen, row, _is_turned(seen, row), later=i > 0), FEATURES)
+                found.add(FlowPair(seen, row, _is_turned(seen, row), later=i > 0), FEATURES)
             continue
         why = DAMAGED
         if not Path(path).name.startswith("fuzz-"):
@@ -379,7 +385,7 @@ def add_argus(found: Comparison, path: str | Path, rows: Sequence[Row] | None) -
             del alone[why]
 
 
-def _is_turned(seen: Seen, row: Row) -> bool:
+def _is_turned(seen: ObservedFlow, row: Row) -> bool:
     key = seen.record.key
     same = flow_key(row["saddr"], "", row["saddr"], "", "")[0][0][0] == key.source
     if key.source == key.destination:
@@ -387,7 +393,9 @@ def _is_turned(seen: Seen, row: Row) -> bool:
     return not same
 
 
-def _why_alone(ours: Sequence[Seen], theirs: Sequence[Row], tunnel: bool, unread: bool) -> str:
+def _why_alone(
+    ours: Sequence[ObservedFlow], theirs: Sequence[Row], tunnel: bool, unread: bool
+) -> str:
     key = ours[0].key if ours else row_key(theirs[0])
     if key is None:
         return NOT_EXPLAINED

@@ -16,14 +16,14 @@ from n3ic.meter.standard import standard_spec
 from .comparison import (
     DAMAGED,
     NOT_EXPLAINED,
-    Compared,
-    Comparison,
-    Pair,
-    Seen,
+    ComparedFeature,
+    FlowPair,
+    MeterComparison,
+    ObservedFlow,
     Test,
     damaged,
-    matched,
-    ours_of,
+    match_flows,
+    reference_flows_of,
 )
 
 SPEC = replace(standard_spec(idle_timeout_us=1 << 47), ends=(), windows=())
@@ -71,19 +71,19 @@ def _ours(name: str, factor: float = 1.0) -> Any:
 
 
 def _theirs(name: str) -> Any:
-    def value(pair: Pair, side: str) -> float | None:
+    def value(pair: FlowPair, side: str) -> float | None:
         text = pair.other[name.format(_SIDE.get(side, ""))].strip()
         return float(text) if text else None
 
     return value
 
 
-def _duration(pair: Pair, side: str) -> float:
+def _duration(pair: FlowPair, side: str) -> float:
     text = pair.other["duration_s"]
     return 0.5 if text == "<1" else float(text)
 
 
-def _our_duration(pair: Pair, side: str) -> float:
+def _our_duration(pair: FlowPair, side: str) -> float:
     seconds = pair.seen.record.features["dur"] / 1e6
     return 0.5 if pair.other["duration_s"] == "<1" and seconds < 1 else seconds
 
@@ -95,30 +95,30 @@ def _length(name: str) -> Any:
     return lambda pair, side: value(pair, side) if packets(pair, side) else 0.0
 
 
-def _largest_gap(pair: Pair, side: str) -> float:
+def _largest_gap(pair: FlowPair, side: str) -> float:
     return float(pair.seen.record.features[f"{side}maxgap"] // 1000)
 
 
-def _link_header(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _link_header(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     """Whether each packet of the direction differs by the same link header."""
     packets = pair.seen.record.features[f"{side}pkts"]
     return any(theirs - ours in (n * packets, n) for n in _HEADERS)
 
 
-def _link_header_mean(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _link_header_mean(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return any(abs(theirs - ours - n) <= 1 for n in _HEADERS)
 
 
-def _fragments(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _fragments(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return any(p.identification is not None for p in pair.seen.packets)
 
 
-def _again(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _again(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     """Whether a second connection has the same 5-tuple."""
     return _connections(pair.seen) > 1
 
 
-def _connections(seen: Seen) -> int:
+def _connections(seen: ObservedFlow) -> int:
     """How often a connection begins: at a SYN, or at a SYN-ACK behind an end."""
     count, ended = 0, True
     for packet in seen.packets:
@@ -128,24 +128,24 @@ def _connections(seen: Seen) -> int:
     return count
 
 
-def _too_long(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _too_long(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return theirs > _LONGEST_S and abs(ours - _LONGEST_S) < 1e-3
 
 
-def _cut(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _cut(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return pair.seen.cut
 
 
-def _capwap(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _capwap(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     key = pair.seen.record.key
     return not {key.source_port, key.destination_port}.isdisjoint(_CAPWAP)
 
 
-def _back(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _back(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return pair.seen.back or theirs >= 1 << 62
 
 
-def _fewer(pair: Pair, side: str, ours: float, theirs: float) -> bool:
+def _fewer(pair: FlowPair, side: str, ours: float, theirs: float) -> bool:
     return theirs < ours
 
 
@@ -162,15 +162,15 @@ _LENGTHS: tuple[tuple[str, Test], ...] = (
 )
 _MEANS: tuple[tuple[str, Test], ...] = ((_LENGTHS[0][0], _link_header_mean), *_WHOLE)
 _SIDES = ("s", "d")
-FEATURES: tuple[Compared, ...] = (
-    Compared(
+FEATURES: tuple[ComparedFeature, ...] = (
+    ComparedFeature(
         "direction",
         "source is the client",
         ("",),
         lambda pair, side: 0.0,
         lambda pair, side: float(pair.turned),
     ),
-    Compared(
+    ComparedFeature(
         "dur",
         "s, two places",
         ("",),
@@ -179,16 +179,22 @@ FEATURES: tuple[Compared, ...] = (
         0.0101,
         (("ours ends at 2^32 - 1 us", _too_long), *_WHOLE),
     ),
-    Compared("spkts, dpkts", "", _SIDES, _ours("{}pkts"), _theirs("{}_pkts"), reasons=_WHOLE),
-    Compared("sbytes, dbytes", "", _SIDES, _ours("{}bytes"), _theirs("{}_bytes"), reasons=_LENGTHS),
-    Compared("smean, dmean", "", _SIDES, _length("{}mean"), _theirs("pktlen_avg_{}"), 1, _MEANS),
-    Compared(
+    ComparedFeature(
+        "spkts, dpkts", "", _SIDES, _ours("{}pkts"), _theirs("{}_pkts"), reasons=_WHOLE
+    ),
+    ComparedFeature(
+        "sbytes, dbytes", "", _SIDES, _ours("{}bytes"), _theirs("{}_bytes"), reasons=_LENGTHS
+    ),
+    ComparedFeature(
+        "smean, dmean", "", _SIDES, _length("{}mean"), _theirs("pktlen_avg_{}"), 1, _MEANS
+    ),
+    ComparedFeature(
         "sminlen, dminlen", "", _SIDES, _length("{}minlen"), _theirs("pktlen_min_{}"), 0, _LENGTHS
     ),
-    Compared(
+    ComparedFeature(
         "smaxlen, dmaxlen", "", _SIDES, _length("{}maxlen"), _theirs("pktlen_max_{}"), 0, _LENGTHS
     ),
-    Compared(
+    ComparedFeature(
         "smaxgap, dmaxgap",
         "ms",
         _SIDES,
@@ -204,7 +210,7 @@ FEATURES: tuple[Compared, ...] = (
 )
 
 
-def compare_ndpi(captures: Sequence[str | Path], flows: str | Path) -> Comparison:
+def compare_ndpi(captures: Sequence[str | Path], flows: str | Path) -> MeterComparison:
     """Compare the standard meter with nDPI.
 
     Args:
@@ -216,14 +222,14 @@ def compare_ndpi(captures: Sequence[str | Path], flows: str | Path) -> Compariso
         MissingDependencyError: libpcap is not installed.
     """
     rows = ndpi_rows(flows)
-    found = Comparison()
+    found = MeterComparison()
     for path in captures:
         if Path(path).name in rows:
             add_ndpi(found, path, rows[Path(path).name])
     return found
 
 
-def add_ndpi(found: Comparison, path: str | Path, rows: Sequence[Row]) -> None:
+def add_ndpi(found: MeterComparison, path: str | Path, rows: Sequence[Row]) -> None:
     """Count a capture.
 
     Args:
@@ -231,7 +237,7 @@ def add_ndpi(found: Comparison, path: str | Path, rows: Sequence[Row]) -> None:
         path: the capture.
         rows: nDPI's flows of it.
     """
-    flows, aside = ours_of(path, SPEC)
+    flows, aside = reference_flows_of(path, SPEC)
     found.captures += 1
     found.ours += len(flows)
     found.theirs += len(rows)
@@ -240,10 +246,10 @@ def add_ndpi(found: Comparison, path: str | Path, rows: Sequence[Row]) -> None:
         found.theirs_alone["the CSV cuts its address short"] += len(rows) - len(keyed)
     tunnel = any(_is_tunnel(seen) for seen in flows)
     unread = bool(aside["not IP"] or aside["link type not known"])
-    for ours, theirs in matched(flows, keyed):
+    for ours, theirs in match_flows(flows, keyed):
         if len(ours) == len(theirs):
             for seen, row in zip(ours, theirs, strict=True):
-                found.add(Pair(seen, row, _is_turned(seen, row)), FEATURES)
+                found.add(FlowPair(seen, row, _is_turned(seen, row)), FEATURES)
             continue
         why = DAMAGED
         if not Path(path).name.startswith("fuzz-"):
@@ -254,7 +260,7 @@ def add_ndpi(found: Comparison, path: str | Path, rows: Sequence[Row]) -> None:
             found.theirs_alone[why] += len(theirs)
 
 
-def _is_turned(seen: Seen, row: Row) -> bool:
+def _is_turned(seen: ObservedFlow, row: Row) -> bool:
     key = seen.record.key
     source = flow_key(row["src"], row["sport"], row["src"], row["sport"], "")[0][0]
     return source[0] != key.source or (
@@ -262,13 +268,13 @@ def _is_turned(seen: Seen, row: Row) -> bool:
     )
 
 
-def _is_tunnel(seen: Seen) -> bool:
+def _is_tunnel(seen: ObservedFlow) -> bool:
     key = seen.record.key
     return key.protocol in _TUNNELS or _GTP in (key.source_port, key.destination_port)
 
 
 def _why_alone(
-    ours: Sequence[Seen], theirs: Sequence[Row], tunnel: bool, unread: bool, cut: bool
+    ours: Sequence[ObservedFlow], theirs: Sequence[Row], tunnel: bool, unread: bool, cut: bool
 ) -> str:
     if ours and theirs and _connections(ours[0]) > 1:
         return "a new connection of the same 5-tuple: nDPI makes a new flow"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from conversations import conversations
 from meters import argus, ndpi
-from meters.comparison import NOT_EXPLAINED, Comparison, Pair, ours_of
+from meters.comparison import NOT_EXPLAINED, FlowPair, MeterComparison, reference_flows_of
 from traffic import START, pcap
 
 from n3ic.errors import DataError, MissingDependencyError
@@ -48,7 +48,7 @@ def not_explained(found):
 
 
 def compared(capture, text=RECORDED):
-    found = Comparison()
+    found = MeterComparison()
     argus.add_argus(found, capture, argus.parse_rows(text))
     return found
 
@@ -104,7 +104,7 @@ def test_times_that_go_back_are_told_from_those_that_do_not(tmp_path):
     frames = conversations()
     swapped = [*frames[:2], frames[8], *frames[2:8], *frames[9:]]
     (tmp_path / "c.pcap").write_bytes(pcap(swapped))
-    flows, _ = ours_of(tmp_path / "c.pcap", argus.SPEC)
+    flows, _ = reference_flows_of(tmp_path / "c.pcap", argus.SPEC)
     assert [seen.back for seen in flows].count(True) == 1
     assert all(len(seen.packets) == seen.record.packets for seen in flows)
 
@@ -201,5 +201,5 @@ def test_no_difference_on_real_captures_is_left_unexplained(real_data):
 
 
 def test_a_pair_names_our_side():
-    pair = Pair(None, {}, turned=False)
+    pair = FlowPair(None, {}, turned=False)
     assert (pair.side("s"), replace(pair, turned=True).side("s")) == ("s", "d")
